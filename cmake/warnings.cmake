@@ -1,0 +1,11 @@
+# What our own targets are compiled with; private to them, nothing of it reaches a consumer.
+function(safetensors_own_target target)
+  target_compile_features(${target} PRIVATE cxx_std_20 c_std_11)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+  if(SAFETENSORS_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${SAFETENSORS_SANITIZE} -fno-sanitize-recover=all
+                                             -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${SAFETENSORS_SANITIZE})
+  endif()
+endfunction()

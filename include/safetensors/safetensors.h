@@ -1,0 +1,16 @@
+// Everything. Compiled as C, this is c.h.
+#pragma once
+
+#ifdef __cplusplus
+#include <safetensors/array.h>
+#include <safetensors/dtype.h>
+#include <safetensors/error.h>
+#include <safetensors/file.h>
+#include <safetensors/header.h>
+#include <safetensors/shape.h>
+#include <safetensors/slice.h>
+#include <safetensors/source.h>
+#include <safetensors/writer.h>
+#else
+#include <safetensors/c.h>
+#endif

@@ -1,0 +1,17 @@
+// Arithmetic on numbers that a file gives: every product and sum of them goes through here.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+namespace safetensors::base {
+
+// Store a * b or a + b in out; false if it does not fit, out is then unspecified.
+[[nodiscard]] inline bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& out) noexcept {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+[[nodiscard]] inline bool add(std::uint64_t a, std::uint64_t b, std::uint64_t& out) noexcept {
+  return !__builtin_add_overflow(a, b, &out);
+}
+
+}  // namespace safetensors::base
