@@ -1,0 +1,27 @@
+// Owned memory for large things.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+
+namespace safetensors::io {
+
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Uninitialised memory, released with the last copy. From kHugePage bytes up: aligned to kHugePage, in huge pages
+// where the system has them, and zero until written. alignment: a power of two up to kHugePage.
+// Error: out_of_memory, also for more than the machine has, whatever the system's overcommit setting would promise.
+[[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
+
+// Whether the machine has that much memory at all, used or not, swap included.
+[[nodiscard]] bool fits_in_machine(std::uint64_t size) noexcept;
+
+// The same memory for containers: blocks of kHugePage bytes and more in huge pages, the rest from operator new.
+// Throws std::bad_alloc. One for all, from any thread, never destroyed.
+[[nodiscard]] std::pmr::memory_resource& large_memory() noexcept;
+
+}  // namespace safetensors::io

@@ -1,0 +1,160 @@
+#include "io/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <string>
+
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::size_t kLargestRead = 0x7ffff000;  // Linux reads no more at once
+constexpr auto kLargestOffset = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+
+Error irregular_error(mode_t mode, std::string_view path) {
+  Error error =
+      plain_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(mode), path);
+  if (S_ISDIR(mode)) error.os_error = EISDIR;
+  return error;
+}
+
+int open_readable(const char* path) noexcept {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+struct Unmap {
+  void* address;
+  std::size_t length;
+  void operator()(const void*) const noexcept { ::munmap(address, length); }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::adopt(Descriptor descriptor, std::string_view path) {
+  struct stat status;
+  if (::fstat(descriptor.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
+  const FileSystem file_system = file_system_of(descriptor.get());
+  if (file_system == FileSystem::kernel)
+    return plain_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
+                       path);
+  return std::shared_ptr<const PosixFile>(new PosixFile(std::move(descriptor), identity_of(status), file_system));
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path) noexcept {
+  return guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+    if (path.find('\0') != std::string_view::npos)
+      return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
+    const std::string terminated(path);
+    // Asked first, because merely opening some devices does something.
+    struct stat status;
+    if (::stat(terminated.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+    if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
+    Descriptor descriptor(open_readable(terminated.c_str()));
+    if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path);
+    return adopt(std::move(descriptor), path);
+  });
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noexcept {
+  return guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+    const int flags = ::fcntl(descriptor, F_GETFL);
+    if (flags < 0) return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
+    if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+      return plain_error(Errc::open_failed, "descriptor " + std::to_string(descriptor) + " is not open for reading");
+    Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid())
+      return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
+    return adopt(std::move(copy), {});
+  });
+}
+
+Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+  if (destination.empty() || offset >= kLargestOffset) return std::size_t{0};
+  std::size_t length = std::min(destination.size(), kLargestRead);
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kLargestOffset - offset));
+  ssize_t count = -1;
+  do {
+    count = ::pread(descriptor_.get(), destination.data(), length, static_cast<off_t>(offset));
+  } while (count < 0 && errno == EINTR);
+  if (count >= 0) return static_cast<std::size_t>(count);
+  const int number = errno;
+  return guarded([&]() -> Result<std::size_t> {
+    Error error = system_error(Errc::read_failed, number,
+                               "cannot read " + std::to_string(length) + " bytes at byte " + std::to_string(offset));
+    error.offset = offset;
+    return error;
+  });
+}
+
+Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
+  return guarded([&]() -> Result<Mapping> {
+    if (size == 0) return Mapping{};
+    struct stat status;
+    if (::fstat(descriptor_.get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
+    const std::uint64_t available = identity_of(status).size;
+    if (offset > available || size > available - offset) {
+      Error error =
+          plain_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
+                                                std::to_string(offset) + " were asked for, it now ends at byte " +
+                                                std::to_string(available));
+      error.offset = available;
+      return error;
+    }
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const std::uint64_t skipped = offset % page;
+    const std::uint64_t length = size + skipped;
+    if (length > std::numeric_limits<std::ptrdiff_t>::max())
+      return system_error(Errc::map_failed, ENOMEM, "cannot map " + std::to_string(size) + " bytes");
+    const bool shared = mode == MapMode::shared;
+    void* const address = ::mmap(nullptr, static_cast<std::size_t>(length), shared ? PROT_READ : PROT_READ | PROT_WRITE,
+                                 shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor_.get(),
+                                 static_cast<off_t>(offset - skipped));
+    if (address == MAP_FAILED)
+      return system_error(Errc::map_failed, errno,
+                          "cannot map " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
+    Unmap unmap{address, static_cast<std::size_t>(length)};
+    // Unmaps by itself if there is no memory for the counter.
+    std::shared_ptr<const void> owner(address, unmap);
+    return Mapping{{static_cast<std::byte*>(address) + skipped, static_cast<std::size_t>(size)}, std::move(owner)};
+  });
+}
+
+Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination) noexcept {
+  std::size_t done = 0;
+  while (done < destination.size()) {
+    const std::span<std::byte> rest = destination.subspan(done);
+    Result<std::size_t> count = source.read_at(offset + done, rest);
+    if (!count) return std::move(count).error();
+    if (*count != 0 && *count <= rest.size()) {
+      done += *count;
+      continue;
+    }
+    return guarded([&]() -> Status {
+      if (*count > rest.size())
+        return plain_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
+                                                  std::to_string(rest.size()) + " were asked for");
+      Error error = plain_error(Errc::file_truncated, "file became shorter: " + std::to_string(destination.size()) +
+                                                          " bytes at byte " + std::to_string(offset) +
+                                                          " were asked for, it now ends at byte " +
+                                                          std::to_string(offset + done));
+      error.offset = offset + done;
+      return error;
+    });
+  }
+  return {};
+}
+
+}  // namespace safetensors::io

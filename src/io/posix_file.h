@@ -1,0 +1,65 @@
+// A regular file, open for reading: positioned reads and maps.
+#pragma once
+
+#include <safetensors/error.h>
+#include <safetensors/source.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "io/descriptor.h"
+#include "io/file_system.h"
+
+namespace safetensors::io {
+
+enum class MapMode : std::uint8_t {
+  shared,         // read-only
+  copy_on_write,  // writable, the file never changes; reserves no memory, so it may be larger than what there is
+};
+
+// Bytes of a file in memory, until the last copy of owner goes.
+struct Mapping {
+  std::span<std::byte> bytes;  // of MapMode::shared: not to be written to
+  std::shared_ptr<const void> owner;
+};
+
+class PosixFile final : public Source {
+ public:
+  // Never waits on a FIFO or a device, and does not touch a device.
+  // Errors: invalid_argument (path with a zero byte), open_failed, not_regular_file; path and os_error are set.
+  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path) noexcept;
+  // Duplicates the descriptor. Errors: as open(), without a path.
+  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
+
+  // As it was when the file was opened.
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return identity_.size; }
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
+                                            std::span<std::byte> destination) const noexcept override;
+
+  // Errors: map_failed (os_error), file_truncated when the range ends past the end of the file as it is now.
+  // A range of no bytes gives an empty span and no owner.
+  [[nodiscard]] Result<Mapping> map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept;
+
+  // As they were when the file was opened.
+  [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
+  [[nodiscard]] FileSystem file_system() const noexcept { return file_system_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
+
+ private:
+  PosixFile(Descriptor descriptor, const FileIdentity& identity, FileSystem file_system) noexcept
+      : descriptor_(std::move(descriptor)), identity_(identity), file_system_(file_system) {}
+  static Result<std::shared_ptr<const PosixFile>> adopt(Descriptor descriptor, std::string_view path);
+
+  Descriptor descriptor_;
+  FileIdentity identity_;
+  FileSystem file_system_;
+};
+
+// Fills destination from offset on. Errors: the source's; file_truncated when it ends before, with both numbers.
+[[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset,
+                                  std::span<std::byte> destination) noexcept;
+
+}  // namespace safetensors::io
