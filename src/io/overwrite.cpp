@@ -1,0 +1,56 @@
+#include "io/overwrite.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string>
+
+#include "io/descriptor.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes, std::string_view path,
+                 System& system) {
+  while (!bytes.empty()) {
+    const ssize_t count = system.write_at(descriptor, bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      Error error = system_error(
+          Errc::write_failed, count < 0 ? errno : EIO,
+          "cannot write " + std::to_string(bytes.size()) + " bytes at byte " + std::to_string(offset), path);
+      error.offset = offset;
+      return error;
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::size_t>(count);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
+                 std::span<const std::byte> bytes, Sync sync, System& system) noexcept {
+  return guarded([&]() -> Status {
+    const Descriptor file(
+        system.open_at(AT_FDCWD, std::string(path).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
+    if (!file.valid()) return system_error(Errc::open_failed, errno, "cannot open to write", path);
+    struct stat status;
+    if (::fstat(file.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open to write", path);
+    if (!S_ISREG(status.st_mode))
+      return plain_error(Errc::not_regular_file,
+                         std::string("not a regular file but ") + describe_irregular(status.st_mode), path);
+    if (identity_of(status) != expected)
+      return plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+    if (Status written = write_all(file.get(), offset, bytes, path, system); !written) return written;
+    if (sync != Sync::none && system.sync(file.get()) != 0)
+      return system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+    return {};
+  });
+}
+
+}  // namespace safetensors::io

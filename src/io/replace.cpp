@@ -1,0 +1,262 @@
+#include "io/replace.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <limits>
+
+#include "io/guard.h"
+#include "io/memory.h"
+#include "io/posix_file.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{32} << 20;  // written before the system is told to start on it
+constexpr std::size_t kBuffer = std::size_t{1} << 20;  // for copies that the system does not make
+constexpr int kMostNames = 100;
+constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+
+// Short and of plain letters, so that it is a valid name wherever the target's is.
+std::string temporary_name() {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
+    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+             static_cast<std::uint64_t>(::getpid()) << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
+  }
+  std::string name = ".safetensors-";
+  for (int i = 0; i < 16; ++i) name += "0123456789abcdef"[random >> (4 * i) & 15];
+  return name + ".tmp";
+}
+
+bool out_of_space(int number) noexcept {
+  return number == ENOSPC || number == EDQUOT || number == EFBIG;
+}
+
+}  // namespace
+
+Replacement::Replacement(Target target, std::string_view path, const ReplaceOptions& options, System& system)
+    : system_(system), path_(path), options_(options), target_(std::move(target)), process_(::getpid()) {}
+
+Replacement::~Replacement() {
+  discard();
+}
+
+Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, std::uint64_t size,
+                                                         const ReplaceOptions& options, System& system) noexcept {
+  return guarded([&]() -> Result<std::unique_ptr<Replacement>> {
+    if (size > kLargestFile)
+      return system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", path);
+    Result<Target> target = resolve_target(path);
+    if (!target) return std::move(target).error();
+    std::unique_ptr<Replacement> made(new Replacement(std::move(*target), path, options, system));
+    if (Status status = made->open_temporary(); !status) return std::move(status).error();
+    made->adopt_mode_and_owner();
+    if (Status status = made->preallocate(size); !status) return std::move(status).error();
+    return made;
+  });
+}
+
+Status Replacement::open_temporary() {
+  // Until owner and group are settled, nobody else may open what replaces a private file.
+  const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | mode_t{0200} : mode_t{0666};
+  int number = 0;
+  for (int i = 0; i < kMostNames; ++i) {
+    std::string name = temporary_name();
+    descriptor_ = system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (descriptor_ >= 0) {
+      temporary_ = std::move(name);
+      return {};
+    }
+    number = errno;
+    if (number != EEXIST && number != EINTR) break;
+  }
+  return system_error(Errc::open_failed, number, "cannot create a file in its directory", path_);
+}
+
+// Refusals are not errors: some file systems know no owners or modes.
+void Replacement::adopt_mode_and_owner() noexcept {
+  if (!target_.old) return;
+  const struct stat& old = *target_.old;
+  struct stat now;
+  if (::fstat(descriptor_, &now) != 0) return;
+  bool same_user = old.st_uid == now.st_uid;
+  bool same_group = old.st_gid == now.st_gid;
+  if (!same_user || !same_group) {
+    if (system_.change_owner(descriptor_, old.st_uid, old.st_gid) == 0)
+      same_user = same_group = true;
+    else if (!same_group)
+      same_group = system_.change_owner(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0;
+  }
+  mode_t mode = old.st_mode & mode_t{07777};
+  if (!same_user || !same_group) mode &= mode_t{0777};
+  // Another group gets no more than everybody.
+  if (!same_group) mode = (mode & ~mode_t{070}) | (mode & mode_t{07}) << 3;
+  (void)system_.change_mode(descriptor_, mode);
+}
+
+Status Replacement::preallocate(std::uint64_t size) {
+  if (options_.sync == Sync::none || size == 0) return {};
+  if (system_.preallocate(descriptor_, size) == 0 || !out_of_space(errno)) return {};
+  return system_error(Errc::write_failed, errno, "cannot write " + std::to_string(size) + " bytes", path_);
+}
+
+Status Replacement::write_failed(int number, std::size_t size, std::uint64_t offset) const {
+  Error error =
+      system_error(Errc::write_failed, number,
+                   "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
+  error.offset = offset;
+  return error;
+}
+
+// The sooner the disk is at work, the shorter the final fsync.
+Status Replacement::after_writing(std::size_t written) {
+  if (options_.sync == Sync::none) return {};
+  if (unflushed_.fetch_add(written) + written < kChunk) return {};
+  unflushed_ = 0;
+  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !out_of_space(errno))) return {};
+  return system_error(Errc::write_failed, errno, "cannot write", path_);
+}
+
+Status Replacement::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  return guarded([&]() -> Status {
+    while (!bytes.empty()) {
+      const std::size_t size = std::min(bytes.size(), kChunk);
+      const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
+      const auto written = static_cast<std::size_t>(count);
+      bytes = bytes.subspan(written);
+      offset += written;
+      if (Status status = after_writing(written); !status) return status;
+    }
+    return {};
+  });
+}
+
+Status Replacement::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
+                            std::uint64_t size) noexcept {
+  return guarded([&]() -> Status {
+    const auto* file = dynamic_cast<const PosixFile*>(&source);
+    while (file != nullptr && size != 0) {
+      const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kChunk));
+      const ssize_t count = system_.copy_range(file->descriptor(), from, descriptor_, offset, most);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) break;  // whatever the reason, reading and writing will do it or name it
+      const auto copied = static_cast<std::size_t>(count);
+      offset += copied, from += copied, size -= copied;
+      if (Status status = after_writing(copied); !status) return status;
+    }
+    if (size == 0) return {};
+    const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
+    const Result<std::shared_ptr<std::byte>> memory = allocate(capacity);
+    if (!memory) return memory.error();
+    while (size != 0) {
+      const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
+      if (Status status = read_exactly(source, from, part); !status) return status;
+      if (Status status = write_at(offset, part); !status) return status;
+      offset += part.size(), from += part.size(), size -= part.size();
+    }
+    return {};
+  });
+}
+
+Status Replacement::commit() noexcept {
+  Status status = guarded([&]() -> Status {
+    if (descriptor_ < 0) return plain_error(Errc::writer_closed, "the file was already committed", path_);
+    if (Status finished = finish_temporary(); !finished) return finished;
+    if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
+    if (Status renamed = rename(); !renamed) return renamed;
+    return options_.sync == Sync::full ? sync_directory() : Status();
+  });
+  discard();
+  return status;
+}
+
+Status Replacement::finish_temporary() {
+  // Never tried again: after a failed fsync the system may have dropped what it could not write.
+  if (options_.sync != Sync::none && system_.sync(descriptor_) != 0)
+    return system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
+  // Network file systems report here what they could not write.
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (system_.close(descriptor) != 0 && errno != EINTR)
+    return system_error(Errc::write_failed, errno, "cannot close the new file", path_);
+  return {};
+}
+
+Status Replacement::rename() {
+  if (system_.rename_at(target_.directory.get(), temporary_.c_str(), target_.name.c_str()) == 0) {
+    temporary_.clear();
+    return {};
+  }
+  const int number = errno;
+  if (!rename_unsupported(number))
+    return system_error(Errc::replace_failed, number, "cannot put the new file in place", path_);
+  if (options_.in_place_if_no_rename) return write_in_place();
+  return system_error(Errc::unsupported, number, "this file system cannot rename the new file over the old one", path_);
+}
+
+bool Replacement::rename_unsupported(int number) const noexcept {
+  if (number == ENOSYS || number == EOPNOTSUPP || number == EXDEV) return true;
+  if (number != EPERM) return false;
+  // In a sticky directory EPERM says that the old file belongs to somebody else.
+  struct stat directory;
+  return ::fstat(target_.directory.get(), &directory) == 0 && (directory.st_mode & S_ISVTX) == 0;
+}
+
+Status Replacement::write_in_place() {
+  const int from = system_.open_at(target_.directory.get(), temporary_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (from < 0) return system_error(Errc::replace_failed, errno, "cannot read the new file", path_);
+  const Descriptor source(from);
+  const int to = system_.open_at(target_.directory.get(), target_.name.c_str(),
+                                 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (to < 0) return system_error(Errc::replace_failed, errno, "cannot write in place", path_);
+  Status status = copy_to_target(from, to);
+  if (status && options_.sync != Sync::none && system_.sync(to) != 0)
+    status = system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
+  if (system_.close(to) != 0 && errno != EINTR && status)
+    status = system_error(Errc::write_failed, errno, "cannot close the new file", path_);
+  return status;
+}
+
+Status Replacement::copy_to_target(int from, int to) {
+  const Result<std::shared_ptr<const PosixFile>> source = PosixFile::from_fd(from);
+  if (!source) return source.error();
+  descriptor_ = to;
+  Status status = copy_at(0, **source, 0, (*source)->identity().size);
+  descriptor_ = -1;
+  return status;
+}
+
+Status Replacement::sync_directory() {
+  int number = EBADF;
+  if (target_.directory_readable) {
+    if (system_.sync(target_.directory.get()) == 0) return {};
+    number = errno;
+  }
+  // A directory that cannot be opened or synced on its own: its whole file system, then.
+  if (number == EBADF || number == EINVAL || number == ENOSYS || number == EOPNOTSUPP) {
+    const Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
+                                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
+    if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
+    number = errno;
+  }
+  return system_error(Errc::replaced_not_durable, number, "the new file is in place, but its directory was not synced",
+                      path_);
+}
+
+void Replacement::discard() noexcept {
+  if (descriptor_ >= 0) (void)system_.close(std::exchange(descriptor_, -1));
+  if (temporary_.empty() || ::getpid() != process_) return;
+  (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
+  temporary_.clear();
+}
+
+}  // namespace safetensors::io

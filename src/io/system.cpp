@@ -1,0 +1,69 @@
+#include "io/system.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+
+namespace safetensors::io {
+
+int System::open_at(int directory, const char* name, int flags, mode_t mode) noexcept {
+  return ::openat(directory, name, flags, mode);
+}
+
+int System::close(int descriptor) noexcept {
+  return ::close(descriptor);
+}
+
+ssize_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
+ssize_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                           std::size_t size) noexcept {
+  auto from_position = static_cast<off64_t>(from_offset);
+  auto to_position = static_cast<off64_t>(to_offset);
+  return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
+}
+
+int System::preallocate(int descriptor, std::uint64_t size) noexcept {
+  return ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
+}
+
+int System::start_writeback(int descriptor) noexcept {
+  return ::sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+int System::sync(int descriptor) noexcept {
+  return ::fsync(descriptor);
+}
+
+int System::sync_file_system(int descriptor) noexcept {
+  return ::syncfs(descriptor);
+}
+
+int System::change_mode(int descriptor, mode_t mode) noexcept {
+  return ::fchmod(descriptor, mode);
+}
+
+int System::change_owner(int descriptor, uid_t user, gid_t group) noexcept {
+  return ::fchown(descriptor, user, group);
+}
+
+int System::rename_at(int directory, const char* from, const char* to) noexcept {
+  return ::renameat(directory, from, directory, to);
+}
+
+int System::unlink_at(int directory, const char* name) noexcept {
+  return ::unlinkat(directory, name, 0);
+}
+
+System& real_system() noexcept {
+  alignas(System) static std::byte storage[sizeof(System)];
+  static System* const system = ::new (storage) System;
+  return *system;
+}
+
+}  // namespace safetensors::io

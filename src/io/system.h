@@ -1,0 +1,38 @@
+// The system calls that change files, behind one interface so that tests can make each of them fail.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace safetensors::io {
+
+// Results and errno as the system's. Called from any thread; EINTR is the caller's to handle.
+class System {
+ public:
+  System() = default;
+  System(const System&) = delete;
+  System& operator=(const System&) = delete;
+  virtual ~System() = default;
+
+  virtual int open_at(int directory, const char* name, int flags, mode_t mode) noexcept;
+  virtual int close(int descriptor) noexcept;
+  virtual ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+  virtual ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                             std::size_t size) noexcept;
+  virtual int preallocate(int descriptor, std::uint64_t size) noexcept;
+  // Starts writing out what is dirty, without waiting for it.
+  virtual int start_writeback(int descriptor) noexcept;
+  virtual int sync(int descriptor) noexcept;
+  virtual int sync_file_system(int descriptor) noexcept;
+  virtual int change_mode(int descriptor, mode_t mode) noexcept;
+  virtual int change_owner(int descriptor, uid_t user, gid_t group) noexcept;
+  virtual int rename_at(int directory, const char* from, const char* to) noexcept;
+  virtual int unlink_at(int directory, const char* name) noexcept;
+};
+
+// The system itself; never destroyed.
+[[nodiscard]] System& real_system() noexcept;
+
+}  // namespace safetensors::io

@@ -1,0 +1,95 @@
+#include "io/target.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+
+#include "io/file_system.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr int kMostLinks = 40;  // as many as Linux follows
+
+Error irregular_error(mode_t mode, std::string_view path) {
+  Error error = plain_error(Errc::not_regular_file,
+                            std::string("cannot replace ") + describe_irregular(mode) + ", only a regular file", path);
+  if (S_ISDIR(mode)) error.os_error = EISDIR;
+  return error;
+}
+
+// Splits off the last component: "a/b" into "a/" and "b", "b" into "." and "b".
+void split(const std::string& path, std::string& directory, std::string& name) {
+  const std::size_t slash = path.rfind('/');
+  directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  name = slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+Status open_directory(Target& target, const std::string& directory, std::string_view path) {
+  const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
+  Descriptor opened(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  target.directory_readable = opened.valid();
+  if (!opened.valid() && errno == EACCES)
+    opened = Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return system_error(Errc::open_failed, errno, "cannot open its directory", path);
+  target.directory = std::move(opened);
+  return {};
+}
+
+// Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
+Result<Target> follow(std::string_view path) {
+  Target target;
+  std::string rest(path);
+  std::string directory;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    split(rest, directory, target.name);
+    if (target.name.empty() || target.name == "." || target.name == "..")
+      return system_error(Errc::open_failed, EISDIR, "cannot create", path);
+    if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
+    rest.resize(PATH_MAX);
+    const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
+    if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
+    if (length < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+    rest.resize(static_cast<std::size_t>(length));
+  }
+  return system_error(Errc::open_failed, ELOOP, "cannot open", path);
+}
+
+}  // namespace
+
+Result<Target> resolve_target(std::string_view path) {
+  if (path.find('\0') != std::string_view::npos)
+    return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
+  if (path.empty()) return system_error(Errc::open_failed, ENOENT, "cannot open", path);
+  // The system's own look at the path comes first: it refuses links that it would not follow (protected_symlinks).
+  struct stat seen;
+  const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
+  if (!exists && errno != ENOENT) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (exists && !S_ISREG(seen.st_mode)) return irregular_error(seen.st_mode, path);
+
+  Result<Target> target = follow(path);
+  if (!target) return target;
+  struct stat found;
+  if (::fstatat(target->directory.get(), target->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+    target->old = found;
+  } else if (errno != ENOENT) {
+    return system_error(Errc::open_failed, errno, "cannot open", path);
+  }
+  // Links of /proc/PID/fd lead to open files that may have no name any more.
+  if (exists && (!target->old || !identity_of(seen).same_file(identity_of(*target->old))))
+    return plain_error(Errc::open_failed, "cannot replace a file that its path does not name", path);
+  return target;
+}
+
+Status check_replaceable(const Target& target, std::string_view path) {
+  struct stat found;
+  if (::fstatat(target.directory.get(), target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+  return {};
+}
+
+}  // namespace safetensors::io
