@@ -1,0 +1,177 @@
+// Writer: a file whose tensors come in pieces.
+#include <safetensors/writer.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "api/coverage.h"
+#include "api/file_image.h"
+#include "io/guard.h"
+#include "io/replace.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+using api::ByteRange;
+
+struct Writer::State {
+  explicit State(const Header& checked, std::string_view target) : header(checked), path(target) {}
+
+  Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
+  // Marks a range as written, before it is: two threads cannot both write it.
+  Status claim(const TensorInfo& tensor, ByteRange range);
+  // What a write came to; its failure is kept.
+  Status conclude(Status status);
+  Error missing(ByteRange gap) const;
+  Error error(Errc code, std::string message) const { return io::plain_error(code, std::move(message), path); }
+
+  const Header header;
+  const std::string path;
+  std::unique_ptr<io::Replacement> file;
+  std::uint64_t data_start = 0;
+
+  std::mutex mutex;  // of all that follows
+  api::Coverage coverage;
+  std::optional<Error> failure;
+  bool closed = false;
+};
+
+namespace {
+
+Error closed_error() {
+  return io::plain_error(Errc::writer_closed, "the writer was already committed or moved from");
+}
+
+std::string range_of(std::uint64_t begin, std::uint64_t end) {
+  return "bytes " + std::to_string(begin) + " to " + std::to_string(end);
+}
+
+}  // namespace
+
+Result<ByteRange> Writer::State::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
+  if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
+    return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
+  return error(Errc::buffer_size, api::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
+                                      std::to_string(offset) + " do not fit, it has " +
+                                      std::to_string(tensor.nbytes()));
+}
+
+Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
+  const std::lock_guard lock(mutex);
+  if (failure) return *failure;
+  if (closed) return closed_error();
+  const std::optional<ByteRange> taken = coverage.claim(range);
+  if (!taken) return {};
+  return error(Errc::overlapping_write, api::tensor_named(tensor.name) + ": " +
+                                            range_of(taken->begin - tensor.begin, taken->end - tensor.begin) + " of " +
+                                            std::to_string(tensor.nbytes()) + " were already written");
+}
+
+Status Writer::State::conclude(Status status) {
+  if (status) return status;
+  const std::lock_guard lock(mutex);
+  if (!failure) failure = std::move(status).error();
+  return *failure;
+}
+
+Error Writer::State::missing(ByteRange gap) const {
+  const TensorList tensors = header.tensors();
+  const auto after = std::partition_point(tensors.begin(), tensors.end(),
+                                          [&](const TensorInfo& tensor) { return tensor.end <= gap.begin; });
+  const TensorInfo& tensor = *after;
+  return error(Errc::incomplete_write,
+               api::tensor_named(tensor.name) + ": " +
+                   range_of(gap.begin - tensor.begin, std::min(gap.end, tensor.end) - tensor.begin) + " of " +
+                   std::to_string(tensor.nbytes()) + " were never written");
+}
+
+Writer::Writer(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Writer::Writer(Writer&&) noexcept = default;
+Writer& Writer::operator=(Writer&&) noexcept = default;
+Writer::~Writer() = default;
+
+Result<Writer> Writer::create(std::string_view path, const Header& header, const WriteOptions& options) noexcept {
+  return io::guarded([&]() -> Result<Writer> {
+    const Result<std::string> text = header.text();
+    if (!text) return text.error();
+    const Result<std::string> head = api::file_head(*text);
+    if (!head) return head.error();
+    const Result<std::uint64_t> size = api::file_size(*head, header.data_bytes());
+    if (!size) return size.error();
+    Result<std::unique_ptr<io::Replacement>> file =
+        io::Replacement::create(path, *size, api::to_replace_options(options));
+    if (!file) return std::move(file).error();
+    auto state = std::make_unique<State>(header, path);
+    state->file = std::move(*file);
+    state->data_start = head->size();
+    if (Status status = state->file->write_at(0, api::bytes_of(*head)); !status) return std::move(status).error();
+    return Writer(std::move(state));
+  });
+}
+
+Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  return io::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const TensorInfo* tensor = state_->header.find(name);
+    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + api::tensor_named(name) + " in the header");
+    const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
+    if (!range) return range.error();
+    if (Status status = state_->claim(*tensor, *range); !status) return status;
+    return state_->conclude(state_->file->write_at(state_->data_start + range->begin, bytes));
+  });
+}
+
+Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
+  return io::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const TensorInfo* tensor = state_->header.find(name);
+    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + api::tensor_named(name) + " in the header");
+    if (from.dtype() != tensor->dtype)
+      return state_->error(Errc::dtype_mismatch, api::tensor_named(name) + ": is " +
+                                                     std::string(to_string(tensor->dtype)) + ", copied from " +
+                                                     std::string(to_string(from.dtype())));
+    if (!std::ranges::equal(from.shape(), tensor->shape))
+      return state_->error(Errc::data_length, api::tensor_named(name) + ": has shape " + to_string(tensor->shape) +
+                                                  ", copied from " + to_string(from.shape()));
+    const ByteRange range{tensor->begin, tensor->end};
+    if (Status status = state_->claim(*tensor, range); !status) return status;
+
+    const File file = from.file();
+    const std::uint64_t offset = from.info().file_offset;
+    const std::uint64_t target = state_->data_start + range.begin;
+    const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
+    Status status = memory.bytes.size() == tensor->nbytes()
+                        ? state_->file->write_at(target, memory.bytes)
+                        : state_->file->copy_at(target, file.source(), offset, tensor->nbytes());
+    if (status || status.error().code == Errc::write_failed) return state_->conclude(std::move(status));
+    // Only reading failed: the tensor counts as not written and may be tried again.
+    const std::lock_guard lock(state_->mutex);
+    state_->coverage.release(range);
+    Error error = std::move(status).error();
+    if (error.path.empty()) error.path = file.path();
+    return error;
+  });
+}
+
+Status Writer::commit() noexcept {
+  return io::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (state_->failure) return *state_->failure;
+      if (state_->closed) return closed_error();
+      if (const std::optional<ByteRange> gap = state_->coverage.first_gap(state_->header.data_bytes()))
+        return state_->missing(*gap);
+      state_->closed = true;
+    }
+    return state_->conclude(state_->file->commit());
+  });
+}
+
+const Header& Writer::header() const& noexcept {
+  return state_->header;
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,95 @@
+// A directory of a test's own, and looking at what is in it.
+#pragma once
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <safetensors/error.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors::test {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "safetensors-test-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+  // Names in the directory, sorted.
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string contents(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  EXPECT_TRUE(stream) << path;
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+inline void put(const std::string& path, std::string_view bytes) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(stream.flush()) << path;
+}
+
+inline mode_t mode_of(const std::string& path) {
+  struct stat status;
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_mode & mode_t{07777};
+}
+
+inline ino_t inode_of(const std::string& path) {
+  struct stat status;
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_ino;
+}
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+inline std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The error of something that must have failed.
+template <class Outcome>
+Error error_of(const Outcome& outcome) {
+  EXPECT_FALSE(outcome.ok());
+  return outcome.ok() ? Error{} : outcome.error();
+}
+
+// Fails with the error's text.
+template <class Outcome>
+testing::AssertionResult succeeds(const Outcome& outcome) {
+  if (outcome.ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << to_string(outcome.error().code) << ": " << outcome.error().to_string();
+}
+
+}  // namespace safetensors::test
