@@ -79,9 +79,10 @@ Result<Target> resolve_target(std::string_view path) {
   } else if (errno != ENOENT) {
     return system_error(Errc::open_failed, errno, "cannot open", path);
   }
-  // Links of /proc/PID/fd lead to open files that may have no name any more.
-  if (exists && (!target->old || !identity_of(seen).same_file(identity_of(*target->old))))
-    return plain_error(Errc::open_failed, "cannot replace a file that its path does not name", path);
+  // Links of /proc/PID/fd lead to open files that may have no name any more. (Other names that change between the two
+  // looks are only another writer at work.)
+  if (exists && seen.st_nlink == 0 && (!target->old || !identity_of(seen).same_file(identity_of(*target->old))))
+    return plain_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
   return target;
 }
 

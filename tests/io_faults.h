@@ -1,0 +1,130 @@
+// A system whose calls fail on order, and a directory to replace a file in.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/replace.h"
+#include "io_support.h"
+
+namespace safetensors::test {
+
+using io::Replacement;
+using io::ReplaceOptions;
+using io::Sync;
+using Names = std::vector<std::string>;
+
+// The system, with failures to order. Counts what is asked of it.
+class FaultySystem final : public io::System {
+ public:
+  int open_errno = 0, write_errno = 0, copy_errno = 0, preallocate_errno = 0, writeback_errno = 0;
+  int file_sync_errno = 0, directory_sync_errno = 0, file_system_sync_errno = 0;
+  int close_errno = 0, mode_errno = 0, owner_errno = 0, rename_errno = 0;
+  std::size_t longest_write = ~std::size_t{0};
+  int interruptions = 0;    // so many writes and copies say EINTR first
+  int name_collisions = 0;  // so many temporaries are said to exist already
+  int writes_before_failure = 0;
+  int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
+  std::vector<std::string> opened;
+  std::function<void()> before_rename = [] {};
+
+  int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
+    opened.emplace_back(name);
+    if (open_errno != 0) return fail(open_errno);
+    if (name_collisions > 0) return --name_collisions, fail(EEXIST);
+    return System::open_at(directory, name, flags, mode);
+  }
+  int close(int descriptor) noexcept override {
+    const int result = System::close(descriptor);
+    return close_errno != 0 ? fail(close_errno) : result;
+  }
+  ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
+    if (interruptions > 0) return --interruptions, fail(EINTR);
+    if (write_errno != 0 && writes_before_failure-- <= 0) return fail(write_errno);
+    return System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
+  }
+  ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                     std::size_t size) noexcept override {
+    if (interruptions > 0) return --interruptions, fail(EINTR);
+    if (copy_errno != 0) return fail(copy_errno);
+    return System::copy_range(from, from_offset, to, to_offset, std::min(size, longest_write));
+  }
+  int preallocate(int descriptor, std::uint64_t size) noexcept override {
+    ++preallocations;
+    return preallocate_errno != 0 ? fail(preallocate_errno) : System::preallocate(descriptor, size);
+  }
+  int start_writeback(int descriptor) noexcept override {
+    ++writebacks;
+    return writeback_errno != 0 ? fail(writeback_errno) : System::start_writeback(descriptor);
+  }
+  int sync(int descriptor) noexcept override {
+    struct stat status;
+    const bool directory = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+    ++(directory ? directory_syncs : file_syncs);
+    const int number = directory ? directory_sync_errno : file_sync_errno;
+    return number != 0 ? fail(number) : System::sync(descriptor);
+  }
+  int sync_file_system(int) noexcept override {
+    ++file_system_syncs;
+    return file_system_sync_errno != 0 ? fail(file_system_sync_errno) : 0;
+  }
+  int change_mode(int descriptor, mode_t mode) noexcept override {
+    return mode_errno != 0 ? fail(mode_errno) : System::change_mode(descriptor, mode);
+  }
+  int change_owner(int descriptor, uid_t user, gid_t group) noexcept override {
+    return owner_errno != 0 ? fail(owner_errno) : System::change_owner(descriptor, user, group);
+  }
+  int rename_at(int directory, const char* from, const char* to) noexcept override {
+    ++renames;
+    before_rename();
+    return rename_errno != 0 ? fail(rename_errno) : System::rename_at(directory, from, to);
+  }
+
+ private:
+  static int fail(int number) noexcept {
+    errno = number;
+    return -1;
+  }
+};
+
+inline Status replace(const std::string& path, std::string_view text, io::System& system,
+                      const ReplaceOptions& options = {}) {
+  auto file = Replacement::create(path, text.size(), options, system);
+  if (!file) return file.error();
+  if (Status status = (*file)->write_at(0, bytes_of(text)); !status) return status;
+  return (*file)->commit();
+}
+
+inline Status replace(const std::string& path, std::string_view text, const ReplaceOptions& options = {}) {
+  return replace(path, text, io::real_system(), options);
+}
+
+class ReplaceTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory;
+  const std::string path = directory / "model";
+  FaultySystem system;
+
+  // After an error before the rename: the old file, and nothing beside it.
+  void expect_untouched(ino_t inode) const {
+    EXPECT_EQ(contents(path), "old");
+    EXPECT_EQ(inode_of(path), inode);
+    EXPECT_EQ(directory.names(), Names{"model"});
+  }
+  Error expect_failure(const ReplaceOptions& options = {}) {
+    put(path, "old");
+    const ino_t inode = inode_of(path);
+    const Error error = error_of(replace(path, "new", system, options));
+    expect_untouched(inode);
+    EXPECT_EQ(error.path, path);
+    return error;
+  }
+};
+
+}  // namespace safetensors::test
