@@ -1,23 +1,45 @@
 # safetensors::safetensors, from the layers of src/. BUILD_SHARED_LIBS chooses static or shared.
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 find_package(Threads REQUIRED)
+if(SAFETENSORS_INSTALL)
+  include(GNUInstallDirs)
+endif()
+
+# While the major version is 0, every minor version may break programs that are already linked.
+set(safetensors_soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  string(APPEND safetensors_soversion .${PROJECT_VERSION_MINOR})
+endif()
 
 add_library(safetensors ${safetensors_sources})
 add_library(safetensors::safetensors ALIAS safetensors)
 safetensors_own_target(safetensors)
 target_compile_features(safetensors PUBLIC cxx_std_20)
 target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                              $<INSTALL_INTERFACE:include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(safetensors PRIVATE Threads::Threads)
-target_compile_definitions(safetensors PRIVATE SAFETENSORS_BUILDING)
 set_target_properties(safetensors PROPERTIES
   CXX_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON
   POSITION_INDEPENDENT_CODE ON
   VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}
-  EXPORT_NAME safetensors)
-if(BUILD_SHARED_LIBS)
-  target_compile_definitions(safetensors PUBLIC SAFETENSORS_SHARED)
+  SOVERSION ${safetensors_soversion})
+if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
+  # Visibility alone is not enough: templates of namespace std are always visible.
+  set(safetensors_exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(safetensors PRIVATE LINKER:--version-script=${safetensors_exports})
+  set_target_properties(safetensors PROPERTIES LINK_DEPENDS ${safetensors_exports})
 endif()
+
+# For our own command, tests, fuzz targets and benchmarks: always static, and may include from src/.
+if(BUILD_SHARED_LIBS)
+  add_library(safetensors_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:safetensors>)
+  set_target_properties(safetensors_internal PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(safetensors_internal INTERFACE Threads::Threads)
+else()
+  add_library(safetensors_internal INTERFACE)
+  target_link_libraries(safetensors_internal INTERFACE safetensors)
+endif()
+target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/src)

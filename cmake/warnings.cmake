@@ -2,10 +2,15 @@
 function(safetensors_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20 c_std_11)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+                                           $<$<BOOL:${SAFETENSORS_WERROR}>:-Werror>)
   if(SAFETENSORS_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SAFETENSORS_SANITIZE} -fno-sanitize-recover=all
                                              -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${SAFETENSORS_SANITIZE})
+  endif()
+  # So that libFuzzer sees which branches of the library an input reaches.
+  if(SAFETENSORS_BUILD_FUZZERS AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()

@@ -1,0 +1,10 @@
+// A const Array is not written to.
+#include <safetensors/safetensors.h>
+
+bool clear([[maybe_unused]] const safetensors::Array& shared, safetensors::Array& own) {
+#ifdef MISUSE
+  return shared.as_mutable<float>().ok();  // expect: no matching
+#else
+  return own.as_mutable<float>().ok();
+#endif
+}

@@ -1,0 +1,10 @@
+// A commit that may have failed.
+#include <safetensors/safetensors.h>
+
+void finish(safetensors::Writer& writer) {
+#ifdef MISUSE
+  writer.commit();  // expect: nodiscard
+#else
+  if (!writer.commit()) return;
+#endif
+}

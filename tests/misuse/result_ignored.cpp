@@ -1,0 +1,10 @@
+// Creating a Writer and dropping it at once.
+#include <safetensors/safetensors.h>
+
+void create(const safetensors::Header& header) {
+#ifdef MISUSE
+  safetensors::Writer::create("a", header);  // expect: nodiscard
+#else
+  if (!safetensors::Writer::create("a", header)) return;
+#endif
+}

@@ -1,0 +1,11 @@
+// The bytes belong to Serialized.
+#include <safetensors/safetensors.h>
+
+std::size_t size(std::span<const safetensors::TensorData> tensors) {
+#ifdef MISUSE
+  return safetensors::serialize(tensors).value().bytes().size();  // expect: deleted
+#else
+  const safetensors::Serialized file = safetensors::serialize(tensors).value();
+  return file.bytes().size();
+#endif
+}

@@ -1,0 +1,10 @@
+// An error that nobody looks at.
+#include <safetensors/safetensors.h>
+
+void write(safetensors::Writer& writer, std::span<const std::byte> bytes) {
+#ifdef MISUSE
+  writer.write("a", 0, bytes);  // expect: nodiscard
+#else
+  if (!writer.write("a", 0, bytes)) return;
+#endif
+}

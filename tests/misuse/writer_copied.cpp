@@ -1,0 +1,10 @@
+// One Writer commits.
+#include <safetensors/safetensors.h>
+
+safetensors::Writer take(safetensors::Writer& writer) {
+#ifdef MISUSE
+  return writer;  // expect: deleted
+#else
+  return std::move(writer);
+#endif
+}
