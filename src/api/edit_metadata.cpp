@@ -1,0 +1,86 @@
+// edit_metadata: another header before the same data.
+#include <safetensors/writer.h>
+
+#include <memory>
+
+#include "api/file_image.h"
+#include "format/header_edit.h"
+#include "io/guard.h"
+#include "io/overwrite.h"
+#include "io/posix_file.h"
+#include "io/replace.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+// What was present stays present, even when its last key is removed.
+std::optional<format::MetadataMap> edited(const Metadata& metadata, std::span<const MetadataEdit> edits) {
+  format::MetadataMap pairs;
+  bool present = metadata.present();
+  for (const auto& [key, value] : metadata) pairs.emplace(key, value);
+  for (const MetadataEdit& edit : edits) {
+    if (edit.value) {
+      pairs.insert_or_assign(edit.key, *edit.value);
+      present = true;
+    } else {
+      pairs.erase(edit.key);
+    }
+  }
+  if (!present) return std::nullopt;
+  return pairs;
+}
+
+Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
+  const std::uint64_t room = file.header().header_bytes();
+  if (text.size() > room)
+    return io::plain_error(Errc::header_does_not_fit,
+                           "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
+                               std::to_string(room) + " (write a new file instead)",
+                           path);
+  const auto* source = dynamic_cast<const io::PosixFile*>(&file.source());
+  if (source == nullptr) return io::plain_error(Errc::unsupported, "not a file that can be edited in place", path);
+  text.resize(static_cast<std::size_t>(room), ' ');
+  return io::overwrite(path, source->identity(), 8, api::bytes_of(text), api::to_sync(durability));
+}
+
+Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
+  if (Status status = format::pad_header_text(text, options.metadata_slack); !status) return status;
+  const Result<std::string> head = api::file_head(text);
+  if (!head) return head.error();
+  const std::uint64_t data = file.header().data_bytes();
+  const Result<std::uint64_t> size = api::file_size(*head, data);
+  if (!size) return size.error();
+  const Result<std::unique_ptr<io::Replacement>> out =
+      io::Replacement::create(path, *size, api::to_replace_options(options.write));
+  if (!out) return out.error();
+  if (Status status = (*out)->write_at(0, api::bytes_of(*head)); !status) return status;
+  if (Status status = (*out)->copy_at(head->size(), file.source(), file.header().data_start(), data); !status)
+    return status;
+  return (*out)->commit();
+}
+
+Status edit(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) {
+  const Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
+  if (!file) return file.error();
+  Result<std::string> text = format::text_with_metadata(file->header(), edited(file->header().metadata(), edits));
+  if (!text) return std::move(text).error();
+  return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
+                          : edit_by_replacing(path, *file, std::move(*text), options);
+}
+
+}  // namespace
+
+Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
+  Status status = io::guarded([&] { return edit(path, edits, options); });
+  if (status || !status.error().path.empty()) return status;
+  return io::guarded([&]() -> Status {
+    Error error = status.error();
+    error.path = path;
+    return error;
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors
