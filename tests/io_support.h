@@ -78,6 +78,12 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Of an Array or a Serialized, also of a temporary one.
+template <class Memory>
+std::string data_of(const Memory& memory) {
+  return text_of(memory.bytes());
+}
+
 // The error of something that must have failed.
 template <class Outcome>
 Error error_of(const Outcome& outcome) {

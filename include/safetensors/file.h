@@ -26,7 +26,7 @@ enum class Access : std::uint8_t {
 
 struct OpenOptions {
   Access access = Access::automatic;
-  ParseOptions parse;
+  ParseOptions parse = {};
 };
 
 // What view() gives.

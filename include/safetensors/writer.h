@@ -113,8 +113,8 @@ struct EditOptions {
   bool in_place = false;
   // Without in_place: spaces to leave for later edits.
   std::uint64_t metadata_slack = 0;
-  WriteOptions write;
-  ParseOptions parse;
+  WriteOptions write = {};
+  ParseOptions parse = {};
 };
 
 // A change to one metadata key: the new value, or nullopt to remove it (a key that is not there is no error).

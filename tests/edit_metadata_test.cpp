@@ -1,0 +1,183 @@
+// Changing metadata: by a new file, and in place.
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/writer.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class EditMetadataTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory;
+  const std::string path = directory / "model";
+  const std::vector<std::uint64_t> shape{4};
+
+  std::string expected(const std::optional<MetadataPairs>& metadata, const LayoutOptions& options = {}) const {
+    const TensorData tensors[] = {{.name = "a", .dtype = Dtype::U8, .shape = shape, .bytes = bytes_of("abcd")},
+                                  {.name = "b", .dtype = Dtype::F32, .shape = {}, .bytes = bytes_of("1234")}};
+    return data_of(serialize(tensors, metadata, options).value());
+  }
+};
+
+TEST_F(EditMetadataTest, TheNewFileIsTheOneThatWouldHaveBeenWrittenWithThatMetadata) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"license", "apache-2.0"}, {"a\"", "\n"}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"a\"", "\n"}, {"license", "apache-2.0"}}));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"license", "mit"}, {"draft", std::nullopt}, {"a\"", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"license", "mit"}}));
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, RemovingTheLastKeyLeavesAnEmptyObject) {
+  put(path, expected(MetadataPairs{{"k", "v"}}));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{}));
+}
+
+TEST_F(EditMetadataTest, WithoutMetadataRemovingAKeyAddsNone) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
+TEST_F(EditMetadataTest, TheLastOfSeveralEditsOfAKeyCounts) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "1"}, {"k", std::nullopt}, {"k", "2"}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "2"}}));
+}
+
+TEST_F(EditMetadataTest, AFileWithoutTensorsIsEditedToo) {
+  put(path, data_of(serialize({}).value()));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
+}
+
+TEST_F(EditMetadataTest, SlackLeavesRoomForAnEditInPlace) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 100})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "v"}}, {.metadata_slack = 100}));
+  const ino_t inode = inode_of(path);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "a longer value"}}, {.in_place = true})));
+  EXPECT_EQ(inode_of(path), inode);
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().metadata().find("k"), "a longer value");
+}
+
+TEST_F(EditMetadataTest, InPlaceKeepsTheHeadersLengthAndTheData) {
+  const std::string before = expected(MetadataPairs{{"k", "a longer value"}});
+  put(path, before);
+  const ino_t inode = inode_of(path);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.in_place = true})));
+  const std::string after = contents(path);
+  ASSERT_EQ(after.size(), before.size());
+  EXPECT_EQ(after.substr(0, 8), before.substr(0, 8));
+  EXPECT_EQ(after.substr(after.size() - 8), before.substr(before.size() - 8));
+  EXPECT_EQ(inode_of(path), inode);
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().metadata().find("k"), "v");
+  EXPECT_EQ(data_of(file.tensor("a").value().read().value()), "abcd");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, InPlaceRefusesWhatDoesNotFitAndLeavesTheFileAlone) {
+  put(path, expected(std::nullopt));
+  const std::string value(200, 'v');
+  const Error error = error_of(edit_metadata(path, {{"k", value}}, {.in_place = true}));
+  EXPECT_EQ(error.code, Errc::header_does_not_fit);
+  EXPECT_EQ(error.path, path);
+  const std::size_t room = expected(std::nullopt).size() - 16;
+  // `"__metadata__":{"k":"vvv"},` is added to the unpadded text of 109 bytes.
+  EXPECT_EQ(error.message, "new header needs " + std::to_string(109 + 23 + 200) + " bytes, the old one has " +
+                               std::to_string(room) + " (write a new file instead)");
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
+// Another program's order, spaces and odd offsets of tensors stay where they are.
+TEST_F(EditMetadataTest, TensorsKeepTheirOrderAndOffsets) {
+  const std::string header =
+      R"({ "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}, "a":{"dtype":"U16","shape":[1],"data_offsets":[3,5]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  put(path, bytes + header + "bbbaa");
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().data_start() % 8, 0u);
+  EXPECT_EQ(file.header().find("b")->begin, 0u);
+  EXPECT_EQ(file.header().find("a")->begin, 3u);
+  EXPECT_EQ(data_of(file.tensor("b").value().read().value()), "bbb");
+  EXPECT_EQ(data_of(file.tensor("a").value().read().value()), "aa");
+  EXPECT_EQ(file.header().metadata().find("k"), "v");
+}
+
+TEST_F(EditMetadataTest, InPlaceWorksOnAHeaderOfAnyLength) {
+  const std::string header =
+      R"({"__metadata__":{"k":"old value"},  "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
+  ASSERT_NE((8 + header.size()) % 8, 0u);
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  put(path, bytes + header + "bbb");
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "new"}}, {.in_place = true})));
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().header_bytes(), header.size());
+  EXPECT_EQ(file.header().metadata().find("k"), "new");
+  EXPECT_EQ(data_of(file.tensor("b").value().read().value()), "bbb");
+}
+
+TEST_F(EditMetadataTest, IllFormedTextIsRefusedAndTheFileLeftAlone) {
+  put(path, expected(std::nullopt));
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(error_of(edit_metadata(path, {{"k", "\xFF"}}, {.in_place = in_place})).code, Errc::invalid_utf8);
+    EXPECT_EQ(error_of(edit_metadata(path, {{"\xC0\x80", "v"}}, {.in_place = in_place})).code, Errc::invalid_utf8);
+  }
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, TooMuchSlackIsRefused) {
+  put(path, expected(std::nullopt));
+  for (const std::uint64_t slack : {std::uint64_t{100'000'000}, ~std::uint64_t{0}}) {
+    const Error error = error_of(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = slack}));
+    EXPECT_EQ(error.code, Errc::header_too_large);
+    EXPECT_EQ(error.path, path);
+  }
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
+TEST_F(EditMetadataTest, AFileThatIsNoneOrInvalidIsRefused) {
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k", "v"}})).os_error, ENOENT);
+  put(path, "short");
+  const Error error = error_of(edit_metadata(path, {{"k", "v"}}));
+  EXPECT_EQ(error.code, Errc::header_too_small);
+  EXPECT_EQ(error.path, path);
+  EXPECT_EQ(contents(path), "short");
+  EXPECT_EQ(error_of(edit_metadata(directory.path(), {{"k", "v"}})).code, Errc::not_regular_file);
+}
+
+TEST_F(EditMetadataTest, LeadingWhiteSpaceIsAcceptedWhenAskedForAndGoneAfterwards) {
+  std::string bytes(8, '\0');
+  bytes[0] = 10;
+  put(path, bytes + "  {}      ");
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k", "v"}})).code, Errc::json_leading_whitespace);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.parse = {.allow_leading_whitespace = true}})));
+  EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
+}
+
+TEST_F(EditMetadataTest, FollowsASymbolicLinkAndKeepsTheMode) {
+  put(directory / "blob", expected(std::nullopt));
+  ASSERT_EQ(::chmod((directory / "blob").c_str(), 0640), 0);
+  ASSERT_EQ(::symlink("blob", path.c_str()), 0);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(contents(directory / "blob"), expected(MetadataPairs{{"k", "v"}}));
+  EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
+}
+
+}  // namespace
+}  // namespace safetensors::test
