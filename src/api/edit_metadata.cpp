@@ -45,6 +45,15 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   return io::overwrite(path, source->identity(), 8, api::bytes_of(text), api::to_sync(durability));
 }
 
+// Somebody who replaced or changed the file meanwhile must not lose what he wrote.
+Status check_unchanged(std::string_view path, const File& file) {
+  const auto* opened = dynamic_cast<const io::PosixFile*>(&file.source());
+  if (opened == nullptr) return {};
+  const Result<std::shared_ptr<const io::PosixFile>> now = io::PosixFile::open(path);
+  if (now && (*now)->identity() == opened->identity()) return {};
+  return io::plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+}
+
 Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
   if (Status status = format::pad_header_text(text, options.metadata_slack); !status) return status;
   const Result<std::string> head = api::file_head(text);
@@ -58,6 +67,7 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
   if (Status status = (*out)->write_at(0, api::bytes_of(*head)); !status) return status;
   if (Status status = (*out)->copy_at(head->size(), file.source(), file.header().data_start(), data); !status)
     return status;
+  if (Status status = check_unchanged(path, file); !status) return status;
   return (*out)->commit();
 }
 
