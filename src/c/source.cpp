@@ -1,0 +1,69 @@
+#include "c/source.h"
+
+#include <algorithm>
+
+namespace safetensors::c {
+namespace {
+
+// What a callback that returned status said about it. May throw std::bad_alloc.
+Error said(safetensors_status status, const safetensors_error& error, const char* callback) {
+  const bool is_code = status > 0 && status <= 0xFFFF &&
+                       std::string_view(to_string(static_cast<Errc>(status))) != to_string(static_cast<Errc>(0xFFFF));
+  Error result;
+  result.code = is_code ? static_cast<Errc>(status) : Errc::read_failed;
+  result.os_error = error.os_error;
+  result.offset = error.offset;
+  result.message.assign(error.message, strnlen(error.message, sizeof error.message));
+  result.path.assign(error.path, strnlen(error.path, sizeof error.path));
+  if (result.message.empty())
+    result.message = std::string("the source's ") + callback + " returned status " + std::to_string(status);
+  return result;
+}
+
+// Runs a callback with an empty error to fill and gives what it counted.
+template <class Count, class Call>
+Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
+  try {
+    safetensors_error error;
+    report_success(&error);
+    Count count = 0;
+    const safetensors_status status = run(&count, &error);
+    if (status != SAFETENSORS_OK) return said(status, error, callback);
+    if (count > most)
+      return failure_of(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
+                                               " bytes, room was for " + std::to_string(most));
+    return count;
+  } catch (...) {
+    Error error;
+    error.code = Errc::out_of_memory;
+    error.message = "out of memory";
+    return error;
+  }
+}
+
+}  // namespace
+
+CallbackSource::~CallbackSource() {
+  if (owned_ && callbacks_.release) callbacks_.release(callbacks_.user);
+}
+
+Result<std::uint64_t> CallbackSource::size() const noexcept {
+  return call<std::uint64_t>("size", UINT64_MAX, [&](std::uint64_t* size, safetensors_error* error) {
+    return callbacks_.size(callbacks_.user, size, error);
+  });
+}
+
+Result<std::size_t> CallbackSource::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+  return call<std::size_t>("read_at", destination.size(), [&](std::size_t* count, safetensors_error* error) {
+    return callbacks_.read_at(callbacks_.user, offset, destination.data(), destination.size(), count, error);
+  });
+}
+
+Source::Memory CallbackSource::memory(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (!callbacks_.memory || size > SIZE_MAX) return {};
+  const void* memory = callbacks_.memory(callbacks_.user, offset, size);
+  if (!memory) return {};
+  return {{static_cast<const std::byte*>(memory), static_cast<std::size_t>(size)}, weak_from_this().lock()};
+}
+
+}  // namespace safetensors::c

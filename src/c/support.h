@@ -1,0 +1,157 @@
+// What every function of the C interface is made of: handles, checked arguments, the guard that no exception passes.
+#pragma once
+
+#include <safetensors/c.h>
+#include <safetensors/file.h>
+#include <safetensors/writer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+struct safetensors_buffer {
+  safetensors::Serialized bytes;
+};
+struct safetensors_header {
+  safetensors::Header header;
+};
+struct safetensors_header_builder {
+  safetensors::HeaderBuilder builder;
+};
+struct safetensors_slice {
+  safetensors::Slice slice;
+};
+struct safetensors_resolved_slice {
+  std::shared_ptr<const safetensors::ResolvedSlice> slice;
+};
+struct safetensors_runs {
+  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // what runs walks over
+  safetensors::ResolvedSlice::Runs runs;
+};
+struct safetensors_file {
+  safetensors::File file;
+};
+struct safetensors_tensor {
+  safetensors::Tensor tensor;
+};
+struct safetensors_array {
+  safetensors::Array array;
+};
+struct safetensors_writer {
+  safetensors::Header header;
+  safetensors::Writer writer;
+};
+
+namespace safetensors::c {
+
+// Fills the caller's error, which may be NULL, and gives the status to return.
+safetensors_status report(const Error& error, safetensors_error* out) noexcept;
+safetensors_status report_success(safetensors_error* out) noexcept;
+safetensors_status report_out_of_memory(safetensors_error* out) noexcept;
+
+[[nodiscard]] Error failure_of(Errc code, std::string message);
+[[nodiscard]] Error invalid_argument(std::string message);
+
+// Runs body, which returns Status, and reports what it returns or throws.
+template <class Body>
+safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
+  try {
+    const Status status = std::forward<Body>(body)();
+    return status ? report_success(out) : report(status.error(), out);
+  } catch (...) {  // bad_alloc, and length_error for a count that no memory could hold
+    return report_out_of_memory(out);
+  }
+}
+
+// Sets results to their values for failure, before anything else is looked at.
+template <class... T>
+void clear(T*... results) noexcept {
+  ((results ? static_cast<void>(*results = T{}) : static_cast<void>(0)), ...);
+}
+
+struct Required {
+  bool given;
+  const char* name;
+  template <class T>
+  Required(const T* pointer, const char* argument) noexcept : given(pointer != nullptr), name(argument) {}
+};
+
+// Error invalid_argument for the first that is NULL.
+[[nodiscard]] Status require(std::initializer_list<Required> arguments);
+
+// count things at pointer, which may be NULL only when there are none.
+template <class T>
+[[nodiscard]] Result<std::span<const T>> list_of(const T* pointer, std::size_t count, const char* name) {
+  if (!pointer && count != 0)
+    return invalid_argument(std::string("argument ") + name + " is NULL, its length " + std::to_string(count));
+  return std::span<const T>(pointer, count);
+}
+
+[[nodiscard]] Result<std::string_view> text_of(const char* pointer, std::size_t length, const char* name);
+[[nodiscard]] Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t size, const char* name);
+[[nodiscard]] Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size);
+[[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
+
+// Moves a result into a handle of its own.
+template <class Handle, class T>
+[[nodiscard]] Status hand_out(Result<T> result, Handle** out) {
+  if (!result) return std::move(result).error();
+  *out = new Handle{*std::move(result)};
+  return {};
+}
+
+// Copies items to the caller, as said at safetensors_header_shape.
+template <class T>
+[[nodiscard]] Status copy_out(std::span<const T> items, T* destination, std::size_t capacity, std::size_t* count) {
+  *count = items.size();
+  if (capacity == 0) return {};
+  if (capacity < items.size())
+    return failure_of(Errc::buffer_size, "result needs room for " + std::to_string(items.size()) +
+                                             ", there is room for " + std::to_string(capacity));
+  if (!destination) return invalid_argument("the destination is NULL, its capacity " + std::to_string(capacity));
+  std::copy(items.begin(), items.end(), destination);
+  return {};
+}
+
+// Cuts text to capacity at a whole character, with a NUL behind it.
+void copy_text(std::string_view text, char* destination, std::size_t capacity, std::string_view mark) noexcept;
+
+// The bytes of a growing struct, checked as said at the top of c.h. minimum: its size in ABI version 1.
+[[nodiscard]] Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum);
+[[nodiscard]] Status check_result_struct(const void* to, std::size_t minimum);
+void write_struct(const void* from, void* to, std::size_t size) noexcept;
+
+// A growing struct of options: those given, or all defaults.
+template <class T>
+[[nodiscard]] Result<T> options_of(const T* given, std::size_t minimum) {
+  T options{};
+  options.struct_size = sizeof(T);
+  if (!given) return options;
+  if (Status status = read_struct(given, &options, sizeof(T), minimum); !status) return std::move(status).error();
+  return options;
+}
+
+// Hands a filled result out in a growing struct that check_result_struct accepted.
+template <class T>
+void give_struct(T filled, T* to) noexcept {
+  filled.struct_size = to->struct_size;
+  write_struct(&filled, to, sizeof(T));
+}
+
+[[nodiscard]] Status check_reserved(std::uint32_t reserved);
+[[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
+[[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
+[[nodiscard]] Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given);
+[[nodiscard]] Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename);
+
+// Checks the struct and sets all of it to its value for failure.
+[[nodiscard]] Status clear_info(safetensors_tensor_info* info);
+[[nodiscard]] safetensors_tensor_info info_of(const TensorInfo& tensor) noexcept;
+
+}  // namespace safetensors::c
