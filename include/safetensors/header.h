@@ -195,7 +195,7 @@ class HeaderBuilder {
   // Errors: duplicate_name, invalid_utf8.
   SAFETENSORS_API Status metadata(std::string_view key, std::string_view value) noexcept;
   // Writes `"__metadata__":{}` even if no pair is added.
-  SAFETENSORS_API void metadata_present() noexcept;
+  SAFETENSORS_API Status metadata_present() noexcept;
 
   // Orders tensors by dtype rank (highest first), then name, one after the other from offset 0. May be called again.
   // Errors: invalid_alignment, header_too_large (over 100,000,000 with padding), size_overflow (data over 2^64-1).

@@ -1,0 +1,68 @@
+// A bump allocator whose blocks never move and are never larger than asked for: memory follows what is used.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <vector>
+
+namespace safetensors::base {
+
+// Holds trivially destructible values only; all of them are freed with the arena. Functions throw std::bad_alloc.
+class Arena {
+ public:
+  // block_size: what is asked of upstream at a time; larger requests get a block of their own.
+  Arena(std::pmr::memory_resource* upstream, std::size_t block_size) noexcept
+      : upstream_(upstream), block_size_(block_size) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() {
+    for (const Block& block : blocks_) upstream_->deallocate(block.start, block.size, kAlignment);
+  }
+
+  // Uninitialized.
+  template <class T>
+  [[nodiscard]] T* allocate(std::size_t count) {
+    static_assert(alignof(T) <= kAlignment);
+    return static_cast<T*>(allocate_bytes(count * sizeof(T), alignof(T)));
+  }
+
+  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept { return upstream_; }
+
+ private:
+  static constexpr std::size_t kAlignment = alignof(std::max_align_t);
+  struct Block {
+    void* start;
+    std::size_t size;
+  };
+
+  void* allocate_bytes(std::size_t size, std::size_t alignment) {
+    const std::uintptr_t start = (next_ + alignment - 1) & ~static_cast<std::uintptr_t>(alignment - 1);
+    if (start > end_ || size > end_ - start) return allocate_block(size);
+    next_ = start + size;
+    return reinterpret_cast<void*>(start);
+  }
+
+  void* allocate_block(std::size_t size) {
+    const bool own = size > block_size_ / 4;
+    const std::size_t block_size = own ? std::max<std::size_t>(size, 1) : block_size_;
+    blocks_.reserve(blocks_.size() + 1);
+    void* start = upstream_->allocate(block_size, kAlignment);
+    blocks_.push_back({start, block_size});
+    if (!own) {
+      next_ = reinterpret_cast<std::uintptr_t>(start) + size;
+      end_ = reinterpret_cast<std::uintptr_t>(start) + block_size;
+    }
+    return start;
+  }
+
+  std::pmr::memory_resource* upstream_;
+  std::size_t block_size_;
+  std::vector<Block> blocks_;
+  std::uintptr_t next_ = 0;
+  std::uintptr_t end_ = 0;
+};
+
+}  // namespace safetensors::base

@@ -1,0 +1,201 @@
+// Header's functions that only look; parsing is in header_parse.cpp, text in header_text.cpp.
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/little_endian.h"
+#include "format/header_state.h"
+#include "json/reader.h"
+
+namespace safetensors {
+namespace format {
+
+HeaderText::HeaderText(std::size_t size, std::pmr::memory_resource* resource)
+    : resource_(resource),
+      data_(static_cast<char*>(resource->allocate(size + json::Reader::kPadding, alignof(std::max_align_t)))),
+      size_(size) {
+  std::memset(data_ + size, 0, json::Reader::kPadding);
+}
+
+HeaderText::~HeaderText() {
+  if (data_ != nullptr) resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
+}
+
+}  // namespace format
+
+inline namespace v0 {
+namespace detail {
+namespace {
+
+// What the arena asks for at a time: all of it unused is at most a quarter of what a header's memory may be.
+std::size_t block_size(std::size_t header_bytes) noexcept {
+  return std::clamp<std::size_t>(header_bytes, std::size_t{1} << 10, std::size_t{2} << 20);
+}
+
+}  // namespace
+
+HeaderState::HeaderState(format::HeaderText header_text, std::uint64_t data_size)
+    : text(std::move(header_text)), data_bytes(data_size), arena(text.resource(), block_size(text.size())) {}
+
+void HeaderState::sort_metadata() const noexcept {
+  if (metadata_sorted.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex);
+  if (metadata_sorted.load(std::memory_order_relaxed)) return;
+  std::iota(metadata_order, metadata_order + metadata.size(), 0u);
+  const auto key = [this](std::uint32_t i) { return view(metadata[i].key); };
+  const auto less = [&key](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); };
+  if (!std::is_sorted(metadata_order, metadata_order + metadata.size(), less)) {
+    std::sort(metadata_order, metadata_order + metadata.size(), less);
+  }
+  metadata_sorted.store(true, std::memory_order_release);
+}
+
+}  // namespace detail
+
+namespace {
+
+// 32 bits must be enough for any place in a header.
+constexpr std::uint64_t kMostHeaderBytes = 0xFFFFFFFF;
+
+Error error_at_start(Errc code, std::string message) {
+  Error error;
+  error.code = code;
+  error.offset = 0;
+  error.message = std::move(message);
+  return error;
+}
+
+Status check_limit(std::uint64_t length, const ParseOptions& options) {
+  const std::uint64_t limit = std::min(options.max_header_bytes, kMostHeaderBytes);
+  if (length <= limit) return {};
+  return error_at_start(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
+                                                    " bytes, the limit is " + std::to_string(limit));
+}
+
+Error out_of_memory() {
+  return error_at_start(Errc::out_of_memory, "out of memory");
+}
+
+Result<std::uint64_t> checked_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                     const ParseOptions& options) {
+  if (prefix.size() < 8 || file_size < 8) {
+    return error_at_start(Errc::header_too_small,
+                          "header too small: the file has " +
+                              std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
+                              " bytes, the length of the header alone takes 8");
+  }
+  const std::uint64_t length = base::load_u64(prefix.data());
+  if (Status status = check_limit(length, options); !status) return std::move(status).error();
+  if (length > file_size - 8) {
+    return error_at_start(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
+                                                           std::to_string(8 + length) + ", the file has " +
+                                                           std::to_string(file_size) + " (truncated download?)");
+  }
+  return length;
+}
+
+}  // namespace
+
+Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                     const ParseOptions& options) noexcept {
+  try {
+    return checked_length(prefix, file_size, options);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, const ParseOptions& options) noexcept {
+  try {
+    if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
+    format::HeaderText copy(text.size(), std::pmr::new_delete_resource());
+    std::copy(text.begin(), text.end(), copy.data());
+    return format::parse_header(std::move(copy), data_size, options);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+Header::Header() noexcept = default;
+Header::Header(std::shared_ptr<const detail::HeaderState> state) noexcept : state_(std::move(state)) {}
+Header::Header(const Header&) noexcept = default;
+Header::Header(Header&&) noexcept = default;
+Header& Header::operator=(const Header&) noexcept = default;
+Header& Header::operator=(Header&&) noexcept = default;
+Header::~Header() = default;
+
+std::size_t Header::size() const noexcept {
+  return state_ ? state_->tensors.size() : 0;
+}
+std::uint64_t Header::header_bytes() const noexcept {
+  return state_ ? state_->text.size() : 8;
+}
+std::uint64_t Header::data_bytes() const noexcept {
+  return state_ ? state_->data_bytes : 0;
+}
+bool Header::leading_whitespace() const noexcept {
+  return state_ && state_->leading_whitespace;
+}
+TensorList Header::tensors() const& noexcept {
+  return {state_.get(), state_ ? state_->order : nullptr};
+}
+Metadata Header::metadata() const& noexcept {
+  return Metadata(state_.get());
+}
+
+Result<TensorList> Header::tensors_by_name() const& noexcept {
+  if (!state_) return TensorList();
+  if (state_->named.load(std::memory_order_acquire)) return TensorList(state_.get(), state_->by_name.data());
+  try {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->named.load(std::memory_order_relaxed)) {
+      std::vector<std::uint32_t> order(state_->tensors.size());
+      std::iota(order.begin(), order.end(), 0u);
+      std::sort(order.begin(), order.end(),
+                [this](std::uint32_t a, std::uint32_t b) { return state_->tensors[a].name < state_->tensors[b].name; });
+      state_->by_name = std::move(order);
+      state_->named.store(true, std::memory_order_release);
+    }
+    return TensorList(state_.get(), state_->by_name.data());
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+const TensorInfo* Header::find(std::string_view name) const& noexcept {
+  if (!state_) return nullptr;
+  const auto name_at = [this](std::uint32_t i) { return state_->tensors[i].name; };
+  const std::uint32_t found = state_->names.find(name, base::hash(name, state_->seed), name_at);
+  return found == format::NameIndex::kNone ? nullptr : &state_->tensors[found];
+}
+
+std::size_t TensorList::size() const noexcept {
+  return state_ != nullptr ? state_->tensors.size() : 0;
+}
+const TensorInfo& TensorList::operator[](std::size_t index) const noexcept {
+  return state_->tensors[order_ != nullptr ? order_[index] : index];
+}
+
+bool Metadata::present() const noexcept {
+  return state_ != nullptr && state_->metadata_present;
+}
+std::size_t Metadata::size() const noexcept {
+  return state_ != nullptr ? state_->metadata.size() : 0;
+}
+Metadata::value_type Metadata::operator[](std::size_t index) const noexcept {
+  state_->sort_metadata();
+  const format::MetadataPair& pair = state_->metadata[state_->metadata_order[index]];
+  return {state_->view(pair.key), state_->view(pair.value)};
+}
+std::optional<std::string_view> Metadata::find(std::string_view key) const noexcept {
+  if (state_ == nullptr) return std::nullopt;
+  const auto key_at = [this](std::uint32_t i) { return state_->view(state_->metadata[i].key); };
+  const std::uint32_t found = state_->keys.find(key, base::hash(key, state_->seed), key_at);
+  if (found == format::NameIndex::kNone) return std::nullopt;
+  return state_->view(state_->metadata[found].value);
+}
+
+}  // namespace v0
+}  // namespace safetensors

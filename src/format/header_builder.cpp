@@ -1,0 +1,181 @@
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/hash.h"
+#include "base/utf8.h"
+#include "format/header_state.h"
+#include "format/header_text.h"
+#include "format/layout.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+constexpr std::string_view kReserved = "__metadata__";
+
+Error refusal(Errc code, std::string message) {
+  Error error;
+  error.code = code;
+  error.message = std::move(message);
+  return error;
+}
+
+Status check_utf8(std::string_view what, std::string_view text) {
+  const std::size_t at = base::first_invalid_utf8(text);
+  if (at == std::string_view::npos) return {};
+  return refusal(Errc::invalid_utf8, std::string(what) + " \"" + printable(text.substr(0, 200)) +
+                                         "\" is not valid UTF-8 at byte " + std::to_string(at));
+}
+
+struct SeededHash {
+  base::HashSeed seed = base::HashSeed::random();
+  std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, seed); }
+};
+
+// Runs what may run out of memory.
+template <class Function>
+auto guarded(const Function& function) noexcept -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return refusal(Errc::out_of_memory, "out of memory");
+  } catch (const std::length_error&) {
+    return refusal(Errc::out_of_memory, "out of memory");
+  }
+}
+
+}  // namespace
+
+struct HeaderBuilder::State {
+  struct Entry {
+    std::string name;
+    Dtype dtype;
+    Shape shape;
+    std::uint64_t nbytes;
+  };
+  std::deque<Entry> entries;
+  std::unordered_set<std::string_view, SeededHash> names;
+  std::map<std::string, std::string, std::less<>> metadata;
+  bool metadata_present = false;
+
+  [[nodiscard]] std::vector<const Entry*> in_order() const {
+    std::vector<const Entry*> order;
+    order.reserve(entries.size());
+    for (const Entry& entry : entries) order.push_back(&entry);
+    std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+      if (a->dtype != b->dtype) return rank(a->dtype) > rank(b->dtype);
+      return a->name < b->name;
+    });
+    return order;
+  }
+
+  Status add(std::string_view name, Dtype dtype, ShapeView shape) {
+    if (parse_dtype(to_string(dtype)) != dtype) {
+      return refusal(Errc::invalid_argument, "tensor \"" + printable(name) +
+                                                 "\": " + std::to_string(static_cast<int>(dtype)) + " is not a dtype");
+    }
+    if (Status status = check_utf8("tensor name", name); !status) return status;
+    if (name == kReserved) return refusal(Errc::reserved_name, "a tensor cannot be named __metadata__");
+    if (names.contains(name)) {
+      return refusal(Errc::duplicate_name, "a tensor named \"" + printable(name) + "\" was added before");
+    }
+    std::uint64_t nbytes = 0;
+    if (const Errc code = format::count_bytes(dtype, shape, nbytes); code != Errc::ok) {
+      return format::bytes_error(code, name, dtype, shape);
+    }
+    entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
+    try {
+      names.insert(entries.back().name);
+    } catch (...) {
+      entries.pop_back();
+      throw;
+    }
+    return {};
+  }
+
+  Status add_metadata(std::string_view key, std::string_view value) {
+    if (Status status = check_utf8("metadata key", key); !status) return status;
+    if (Status status = check_utf8("metadata value of \"" + printable(key) + "\"", value); !status) return status;
+    if (!metadata.emplace(key, value).second) {
+      return refusal(Errc::duplicate_name, "a metadata key \"" + printable(key) + "\" was added before");
+    }
+    metadata_present = true;
+    return {};
+  }
+
+  Result<Header> build(const LayoutOptions& options) const {
+    const std::uint32_t alignment = options.data_alignment == 0 ? 8 : options.data_alignment;
+    if (!std::has_single_bit(alignment) || alignment > 65536) {
+      return refusal(Errc::invalid_alignment,
+                     "data_alignment is " + std::to_string(alignment) + ", it must be a power of two from 1 to 65536");
+    }
+    format::TextWriter writer;
+    if (metadata_present) {
+      writer.metadata_begin();
+      for (const auto& [key, value] : metadata) writer.pair(key, value);
+      writer.metadata_end();
+    }
+    std::uint64_t offset = 0;
+    for (const Entry* entry : in_order()) {
+      std::uint64_t end = 0;
+      if (!base::add(offset, entry->nbytes, end)) {
+        return refusal(Errc::size_overflow, "tensor \"" + printable(entry->name) + "\" of " +
+                                                std::to_string(entry->nbytes) + " bytes at byte " +
+                                                std::to_string(offset) + ": the data has more than 2^64-1 bytes");
+      }
+      writer.tensor(entry->name, entry->dtype, entry->shape, offset, end);
+      offset = end;
+    }
+    std::string text = std::move(writer).finish();
+    if (Status status = format::pad_text(text, alignment, options.metadata_slack); !status) {
+      return std::move(status).error();
+    }
+    // Parsed like anybody's: we never write what we would refuse.
+    return Header::parse(text, offset);
+  }
+};
+
+HeaderBuilder::HeaderBuilder() noexcept = default;
+HeaderBuilder::HeaderBuilder(HeaderBuilder&&) noexcept = default;
+HeaderBuilder& HeaderBuilder::operator=(HeaderBuilder&&) noexcept = default;
+HeaderBuilder::~HeaderBuilder() = default;
+
+Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
+  return guarded([&]() -> Status {
+    if (!state_) state_ = std::make_unique<State>();
+    return state_->add(name, dtype, shape);
+  });
+}
+
+Status HeaderBuilder::add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape) noexcept {
+  return add(name, dtype, ShapeView(shape.begin(), shape.size()));
+}
+
+Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
+  return guarded([&]() -> Status {
+    if (!state_) state_ = std::make_unique<State>();
+    return state_->add_metadata(key, value);
+  });
+}
+
+Status HeaderBuilder::metadata_present() noexcept {
+  return guarded([&]() -> Status {
+    if (!state_) state_ = std::make_unique<State>();
+    state_->metadata_present = true;
+    return {};
+  });
+}
+
+Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
+  return guarded([&]() -> Result<Header> { return state_ ? state_->build(options) : State().build(options); });
+}
+
+}  // namespace v0
+}  // namespace safetensors

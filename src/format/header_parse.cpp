@@ -1,0 +1,357 @@
+// Rules 4 and 5: from text to entries. Rules 6 to 10 are in header_layout.cpp.
+#include <cstring>
+
+#include "base/utf8.h"
+#include "format/header_layout.h"
+#include "format/header_state.h"
+#include "format/layout.h"
+#include "json/reader.h"
+
+namespace safetensors::format {
+namespace {
+
+using detail::HeaderState;
+
+constexpr std::string_view kMetadataKey = "__metadata__";
+constexpr std::size_t kNowhere = ~std::size_t{0};
+// The fewest bytes of text that one of each needs: what bounds the memory for them.
+constexpr std::size_t kLeastEntry = 50;  // "":{"dtype":"U8","shape":[],"data_offsets":[0,0]},
+constexpr std::size_t kLeastPair = 6;    // "":"",
+constexpr std::size_t kLeastField = 5;   // "":0,
+constexpr unsigned kOpenInEntry = 2;     // the header's object and the entry's
+
+class Parser {
+ public:
+  explicit Parser(HeaderState& state) noexcept : state_(state), reader_(state.text.data(), state.text.size()) {}
+
+  [[nodiscard]] Status run(const ParseOptions& options);
+  // Whether the tensors came in order, without holes, each of the size it should have: rules 6 to 9 hold.
+  [[nodiscard]] bool laid_out() const noexcept { return laid_out_; }
+
+ private:
+  enum Field : unsigned { kUnknown = 0, kDtype = 1, kShape = 2, kOffsets = 4, kAll = 7 };
+
+  bool document(const ParseOptions& options);
+  bool member();
+  bool metadata(std::string_view name);
+  bool metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys);
+  bool entry(std::string_view name, std::size_t start);
+  bool entry_fields(TensorInfo& info);
+  bool field(std::string_view key, TensorInfo& info, unsigned& seen);
+  bool canonical_entry(TensorInfo& info);
+  bool dtype(TensorInfo& info);
+  bool shape(TensorInfo& info);
+  bool offsets(TensorInfo& info);
+  void add(const TensorInfo& info, std::size_t start);
+  bool missing(unsigned seen);
+  void repeated(std::string_view key) noexcept {
+    const std::size_t start = static_cast<std::size_t>(key.data() - state_.text.data()) - 1;
+    if (start >= repeated_) return;
+    repeated_ = start;
+    repeated_key_ = key;
+  }
+  template <class KeyAt>
+  void find_repeated(NameIndex& index, std::size_t count, const KeyAt& key_at);
+  [[nodiscard]] Error failure() const;
+  [[nodiscard]] std::string where() const;
+
+  HeaderState& state_;
+  json::Reader reader_;
+  std::string_view name_;  // of the entry being read
+  bool in_entry_ = false;
+  std::string detail_;               // replaces the failure's text
+  base::Chunked<Stretch> unknown_;   // keys of the entry that are none of ours
+  std::size_t repeated_ = kNowhere;  // the repeated key with the lowest offset
+  std::string_view repeated_key_;
+  bool metadata_seen_ = false;
+  const TensorInfo* last_ = nullptr;
+  bool laid_out_ = true;
+};
+
+Status Parser::run(const ParseOptions& options) {
+  const std::string_view text(state_.text.data(), state_.text.size());
+  if (const std::size_t at = base::first_invalid_utf8(text); at != std::string_view::npos) {
+    Error error;
+    error.code = Errc::invalid_utf8;
+    error.offset = 8 + at;
+    char byte[3] = {"0123456789abcdef"[text[at] >> 4 & 0xF], "0123456789abcdef"[text[at] & 0xF], 0};
+    error.message = "invalid UTF-8 in header: byte 0x" + std::string(byte) + " begins no valid sequence at byte " +
+                    std::to_string(at) + " of " + std::to_string(text.size());
+    return error;
+  }
+  if (!document(options)) return failure();
+  if (repeated_ == kNowhere) return {};
+  Error error;
+  error.code = Errc::duplicate_key;
+  error.offset = 8 + repeated_;
+  error.message = "invalid JSON in header: the key `" + printable(repeated_key_.substr(0, 200)) + "` is repeated";
+  return error;
+}
+
+bool Parser::document(const ParseOptions& options) {
+  const char first = state_.text.size() == 0 ? '\0' : *reader_.at();
+  if (first == ' ' || first == '\t' || first == '\n' || first == '\r') {
+    if (!options.allow_leading_whitespace) {
+      return reader_.fail(Errc::json_leading_whitespace, 0, "white space before the { that a header begins with");
+    }
+    state_.leading_whitespace = true;
+  }
+  if (!reader_.open('{', "the header must be an object")) return false;
+  bool more = !reader_.consume('}');
+  while (more) {
+    if (!member() || !reader_.next('}', more)) return false;
+  }
+  return reader_.end();
+}
+
+bool Parser::member() {
+  std::string_view name;
+  std::size_t start = 0;
+  if (!reader_.key(name, start)) return false;
+  return name == kMetadataKey ? metadata(name) : entry(name, start);
+}
+
+bool Parser::metadata(std::string_view name) {
+  const bool again = std::exchange(metadata_seen_, true);
+  if (again) repeated(name);
+  if (reader_.peek() == 'n') return reader_.null();
+  if (again) {  // checked as the first is, then forgotten
+    base::Chunked<MetadataPair> pairs;
+    NameIndex keys;
+    return metadata_pairs(pairs, keys);
+  }
+  state_.metadata_present = true;
+  if (!metadata_pairs(state_.metadata, state_.keys)) return false;
+  state_.metadata_order = state_.arena.allocate<std::uint32_t>(state_.metadata.size());
+  return true;
+}
+
+bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys) {
+  if (!reader_.open('{', "__metadata__ must be an object or null")) return false;
+  bool more = !reader_.consume('}');
+  while (more) {
+    std::string_view key;
+    std::string_view value;
+    std::size_t start = 0;
+    if (!reader_.key(key, start)) return false;
+    if (reader_.peek() != '"') return reader_.fail_type("a value of __metadata__ must be a string");
+    if (!reader_.string(value)) return false;
+    pairs.push(state_.arena, reader_.left() / kLeastPair + 1) = {state_.stretch(key), state_.stretch(value)};
+    if (!reader_.next('}', more)) return false;
+  }
+  find_repeated(keys, pairs.size(), [&](std::size_t i) { return state_.view(pairs[i].key); });
+  return true;
+}
+
+template <class KeyAt>
+void Parser::find_repeated(NameIndex& index, std::size_t count, const KeyAt& key_at) {
+  index.reserve(state_.arena, count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string_view key = key_at(i);
+    if (index.insert(key, base::hash(key, state_.seed), i, key_at) == NameIndex::kNone) continue;
+    repeated(key);
+    return;
+  }
+}
+
+bool Parser::entry(std::string_view name, std::size_t start) {
+  name_ = name;
+  in_entry_ = true;
+  TensorInfo info;
+  info.name = name;
+  if (!canonical_entry(info) && !entry_fields(info)) return false;
+  in_entry_ = false;
+  info.file_offset = 8 + state_.text.size() + info.begin;  // may wrap for hostile offsets, which rule 10 then refuses
+  add(info, start);
+  return true;
+}
+
+void Parser::add(const TensorInfo& info, std::size_t start) {
+  if (!state_.names.reserved()) {
+    const std::size_t left = state_.text.size() - start;
+    state_.names.reserve(state_.arena, left / kLeastEntry + 1);
+  }
+  const auto index = static_cast<std::uint32_t>(state_.tensors.size());
+  const auto name_at = [this](std::uint32_t i) { return state_.tensors[i].name; };
+  if (state_.names.insert(info.name, base::hash(info.name, state_.seed), index, name_at) != NameIndex::kNone) {
+    repeated(info.name);
+    return;
+  }
+  TensorInfo& added = state_.tensors.push(state_.arena, reader_.left() / kLeastEntry + 1);
+  added = info;
+  laid_out_ = laid_out_ && follows(last_, added) && size_fits(added);
+  last_ = &added;
+}
+
+// The object of an entry, its fields in any order.
+bool Parser::entry_fields(TensorInfo& info) {
+  unknown_ = {};
+  unsigned seen = 0;
+  if (!reader_.open('{', "a tensor's entry must be an object")) return false;
+  bool more = !reader_.consume('}');
+  while (more) {
+    std::string_view key;
+    std::size_t start = 0;
+    if (!reader_.key(key, start) || !field(key, info, seen) || !reader_.next('}', more)) return false;
+  }
+  if (unknown_.size() > 1) {
+    NameIndex index;
+    find_repeated(index, unknown_.size(), [this](std::size_t i) { return state_.view(unknown_[i]); });
+  }
+  return seen == kAll || missing(seen);
+}
+
+bool Parser::field(std::string_view key, TensorInfo& info, unsigned& seen) {
+  const Field which = key == "dtype" ? kDtype : key == "shape" ? kShape : key == "data_offsets" ? kOffsets : kUnknown;
+  if (which == kUnknown) {
+    unknown_.push(state_.arena, reader_.left() / kLeastField + 1) = state_.stretch(key);
+    return reader_.skip_value(kOpenInEntry);
+  }
+  if ((seen & which) != 0) repeated(key);
+  seen |= which;
+  return which == kDtype ? dtype(info) : which == kShape ? shape(info) : offsets(info);
+}
+
+bool Parser::missing(unsigned seen) {
+  detail_ = "missing field ";
+  detail_ += (seen & kDtype) == 0 ? "`dtype`" : (seen & kShape) == 0 ? "`shape`" : "`data_offsets`";
+  for (std::size_t i = 0; i < unknown_.size(); ++i) {
+    if (state_.view(unknown_[i]) == "offsets") detail_ += " (`offsets` is the name in an early draft of the format)";
+  }
+  return reader_.fail(Errc::missing_field, reader_.offset() - 1, "");
+}
+
+bool Parser::dtype(TensorInfo& info) {
+  if (reader_.peek() != '"') return reader_.fail_type("dtype must be a string");
+  const std::size_t start = reader_.offset();
+  std::string_view name;
+  if (!reader_.string(name)) return false;
+  const std::optional<Dtype> known = parse_dtype(name);
+  if (known) {
+    info.dtype = *known;
+    return true;
+  }
+  detail_ = "unknown dtype \"" + printable(name.substr(0, 40)) + "\", it must be one of";
+  for (const Dtype each : all_dtypes()) detail_.append(" ").append(to_string(each));
+  return reader_.fail(Errc::unknown_dtype, start, "");
+}
+
+bool Parser::shape(TensorInfo& info) {
+  if (!reader_.open('[', "shape must be an array")) return false;
+  if (reader_.consume(']')) {
+    info.shape = {};
+    return true;
+  }
+  // Counted first, so that the memory is exact: an integer needs no bracket.
+  std::size_t count = 1;
+  for (const char* at = reader_.at(); *at != ']' && *at != '\0' && *at != '"' && *at != '['; ++at) count += *at == ',';
+  std::uint64_t* dims = state_.arena.allocate<std::uint64_t>(count);
+  bool more = true;
+  std::size_t rank = 0;
+  while (more) {
+    std::uint64_t dim = 0;
+    if (!reader_.integer(dim) || !reader_.next(']', more)) return false;
+    dims[rank++] = dim;
+  }
+  info.shape = {dims, rank};
+  return true;
+}
+
+bool Parser::offsets(TensorInfo& info) {
+  constexpr const char* kTwo = "data_offsets must be an array of two integers";
+  if (!reader_.open('[', kTwo)) return false;
+  if (reader_.peek() == ']') return reader_.fail(Errc::json_type, reader_.offset(), kTwo);
+  if (!reader_.integer(info.begin)) return false;
+  if (reader_.peek() == ']') return reader_.fail(Errc::json_type, reader_.offset(), kTwo);
+  if (!reader_.consume(',')) return reader_.fail_here("expected , or ]");
+  if (!reader_.integer(info.end)) return false;
+  if (reader_.peek() == ',') return reader_.fail(Errc::json_type, reader_.offset(), kTwo);
+  return reader_.consume(']') || reader_.fail_here("expected , or ]");
+}
+
+// Recognizes a text without looking at more than it needs; each step is false where it does not match. The NUL behind
+// the text matches nothing.
+class Matcher {
+ public:
+  explicit Matcher(char* at) noexcept : at_(at) {}
+  template <std::size_t Size>
+  bool literal(const char (&expected)[Size]) noexcept {
+    if (std::memcmp(at_, expected, Size - 1) != 0) return false;
+    at_ += Size - 1;
+    return true;
+  }
+  bool integer(std::uint64_t& value) noexcept {
+    const char* start = at_;
+    value = 0;
+    for (; *at_ >= '0' && *at_ <= '9'; ++at_) value = value * 10 + static_cast<unsigned char>(*at_ - '0');
+    const auto digits = at_ - start;
+    return digits == 1 || (digits > 1 && digits < 20 && *start != '0');
+  }
+  bool one(char c) noexcept {
+    if (*at_ != c) return false;
+    ++at_;
+    return true;
+  }
+  [[nodiscard]] char* at() const noexcept { return at_; }
+
+ private:
+  char* at_;
+};
+
+// An entry exactly as writers write it, at a fraction of the time; false, with nothing read, for any other.
+bool Parser::canonical_entry(TensorInfo& info) {
+  constexpr std::size_t kMostDims = 8;
+  constexpr std::size_t kLongestDtype = 11;
+  Matcher match(reader_.at());
+  if (!match.literal("{\"dtype\":\"")) return false;
+  std::size_t length = 1;
+  while (length <= kLongestDtype && match.at()[length] != '"') ++length;
+  const std::optional<Dtype> dtype = parse_dtype({match.at(), length});
+  if (!dtype) return false;
+  match = Matcher(match.at() + length);
+  std::uint64_t dims[kMostDims];
+  std::size_t rank = 0;
+  if (!match.literal("\",\"shape\":[")) return false;
+  if (!match.one(']')) {
+    do {
+      if (rank == kMostDims || !match.integer(dims[rank++])) return false;
+    } while (match.one(','));
+    if (!match.one(']')) return false;
+  }
+  if (!match.literal(",\"data_offsets\":[") || !match.integer(info.begin) || !match.one(',') ||
+      !match.integer(info.end) || !match.literal("]}")) {
+    return false;
+  }
+  info.dtype = *dtype;
+  std::uint64_t* kept = state_.arena.allocate<std::uint64_t>(rank);
+  for (std::size_t i = 0; i < rank; ++i) kept[i] = dims[i];
+  info.shape = {kept, rank};
+  reader_.move_to(match.at());
+  return true;
+}
+
+std::string Parser::where() const {
+  if (!in_entry_) return {};
+  return " in tensor `" + printable(name_.substr(0, 200)) + "`";
+}
+
+Error Parser::failure() const {
+  const json::Failure& failure = reader_.failure();
+  Error error;
+  error.code = failure.code;
+  error.offset = 8 + failure.at;
+  error.message = "invalid JSON in header: " + (detail_.empty() ? std::string(failure.what) : detail_) + where();
+  return error;
+}
+
+}  // namespace
+
+Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options) {
+  const auto state = std::make_shared<HeaderState>(std::move(text), data_size);
+  Parser parser(*state);
+  if (Status status = parser.run(options); !status) return std::move(status).error();
+  if (Status status = check_layout(*state, parser.laid_out()); !status) return std::move(status).error();
+  return HeaderState::make(state);
+}
+
+}  // namespace safetensors::format

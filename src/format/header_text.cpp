@@ -1,0 +1,85 @@
+#include "format/header_text.h"
+
+#include <safetensors/header.h>
+
+#include "json/writer.h"
+
+namespace safetensors {
+namespace format {
+
+void TextWriter::pair(std::string_view key, std::string_view value) {
+  separate();
+  json::append_string(text_, key);
+  text_ += ':';
+  json::append_string(text_, value);
+}
+
+void TextWriter::metadata_end() {
+  text_ += '}';
+}
+
+void TextWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
+  separate();
+  json::append_string(text_, name);
+  text_.append(":{\"dtype\":\"").append(to_string(dtype)).append("\",\"shape\":[");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text_ += ',';
+    json::append_integer(text_, shape[i]);
+  }
+  text_ += "],\"data_offsets\":[";
+  json::append_integer(text_, begin);
+  text_ += ',';
+  json::append_integer(text_, end);
+  text_ += "]}";
+}
+
+std::string TextWriter::finish() && {
+  text_ += '}';
+  return std::move(text_);
+}
+
+Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
+  const std::uint64_t wanted =
+      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 1 : 8 + text.size() + slack;
+  const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
+  if (length > kMaxHeaderBytes) {
+    Error error;
+    error.code = Errc::header_too_large;
+    error.message = "header too large: " + std::to_string(text.size()) + " bytes of text, " + std::to_string(slack) +
+                    " of slack, aligned to " + std::to_string(alignment) + ", are over the limit of " +
+                    std::to_string(kMaxHeaderBytes);
+    return error;
+  }
+  text.resize(length, ' ');
+  return {};
+}
+
+}  // namespace format
+
+inline namespace v0 {
+
+Result<std::string> Header::text() const noexcept {
+  try {
+    format::TextWriter writer;
+    if (metadata().present()) {
+      writer.metadata_begin();
+      for (const auto& [key, value] : metadata()) writer.pair(key, value);
+      writer.metadata_end();
+    }
+    for (const TensorInfo& tensor : tensors()) {
+      writer.tensor(tensor.name, tensor.dtype, tensor.shape, tensor.begin, tensor.end);
+    }
+    std::string text = std::move(writer).finish();
+    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
+    text.resize(length, ' ');
+    return text;
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    Error error;
+    error.code = Errc::out_of_memory;
+    error.message = "out of memory";
+    return error;
+  }
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,36 @@
+// How many bytes a tensor has, and how tensors lie in the data: one set of rules for reading and for writing.
+#pragma once
+
+#include <safetensors/dtype.h>
+#include <safetensors/error.h>
+#include <safetensors/header.h>
+#include <safetensors/shape.h>
+
+#include <cstdint>
+
+namespace safetensors::format {
+
+// Rules 7 and 8: ok with nbytes set, else size_overflow or misaligned_size.
+[[nodiscard]] Errc count_bytes(Dtype dtype, ShapeView shape, std::uint64_t& nbytes) noexcept;
+
+// The sentence for what count_bytes refused.
+[[nodiscard]] Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape);
+
+// Whether tensor may come right after previous (null: it is the first): rule 6, and order by name among the empty.
+[[nodiscard]] inline bool follows(const TensorInfo* previous, const TensorInfo& tensor) noexcept {
+  if (tensor.end < tensor.begin) return false;
+  if (previous == nullptr) return tensor.begin == 0;
+  if (tensor.begin != previous->end) return false;
+  return tensor.begin != previous->begin || tensor.end != tensor.begin || previous->name < tensor.name;
+}
+
+// Rules 7 to 9 for one tensor.
+[[nodiscard]] inline bool size_fits(const TensorInfo& tensor) noexcept {
+  std::uint64_t nbytes = 0;
+  return count_bytes(tensor.dtype, tensor.shape, nbytes) == Errc::ok && nbytes == tensor.nbytes();
+}
+
+// Rules 6 to 9 for one tensor that should begin at `expected`; the error has everything but the offset.
+[[nodiscard]] Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous);
+
+}  // namespace safetensors::format

@@ -1,0 +1,101 @@
+// A strict pull reader for JSON (RFC 8259): the caller says what he expects next.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace safetensors::json {
+
+// What went wrong, and at which byte of the text.
+struct Failure {
+  Errc code = Errc::ok;
+  std::size_t at = 0;
+  const char* what = "";  // "expected a string"
+};
+
+// Reads valid UTF-8 (the caller has checked). Functions return false on failure and leave it in failure(); nothing
+// may be read after that.
+class Reader {
+ public:
+  // What must follow the text: one NUL, and more bytes that may hold anything but must be readable.
+  static constexpr std::size_t kPadding = 32;
+  // Open containers, the outermost included.
+  static constexpr unsigned kMaxDepth = 127;
+
+  // Strings are unescaped in place: the text is changed.
+  Reader(char* text, std::size_t size) noexcept : begin_(text), end_(text + size), at_(text) {}
+
+  // The next byte that is not white space, or NUL at the end (or for a NUL in the text, which nothing accepts).
+  [[nodiscard]] char peek() noexcept {
+    if (*at_ <= ' ') skip_space();
+    return *at_;
+  }
+  // Consumes c, if it is what peek() gives.
+  [[nodiscard]] bool consume(char c) noexcept {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  // A string; the view points into the text.
+  [[nodiscard]] bool string(std::string_view& out) noexcept;
+  // Digits only, 0 to 2^64-1; else json_integer for a number, json_type for another value.
+  [[nodiscard]] bool integer(std::uint64_t& out) noexcept;
+  [[nodiscard]] bool null() noexcept;
+  // `{` of an object; false with json_type for another value.
+  [[nodiscard]] bool open(char bracket, const char* what) noexcept;
+  // After a value: a comma (more is true) or the closing bracket (more is false).
+  [[nodiscard]] bool next(char bracket, bool& more) noexcept;
+  // A key and its colon. start: the byte of the opening quote.
+  [[nodiscard]] bool key(std::string_view& out, std::size_t& start) noexcept;
+  // Any value, ignored. open: containers open around it.
+  [[nodiscard]] bool skip_value(unsigned open) noexcept;
+  // Nothing but white space is left.
+  [[nodiscard]] bool end() noexcept;
+
+  // Whether a value of any type begins here: the wrong type then, not a syntax error.
+  [[nodiscard]] bool fail_type(const char* what) noexcept;
+  [[nodiscard]] bool fail(Errc code, std::size_t at, const char* what) noexcept {
+    failure_ = {code, at, what};
+    return false;
+  }
+  [[nodiscard]] bool fail_here(const char* what) noexcept;
+
+  [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
+  // Where the next byte is read. Moving it on is for a caller who has recognized the bytes himself.
+  [[nodiscard]] char* at() const noexcept { return at_; }
+  void move_to(char* at) noexcept { at_ = at; }
+  [[nodiscard]] std::size_t offset() const noexcept { return static_cast<std::size_t>(at_ - begin_); }
+  [[nodiscard]] std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
+
+  // The first byte at or after `at` that a string cannot hold as it is: a quote, a backslash, a control character.
+  [[nodiscard]] static char* scan_string(char* at) noexcept;
+
+ private:
+  struct Number {
+    bool digits_only = true;  // no sign, fraction or exponent
+    std::size_t size = 0;
+    std::int64_t magnitude = 0;  // of the first digit that is not 0, as a power of ten
+    bool zero = true;
+  };
+
+  void skip_space() noexcept;
+  bool unescape(char* write, std::string_view& out, char* start) noexcept;
+  bool escape(char*& write) noexcept;
+  bool hex4(char32_t& out) noexcept;
+  bool number(Number& out) noexcept;
+  bool digits(Number& out, bool fraction) noexcept;
+  bool exponent(Number& out) noexcept;
+  bool skip_number() noexcept;
+  bool skip_literal(std::string_view literal) noexcept;
+  bool skip_scalar() noexcept;
+
+  char* begin_;
+  char* end_;
+  char* at_;
+  Failure failure_;
+};
+
+}  // namespace safetensors::json
