@@ -92,10 +92,11 @@ TEST_F(EditMetadataTest, InPlaceRefusesWhatDoesNotFitAndLeavesTheFileAlone) {
   const Error error = error_of(edit_metadata(path, {{"k", value}}, {.in_place = true}));
   EXPECT_EQ(error.code, Errc::header_does_not_fit);
   EXPECT_EQ(error.path, path);
-  const std::size_t room = expected(std::nullopt).size() - 16;
-  // `"__metadata__":{"k":"vvv"},` is added to the unpadded text of 109 bytes.
-  EXPECT_EQ(error.message, "new header needs " + std::to_string(109 + 23 + 200) + " bytes, the old one has " +
-                               std::to_string(room) + " (write a new file instead)");
+  // `"__metadata__":{"k":"VALUE"},` joins the unpadded text.
+  const std::string before = expected(std::nullopt);
+  const std::size_t unpadded = before.find("}} ") + 2 - 8;
+  EXPECT_EQ(error.message, "new header needs " + std::to_string(unpadded + 24 + 200) + " bytes, the old one has " +
+                               std::to_string(before.size() - 16) + " (write a new file instead)");
   EXPECT_EQ(contents(path), expected(std::nullopt));
 }
 
@@ -118,7 +119,7 @@ TEST_F(EditMetadataTest, TensorsKeepTheirOrderAndOffsets) {
 
 TEST_F(EditMetadataTest, InPlaceWorksOnAHeaderOfAnyLength) {
   const std::string header =
-      R"({"__metadata__":{"k":"old value"},  "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
+      R"({"__metadata__":{"k":"old value"},   "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
   ASSERT_NE((8 + header.size()) % 8, 0u);
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(header.size());
@@ -147,7 +148,7 @@ TEST_F(EditMetadataTest, TooMuchSlackIsRefused) {
     EXPECT_EQ(error.code, Errc::header_too_large);
     EXPECT_EQ(error.path, path);
   }
-  EXPECT_EQ(contents(path), expected(std::nullopt));
+  EXPECT_TRUE(contents(path) == expected(std::nullopt));
 }
 
 TEST_F(EditMetadataTest, AFileThatIsNoneOrInvalidIsRefused) {

@@ -5,6 +5,7 @@
 
 #include "api/file_image.h"
 #include "format/header_edit.h"
+#include "format/header_text.h"
 #include "io/guard.h"
 #include "io/overwrite.h"
 #include "io/posix_file.h"
@@ -55,7 +56,7 @@ Status check_unchanged(std::string_view path, const File& file) {
 }
 
 Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
-  if (Status status = format::pad_header_text(text, options.metadata_slack); !status) return status;
+  if (Status status = format::pad_text(text, 8, options.metadata_slack); !status) return status;
   const Result<std::string> head = api::file_head(text);
   if (!head) return head.error();
   const std::uint64_t data = file.header().data_bytes();

@@ -2,14 +2,16 @@
 
 #include "base/checked.h"
 #include "base/little_endian.h"
+#include "format/header_text.h"
 #include "io/system_error.h"
 
 namespace safetensors::api {
 
 Result<std::string> file_head(std::string_view header_text) {
-  if (header_text.size() > kMostHeaderBytes)
+  if (header_text.size() > format::kMaxHeaderBytes)
     return io::plain_error(Errc::header_too_large, "header too large: " + std::to_string(header_text.size()) +
-                                                       " bytes, the format allows " + std::to_string(kMostHeaderBytes));
+                                                       " bytes, the format allows " +
+                                                       std::to_string(format::kMaxHeaderBytes));
   std::byte length[8];
   base::store_u64(length, header_text.size());
   std::string head;

@@ -14,8 +14,6 @@
 
 namespace safetensors::api {
 
-inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-
 // The length of text in 8 bytes, then text. Error: header_too_large.
 [[nodiscard]] Result<std::string> file_head(std::string_view header_text);
 

@@ -4,7 +4,6 @@
 #include <safetensors/error.h>
 #include <safetensors/header.h>
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,11 +12,7 @@ namespace safetensors::format {
 
 using MetadataMap = std::map<std::string, std::string>;
 
-// As the writer writes it, without padding. nullopt: no __metadata__. Errors: invalid_utf8, header_too_large.
+// As the writer writes it, without padding. nullopt: no __metadata__. Error: invalid_utf8. Throws std::bad_alloc.
 [[nodiscard]] Result<std::string> text_with_metadata(const Header& header, const std::optional<MetadataMap>& metadata);
-
-// The same, padded with spaces so that 8 + its length is a multiple of 8, and with at least slack spaces.
-// Error: header_too_large.
-[[nodiscard]] Status pad_header_text(std::string& text, std::uint64_t slack);
 
 }  // namespace safetensors::format

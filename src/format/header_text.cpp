@@ -40,7 +40,7 @@ std::string TextWriter::finish() && {
 
 Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
   const std::uint64_t wanted =
-      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 1 : 8 + text.size() + slack;
+      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
   const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
   if (length > kMaxHeaderBytes) {
     Error error;
