@@ -103,8 +103,8 @@ struct Error {
   Errc code = Errc::ok;
   int os_error = 0;                  // errno, or 0
   std::uint64_t offset = kNoOffset;  // byte in the file, counted from its start, or kNoOffset
-  std::string path;                  // of the file, or empty
-  std::string message;               // one lower-case sentence: what, where, both numbers; without the path
+  std::string path = {};             // of the file, or empty
+  std::string message = {};          // one lower-case sentence: what, where, both numbers; without the path
 
   // "path: message (byte 17)": what there is of it, path made printable.
   [[nodiscard]] SAFETENSORS_API std::string to_string() const;
