@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors {
@@ -32,9 +33,17 @@ struct DimSlice {
                         std::int64_t step = 1) noexcept {
     return {.kind = Kind::range, .begin = begin, .end = end, .step = step};
   }
+  // Part rank of world, as Slice::shard.
+  static DimSlice shard(std::uint64_t rank, std::uint64_t world) noexcept {
+    return {.kind = Kind::shard, .rank = rank, .world = world};
+  }
   // As many dimensions of all() as are left; at most one in a Slice.
   static DimSlice ellipsis() noexcept { return {.kind = Kind::ellipsis}; }
 };
+
+namespace detail {
+struct SliceAccess;
+}
 
 // Bytes [offset, offset + size) of a tensor, counted from its first byte.
 struct ByteRun {
@@ -49,9 +58,9 @@ class ResolvedSlice {
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return nbytes_; }
-  // The number of runs that next() will give; their sizes add up to nbytes().
-  [[nodiscard]] SAFETENSORS_API std::uint64_t run_count() const noexcept;
-  // The whole tensor, or one contiguous part of it.
+  // The number of runs that Runs::next() will give; their sizes add up to nbytes().
+  [[nodiscard]] std::uint64_t run_count() const noexcept { return run_count_; }
+  // The whole tensor, one part of it, or nothing.
   [[nodiscard]] bool contiguous() const noexcept { return run_count() <= 1; }
 
   // Walks the runs in the order of the result's elements: run i + 1 goes right behind run i in the destination.
@@ -73,16 +82,19 @@ class ResolvedSlice {
   Runs runs() const&& = delete;
 
  private:
-  friend class Slice;
+  friend struct detail::SliceAccess;
+  // Around pieces of run_ bytes, outermost first. Pieces meet, and make one run, where jump == run_.
   struct Loop {
-    std::uint64_t count;
-    std::int64_t stride;  // bytes
+    std::uint64_t count = 0;
+    std::int64_t stride = 0;  // bytes from one piece to the next of this loop
+    std::int64_t jump = 0;    // bytes from the last piece of one round to the first of the next
   };
   Shape shape_;
   std::uint64_t nbytes_ = 0;
-  std::uint64_t first_ = 0;  // offset of the first run
-  std::uint64_t run_ = 0;    // bytes of a run
-  std::vector<Loop> loops_;  // around the runs, outermost first
+  std::uint64_t run_count_ = 0;
+  std::uint64_t first_ = 0;  // offset of the first piece
+  std::uint64_t run_ = 0;
+  std::vector<Loop> loops_;  // each of two rounds or more, so never more than 64
 };
 
 // What is asked for, before the tensor is known. Dimensions that are not named are taken whole.
@@ -95,21 +107,25 @@ class Slice {
   static Slice all() noexcept { return {}; }
 
   // Part `rank` of `world` of dimension `dim` (negative counts from the end), as numpy.array_split cuts: the first
-  // (size % world) parts hold one more. Errors when resolved: world 0, rank not below world, dim out of range.
+  // (size % world) parts hold one more. Errors when resolved: slice_index (world 0, rank not below world), slice_rank
+  // (no such dimension).
   [[nodiscard]] static SAFETENSORS_API Slice shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world);
 
-  // "1:3,:,-1,::2,...": what stands between NumPy's brackets, brackets themselves allowed; white space is ignored.
+  // "1:3,:,-1,::2,...": what stands between NumPy's brackets, brackets themselves allowed; white space between
+  // numbers and signs is ignored. An empty text is the whole tensor. Error: slice_syntax, with the column.
   [[nodiscard]] static SAFETENSORS_API Result<Slice> parse(std::string_view text) noexcept;
 
   [[nodiscard]] const std::vector<DimSlice>& dims() const& noexcept { return dims_; }
 
   // shape must be one whose bytes can be counted (rules 7 and 8); a TensorInfo's always is.
-  // Errors: slice_index, slice_step, slice_rank, slice_bits (F4 and F6 only on byte boundaries), size_overflow.
+  // Errors: slice_index, slice_step, slice_rank (also of a second ellipsis), slice_bits (F4 and F6 only on byte
+  // boundaries), size_overflow, invalid_argument (no dtype).
   [[nodiscard]] SAFETENSORS_API Result<ResolvedSlice> resolve(Dtype dtype, ShapeView shape) const noexcept;
 
  private:
+  friend struct detail::SliceAccess;
   std::vector<DimSlice> dims_;
-  std::int64_t shard_dim_ = 0;  // which dimension dims_[0] is for, when it is a shard
+  std::optional<std::int64_t> only_dim_;  // dims_ is one element, and it is for this dimension
 };
 
 }  // namespace v0

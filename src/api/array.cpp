@@ -1,0 +1,41 @@
+#include <safetensors/array.h>
+
+#include <cstdint>
+#include <string>
+
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+Status Array::check_element(bool accepted, std::size_t alignment, std::size_t size) const noexcept {
+  return io::guarded([&]() -> Status {
+    const unsigned wide = bits(dtype_);
+    const bool fits = wide % 8 == 0 ? size * 8 == wide : size == 1;
+    if (!accepted || !fits) {
+      return io::plain_error(Errc::dtype_mismatch, "an array of " + std::string(to_string(dtype_)) +
+                                                       " cannot be looked at as elements of the type asked for (" +
+                                                       std::to_string(size) + " bytes)");
+    }
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % alignment;
+    if (past != 0) {
+      return io::plain_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
+                                                          " past a multiple of " + std::to_string(alignment) +
+                                                          ", where " + std::string(to_string(dtype_)) +
+                                                          " cannot be read in place: use Tensor::read(), or bytes()");
+    }
+    return {};
+  });
+}
+
+Error Array::read_only_error() noexcept {
+  const Status status = io::guarded([]() -> Status {
+    return io::plain_error(Errc::not_writable,
+                           "the array is read-only: use Tensor::read() or view(Map::copy_on_write) to write to it");
+  });
+  return status.error();
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,139 @@
+// Opening files: the header is read and checked, nothing else.
+#include <safetensors/file.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "api/file_image.h"
+#include "api/file_state.h"
+#include "api/memory_source.h"
+#include "api/similar_name.h"
+#include "format/header_state.h"
+#include "io/guard.h"
+#include "io/memory.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+namespace api {
+namespace {
+
+Access decide(Access wanted, const io::PosixFile& file) {
+  if (wanted != Access::automatic) return wanted;
+  return file.file_system() == io::FileSystem::local ? Access::map : Access::read;
+}
+
+Error clean(Error error) {
+  if (error.code == Errc::ok) error.code = Errc::read_failed;
+  return error;
+}
+
+Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options) {
+  std::array<std::byte, 8> prefix{};
+  const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
+  if (Status status = io::read_exactly(source, 0, head); !status) return clean(std::move(status).error());
+  const Result<std::uint64_t> length = Header::length(head, file_size, options);
+  if (!length) return length.error();
+
+  format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
+  const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
+  if (Status status = io::read_exactly(source, 8, bytes); !status) return clean(std::move(status).error());
+  return format::parse_header(std::move(text), file_size - 8 - *length, options);
+}
+
+// Fills in header; the source and whatever else is known are there already.
+Status finish(detail::FileState& state, const ParseOptions& options) {
+  const auto fail = [&](Error error) {
+    if (error.path.empty()) error.path = state.path;
+    return error;
+  };
+  const Result<std::uint64_t> size = state.source->size();
+  if (!size) return fail(clean(size.error()));
+  Result<Header> header = read_header(*state.source, *size, options);
+  if (!header) return fail(std::move(header).error());
+  state.header = *std::move(header);
+  return {};
+}
+
+Status open_posix(detail::FileState& state, Result<std::shared_ptr<const io::PosixFile>> file,
+                  const OpenOptions& options) {
+  if (!file) return std::move(file).error();
+  state.posix = *std::move(file);
+  state.source = state.posix;
+  state.access = decide(options.access, *state.posix);
+  return finish(state, options.parse);
+}
+
+}  // namespace
+}  // namespace api
+
+inline namespace v0 {
+
+File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
+
+Result<File> File::open(std::string_view path, const OpenOptions& options) noexcept {
+  return io::guarded([&]() -> Result<File> {
+    const auto state = std::make_shared<detail::FileState>();
+    state->path = path;
+    if (Status status = api::open_posix(*state, io::PosixFile::open(path), options); !status)
+      return std::move(status).error();
+    return File(state);
+  });
+}
+
+Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
+  return io::guarded([&]() -> Result<File> {
+    const auto state = std::make_shared<detail::FileState>();
+    if (Status status = api::open_posix(*state, io::PosixFile::from_fd(descriptor), options); !status)
+      return std::move(status).error();
+    return File(state);
+  });
+}
+
+Result<File> File::from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                               const ParseOptions& options) noexcept {
+  return io::guarded([&]() -> Result<File> {
+    return from_source(std::make_shared<api::MemorySource>(bytes, std::move(owner)), options);
+  });
+}
+
+Result<File> File::from_source(std::shared_ptr<const Source> source, const ParseOptions& options) noexcept {
+  return io::guarded([&]() -> Result<File> {
+    if (!source) return io::plain_error(Errc::invalid_argument, "no source was given");
+    const auto state = std::make_shared<detail::FileState>();
+    state->source = std::move(source);
+    if (Status status = api::finish(*state, options); !status) return std::move(status).error();
+    const std::uint64_t size = state->header.file_bytes();
+    state->access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
+    return File(state);
+  });
+}
+
+const Header& File::header() const& noexcept {
+  return state_->header;
+}
+
+Result<Tensor> File::tensor(std::string_view name) const noexcept {
+  if (const TensorInfo* info = state_->header.find(name)) return Tensor(state_, info);
+  return io::guarded([&]() -> Result<Tensor> {
+    std::string message = "no " + api::tensor_named(name) + " in a file of " + std::to_string(state_->header.size());
+    message += state_->header.size() == 1 ? " tensor" : " tensors";
+    const std::string_view similar = api::similar_name(state_->header, name);
+    if (!similar.empty()) message += ": is it \"" + printable(similar) + "\"?";
+    return io::plain_error(Errc::not_found, std::move(message), state_->path);
+  });
+}
+
+Access File::access() const noexcept {
+  return state_->access;
+}
+const std::string& File::path() const& noexcept {
+  return state_->path;
+}
+const Source& File::source() const& noexcept {
+  return *state_->source;
+}
+
+}  // namespace v0
+}  // namespace safetensors

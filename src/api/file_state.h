@@ -1,0 +1,51 @@
+// What a File and its Tensors share.
+#pragma once
+
+#include <safetensors/file.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/posix_file.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace detail {
+
+struct FileState {
+  FileState() = default;
+  FileState(const FileState&) = delete;
+  FileState& operator=(const FileState&) = delete;
+  ~FileState() { delete shared_map_.load(std::memory_order_relaxed); }
+
+  // The whole file, mapped at the first call and then shared; no bytes when the system refuses, which is asked again
+  // the next time. No lock: a child of a fork may call it whatever its parent's threads were doing.
+  [[nodiscard]] io::Mapping shared_map() const noexcept;
+
+  // Fills destination with the file's bytes from offset on; errors name the tensor, the path and the offset.
+  [[nodiscard]] Status read(const TensorInfo& tensor, std::uint64_t offset,
+                            std::span<std::byte> destination) const noexcept;
+
+  // Adds tensor and path to an error that something below reported.
+  [[nodiscard]] Error describe(const TensorInfo& tensor, Error error) const noexcept;
+
+  // The tensor's bytes where the Source has them in memory, else none.
+  [[nodiscard]] Source::Memory memory(const TensorInfo& tensor) const noexcept;
+
+  std::shared_ptr<const Source> source;
+  std::shared_ptr<const io::PosixFile> posix;  // the same, when it is a file
+  Header header;
+  Access access = Access::read;
+  std::string path;
+
+ private:
+  mutable std::atomic<const io::Mapping*> shared_map_{nullptr};
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors

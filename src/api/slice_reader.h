@@ -1,0 +1,38 @@
+// Reads a slice: large runs each by itself, small ones together through a buffer.
+#pragma once
+
+#include <safetensors/error.h>
+#include <safetensors/slice.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "format/slice_access.h"
+
+namespace safetensors::api {
+
+inline constexpr std::uint64_t kExactPiece = 64 << 10;  // from here on a piece is read by itself
+inline constexpr std::uint64_t kTinyPiece = 512;        // below, what lies between is read whatever it is
+inline constexpr std::uint64_t kWidestGap = 64 << 10;   // unless it is this wide
+inline constexpr std::uint64_t kBounceBytes = 1 << 20;
+
+// Reads bytes of the tensor, offset counted from its first.
+class ReadTensorBytes {
+ public:
+  ReadTensorBytes() = default;
+  ReadTensorBytes(const ReadTensorBytes&) = delete;
+  ReadTensorBytes& operator=(const ReadTensorBytes&) = delete;
+  [[nodiscard]] virtual Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept = 0;
+
+ protected:
+  ~ReadTensorBytes() = default;
+};
+
+// Both write to destination, which has slice.nbytes() bytes. May throw std::bad_alloc.
+[[nodiscard]] Status read_slice(const ResolvedSlice& slice, ReadTensorBytes& read, std::byte* destination);
+// The tensor is in memory.
+void gather_slice(const ResolvedSlice& slice, const std::byte* tensor, std::byte* destination);
+
+}  // namespace safetensors::api

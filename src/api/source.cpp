@@ -1,0 +1,13 @@
+#include <safetensors/source.h>
+
+namespace safetensors {
+inline namespace v0 {
+
+Source::~Source() = default;
+
+Source::Memory Source::memory(std::uint64_t, std::uint64_t) const noexcept {
+  return {};
+}
+
+}  // namespace v0
+}  // namespace safetensors

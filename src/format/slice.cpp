@@ -1,0 +1,72 @@
+// Slices as they are asked for, and the walk over the runs of a resolved one.
+#include <safetensors/slice.h>
+
+#include "format/slice_access.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+Slice Slice::shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world) {
+  Slice slice{DimSlice::shard(rank, world)};
+  slice.only_dim_ = dim;
+  return slice;
+}
+
+ResolvedSlice::Runs::Runs(const ResolvedSlice& slice)
+    : slice_(&slice), counter_(slice.loops_.size()), offset_(slice.first_), left_(slice.run_count_) {}
+
+ResolvedSlice::Runs ResolvedSlice::runs() const& {
+  return Runs(*this);
+}
+
+bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
+  if (left_ == 0) return false;
+  --left_;
+  run = {.offset = offset_, .size = slice_->run_};
+  const std::vector<Loop>& loops = slice_->loops_;
+  // Two pieces meet only where an outer loop turns, and the innermost never does: at most two make one run.
+  for (std::size_t i = loops.size(); i-- > 0;) {
+    if (++counter_[i] == loops[i].count) {
+      counter_[i] = 0;
+      continue;
+    }
+    offset_ += static_cast<std::uint64_t>(loops[i].jump);
+    if (loops[i].jump != static_cast<std::int64_t>(slice_->run_)) break;
+    run.size += slice_->run_;
+    i = loops.size();
+  }
+  return true;
+}
+
+}  // namespace v0
+
+namespace format {
+
+PieceRows::PieceRows(const ResolvedSlice& slice)
+    : loops_(&detail::SliceAccess::loops(slice)), counter_(loops_->size()), done_(slice.nbytes() == 0) {
+  row_ = {.offset = detail::SliceAccess::first(slice), .size = detail::SliceAccess::piece_size(slice), .count = 1};
+  if (!loops_->empty()) {
+    row_.count = loops_->back().count;
+    row_.stride = loops_->back().stride;
+  }
+}
+
+bool PieceRows::next(PieceRow& row) noexcept {
+  if (done_) return false;
+  row = row_;
+  if (counter_.size() > 1) {
+    row_.offset += (row_.count - 1) * static_cast<std::uint64_t>(row_.stride);
+    for (std::size_t i = counter_.size() - 1; i-- > 0;) {
+      if (++counter_[i] != (*loops_)[i].count) {
+        row_.offset += static_cast<std::uint64_t>((*loops_)[i].jump);
+        return true;
+      }
+      counter_[i] = 0;
+    }
+  }
+  done_ = true;
+  return true;
+}
+
+}  // namespace format
+}  // namespace safetensors

@@ -1,0 +1,128 @@
+// Slices as text: what stands between NumPy's brackets.
+#include <safetensors/slice.h>
+
+#include <charconv>
+#include <new>
+#include <string>
+
+namespace safetensors {
+namespace format {
+namespace {
+
+class SliceParser {
+ public:
+  explicit SliceParser(std::string_view text) : text_(text) {}
+
+  Result<Slice> parse() {
+    const bool bracket = accept('[');
+    std::vector<DimSlice> dims;
+    while (!at_end(bracket)) {
+      DimSlice dim;
+      if (Status status = element(dim); !status) return std::move(status).error();
+      dims.push_back(dim);
+      if (!accept(',')) break;
+    }
+    if (bracket && !accept(']')) return unexpected("\",\" or \"]\"");
+    if (peek() != kEnd) return unexpected(bracket ? "nothing more" : "\",\"");
+    return Slice(std::move(dims));
+  }
+
+ private:
+  static constexpr int kEnd = -1;
+
+  int peek() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+    return at_ < text_.size() ? static_cast<unsigned char>(text_[at_]) : kEnd;
+  }
+  bool accept(char wanted) {
+    if (peek() != wanted) return false;
+    ++at_;
+    return true;
+  }
+  bool at_end(bool bracket) { return peek() == kEnd || (bracket && peek() == ']'); }
+
+  Status element(DimSlice& dim) {
+    if (peek() == '.') return ellipsis(dim);
+    std::optional<std::int64_t> first;
+    if (Status status = number(first); !status) return status;
+    if (!accept(':')) {
+      if (!first) return unexpected("a number, \":\" or \"...\"");
+      dim = DimSlice::at(*first);
+      return {};
+    }
+    dim = DimSlice::range(first, std::nullopt);
+    if (Status status = number(dim.end); !status) return status;
+    if (!accept(':')) return {};
+    std::optional<std::int64_t> step;
+    if (Status status = number(step); !status) return status;
+    dim.step = step.value_or(1);
+    return {};
+  }
+
+  Status ellipsis(DimSlice& dim) {
+    if (text_.substr(at_, 3) != "...") return unexpected("a number, \":\" or \"...\"");
+    if (ellipsis_ != kNone) {
+      return fail("a second \"...\" at column " + std::to_string(at_ + 1) + ", the first is at column " +
+                  std::to_string(ellipsis_ + 1));
+    }
+    ellipsis_ = at_;
+    at_ += 3;
+    dim = DimSlice::ellipsis();
+    return {};
+  }
+
+  // Leaves value alone when no number stands here.
+  Status number(std::optional<std::int64_t>& value) {
+    const int first = peek();
+    if (first != '-' && first != '+' && !is_digit(first)) return {};
+    const std::size_t start = at_;
+    if (!is_digit(first)) ++at_;
+    if (!is_digit(peek())) return unexpected("a digit");
+    std::string digits = first == '-' ? "-" : "";
+    while (at_ < text_.size() && is_digit(static_cast<unsigned char>(text_[at_]))) digits += text_[at_++];
+    std::int64_t parsed = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), parsed).ec != std::errc()) {
+      return fail("the number at column " + std::to_string(start + 1) + " does not fit into 64 bits");
+    }
+    value = parsed;
+    return {};
+  }
+
+  static bool is_digit(int c) { return c >= '0' && c <= '9'; }
+
+  Error unexpected(const std::string& wanted) {
+    const int found = peek();
+    const std::string what = found == kEnd ? "the end" : "\"" + printable(text_.substr(at_, length_at(at_))) + "\"";
+    return fail("unexpected " + what + " at column " + std::to_string(at_ + 1) + ", want " + wanted);
+  }
+
+  // Bytes of the character that begins here, so that the message does not cut it.
+  std::size_t length_at(std::size_t at) const {
+    std::size_t end = at + 1;
+    while (end < text_.size() && end < at + 4 && (static_cast<unsigned char>(text_[end]) & 0xC0U) == 0x80U) ++end;
+    return end - at;
+  }
+
+  static Error fail(std::string what) { return {.code = Errc::slice_syntax, .message = "invalid slice: " + what}; }
+
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t ellipsis_ = kNone;
+};
+
+}  // namespace
+}  // namespace format
+
+inline namespace v0 {
+
+Result<Slice> Slice::parse(std::string_view text) noexcept {
+  try {
+    return format::SliceParser(text).parse();
+  } catch (const std::bad_alloc&) {
+    return Error{.code = Errc::out_of_memory, .message = "out of memory"};
+  }
+}
+
+}  // namespace v0
+}  // namespace safetensors
