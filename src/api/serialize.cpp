@@ -49,7 +49,9 @@ Result<Header> lay_out(std::span<const TensorData> tensors, const std::optional<
   for (const TensorData& tensor : tensors) {
     if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
   }
-  if (metadata) builder.metadata_present();
+  if (metadata) {
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
+  }
   for (const auto& [key, value] : metadata ? *metadata : MetadataPairs()) {
     if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
   }
