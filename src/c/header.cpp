@@ -228,8 +228,7 @@ safetensors_status safetensors_header_builder_metadata_present(safetensors_heade
                                                                safetensors_error* error) {
   return guarded(error, [&]() -> Status {
     if (Status status = require({{builder, "builder"}}); !status) return status;
-    builder->builder.metadata_present();
-    return {};
+    return builder->builder.metadata_present();
   });
 }
 

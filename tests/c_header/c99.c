@@ -1,0 +1,9 @@
+/* c.h alone, as C99; and as safetensors.h, which is the same when compiled as C. */
+#include <safetensors/c.h>
+#include <safetensors/safetensors.h>
+
+safetensors_open_options c99_options(void);
+safetensors_open_options c99_options(void) {
+  const safetensors_open_options options = SAFETENSORS_OPEN_OPTIONS_INIT;
+  return options;
+}

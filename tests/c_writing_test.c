@@ -1,0 +1,160 @@
+/* The C interface writing files: whole, in pieces, and their metadata. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "c_test_files.h"
+
+static void writing(void) {
+  safetensors_tensor_data tensors[22];
+  const size_t count = make_tensors(tensors);
+  safetensors_header* header = NULL;
+  safetensors_header_info info = SAFETENSORS_HEADER_INFO_INIT;
+  safetensors_layout_options layout = SAFETENSORS_LAYOUT_OPTIONS_INIT;
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  layout.data_alignment = 4096;
+  GOOD(safetensors_layout(tensors, count, kMetadata, 1, &layout, &header, &error));
+  GOOD(safetensors_header_get_info(header, &info, &error));
+  CHECK(info.tensor_count == 22 && info.data_start == 4096 && info.metadata_count == 1);
+  safetensors_header_free(header);
+  GOOD(safetensors_layout(NULL, 0, kMetadata, 0, NULL, &header, &error)); /* metadata, but empty */
+  GOOD(safetensors_header_get_info(header, &info, &error));
+  CHECK(info.tensor_count == 0 && info.metadata_present == 1 && info.metadata_count == 0);
+  safetensors_header_free(header);
+  GOOD(safetensors_layout(NULL, 0, NULL, 0, NULL, &header, &error));
+  GOOD(safetensors_header_get_info(header, &info, &error));
+  CHECK(info.metadata_present == 0);
+  safetensors_header_free(header);
+  FAILS(safetensors_layout(NULL, 1, NULL, 0, NULL, &header, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_layout(tensors, count, NULL, 1, NULL, &header, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_layout(tensors, count, NULL, 0, NULL, NULL, &error), INVALID_ARGUMENT);
+  safetensors_buffer* buffer = NULL;
+  FAILS(safetensors_serialize(tensors, count, NULL, 0, NULL, NULL, &error), INVALID_ARGUMENT);
+  tensors[3].size -= 1;
+  FAILS(safetensors_serialize(tensors, count, NULL, 0, NULL, &buffer, &error), DATA_LENGTH);
+  CHECK(buffer == NULL);
+  tensors[3].dtype = 0;
+  FAILS(safetensors_serialize(tensors, count, NULL, 0, NULL, &buffer, &error), INVALID_ARGUMENT);
+  SAYS("tensor 3: dtype 0 is none");
+  FAILS(safetensors_write_file(other_path, tensors, count, NULL, 0, NULL, NULL, &error), INVALID_ARGUMENT);
+  options.durability = 3;
+  FAILS(safetensors_write_file(other_path, tensors, 3, NULL, 0, &options, NULL, &error), INVALID_ARGUMENT);
+  SAYS("durability 3 is none");
+  CHECK(access(other_path, F_OK) != 0);
+  options.durability = SAFETENSORS_DURABILITY_NONE;
+  GOOD(safetensors_write_file(other_path, tensors, 3, NULL, 0, &options, &layout, &error));
+  CHECK(unlink(other_path) == 0);
+  FAILS(safetensors_write_file(NULL, tensors, 3, NULL, 0, NULL, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_write_file("/nowhere/x", tensors, 3, NULL, 0, NULL, NULL, &error), OPEN_FAILED);
+  CHECK(error.os_error == 2);
+}
+
+static void writer_in_pieces(void) {
+  safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
+  safetensors_header* header = NULL;
+  safetensors_header* same_header = NULL;
+  safetensors_writer* writer = NULL;
+  safetensors_tensor* tensor = tensor_of(file, "U8");
+  GOOD(safetensors_file_header(file, &header, &error));
+  GOOD(safetensors_writer_create(other_path, header, NULL, &writer, &error));
+  GOOD(safetensors_writer_header(writer, &same_header, &error));
+  safetensors_header_free(same_header);
+  GOOD(safetensors_writer_write(writer, TEXT("U8"), 8, bytes24 + 8, 16, &error));
+  FAILS(safetensors_writer_write(writer, TEXT("U8"), 7, bytes24 + 7, 2, &error), OVERLAPPING_WRITE);
+  FAILS(safetensors_writer_write(writer, TEXT("U8"), 24, bytes24, 1, &error), BUFFER_SIZE);
+  FAILS(safetensors_writer_write(writer, TEXT("nothing"), 0, bytes24, 1, &error), NOT_FOUND);
+  FAILS(safetensors_writer_write(writer, TEXT("U8"), 0, NULL, 8, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_write(writer, NULL, 2, 0, bytes24, 8, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_write(NULL, TEXT("U8"), 0, bytes24, 8, &error), INVALID_ARGUMENT);
+  GOOD(safetensors_writer_write(writer, TEXT("U8"), 0, bytes24, 8, &error));
+  FAILS(safetensors_writer_copy(writer, TEXT("F32"), tensor, &error), DTYPE_MISMATCH);
+  FAILS(safetensors_writer_copy(writer, TEXT("F32"), NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_copy(NULL, TEXT("F32"), tensor, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_commit(writer, &error), INCOMPLETE_WRITE);
+  safetensors_tensor_free(tensor);
+  safetensors_tensor_data tensors[22];
+  const size_t count = make_tensors(tensors);
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(tensors[i].name, "U8") == 0) continue;
+    tensor = tensor_of(file, tensors[i].name);
+    GOOD(safetensors_writer_copy(writer, tensors[i].name, tensors[i].name_length, tensor, &error));
+    safetensors_tensor_free(tensor);
+  }
+  CHECK(access(other_path, F_OK) != 0);
+  GOOD(safetensors_writer_commit(writer, &error));
+  FAILS(safetensors_writer_write(writer, TEXT("U8"), 0, bytes24, 8, &error), WRITER_CLOSED);
+  safetensors_writer_free(writer);
+  safetensors_file_free(file);
+  file = open_file(other_path, SAFETENSORS_ACCESS_READ);
+  read_all(file);
+  safetensors_file_free(file);
+  CHECK(unlink(other_path) == 0);
+
+  GOOD(safetensors_writer_create(other_path, header, NULL, &writer, &error));
+  GOOD(safetensors_writer_abort(writer, &error));
+  FAILS(safetensors_writer_write(writer, TEXT("U8"), 0, bytes24, 8, &error), WRITER_CLOSED);
+  FAILS(safetensors_writer_commit(writer, &error), WRITER_CLOSED);
+  GOOD(safetensors_writer_abort(writer, &error));
+  GOOD(safetensors_writer_header(writer, &same_header, &error));
+  safetensors_header_free(same_header);
+  safetensors_writer_free(writer);
+  GOOD(safetensors_writer_create(other_path, header, NULL, &writer, &error));
+  safetensors_writer_free(writer); /* removes it as well: main's rmdir proves it */
+  safetensors_writer_free(NULL);
+  FAILS(safetensors_writer_create(NULL, header, NULL, &writer, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_create(other_path, NULL, NULL, &writer, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_create(other_path, header, NULL, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_create("/nowhere/x", header, NULL, &writer, &error), OPEN_FAILED);
+  CHECK(writer == NULL);
+  FAILS(safetensors_writer_commit(NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_abort(NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_writer_header(NULL, &same_header, &error), INVALID_ARGUMENT);
+  safetensors_header_free(header);
+}
+
+/* The value of a key, or NULL. */
+static const char* metadata_of(const char* key) {
+  static char text[64];
+  safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
+  safetensors_header* header = NULL;
+  const char* value = NULL;
+  size_t length = 0;
+  GOOD(safetensors_file_header(file, &header, &error));
+  const safetensors_status status = safetensors_header_metadata_find(header, key, strlen(key), &value, &length, &error);
+  if (status == SAFETENSORS_OK) snprintf(text, sizeof text, "%.*s", (int)length, value);
+  safetensors_header_free(header);
+  read_all(file);
+  safetensors_file_free(file);
+  return status == SAFETENSORS_OK ? text : NULL;
+}
+
+static void metadata_edits(void) {
+  const safetensors_metadata edits[] = {{TEXT("license"), TEXT("apache-2.0")}, {TEXT("format"), NULL, 0}};
+  const safetensors_metadata shorter[] = {{TEXT("license"), "", 0}};
+  safetensors_edit_options options = SAFETENSORS_EDIT_OPTIONS_INIT;
+  GOOD(safetensors_edit_metadata(path, edits, 2, NULL, &error));
+  CHECK(metadata_of("format") == NULL);
+  const char* license = metadata_of("license");
+  CHECK(license && strcmp(license, "apache-2.0") == 0);
+  options.in_place = 1;
+  GOOD(safetensors_edit_metadata(path, shorter, 1, &options, &error));
+  license = metadata_of("license");
+  CHECK(license && license[0] == '\0');
+  char value[4096];
+  memset(value, 'v', sizeof value);
+  const safetensors_metadata longer[] = {{TEXT("license"), value, sizeof value}};
+  FAILS(safetensors_edit_metadata(path, longer, 1, &options, &error), HEADER_DOES_NOT_FIT);
+  FAILS(safetensors_edit_metadata(NULL, edits, 2, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_edit_metadata(path, NULL, 2, NULL, &error), INVALID_ARGUMENT);
+  options.durability = -1;
+  FAILS(safetensors_edit_metadata(path, edits, 2, &options, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_edit_metadata("/nowhere/x", edits, 2, NULL, &error), OPEN_FAILED);
+}
+
+int main(void) {
+  if (!make_directory()) return 1;
+  write_all(path);
+  writing();
+  writer_in_pieces();
+  metadata_edits();
+  remove_directory();
+  return finish("c writing");
+}
