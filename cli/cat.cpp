@@ -1,0 +1,198 @@
+// cat: reads its command line and checks what it asks for. How the bytes get out is in cat_output.cpp.
+#include "arguments.h"
+#include "cat_output.h"
+#include "command.h"
+#include "json_output.h"
+#include "new_file.h"
+#include "npy.h"
+#include "open_file.h"
+#include "size.h"
+
+#include <fmt/format.h>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Write one tensor, or a part of it.
+
+usage: safetensors cat FILE NAME [--slice SLICE] [--format FORMAT] [--limit N]
+                       [--output PATH [--force] [--dry-run]] [--json]
+
+NAME is the tensor's name, exactly or as ls shows it. Memory stays bounded,
+however large the tensor.
+
+  -s, --slice SLICE     what stands between NumPy's brackets: '1:3,:', '-1',
+                        '::2,...'; F4 and F6 only on whole bytes
+  -f, --format FORMAT   raw   the bytes, little-endian, C order (default)
+                        npy   NumPy's file format, for dtypes NumPy has
+                        text  decimal numbers in nested brackets
+                        json  the same as --json
+      --limit N         in text, at most N items (2 and more) of a dimension,
+                        the first and the last; 0 for all (default: all, but
+                        6 on a terminal if the tensor has over 1000 elements)
+  -o, --output PATH     into a file, which appears when it is complete
+      --force           replace PATH; write raw bytes to a terminal
+      --dry-run         say what would be written, write nothing
+      --json            one JSON document, schema safetensors.cat/1; with
+                        --dry-run the plan
+  -h, --help            this text
+
+Text shows floats as the shortest decimal that reads back to the same value. In
+JSON, what is not finite is "nan", "inf" or "-inf", and a C64 is [real, imag].
+
+examples:
+  safetensors cat model.safetensors h.0.ln_1.bias --format text
+  safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy
+  safetensors cat model.safetensors wte.weight --slice '0,:' | sha256sum
+
+exit: 0 written; 1 the file is invalid, NAME is not in it, or the slice is not
+      in the tensor; 2 usage, or PATH exists; 3 cannot read or write
+)";
+
+struct Options {
+  std::vector<std::string> given;
+  std::optional<std::string> slice;
+  std::optional<std::string> format;
+  std::optional<std::string> limit;
+  std::optional<std::string> output;
+  bool force = false;
+  bool dry_run = false;
+  bool json = false;
+};
+
+std::optional<std::string> parse(std::span<const std::string> given, Options& options) {
+  Arguments arguments;
+  arguments.positionals(options.given);
+  arguments.value("-s,--slice", options.slice);
+  arguments.value("-f,--format", options.format);
+  arguments.value("--limit", options.limit);
+  arguments.value("-o,--output", options.output);
+  arguments.flag("--force", options.force);
+  arguments.flag("--dry-run", options.dry_run);
+  arguments.flag("--json", options.json);
+  if (auto wrong = arguments.parse(given)) return wrong;
+  if (options.given.size() != 2) return "takes one FILE and one NAME";
+  return std::nullopt;
+}
+
+// Nothing for a word that is no format.
+std::optional<CatFormat> format_of(const Options& options) {
+  const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : "raw");
+  if (word == "raw") return CatFormat::raw;
+  if (word == "npy") return CatFormat::npy;
+  if (word == "text") return CatFormat::text;
+  if (word == "json") return CatFormat::json;
+  return std::nullopt;
+}
+
+// What can be said before a file is opened: nothing when all is well.
+std::optional<std::string> check_usage(const Options& options, const std::optional<CatFormat>& format,
+                                       const Console& console) {
+  if (!format) return fmt::format("--format is raw, npy, text or json, not {}", printable(*options.format));
+  if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
+  if (options.limit && format != CatFormat::text) return "--limit goes with --format text only";
+  if (options.limit && parse_bytes(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
+  const bool binary = format == CatFormat::raw || format == CatFormat::npy;
+  if (binary && console.out_is_terminal() && !options.output && !options.force && !options.dry_run) {
+    return "will not write binary data to a terminal: use --format text, --output PATH or --force";
+  }
+  return std::nullopt;
+}
+
+std::string no_npy(Dtype dtype) {
+  return fmt::format("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits an element) or text",
+                     to_string(dtype), bits(dtype));
+}
+
+Exit show_plan(const CatRequest& request, const Options& options, Console& console) {
+  const TensorInfo& tensor = request.tensor;
+  const std::optional<std::uint64_t> size = output_bytes(request);
+  if (options.json) {
+    Json json(console, "cat");
+    json.field("path", options.given[0]).field("name", tensor.name).field("dtype", to_string(tensor.dtype));
+    json.field("shape", request.slice.shape()).field("nbytes", request.slice.nbytes()).field("dry_run", true);
+    json.field("format", to_string(request.format));
+    if (options.output) json.field("output", *options.output);
+    if (size) json.field("output_bytes", *size);
+    json.finish();
+  } else {
+    console.out(fmt::format("would write {} {} as {}{} to {}\n", to_string(tensor.dtype),
+                            shape_text(request.slice.shape()), to_string(request.format),
+                            size ? ", " + counted(*size, "byte") + "," : "",
+                            options.output ? printable(*options.output) : "standard output"));
+  }
+  return Exit::good;
+}
+
+Exit write_output(const CatRequest& request, const Options& options, Console& console) {
+  const std::string& path = options.given[0];
+  if (!options.output) {
+    const Status status = write_tensor(
+        request, [&](std::string_view bytes) { return console.out(bytes), Status(); }, console);
+    return status ? Exit::good : console.error(path, status.error());
+  }
+  Result<NewFile> file = NewFile::create(*options.output, options.force);
+  if (!file) return console.error(*options.output, file.error());
+  bool writing = false;  // whose error it is
+  Status status = write_tensor(
+      request,
+      [&](std::string_view bytes) {
+        Status written = file->write(bytes);
+        writing = writing || !written;
+        return written;
+      },
+      console);
+  if (!status) return console.error(writing ? *options.output : path, status.error());
+  status = file->commit();
+  return status ? Exit::good : console.error(*options.output, status.error());
+}
+
+Exit fail(const Options& options, const Error& error, Console& console) {
+  if (options.json) {
+    Json json(console, "cat");
+    json.field("path", options.given[0]).field("name", options.given[1]).error(error);
+    json.finish();
+  }
+  return console.error(options.given[0], error);
+}
+
+std::uint64_t limit_of(const Options& options, const TensorInfo& tensor, const Console& console) {
+  constexpr std::uint64_t kManyElements = 1000;
+  constexpr std::uint64_t kShown = 6;
+  if (options.limit) return *parse_bytes(*options.limit);
+  return console.out_is_terminal() && !options.output && parameters(tensor) > kManyElements ? kShown : 0;
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  Options options;
+  if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
+  const std::optional<CatFormat> format = format_of(options);
+  if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
+  const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
+  if (!slice) return console.usage("cat", fmt::format("--slice: {}", slice.error().message));
+  const Result<File> file = open_file(options.given[0], console);
+  if (!file) return fail(options, file.error(), console);
+  const TensorInfo* tensor = find_tensor(file->header(), options.given[1]);
+  if (tensor == nullptr) {
+    const Result<Tensor> none = file->tensor(options.given[1]);  // its error has the most similar name
+    return fail(options, none.error(), console);
+  }
+  if (format == CatFormat::npy && !npy_type(tensor->dtype)) return console.usage("cat", no_npy(tensor->dtype));
+  const Result<ResolvedSlice> resolved = slice->resolve(tensor->dtype, tensor->shape);
+  if (!resolved) return fail(options, resolved.error(), console);
+  if (options.output) {
+    const Status status = NewFile::check(*options.output, options.force);
+    if (!status && status.error().code == Errc::invalid_argument) {
+      return console.usage("cat", fmt::format("{} {}", printable(*options.output), status.error().message));
+    }
+    if (!status) return console.error(*options.output, status.error());
+  }
+  const CatRequest request = {*file, *tensor, *resolved, *format, limit_of(options, *tensor, console)};
+  return options.dry_run ? show_plan(request, options, console) : write_output(request, options, console);
+}
+
+}  // namespace
+
+const Command kCat = {"cat", "write a tensor or a slice: raw, npy, text, JSON", kHelp, run};
+
+}  // namespace safetensors::cli

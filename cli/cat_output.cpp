@@ -1,0 +1,192 @@
+#include "cat_output.h"
+
+#include "element_text.h"
+#include "escape.h"
+#include "npy.h"
+#include "open_file.h"
+#include "slice_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace safetensors::cli {
+namespace {
+
+// A multiple of 3, so that no F6 element lies across two of them.
+constexpr std::uint64_t kChunk = 768 << 10;
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Status write_bytes(const CatRequest& request, const Sink& sink, Console& console) {
+  SliceStream stream(request.file, request.tensor, request.slice);
+  std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, stream.left())));
+  const std::uint64_t total = stream.left();
+  while (stream.left() > 0 && console.writable()) {
+    const std::span<std::byte> part(chunk.data(), static_cast<std::size_t>(std::min(kChunk, stream.left())));
+    if (Status status = stream.read(part); !status) return status;
+    if (Status status = sink(as_text(part)); !status) return status;
+    if (!console.out_is_terminal()) console.progress(total - stream.left(), total);
+  }
+  return {};
+}
+
+// The elements of a slice in order, as text.
+class Elements {
+ public:
+  Elements(const CatRequest& request, bool json)
+      : stream_(request.file, request.tensor, request.slice),
+        bits_(bits(request.tensor.dtype)),
+        text_(request.tensor.dtype, json) {}
+
+  void skip(std::uint64_t count) { next_ += count; }
+
+  Status append(std::string& out) {
+    const std::uint64_t in_chunk = kChunk * 8 / bits_;
+    if (next_ >= loaded_ + in_chunk || chunk_.empty()) {
+      const std::uint64_t wanted = next_ / in_chunk * in_chunk;
+      if (!chunk_.empty()) loaded_ += in_chunk;
+      stream_.skip((wanted - loaded_) / in_chunk * kChunk);
+      loaded_ = wanted;
+      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, stream_.left())));
+      if (Status status = stream_.read(chunk_); !status) return status;
+    }
+    text_.append(out, chunk_, next_ - loaded_);
+    ++next_;
+    return {};
+  }
+
+ private:
+  SliceStream stream_;
+  unsigned bits_;
+  ElementText text_;
+  std::uint64_t next_ = 0;    // element
+  std::uint64_t loaded_ = 0;  // first element of the chunk
+  std::vector<std::byte> chunk_;
+};
+
+// Nested brackets around the elements: [[1, 2],\n [3, 4]]. No recursion: the rank comes from a stranger.
+class Brackets {
+ public:
+  Brackets(const CatRequest& request, bool json, const Sink& sink, Console& console)
+      : shape_(request.slice.shape()),
+        limit_(request.limit),
+        json_(json),
+        elements_(request, json),
+        sink_(sink),
+        console_(console),
+        index_(shape_.rank(), 0),
+        inside_(shape_.rank(), 1) {
+    for (std::size_t dim = shape_.rank(); dim-- > 1;) inside_[dim - 1] = inside_[dim] * shape_[dim];
+  }
+
+  Status run() {
+    out_.append(shape_.rank(), '[');
+    bool more = true;
+    while (more && console_.writable()) {
+      if (Status status = elements_.append(out_); !status) return status;
+      more = advance();
+      if (out_.size() >= kFull) {
+        if (Status status = sink_(out_); !status) return status;
+        out_.clear();
+      }
+    }
+    return sink_(out_);
+  }
+
+ private:
+  static constexpr std::size_t kFull = 64 << 10;
+
+  // To the next element, writing what stands between; false at the end.
+  bool advance() {
+    std::size_t dim = shape_.rank();
+    while (dim > 0 && ++index_[dim - 1] == shape_[dim - 1]) {
+      index_[--dim] = 0;
+      out_ += ']';
+    }
+    if (dim == 0) return false;
+    const std::size_t closed = shape_.rank() - dim;
+    separate(dim, closed);
+    elide(dim - 1, closed);
+    out_.append(closed, '[');
+    return true;
+  }
+
+  void separate(std::size_t dim, std::size_t closed) {
+    // One empty line between matrices, two between stacks of them, as NumPy has it; never more.
+    const std::size_t lines = json_ ? std::min<std::size_t>(closed, 1) : std::min<std::size_t>(closed, 3);
+    out_ += closed == 0 ? ", " : ",";
+    out_.append(lines, '\n');
+    if (closed > 0 && !json_) out_.append(std::min(dim, kMostIndent), ' ');
+  }
+
+  // Jumps over the middle of a dimension that is longer than the limit.
+  void elide(std::size_t dim, std::size_t closed) {
+    if (limit_ == 0 || shape_[dim] <= limit_ || index_[dim] != (limit_ + 1) / 2) return;
+    const std::uint64_t skipped = shape_[dim] - limit_;
+    elements_.skip(skipped * inside_[dim]);
+    index_[dim] += skipped;
+    out_ += "...";
+    if (index_[dim] < shape_[dim]) separate(dim + 1, closed);
+  }
+
+  static constexpr std::size_t kMostIndent = 64;
+
+  const Shape& shape_;
+  std::uint64_t limit_;
+  bool json_;
+  Elements elements_;
+  const Sink& sink_;
+  Console& console_;
+  std::vector<std::uint64_t> index_;
+  std::vector<std::uint64_t> inside_;  // elements in one step of each dimension
+  std::string out_;
+};
+
+Status write_values(const CatRequest& request, bool json, const Sink& sink, Console& console) {
+  if (request.slice.nbytes() == 0) return sink("[]");
+  return Brackets(request, json, sink, console).run();
+}
+
+Status write_json(const CatRequest& request, const Sink& sink, Console& console) {
+  const TensorInfo& tensor = request.tensor;
+  std::string head = fmt::format("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
+                                 json_escaped(request.file.path()), json_escaped(tensor.name));
+  head += fmt::format("\"dtype\": \"{}\", \"shape\": [{}],\n \"values\":\n", to_string(tensor.dtype),
+                      fmt::join(request.slice.shape(), ", "));
+  if (Status status = sink(head); !status) return status;
+  if (Status status = write_values(request, true, sink, console); !status) return status;
+  return sink("}\n");
+}
+
+}  // namespace
+
+std::string_view to_string(CatFormat format) {
+  static constexpr std::string_view kNames[] = {"raw", "npy", "text", "json"};
+  return kNames[static_cast<std::size_t>(format)];
+}
+
+std::optional<std::uint64_t> output_bytes(const CatRequest& request) {
+  if (request.format == CatFormat::raw) return request.slice.nbytes();
+  if (request.format != CatFormat::npy) return std::nullopt;
+  return npy_header(*npy_type(request.tensor.dtype), request.slice.shape()).size() + request.slice.nbytes();
+}
+
+Status write_tensor(const CatRequest& request, const Sink& sink, Console& console) {
+  if (request.format == CatFormat::json) return write_json(request, sink, console);
+  if (request.format == CatFormat::text) {
+    if (Status status = write_values(request, false, sink, console); !status) return status;
+    return sink("\n");
+  }
+  if (request.format == CatFormat::npy) {
+    if (Status status = sink(npy_header(*npy_type(request.tensor.dtype), request.slice.shape())); !status) {
+      return status;
+    }
+  }
+  return write_bytes(request, sink, console);
+}
+
+}  // namespace safetensors::cli

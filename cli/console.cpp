@@ -1,0 +1,100 @@
+#include "console.h"
+
+#include "size.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+namespace safetensors::cli {
+namespace {
+
+// Returns 0 or errno.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+bool colors_wanted() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_color == nullptr || *no_color == '\0') && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+}
+
+}  // namespace
+
+Console::Console()
+    : out_is_terminal_(::isatty(STDOUT_FILENO) == 1),
+      err_is_terminal_(::isatty(STDERR_FILENO) == 1),
+      colors_(out_is_terminal_ && colors_wanted()) {}
+
+void Console::flush() {
+  if (os_error_ == 0) os_error_ = write_all(STDOUT_FILENO, buffer_);
+  buffer_.clear();
+  if (os_error_ == EPIPE) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+}
+
+Exit Console::finish(Exit code) {
+  flush();
+  if (os_error_ == 0) return code;
+  message(fmt::format("cannot write to standard output: {}", std::strerror(os_error_)));
+  return Exit::system;
+}
+
+void Console::message(std::string_view text) {
+  flush();
+  write_all(STDERR_FILENO, fmt::format("safetensors: {}\n", text));
+}
+
+Exit Console::error(std::string_view path, const Error& error) {
+  message(fmt::format("{}: {}", printable(path), describe(error)));
+  return exit_of(error);
+}
+
+Exit Console::usage(std::string_view command, std::string_view text) {
+  flush();
+  write_all(STDERR_FILENO, fmt::format("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
+  return Exit::usage;
+}
+
+void Console::progress(std::uint64_t done, std::uint64_t total) {
+  constexpr std::uint64_t kWorthShowing = 64 << 20;
+  if (!err_is_terminal_ || total < kWorthShowing) return;
+  const int percent = static_cast<int>(done / (total / 100));
+  if (percent == shown_percent_ && done != total) return;
+  shown_percent_ = percent;
+  const char* end = done == total ? "\n" : "";
+  write_all(STDERR_FILENO,
+            fmt::format("\r{:3}%  {} of {}  {}", std::min(percent, 100), size_text(done), size_text(total), end));
+}
+
+std::string Console::green(std::string_view text) const {
+  return colors_ ? fmt::format("\x1b[32m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string Console::red(std::string_view text) const {
+  return colors_ ? fmt::format("\x1b[31m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string describe(const Error& error) {
+  const int rule = format_rule(error.code);
+  const bool has_offset = error.offset != Error::kNoOffset;
+  if (rule != 0 && has_offset) return fmt::format("{} (byte {}, rule {})", error.message, error.offset, rule);
+  if (rule != 0) return fmt::format("{} (rule {})", error.message, rule);
+  if (has_offset) return fmt::format("{} (byte {})", error.message, error.offset);
+  return error.message;
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,215 @@
+#include "element_text.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace safetensors::cli {
+namespace {
+
+// What the codes of a small float with exponent and mantissa mean beyond numbers.
+enum class Special : std::uint8_t {
+  none,          // every code is a finite number
+  ieee,          // the highest exponent is infinity and NaN
+  nan_all_ones,  // only all ones below the sign is NaN
+  nan_is_minus_zero,
+};
+
+struct SmallFloat {
+  unsigned exponent_bits;
+  unsigned mantissa_bits;
+  int bias;
+  Special special;
+};
+
+SmallFloat small_float_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F16:
+      return {5, 10, 15, Special::ieee};
+    case Dtype::BF16:
+      return {8, 7, 127, Special::ieee};
+    case Dtype::F8_E5M2:
+      return {5, 2, 15, Special::ieee};
+    case Dtype::F8_E4M3:
+      return {4, 3, 7, Special::nan_all_ones};
+    case Dtype::F8_E4M3FNUZ:
+      return {4, 3, 8, Special::nan_is_minus_zero};
+    case Dtype::F8_E5M2FNUZ:
+      return {5, 2, 16, Special::nan_is_minus_zero};
+    case Dtype::F6_E2M3:
+      return {2, 3, 1, Special::none};
+    case Dtype::F6_E3M2:
+      return {3, 2, 3, Special::none};
+    default:
+      return {2, 1, 1, Special::none};  // F4
+  }
+}
+
+bool is_small_float(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F16:
+    case Dtype::BF16:
+    case Dtype::F8_E5M2:
+    case Dtype::F8_E4M3:
+    case Dtype::F8_E8M0:
+    case Dtype::F8_E4M3FNUZ:
+    case Dtype::F8_E5M2FNUZ:
+    case Dtype::F6_E2M3:
+    case Dtype::F6_E3M2:
+    case Dtype::F4:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// "1.0", "1e-07": shortest, and never to be taken for an integer.
+template <class Float>
+std::string shortest(Float value) {
+  if (std::isnan(value)) return "nan";
+  char text[64];
+  const auto [end, code] = std::to_chars(text, text + sizeof text, value);
+  std::string result(text, end);
+  if (result.find_first_of(".en") == std::string::npos) result += ".0";
+  return result;
+}
+
+// The number with the fewest digits that lies nearer to value than to below and above.
+double fewest_digits(double value, double below, double above) {
+  for (int precision = 0; precision < 17; ++precision) {
+    char text[64];
+    const auto [end, code] = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, precision);
+    double candidate = value;
+    std::from_chars(text, end, candidate);
+    if (candidate > (below + value) / 2 && candidate < (value + above) / 2) return candidate;
+  }
+  return value;
+}
+
+std::string half_text(Dtype dtype, std::uint32_t code) {
+  const float value = decode_small_float(dtype, code);
+  const std::uint32_t magnitude = code & 0x7FFF;
+  if (!std::isfinite(value) || magnitude == 0) return shortest(value);
+  const double size = std::fabs(value);
+  const double below = decode_small_float(dtype, magnitude - 1);
+  const double next = decode_small_float(dtype, magnitude + 1);
+  const double above = std::isfinite(next) ? next : size + (size - below);
+  return shortest(std::copysign(fewest_digits(size, below, above), static_cast<double>(value)));
+}
+
+template <class Integer>
+Integer load(std::span<const std::byte> packed, std::uint64_t index) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(Integer); ++i) {
+    value |= std::to_integer<std::uint64_t>(packed[index * sizeof(Integer) + i]) << (8 * i);
+  }
+  return static_cast<Integer>(value);
+}
+
+// An element of 4, 6, 8 or 16 bits.
+std::uint32_t load_bits(std::span<const std::byte> packed, std::uint64_t index, unsigned bits) {
+  const std::uint64_t first = index * bits;
+  const std::size_t byte = static_cast<std::size_t>(first / 8);
+  std::uint32_t value = std::to_integer<std::uint32_t>(packed[byte]);
+  if (first % 8 + bits > 8) value |= std::to_integer<std::uint32_t>(packed[byte + 1]) << 8;
+  return value >> (first % 8) & ((1u << bits) - 1);
+}
+
+template <class Integer>
+void append_integer(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {
+  const fmt::format_int text(load<Integer>(packed, index));
+  out.append(text.data(), text.size());
+}
+
+void append_text(std::string& out, const std::string& text, bool json) {
+  const bool quoted = json && text.find_first_of("ni") != std::string::npos;
+  if (quoted) out += '"';
+  out += text;
+  if (quoted) out += '"';
+}
+
+}  // namespace
+
+float decode_small_float(Dtype dtype, std::uint32_t code) noexcept {
+  if (dtype == Dtype::F8_E8M0) return code == 0xFF ? kNan : std::ldexp(1.0f, static_cast<int>(code) - 127);
+  const SmallFloat format = small_float_of(dtype);
+  const unsigned sign_bit = format.exponent_bits + format.mantissa_bits;
+  const std::uint32_t mantissa = code & ((1u << format.mantissa_bits) - 1);
+  const std::uint32_t highest = (1u << format.exponent_bits) - 1;
+  const std::uint32_t exponent = code >> format.mantissa_bits & highest;
+  const std::uint32_t magnitude = code & ((1u << sign_bit) - 1);
+  const float sign = (code >> sign_bit & 1) != 0 ? -1.0f : 1.0f;
+  if (format.special == Special::ieee && exponent == highest) {
+    return mantissa != 0 ? kNan : sign * std::numeric_limits<float>::infinity();
+  }
+  if (format.special == Special::nan_all_ones && magnitude == (1u << sign_bit) - 1) return kNan;
+  if (format.special == Special::nan_is_minus_zero && code == 1u << sign_bit) return kNan;
+  const int scale = static_cast<int>(exponent == 0 ? 1 : exponent) - format.bias;
+  const std::uint32_t whole = exponent == 0 ? mantissa : mantissa | 1u << format.mantissa_bits;
+  return sign * std::ldexp(static_cast<float>(whole), scale - static_cast<int>(format.mantissa_bits));
+}
+
+ElementText::ElementText(Dtype dtype, bool json) : dtype_(dtype), json_(json) {
+  if (is_small_float(dtype)) texts_.resize(std::size_t{1} << bits(dtype));
+}
+
+const std::string& ElementText::small_float(std::uint32_t code) {
+  std::string& text = texts_[code];
+  if (text.empty()) {
+    text = bits(dtype_) == 16 ? half_text(dtype_, code) : shortest(decode_small_float(dtype_, code));
+  }
+  return text;
+}
+
+void ElementText::append_float(std::string& out, float value) const {
+  append_text(out, shortest(value), json_);
+}
+
+void ElementText::append(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {
+  switch (dtype_) {
+    case Dtype::BOOL: {
+      const auto value = load<std::uint8_t>(packed, index);
+      out += value == 0 ? "false" : value == 1 || json_ ? "true" : fmt::format_int(value).str();
+      return;
+    }
+    case Dtype::U8:
+      return append_integer<std::uint8_t>(out, packed, index);
+    case Dtype::I8:
+      return append_integer<std::int8_t>(out, packed, index);
+    case Dtype::U16:
+      return append_integer<std::uint16_t>(out, packed, index);
+    case Dtype::I16:
+      return append_integer<std::int16_t>(out, packed, index);
+    case Dtype::U32:
+      return append_integer<std::uint32_t>(out, packed, index);
+    case Dtype::I32:
+      return append_integer<std::int32_t>(out, packed, index);
+    case Dtype::U64:
+      return append_integer<std::uint64_t>(out, packed, index);
+    case Dtype::I64:
+      return append_integer<std::int64_t>(out, packed, index);
+    case Dtype::F32:
+      return append_float(out, std::bit_cast<float>(load<std::uint32_t>(packed, index)));
+    case Dtype::F64:
+      return append_text(out, shortest(std::bit_cast<double>(load<std::uint64_t>(packed, index))), json_);
+    case Dtype::C64: {
+      const float real = std::bit_cast<float>(load<std::uint32_t>(packed, 2 * index));
+      const float imaginary = std::bit_cast<float>(load<std::uint32_t>(packed, 2 * index + 1));
+      if (json_) out += '[';
+      append_float(out, real);
+      out += json_ ? ", " : std::signbit(imaginary) && !std::isnan(imaginary) ? "" : "+";
+      append_float(out, imaginary);
+      out += json_ ? ']' : 'j';
+      return;
+    }
+    default:
+      return append_text(out, small_float(load_bits(packed, index, bits(dtype_))), json_);
+  }
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,37 @@
+// Elements as decimal text, for all 22 dtypes.
+#pragma once
+
+#include <safetensors/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace safetensors::cli {
+
+// Floats come out as the shortest decimal that reads back to the same value: F16 and BF16 among the values of their
+// own type, F32 and F64 likewise, smaller ones as F32, which is exact for them. In text mode: 1.0, nan, inf, -inf,
+// true, false (a BOOL byte over 1 as its number), 1.0+2.0j. In JSON mode: the same, but what is not finite is a string
+// ("nan"), C64 is [1.0, 2.0] and any BOOL byte but 0 is true.
+class ElementText {
+ public:
+  ElementText(Dtype dtype, bool json);
+
+  // Appends element `index` of packed elements. F4 and F6 are packed from the lowest bit of the first byte up.
+  void append(std::string& out, std::span<const std::byte> packed, std::uint64_t index);
+
+ private:
+  void append_float(std::string& out, float value) const;
+  const std::string& small_float(std::uint32_t code);
+
+  Dtype dtype_;
+  bool json_;
+  std::vector<std::string> texts_;  // of small floats, by code, made on first use
+};
+
+// The value of a float of at most 16 bits.
+[[nodiscard]] float decode_small_float(Dtype dtype, std::uint32_t code) noexcept;
+
+}  // namespace safetensors::cli

@@ -1,0 +1,153 @@
+#include "arguments.h"
+#include "command.h"
+#include "escape.h"
+#include "json_output.h"
+#include "open_file.h"
+#include "pretty_json.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Print the header of a file: its JSON.
+
+usage: safetensors header FILE [--pretty] [--max-header-bytes N] [--json]
+
+Without options the bytes of the header exactly as they are in the file, the
+padding included and nothing added; on a terminal with control and invisible
+characters escaped. A header that breaks rules 4 to 10 is printed all the same,
+with what is wrong on standard error and exit code 1.
+
+      --pretty               one tensor a line; invisible characters escaped
+      --max-header-bytes N   accept headers up to N bytes; N may end in KiB,
+                             MiB, GiB (default 100000000)
+      --json                 the header inside a JSON document, schema
+                             safetensors.header/1
+  -h, --help                 this text
+
+examples:
+  safetensors header --pretty model.safetensors
+  safetensors header model.safetensors | jq 'keys'
+
+exit: 0 printed; 1 the file is invalid (printed where possible); 2 usage;
+      3 the file cannot be read
+)";
+
+Error system_error(Errc code, std::string message) {
+  const int number = errno;
+  return {.code = code, .os_error = number, .path = {}, .message = message + ": " + std::strerror(number)};
+}
+
+// Closes what it holds.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+// The header's text of a file that File::open refused for what stands in it: the length has been checked.
+Result<std::string> read_refused(const std::string& path, const ParseOptions& parse) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  if (file.value < 0) return system_error(Errc::open_failed, "cannot open");
+  std::byte prefix[8];
+  if (::pread(file.value, prefix, sizeof prefix, 0) != 8) return system_error(Errc::read_failed, "cannot read");
+  const off_t size = ::lseek(file.value, 0, SEEK_END);
+  if (size < 0) return system_error(Errc::read_failed, "cannot find the end");
+  const Result<std::uint64_t> length = Header::length(prefix, static_cast<std::uint64_t>(size), parse);
+  if (!length) return length.error();
+  std::string text(*length, '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::pread(file.value, text.data() + done, text.size() - done, static_cast<off_t>(8 + done));
+    if (got < 0) return system_error(Errc::read_failed, "cannot read");
+    if (got == 0) return Error{.code = Errc::file_truncated, .path = {}, .message = "the file became shorter"};
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+Result<std::string> read_header(const File& file) {
+  std::string text(file.header().header_bytes(), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const auto bytes = std::as_writable_bytes(std::span(text).subspan(done));
+    const Result<std::size_t> got = file.source().read_at(8 + done, bytes);
+    if (!got) return got.error();
+    if (*got == 0) return Error{.code = Errc::file_truncated, .path = {}, .message = "the file became shorter"};
+    done += *got;
+  }
+  return text;
+}
+
+// Without the padding.
+std::string_view trimmed(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
+void print(Console& console, const std::string& text, bool pretty) {
+  if (pretty) {
+    console.out(visible(pretty_json(text)) + "\n");
+  } else if (console.out_is_terminal()) {
+    console.out(visible(trimmed(text)) + "\n");
+  } else {
+    console.out(text);
+  }
+}
+
+void print_json(Console& console, const std::string& path, const Result<std::string>& text, const Error* error) {
+  Json json(console, "header");
+  json.field("path", path).field("valid", error == nullptr);
+  if (text) json.field("header_bytes", std::uint64_t{text->size()});
+  if (error != nullptr) json.error(*error);
+  json.line();
+  if (text && error == nullptr) {
+    json.key("header").raw(visible(pretty_json(*text)));
+  } else if (text) {
+    json.field("text", *text);
+  }
+  json.finish();
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  std::vector<std::string> files;
+  std::optional<std::string> max_header;
+  ParseOptions parse;
+  bool pretty = false;
+  bool as_json = false;
+  Arguments arguments;
+  arguments.positionals(files);
+  arguments.flag("--pretty", pretty);
+  arguments.value("--max-header-bytes", max_header);
+  arguments.flag("--json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("header", *wrong);
+  if (files.size() != 1) return console.usage("header", files.empty() ? "which FILE?" : "one FILE at a time");
+  if (max_header) {
+    const auto number = parse_bytes(*max_header);
+    if (!number) return console.usage("header", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
+    parse.max_header_bytes = *number;
+  }
+  const std::string& path = files[0];
+  const Result<File> file = open_file(path, console, parse);
+  const bool readable = file || format_rule(file.error().code) >= 4;
+  const Result<std::string> text = file       ? read_header(*file)
+                                   : readable ? read_refused(path, parse)
+                                              : Result<std::string>(file.error());
+  const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
+  if (as_json) {
+    print_json(console, path, text, error);
+  } else if (text) {
+    print(console, *text, pretty);
+  }
+  return error == nullptr ? Exit::good : console.error(path, *error);
+}
+
+}  // namespace
+
+const Command kHeader = {"header", "print the header's JSON, raw or pretty", kHelp, run};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,230 @@
+#include "arguments.h"
+#include "command.h"
+#include "escape.h"
+#include "json_output.h"
+#include "natural_order.h"
+#include "open_file.h"
+#include "size.h"
+#include "table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Sum up what files hold.
+
+usage: safetensors info FILE... [--largest N] [--json]
+
+Shows size, header, number of tensors and parameters, totals by dtype, whether
+every tensor lies where its elements can be used without copying, the metadata
+(long values are cut: see meta ls) and the largest tensors. Reads headers only.
+
+      --largest N   how many of the largest tensors to show (default 5)
+      --json        one JSON document, schema safetensors.info/1
+  -h, --help        this text
+
+examples:
+  safetensors info model.safetensors
+  safetensors info --json model.safetensors | jq .files[0].parameters
+
+exit: 0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read
+)";
+
+struct Totals {
+  std::uint64_t tensors = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;
+  void add(const TensorInfo& tensor) {
+    ++tensors;
+    parameters += cli::parameters(tensor);
+    bytes += tensor.nbytes();
+  }
+};
+
+// The largest power of two up to 64 KiB that divides offset.
+std::uint64_t alignment_of(std::uint64_t offset) {
+  constexpr unsigned kMost = 16;
+  return std::uint64_t{1} << std::min<unsigned>(kMost, static_cast<unsigned>(std::countr_zero(offset)));
+}
+
+// What an element's address should be a multiple of: C64 is two F32, F4 and F6 are bytes.
+std::uint64_t wanted_alignment(Dtype dtype) {
+  return dtype == Dtype::C64 ? 4 : std::max(1u, bits(dtype) / 8);
+}
+
+struct Summary {
+  Totals all;
+  std::map<unsigned, std::pair<Dtype, Totals>, std::greater<>> by_dtype;  // by rank, highest first
+  std::uint64_t tensor_alignment = 65536;                                 // of every tensor that has bytes
+  std::uint64_t misaligned = 0;
+  std::vector<const TensorInfo*> largest;
+};
+
+Summary summarize(const Header& header, std::size_t largest) {
+  Summary summary;
+  for (const TensorInfo& tensor : header.tensors()) {
+    summary.all.add(tensor);
+    auto& entry = summary.by_dtype[rank(tensor.dtype)];
+    entry.first = tensor.dtype;
+    entry.second.add(tensor);
+    if (tensor.nbytes() == 0) continue;
+    summary.tensor_alignment = std::min(summary.tensor_alignment, alignment_of(tensor.file_offset));
+    if (tensor.file_offset % wanted_alignment(tensor.dtype) != 0) ++summary.misaligned;
+    summary.largest.push_back(&tensor);
+  }
+  const std::size_t kept = std::min(largest, summary.largest.size());
+  std::partial_sort(summary.largest.begin(), summary.largest.begin() + static_cast<std::ptrdiff_t>(kept),
+                    summary.largest.end(), [](const TensorInfo* a, const TensorInfo* b) {
+                      return a->nbytes() != b->nbytes() ? a->nbytes() > b->nbytes() : natural_less(a->name, b->name);
+                    });
+  summary.largest.resize(kept);
+  return summary;
+}
+
+void print_metadata(Console& console, Metadata metadata) {
+  constexpr std::size_t kShown = 100;
+  if (!metadata.present()) {
+    console.out("  metadata    none\n");
+    return;
+  }
+  const auto format = metadata.find("format");
+  console.out(fmt::format("  metadata    {}, format {}\n", counted(metadata.size(), "key"),
+                          format ? shortened(*format, 40) : "not given"));
+  std::size_t shown = 0;
+  for (const auto& [key, value] : metadata) {
+    if (++shown > kShown) {
+      console.out(fmt::format("    ... {} more\n", grouped(metadata.size() - kShown)));
+      return;
+    }
+    console.out(fmt::format("    {} = {}\n", shortened(key, 40), shortened(value, 60)));
+  }
+}
+
+void print_text(Console& console, const Header& header, const Summary& summary) {
+  using Align = Table::Align;
+  console.out(
+      fmt::format("  file        {} ({})\n", counted(header.file_bytes(), "byte"), size_text(header.file_bytes())));
+  console.out(fmt::format("  header      {}; data starts at byte {}, a multiple of {}\n",
+                          counted(header.header_bytes(), "byte"), grouped(header.data_start()),
+                          alignment_of(header.data_start())));
+  console.out(fmt::format("  tensors     {}\n", grouped(summary.all.tensors)));
+  console.out(fmt::format("  parameters  {}\n", grouped(summary.all.parameters)));
+  console.out(summary.all.bytes == 0 ? "  alignment   no tensor has bytes\n"
+              : summary.misaligned == 0
+                  ? fmt::format("  alignment   all tensors can be used in place; they start at multiples of {}\n",
+                                summary.tensor_alignment)
+                  : fmt::format("  alignment   {} of {} must be copied to be used: not at a multiple of the "
+                                "element's size\n",
+                                grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
+  print_metadata(console, header.metadata());
+  if (summary.all.tensors == 0) return;
+  Table table({{"DTYPE"},
+               {"TENSORS", Align::right},
+               {"PARAMETERS", Align::right},
+               {"BYTES", Align::right},
+               {"SIZE", Align::right},
+               {"SHARE", Align::right}},
+              "  ");
+  for (const auto& [order, entry] : summary.by_dtype) {
+    const auto& [dtype, totals] = entry;
+    table.row({std::string(to_string(dtype)), grouped(totals.tensors), grouped(totals.parameters),
+               grouped(totals.bytes), size_text(totals.bytes), share_text(totals.bytes, summary.all.bytes)});
+  }
+  console.out("\n");
+  table.print(console);
+  if (summary.largest.empty()) return;
+  Table largest({{"LARGEST"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", Align::right}, {"SHARE", Align::right}}, "  ");
+  for (const TensorInfo* tensor : summary.largest) {
+    largest.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
+                 size_text(tensor->nbytes()), share_text(tensor->nbytes(), summary.all.bytes)});
+  }
+  console.out("\n");
+  largest.print(console);
+}
+
+void print_json(Json& json, const Header& header, const Summary& summary) {
+  json.line().field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+  json.field("data_start", header.data_start()).field("data_start_alignment", alignment_of(header.data_start()));
+  json.line().field("tensor_count", summary.all.tensors).field("parameters", summary.all.parameters);
+  json.field("nbytes", summary.all.bytes).line().key("tensor_alignment");
+  if (summary.all.bytes == 0) {
+    json.null();
+  } else {
+    json.number(summary.tensor_alignment);
+  }
+  json.field("misaligned_tensors", summary.misaligned).line().key("dtypes").open('[');
+  for (const auto& [order, entry] : summary.by_dtype) {
+    const auto& [dtype, totals] = entry;
+    json.line().open('{').field("dtype", to_string(dtype)).field("tensor_count", totals.tensors);
+    json.field("parameters", totals.parameters).field("nbytes", totals.bytes).close('}');
+  }
+  json.close(']').line().key("metadata");
+  const Metadata metadata = header.metadata();
+  if (!metadata.present()) {
+    json.null();
+  } else {
+    json.open('{');
+    for (const auto& [key, value] : metadata) json.field(key, value);
+    json.close('}');
+  }
+  json.line().key("largest").open('[');
+  for (const TensorInfo* tensor : summary.largest) {
+    json.line().open('{').field("name", tensor->name).field("dtype", to_string(tensor->dtype));
+    json.field("shape", tensor->shape).field("nbytes", tensor->nbytes()).close('}');
+  }
+  json.close(']');
+}
+
+Exit show_file(const std::string& path, std::size_t largest, Console& console, Json* json) {
+  const Result<File> file = open_file(path, console);
+  if (json != nullptr) json->line().open('{').field("path", path);
+  Exit code = Exit::good;
+  if (!file) {
+    if (json != nullptr) json->error(file.error());
+    code = console.error(path, file.error());
+  } else if (json != nullptr) {
+    print_json(*json, file->header(), summarize(file->header(), largest));
+  } else {
+    console.out(printable(path) + "\n");
+    print_text(console, file->header(), summarize(file->header(), largest));
+  }
+  if (json != nullptr) json->close('}');
+  return code;
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  std::vector<std::string> files;
+  std::optional<std::string> largest;
+  bool as_json = false;
+  Arguments arguments;
+  arguments.positionals(files);
+  arguments.value("--largest", largest);
+  arguments.flag("--json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
+  if (files.empty()) return console.usage("info", "which FILE?");
+  const auto count = parse_bytes(largest.value_or("5"));
+  if (!count) return console.usage("info", "--largest is a number, such as 10");
+  std::optional<Json> json;
+  if (as_json) json.emplace(console, "info").key("files").open('[');
+  Exit code = Exit::good;
+  for (const std::string& path : files) {
+    if (!as_json && &path != &files.front()) console.out("\n");
+    code = worse(code, show_file(path, *count, console, json ? &*json : nullptr));
+  }
+  if (json) {
+    json->close(']');
+    json->finish();
+  }
+  return code;
+}
+
+}  // namespace
+
+const Command kInfo = {"info", "sum up: dtypes, parameters, alignment, metadata", kHelp, run};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,112 @@
+#include "json_output.h"
+
+#include "escape.h"
+
+#include <fmt/format.h>
+
+namespace safetensors::cli {
+
+Json::Json(Console& console, std::string_view schema) : console_(console) {
+  open('{').key("schema").string(fmt::format("safetensors.{}/1", schema));
+}
+
+void Json::finish() {
+  close('}');
+  console_.out("\n");
+}
+
+void Json::separate() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (!first_) console_.out(line_ ? "," : ", ");
+  if (line_) {
+    console_.out("\n");
+    console_.out(indent_);
+  }
+  first_ = false;
+  line_ = false;
+}
+
+Json& Json::open(char bracket) {
+  separate();
+  console_.out({&bracket, 1});
+  first_ = true;
+  indent_ += ' ';
+  return *this;
+}
+
+Json& Json::close(char bracket) {
+  console_.out({&bracket, 1});
+  first_ = false;
+  line_ = false;
+  indent_.pop_back();
+  return *this;
+}
+
+Json& Json::line() {
+  line_ = true;
+  return *this;
+}
+
+Json& Json::key(std::string_view name) {
+  string(name);
+  console_.out(": ");
+  after_key_ = true;
+  return *this;
+}
+
+Json& Json::string(std::string_view text) {
+  separate();
+  console_.out("\"");
+  console_.out(json_escaped(text));
+  console_.out("\"");
+  return *this;
+}
+
+Json& Json::number(std::uint64_t number) {
+  separate();
+  console_.out(fmt::format_int(number).c_str());
+  return *this;
+}
+
+Json& Json::boolean(bool value) {
+  return raw(value ? "true" : "false");
+}
+
+Json& Json::null() {
+  return raw("null");
+}
+
+Json& Json::raw(std::string_view json) {
+  separate();
+  console_.out(json);
+  return *this;
+}
+
+Json& Json::field(std::string_view name, ShapeView shape) {
+  key(name).open('[');
+  for (const std::uint64_t dimension : shape) number(dimension);
+  return close(']');
+}
+
+Json& Json::error(const Error& error) {
+  key("error").open('{');
+  field("code", to_string(error.code)).field("number", std::uint64_t{static_cast<std::uint16_t>(error.code)});
+  const auto optional = [&](std::string_view name, bool present, std::uint64_t value) {
+    key(name);
+    if (present) {
+      number(value);
+    } else {
+      null();
+    }
+  };
+  const int rule = format_rule(error.code);
+  optional("rule", rule != 0, static_cast<std::uint64_t>(rule));
+  optional("offset", error.offset != Error::kNoOffset, error.offset);
+  optional("os_error", error.os_error != 0, static_cast<std::uint64_t>(error.os_error));
+  return field("message", error.message).close('}');
+}
+
+}  // namespace safetensors::cli

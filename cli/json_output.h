@@ -1,0 +1,51 @@
+// A JSON document, written to the console as it is made.
+#pragma once
+
+#include "console.h"
+
+#include <safetensors/error.h>
+#include <safetensors/shape.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace safetensors::cli {
+
+// The caller opens and closes; commas and quotes are set here. Numbers are exact, strings are escaped (escape.h).
+class Json {
+ public:
+  // Opens the document's object with "schema": "safetensors.NAME/1".
+  Json(Console& console, std::string_view schema);
+  // Closes it.
+  void finish();
+
+  Json& open(char bracket);   // '{' or '['
+  Json& close(char bracket);  // '}' or ']'
+  Json& line();               // the next key or value begins a line of its own
+  Json& key(std::string_view name);
+  Json& string(std::string_view text);
+  Json& number(std::uint64_t number);
+  Json& boolean(bool value);
+  Json& null();
+  Json& raw(std::string_view json);  // a value that is JSON already
+
+  // Shorthands for a key and its value.
+  Json& field(std::string_view name, std::string_view text) { return key(name).string(text); }
+  Json& field(std::string_view name, const char* text) { return key(name).string(text); }
+  Json& field(std::string_view name, std::uint64_t number_) { return key(name).number(number_); }
+  Json& field(std::string_view name, bool value) { return key(name).boolean(value); }
+  Json& field(std::string_view name, ShapeView shape);
+  // "error": {"code", "number", "rule", "offset", "os_error", "message"}; what does not apply is null.
+  Json& error(const Error& error);
+
+ private:
+  void separate();
+
+  Console& console_;
+  std::string indent_;
+  bool first_ = true;  // nothing stands in the open container yet
+  bool after_key_ = false;
+  bool line_ = false;
+};
+
+}  // namespace safetensors::cli

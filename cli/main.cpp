@@ -1,0 +1,97 @@
+// The safetensors command: finds the subcommand in a table and runs it.
+#include "command.h"
+
+#include <safetensors/error.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+#include <numeric>
+#include <vector>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kVersion};
+
+std::string overview() {
+  std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND FILE...\n\n";
+  for (const Command* command : kCommands) text += fmt::format("  {:<9}{}\n", command->name, command->summary);
+  return text + R"(
+'safetensors COMMAND --help' tells more, with examples. Every command takes
+--json. Data goes to standard output, messages to standard error.
+
+exit: 0 good; 1 a negative answer: an invalid file, a name that is not in it;
+      2 usage; 3 the system refused: cannot open, read or write.
+      Of several files all are reported and the highest code is returned.
+)";
+}
+
+// The number of letters to insert, remove or change to make b of a.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+Exit unknown_command(const std::string& name, Console& console) {
+  const auto far = [&](const Command* command) { return distance(name.substr(0, 32), command->name); };
+  const Command* nearest =
+      *std::min_element(std::begin(kCommands), std::end(kCommands), [&](auto* a, auto* b) { return far(a) < far(b); });
+  const std::string hint = far(nearest) <= 2 ? fmt::format(" (did you mean {}?)", nearest->name) : "";
+  console.message(fmt::format("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
+  return Exit::usage;
+}
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  return std::any_of(arguments.begin(), end, [](const std::string& a) { return a == "--help" || a == "-h"; });
+}
+
+Exit dispatch(std::span<const std::string> arguments, Console& console) {
+  if (arguments.empty()) {
+    console.message("which COMMAND?\n\n" + overview().substr(0, overview().size() - 1));
+    return Exit::usage;
+  }
+  const std::string& name = arguments[0];
+  const auto rest = arguments.subspan(1);
+  if (name == "--version") return kVersion.run(rest, console);
+  if (name == "--help" || name == "-h" || (name == "help" && rest.empty())) {
+    console.out(overview());
+    return Exit::good;
+  }
+  const std::string& wanted = name == "help" ? rest[0] : name;
+  const auto command = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                    [&](const Command* known) { return known->name == wanted; });
+  if (command == std::end(kCommands)) return unknown_command(wanted, console);
+  if (name != "help" && !asks_for_help(rest)) return (*command)->run(rest, console);
+  console.out((*command)->help);
+  return Exit::good;
+}
+
+}  // namespace
+}  // namespace safetensors::cli
+
+int main(int argc, char** argv) {
+  using namespace safetensors::cli;
+  // A closed pipe is told by write(), so that what is half written can be cleared away first.
+  std::signal(SIGPIPE, SIG_IGN);
+  Console console;
+  try {
+    const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    return static_cast<int>(console.finish(dispatch(arguments, console)));
+  } catch (const std::bad_alloc&) {
+    console.message("out of memory");
+    return static_cast<int>(console.finish(Exit::system));
+  }
+}

@@ -1,0 +1,174 @@
+#include "meta_edit.h"
+
+#include "escape.h"
+#include "json_output.h"
+#include "open_file.h"
+#include "size.h"
+
+#include "json/writer.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace safetensors::cli {
+namespace {
+
+using Edits = std::vector<MetadataEdit>;
+
+// Nothing, or what is wrong with the command line.
+std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
+  const bool set = given[0] == "set";
+  if (given.size() < 3) return set ? "set takes one FILE and KEY=VALUE..." : "rm takes one FILE and KEY...";
+  for (std::size_t i = 2; i < given.size(); ++i) {
+    const std::size_t equals = given[i].find('=');
+    if (set && equals == std::string::npos) return fmt::format("{} is not KEY=VALUE", printable(given[i]));
+    if (!is_utf8(given[i])) return fmt::format("{} is not UTF-8", printable(given[i]));
+    MetadataEdit edit{given[i], std::nullopt};
+    if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
+    for (const MetadataEdit& other : edits) {
+      if (other.key == edit.key) return fmt::format("{} is given twice", printable(edit.key));
+    }
+    edits.push_back(std::move(edit));
+  }
+  return std::nullopt;
+}
+
+// Bytes of a header's text that its metadata takes.
+std::uint64_t metadata_size(const std::map<std::string_view, std::string_view>& pairs, bool tensors_follow) {
+  std::uint64_t size = std::string_view("\"__metadata__\":{}").size() + (tensors_follow ? 1 : 0);
+  for (const auto& [key, value] : pairs) size += json::string_size(key) + json::string_size(value) + 2;
+  return pairs.empty() ? size : size - 1;
+}
+
+struct Plan {
+  std::uint64_t header_bytes = 0;  // after the edit
+  std::uint64_t file_bytes = 0;
+};
+
+// What edit_metadata would come to, or its error.
+Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
+  const Result<std::string> text = header.text();
+  if (!text) return text.error();
+  std::uint64_t size = text->find_last_not_of(' ') + 1;
+  std::map<std::string_view, std::string_view> pairs;
+  for (const auto& [key, value] : header.metadata()) pairs.emplace(key, value);
+  bool present = header.metadata().present();
+  if (present) size -= metadata_size(pairs, !header.empty());
+  for (const MetadataEdit& edit : edits) {
+    if (edit.value) {
+      pairs[edit.key] = *edit.value;
+      present = true;
+    } else {
+      pairs.erase(edit.key);
+    }
+  }
+  if (present) size += metadata_size(pairs, !header.empty());
+  if (options.in_place) {
+    if (size <= header.header_bytes()) return Plan{header.header_bytes(), header.file_bytes()};
+    return Error{
+        .code = Errc::header_does_not_fit,
+        .path = {},
+        .message = fmt::format("the new header has {} bytes, in place there are {}", size, header.header_bytes())};
+  }
+  const std::uint64_t most = options.parse.max_header_bytes;
+  const std::uint64_t padded = options.metadata_slack > most ? most + 1 : (size + options.metadata_slack + 7) / 8 * 8;
+  if (padded <= most) return Plan{padded, 8 + padded + header.data_bytes()};
+  return Error{.code = Errc::header_too_large,
+               .path = {},
+               .message = fmt::format("header too large: it would be over {} bytes", most)};
+}
+
+void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
+  for (const MetadataEdit& edit : edits) {
+    const auto old = header.metadata().find(edit.key);
+    const std::string before = old ? fmt::format(", which is {}", shortened(*old, 60)) : std::string();
+    console.out(edit.value
+                    ? fmt::format("would set {} to {}{}\n", printable(edit.key), shortened(*edit.value, 60), before)
+                    : fmt::format("would remove {}{}\n", printable(edit.key), before));
+  }
+  console.out(in_place ? fmt::format("would overwrite the header in place, {}\n", counted(plan.header_bytes, "byte"))
+                       : fmt::format("would write a new file: header {} (now {}), file {} (now {})\n",
+                                     counted(plan.header_bytes, "byte"), grouped(header.header_bytes()),
+                                     counted(plan.file_bytes, "byte"), grouped(header.file_bytes())));
+}
+
+template <class Text>
+void string_or_null(Json& json, const std::optional<Text>& text) {
+  if (text) {
+    json.string(*text);
+  } else {
+    json.null();
+  }
+}
+
+void print_json(Console& console, const std::string& path, const MetaEdit& edit, const Header* header,
+                const Edits& edits, const Plan* plan, const Error* error) {
+  Json json(console, "meta");
+  json.field("path", path).field("dry_run", edit.dry_run).field("in_place", edit.options.in_place);
+  json.field("changed", error == nullptr && !edit.dry_run);
+  if (error != nullptr) {
+    json.error(*error);
+  } else {
+    json.field("header_bytes", plan->header_bytes).field("file_bytes", plan->file_bytes).key("edits").open('[');
+    for (const MetadataEdit& change : edits) {
+      const auto old = header->metadata().find(change.key);
+      json.line().open('{').field("key", change.key).key("old");
+      string_or_null(json, old);
+      json.key("new");
+      string_or_null(json, change.value);
+      json.close('}');
+    }
+    json.close(']');
+  }
+  json.finish();
+}
+
+// For rm: every key as the file has it. Error: not_found.
+Status find_keys(const Header& header, Edits& edits) {
+  for (MetadataEdit& edit : edits) {
+    if (edit.value) continue;
+    const auto pair = find_metadata(header, edit.key);
+    if (!pair) {
+      return Error{.code = Errc::not_found,
+                   .path = {},
+                   .message = fmt::format("no metadata key `{}`; nothing was changed", printable(edit.key))};
+    }
+    edit.key = std::string(pair->first);
+  }
+  return {};
+}
+
+}  // namespace
+
+Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
+  Edits edits;
+  if (const auto wrong = parse_edits(given, edits)) return console.usage("meta", *wrong);
+  const std::string& path = given[1];
+  EditOptions options = edit.options;
+  options.parse.allow_leading_whitespace = true;
+  const Result<File> file = open_file(path, console);
+  const Header* header = file ? &file->header() : nullptr;
+  const Status found = header != nullptr ? find_keys(*header, edits) : Status(file.error());
+  const Result<Plan> plan = found ? plan_edit(*header, edits, options) : Result<Plan>(found.error());
+  Status status = plan ? Status() : Status(plan.error());
+  if (status && !edit.dry_run) status = edit_metadata(path, edits, options);
+  const Error* error = status ? nullptr : &status.error();
+  if (edit.json) {
+    print_json(console, path, edit, header, edits, plan ? &*plan : nullptr, error);
+  } else if (error == nullptr && edit.dry_run) {
+    print_plan(console, *header, edits, *plan, options.in_place);
+  }
+  return error == nullptr ? Exit::good : console.error(path, *error);
+}
+
+std::optional<Metadata::value_type> find_metadata(const Header& header, std::string_view key) {
+  if (const auto value = header.metadata().find(key)) return Metadata::value_type{key, *value};
+  if (key.find('\\') == std::string_view::npos) return std::nullopt;
+  for (const auto& pair : header.metadata()) {
+    if (printable(pair.first) == key) return pair;
+  }
+  return std::nullopt;
+}
+
+}  // namespace safetensors::cli

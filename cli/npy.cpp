@@ -1,0 +1,60 @@
+#include "npy.h"
+
+#include <fmt/format.h>
+
+namespace safetensors::cli {
+
+std::optional<std::string_view> npy_type(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::BOOL:
+      return "|b1";
+    case Dtype::U8:
+      return "|u1";
+    case Dtype::I8:
+      return "|i1";
+    case Dtype::U16:
+      return "<u2";
+    case Dtype::I16:
+      return "<i2";
+    case Dtype::F16:
+      return "<f2";
+    case Dtype::U32:
+      return "<u4";
+    case Dtype::I32:
+      return "<i4";
+    case Dtype::F32:
+      return "<f4";
+    case Dtype::U64:
+      return "<u8";
+    case Dtype::I64:
+      return "<i8";
+    case Dtype::F64:
+      return "<f8";
+    case Dtype::C64:
+      return "<c8";
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string npy_header(std::string_view type, ShapeView shape) {
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (", type);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ", ", shape[i]);
+  }
+  text += shape.size() == 1 ? ",), }" : "), }";
+  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kLongest = 65535;
+  // Magic, version and the length in 2 or 4 bytes; the text ends with a line feed.
+  const std::size_t length_bytes = text.size() + kAlignment > kLongest ? 4 : 2;
+  const std::size_t before = 8 + length_bytes;
+  text.append((kAlignment - (before + text.size() + 1) % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string header = "\x93NUMPY";
+  header += length_bytes == 2 ? '\x01' : '\x02';
+  header += '\0';
+  for (std::size_t i = 0; i < length_bytes; ++i) header += static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  return header + text;
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,21 @@
+// Numbers for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace safetensors::cli {
+
+// "24 B", "1.5 KiB", "522.7 MiB": IEC units, rounded half up to one decimal.
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+// "548,105,171"
+[[nodiscard]] std::string grouped(std::uint64_t number);
+
+// "1 tensor", "2 tensors"
+[[nodiscard]] std::string counted(std::uint64_t number, const char* noun);
+
+// "12.5 %" of part in whole; "0.0 %" of nothing.
+[[nodiscard]] std::string share_text(std::uint64_t part, std::uint64_t whole);
+
+}  // namespace safetensors::cli

@@ -1,0 +1,106 @@
+#include "arguments.h"
+#include "command.h"
+#include "json_output.h"
+#include "open_file.h"
+#include "size.h"
+
+#include <fmt/format.h>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Check files against every rule of the format.
+
+usage: safetensors verify FILE... [--allow-leading-whitespace]
+                          [--max-header-bytes N] [--json]
+
+Prints one verdict for each file: ok, or invalid with the reason, the byte
+where it was found and the number of the rule that is broken. The rules are
+those of docs/format.md: 1-3 the header's length, 4 UTF-8, 5 JSON, 6 offsets,
+7 overflow, 8 whole bytes, 9 sizes, 10 the file's length. The data itself has
+no rules and is not read.
+
+      --allow-leading-whitespace   accept white space before the header's {
+      --max-header-bytes N         accept headers up to N bytes; N may end in
+                                   KiB, MiB, GiB (default 100000000)
+      --json                       one JSON document, schema
+                                   safetensors.verify/1
+  -h, --help                       this text
+
+examples:
+  safetensors verify model.safetensors
+  safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'
+
+exit: 0 all are valid; 1 a file is invalid (an empty one too); 2 usage;
+      3 a file cannot be read
+)";
+
+void print_json(Json& json, const std::string& path, const Result<File>& file) {
+  json.line().open('{').field("path", path);
+  if (file) {
+    const Header& header = file->header();
+    json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
+    json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+    json.field("nbytes", header.data_bytes());
+  } else if (exit_of(file.error()) == Exit::system) {
+    json.key("valid").null().error(file.error());
+  } else {
+    json.field("valid", false).error(file.error());
+  }
+  json.close('}');
+}
+
+void print_text(Console& console, const std::string& path, const Result<File>& file) {
+  if (file) {
+    const Header& header = file->header();
+    console.out(fmt::format("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                            counted(header.file_bytes(), "byte")));
+  } else if (exit_of(file.error()) != Exit::system) {
+    console.out(fmt::format("{}: {}: {}\n", printable(path), console.red("invalid"), describe(file.error())));
+  }
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  std::vector<std::string> files;
+  std::optional<std::string> max_header;
+  OpenOptions options{.access = Access::read, .parse = {}};
+  bool as_json = false;
+  Arguments arguments;
+  arguments.positionals(files);
+  arguments.flag("--allow-leading-whitespace", options.parse.allow_leading_whitespace);
+  arguments.value("--max-header-bytes", max_header);
+  arguments.flag("--json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
+  if (files.empty()) return console.usage("verify", "which FILE?");
+  if (max_header) {
+    const auto number = parse_bytes(*max_header);
+    if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
+    options.parse.max_header_bytes = *number;
+  }
+  std::optional<Json> json;
+  if (as_json) json.emplace(console, "verify").key("files").open('[');
+  Exit code = Exit::good;
+  for (const std::string& path : files) {
+    const Result<File> file = File::open(path, options);
+    if (json) {
+      print_json(*json, path, file);
+    } else {
+      print_text(console, path, file);
+    }
+    if (file) continue;
+    const Exit result = exit_of(file.error());
+    code = worse(code, result);
+    if (result == Exit::system) console.error(path, file.error());
+  }
+  if (json) {
+    json->close(']');
+    json->finish();
+  }
+  return code;
+}
+
+}  // namespace
+
+const Command kVerify = {"verify", "check files against every rule of the format", kHelp, run};
+
+}  // namespace safetensors::cli

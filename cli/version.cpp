@@ -1,0 +1,112 @@
+#include "arguments.h"
+#include "command.h"
+#include "json_output.h"
+
+#include <safetensors/dtype.h>
+#include <safetensors/export.h>
+#include <safetensors/header.h>
+
+#include <fmt/core.h>
+#include <CLI/Version.hpp>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Say which version this is and what was built in.
+
+usage: safetensors version [--json]
+       safetensors --version
+
+      --json   one JSON document, schema safetensors.version/1
+  -h, --help   this text
+
+example:
+  safetensors version --json | jq -r .version
+
+exit: 0; 2 usage
+)";
+
+std::string version_text() {
+  return fmt::format("{}.{}.{}", SAFETENSORS_VERSION_MAJOR, SAFETENSORS_VERSION_MINOR, SAFETENSORS_VERSION_PATCH);
+}
+
+constexpr const char* compiler_name() {
+#if defined(__clang__)
+  return "clang";
+#elif defined(__GNUC__)
+  return "gcc";
+#else
+  return "unknown";
+#endif
+}
+
+std::string compiler_version() {
+#if defined(__clang__)
+  return fmt::format("{}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+  return fmt::format("{}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+  return "unknown";
+#endif
+}
+
+constexpr const char* build_kind() {
+#if defined(NDEBUG)
+  return "release";
+#else
+  return "with assertions";
+#endif
+}
+
+std::string fmt_version() {
+  return fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+}
+
+void print_text(Console& console) {
+  const ParseOptions limits;
+  console.out(fmt::format("safetensors {}\n", version_text()));
+  console.out(fmt::format("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
+                          __cplusplus / 100 % 100, build_kind()));
+  console.out(fmt::format("  built in    CLI11 {}, fmt {}\n", CLI11_VERSION, fmt_version()));
+  std::string dtypes;
+  for (const Dtype dtype : all_dtypes()) {
+    dtypes += dtypes.size() / 60 == (dtypes.size() + to_string(dtype).size() + 1) / 60 ? " " : "\n              ";
+    dtypes += to_string(dtype);
+  }
+  console.out(fmt::format("  dtypes      {}\n", dtypes.substr(1)));
+  console.out(fmt::format("  limits      headers up to {} bytes\n", limits.max_header_bytes));
+}
+
+void print_json(Console& console) {
+  const ParseOptions limits;
+  Json json(console, "version");
+  json.field("version", version_text()).line().key("compiler").open('{').field("name", compiler_name());
+  json.field("version", compiler_version()).close('}').field("cplusplus", std::uint64_t{__cplusplus});
+  json.field("build", build_kind()).line().key("built_in").open('{').field("CLI11", CLI11_VERSION);
+  json.field("fmt", fmt_version()).close('}').line().key("dtypes").open('[');
+  for (const Dtype dtype : all_dtypes()) json.string(to_string(dtype));
+  json.close(']').line().key("limits").open('{').field("max_header_bytes", limits.max_header_bytes).close('}');
+  json.finish();
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  std::vector<std::string> none;
+  bool as_json = false;
+  Arguments arguments;
+  arguments.positionals(none);
+  arguments.flag("--json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("version", *wrong);
+  if (!none.empty()) return console.usage("version", "takes no arguments");
+  if (as_json) {
+    print_json(console);
+  } else {
+    print_text(console);
+  }
+  return Exit::good;
+}
+
+}  // namespace
+
+const Command kVersion = {"version", "say which version this is and what was built in", kHelp, run};
+
+}  // namespace safetensors::cli
