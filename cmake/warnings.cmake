@@ -1,7 +1,7 @@
 # What our own targets are compiled with; private to them, nothing of it reaches a consumer.
 function(safetensors_own_target target)
-  target_compile_features(${target} PRIVATE cxx_std_20 c_std_11)
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES C_STANDARD 11 CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
                                            $<$<BOOL:${SAFETENSORS_WERROR}>:-Werror>)
   # GCC 12 sees overlaps in inlined std::string that are not there (GCC bug 105651).
