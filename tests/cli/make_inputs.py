@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Writes the files that the tests of the command read, byte by byte: python3 make_inputs.py FOLDER"""
+import json
+import os
+import struct
+import sys
+
+
+def container(header, data=b"", pad=True):
+    """A file from the header's text (str or bytes) and its data."""
+    text = header if isinstance(header, bytes) else header.encode()
+    if pad:
+        text += b" " * (-(8 + len(text)) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def entry(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def of_tensors(tensors, metadata=None, pad=True):
+    """A valid file: tensors are (name, dtype, shape, bytes), laid out in this order."""
+    header, data = {}, b""
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    for name, dtype, shape, content in tensors:
+        header[name] = entry(dtype, shape, len(data), len(data) + len(content))
+        data += content
+    return container(json.dumps(header, separators=(",", ":"), ensure_ascii=False), data, pad)
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def good():
+    return of_tensors(
+        [
+            ("layer.2.weight", "F32", [2, 3], floats(0.0, 1.0, -2.5, 0.1, 1e-7, 3e38)),
+            ("layer.10.weight", "F32", [3], floats(10, 20, 30)),
+            ("layer.1.bias", "I16", [2, 2], struct.pack("<4h", -1, 2, -3, 32767)),
+            ("scale", "F32", [], floats(0.5)),
+            ("empty", "U8", [0, 4], b""),
+        ],
+        {"format": "pt", "license": "apache-2.0"},
+    )
+
+
+def all_dtypes():
+    nan32, inf32 = 0x7FC00000, 0x7F800000
+    return of_tensors(
+        [
+            ("u64", "U64", [2], struct.pack("<2Q", 0, 2**64 - 1)),
+            ("i64", "I64", [2], struct.pack("<2q", -(2**63), 2**63 - 1)),
+            ("f64", "F64", [4], struct.pack("<4d", 0.1, -1e300, 5e-324, 1.0)),
+            ("c64", "C64", [4], floats(1, 2, -0.5, -0.25) + struct.pack("<4I", nan32, inf32, 0x80000000, 0xFF800000)),
+            ("f32", "F32", [6], floats(0.1, 16777216.0, -0.0) + struct.pack("<3I", nan32, inf32, inf32 | 1 << 31)),
+            ("u32", "U32", [2], struct.pack("<2I", 0, 2**32 - 1)),
+            ("i32", "I32", [2], struct.pack("<2i", -(2**31), 2**31 - 1)),
+            ("bf16", "BF16", [8], struct.pack("<8H", 0x3F80, 0x3DCD, 0x4049, 0x7F7F, 0x0001, 0x7F80, 0xFF80, 0x7FC0)),
+            ("f16", "F16", [8], struct.pack("<8H", 0x3C00, 0x2E66, 0x4248, 0x7BFF, 0x0001, 0x7C00, 0xFC00, 0x8000)),
+            ("u16", "U16", [2], struct.pack("<2H", 0, 65535)),
+            ("i16", "I16", [2], struct.pack("<2h", -32768, 32767)),
+            ("e5m2fnuz", "F8_E5M2FNUZ", [5], bytes([0x00, 0x40, 0x7F, 0x80, 0xFF])),
+            ("e4m3fnuz", "F8_E4M3FNUZ", [5], bytes([0x01, 0x40, 0x7F, 0x80, 0xFF])),
+            ("e8m0", "F8_E8M0", [4], bytes([0, 127, 130, 255])),
+            ("e4m3", "F8_E4M3", [6], bytes([0x00, 0x01, 0x38, 0x7E, 0x7F, 0x80])),
+            ("e5m2", "F8_E5M2", [6], bytes([0x01, 0x3C, 0x7B, 0x7C, 0xFC, 0x7D])),
+            ("i8", "I8", [2], bytes([0x80, 0x7F])),
+            ("u8", "U8", [2], bytes([0, 255])),
+            # Four elements in three bytes, from the lowest bit up: 1, 0b011111, 0b100001, 0b001000.
+            ("e3m2", "F6_E3M2", [4], (1 | 0b011111 << 6 | 0b100001 << 12 | 0b001000 << 18).to_bytes(3, "little")),
+            ("e2m3", "F6_E2M3", [4], (1 | 0b011111 << 6 | 0b100001 << 12 | 0b001000 << 18).to_bytes(3, "little")),
+            ("f4", "F4", [16], bytes(range(0x10, 0x110, 0x22)[i] & 0xFF for i in range(8))),
+            ("bool", "BOOL", [3], bytes([0, 1, 2])),
+        ]
+    )
+
+
+HOSTILE_NAMES = [
+    "",
+    "../../x",
+    "a\nb",
+    "a\x1b[31mred\x1b[0m",
+    "back\\slash",
+    "bidi\u202egnp.exe",
+    "bom\ufeff",
+    "del\x7f",
+    "null\x00",
+    'quote"quote',
+    "tab\t",
+    "zero\u200bwidth",
+    "\u00fcml\u00e4ut \u4e2d\u6587 \U0001f600",
+    "-dash",
+    "[a,b]",
+    "{}",
+    "%%",
+    "++",
+]
+
+
+def hostile_names():
+    metadata = {"key\u202e": "line\nline\x1b[2J", "format": "p\u200bt"}
+    return of_tensors([(name, "U8", [1], bytes([i])) for i, name in enumerate(HOSTILE_NAMES)], metadata)
+
+
+def broken(a, b="", data=bytes(8)):
+    """One tensor with text a behind its name, and after it b."""
+    return container('{"a":' + a + b + "}", data)
+
+
+def rules():
+    good_entry = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
+    huge = 2**64 - 1
+    yield "rule01_short", b"\x02\x00\x00"
+    yield "rule01_empty", b""
+    yield "rule02_huge", struct.pack("<Q", 100_000_001) + b"{}"
+    yield "rule03_past_end", struct.pack("<Q", 100) + b"{}"
+    yield "rule04_utf8", container(b'{"\xff":' + good_entry.encode() + b"}", bytes(8))
+    yield "rule05_syntax", container('{"a":' + good_entry + ",}", bytes(8))
+    yield "rule05_white_space", container('\n{"a":' + good_entry + "}", bytes(8))
+    yield "rule05_dtype", broken('{"dtype":"float16","shape":[2],"data_offsets":[0,8]}')
+    yield "rule05_missing", broken('{"dtype":"F32","shape":[2],"offsets":[0,8]}')
+    yield "rule05_integer", broken('{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}')
+    yield "rule05_duplicate", broken(good_entry, ',"a":' + good_entry)
+    yield "rule06_hole", broken('{"dtype":"F32","shape":[2],"data_offsets":[8,16]}', data=bytes(16))
+    yield "rule06_name", container('{"a\\u202e":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}', bytes(16))
+    yield "rule07_overflow", broken(f'{{"dtype":"F32","shape":[{huge},{huge}],"data_offsets":[0,8]}}')
+    yield "rule08_bits", broken('{"dtype":"F4","shape":[3],"data_offsets":[0,2]}', data=bytes(2))
+    yield "rule09_size", broken('{"dtype":"F32","shape":[3],"data_offsets":[0,8]}')
+    yield "rule10_truncated", broken(good_entry, data=bytes(5))
+    yield "rule10_longer", broken(good_entry, data=bytes(9))
+
+
+def grid():
+    """[40, 50, 60] U32, each its own index: for slices of every kind."""
+    return of_tensors([("grid", "U32", [40, 50, 60], struct.pack("<120000I", *range(120000)))])
+
+
+def many(count):
+    return of_tensors([(f"model.layers.{i}.weight", "U8", [1], b"x") for i in range(count)])
+
+
+def main(folder):
+    os.makedirs(folder, exist_ok=True)
+    files = {
+        "good": good(),
+        "dtypes": all_dtypes(),
+        "names": hostile_names(),
+        "nothing": container("{}"),
+        "no_padding": container('{"__metadata__":{}}', pad=False),
+        "white_space": container(' \n{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}', b"ab"),
+        "odd": of_tensors([("byte", "U8", [1], b"x"), ("word", "F32", [2], floats(1, 2))], pad=False),
+        "slack": container('{"__metadata__":{"a":"1"}}' + " " * 46),
+        "grid": grid(),
+        "many": many(2000),
+        **dict(rules()),
+    }
+    for name, content in files.items():
+        with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
+            file.write(content)
+    os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
+    os.mkfifo(os.path.join(folder, "fifo"))
+    os.symlink("loop", os.path.join(folder, "loop"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
