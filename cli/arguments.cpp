@@ -78,9 +78,11 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
   std::vector<std::string> reversed;
   bool options_end = false;
   for (const std::string& argument : arguments) {
-    const bool mark = !options_end && argument == "--";
-    reversed.push_back(mark ? argument : options_end ? kGuard + argument : guarded(argument));
-    options_end = options_end || mark;
+    if (!options_end && argument == "--") {
+      options_end = true;
+      continue;
+    }
+    reversed.push_back(options_end ? kGuard + argument : guarded(argument));
   }
   std::reverse(reversed.begin(), reversed.end());
   try {

@@ -187,7 +187,12 @@ Exit run(std::span<const std::string> given, Console& console) {
     }
     if (!status) return console.error(*options.output, status.error());
   }
-  const CatRequest request = {*file, *tensor, *resolved, *format, limit_of(options, *tensor, console)};
+  const CatRequest request = {*file,
+                              *tensor,
+                              *resolved,
+                              *format,
+                              limit_of(options, *tensor, console),
+                              options.output || !console.out_is_terminal()};
   return options.dry_run ? show_plan(request, options, console) : write_output(request, options, console);
 }
 

@@ -29,7 +29,7 @@ Status write_bytes(const CatRequest& request, const Sink& sink, Console& console
     const std::span<std::byte> part(chunk.data(), static_cast<std::size_t>(std::min(kChunk, stream.left())));
     if (Status status = stream.read(part); !status) return status;
     if (Status status = sink(as_text(part)); !status) return status;
-    if (!console.out_is_terminal()) console.progress(total - stream.left(), total);
+    if (request.progress) console.progress(total - stream.left(), total);
   }
   return {};
 }

@@ -21,6 +21,7 @@ struct CatRequest {
   const ResolvedSlice& slice;
   CatFormat format;
   std::uint64_t limit;  // items of a dimension in text; 0: all
+  bool progress;        // whether to show how far it is, where there is a terminal for that
 };
 
 // Takes bytes; its error ends the writing.

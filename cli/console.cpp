@@ -37,6 +37,13 @@ Console::Console()
       err_is_terminal_(::isatty(STDERR_FILENO) == 1),
       colors_(out_is_terminal_ && colors_wanted()) {}
 
+void Console::heading(std::string_view text) {
+  if (has_heading_) out("\n");
+  has_heading_ = true;
+  out(text);
+  out("\n");
+}
+
 void Console::flush() {
   if (os_error_ == 0) os_error_ = write_all(STDOUT_FILENO, buffer_);
   buffer_.clear();
@@ -49,7 +56,7 @@ void Console::flush() {
 Exit Console::finish(Exit code) {
   flush();
   if (os_error_ == 0) return code;
-  message(fmt::format("cannot write to standard output: {}", std::strerror(os_error_)));
+  message(fmt::format("cannot write to standard output: {}", system_text(os_error_)));
   return Exit::system;
 }
 
@@ -86,6 +93,12 @@ std::string Console::green(std::string_view text) const {
 
 std::string Console::red(std::string_view text) const {
   return colors_ ? fmt::format("\x1b[31m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string system_text(int number) {
+  std::string text = std::strerror(number);
+  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a') text[0] = static_cast<char>(text[0] + 32);
+  return text;
 }
 
 std::string describe(const Error& error) {

@@ -21,6 +21,8 @@ class Console {
     buffer_.append(text);
     if (buffer_.size() >= kBufferBytes) flush();
   }
+  // A line above what belongs to one of several things; an empty line before it, but not before the first.
+  void heading(std::string_view text);
   void flush();
   // Whether standard output still takes data: a long loop stops when it does not.
   [[nodiscard]] bool writable() const { return os_error_ == 0; }
@@ -47,11 +49,15 @@ class Console {
 
   std::string buffer_;
   int os_error_ = 0;
+  bool has_heading_ = false;
   bool out_is_terminal_;
   bool err_is_terminal_;
   bool colors_;
   int shown_percent_ = -1;
 };
+
+// What an errno means, in the style of the library's messages: "no space left on device".
+[[nodiscard]] std::string system_text(int number);
 
 // "message (byte 17, rule 6)": what there is of it.
 [[nodiscard]] std::string describe(const Error& error);

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <cerrno>
-#include <cstring>
 
 namespace safetensors::cli {
 namespace {
@@ -41,7 +40,7 @@ exit: 0 printed; 1 the file is invalid (printed where possible); 2 usage;
 
 Error system_error(Errc code, std::string message) {
   const int number = errno;
-  return {.code = code, .os_error = number, .path = {}, .message = message + ": " + std::strerror(number)};
+  return {.code = code, .os_error = number, .path = {}, .message = message + ": " + system_text(number)};
 }
 
 // Closes what it holds.

@@ -86,6 +86,11 @@ Summary summarize(const Header& header, std::size_t largest) {
   return summary;
 }
 
+// " (1.5 KiB)", where that says more than the number.
+std::string in_units(std::uint64_t bytes) {
+  return bytes < 1024 ? "" : fmt::format(" ({})", size_text(bytes));
+}
+
 void print_metadata(Console& console, Metadata metadata) {
   constexpr std::size_t kShown = 100;
   if (!metadata.present()) {
@@ -107,8 +112,7 @@ void print_metadata(Console& console, Metadata metadata) {
 
 void print_text(Console& console, const Header& header, const Summary& summary) {
   using Align = Table::Align;
-  console.out(
-      fmt::format("  file        {} ({})\n", counted(header.file_bytes(), "byte"), size_text(header.file_bytes())));
+  console.out(fmt::format("  file        {}{}\n", counted(header.file_bytes(), "byte"), in_units(header.file_bytes())));
   console.out(fmt::format("  header      {}; data starts at byte {}, a multiple of {}\n",
                           counted(header.header_bytes(), "byte"), grouped(header.data_start()),
                           alignment_of(header.data_start())));
@@ -190,7 +194,7 @@ Exit show_file(const std::string& path, std::size_t largest, Console& console, J
   } else if (json != nullptr) {
     print_json(*json, file->header(), summarize(file->header(), largest));
   } else {
-    console.out(printable(path) + "\n");
+    console.heading(printable(path));
     print_text(console, file->header(), summarize(file->header(), largest));
   }
   if (json != nullptr) json->close('}');
@@ -213,7 +217,6 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (as_json) json.emplace(console, "info").key("files").open('[');
   Exit code = Exit::good;
   for (const std::string& path : files) {
-    if (!as_json && &path != &files.front()) console.out("\n");
     code = worse(code, show_file(path, *count, console, json ? &*json : nullptr));
   }
   if (json) {

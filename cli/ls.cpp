@@ -162,7 +162,7 @@ Exit list_file(const std::string& path, const Options& options, Console& console
     if (json != nullptr) {
       print_json(*json, header, list);
     } else {
-      if (options.files.size() > 1) console.out(fmt::format("{}:\n", printable(path)));
+      if (options.files.size() > 1) console.heading(fmt::format("{}:", printable(path)));
       print_text(console, list);
     }
     if (list.empty() && !options.globs.empty()) {
@@ -196,7 +196,6 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (options.json) json.emplace(console, "ls").key("files").open('[');
   Exit code = Exit::good;
   for (const std::string& path : options.files) {
-    if (!options.json && &path != &options.files.front()) console.out("\n");
     code = worse(code, list_file(path, options, console, json ? &*json : nullptr));
   }
   if (json) {

@@ -69,7 +69,9 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
     return Error{
         .code = Errc::header_does_not_fit,
         .path = {},
-        .message = fmt::format("the new header has {} bytes, in place there are {}", size, header.header_bytes())};
+        .message = fmt::format(
+            "the new header has {} bytes, in place there is room for {} (without --in-place a new file is written)",
+            size, header.header_bytes())};
   }
   const std::uint64_t most = options.parse.max_header_bytes;
   const std::uint64_t padded = options.metadata_slack > most ? most + 1 : (size + options.metadata_slack + 7) / 8 * 8;

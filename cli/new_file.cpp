@@ -1,5 +1,7 @@
 #include "new_file.h"
 
+#include "console.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +17,7 @@ namespace safetensors::cli {
 namespace {
 
 Error failure(Errc code, const std::string& what, int number) {
-  return {.code = code, .os_error = number, .path = {}, .message = what + ": " + std::strerror(number)};
+  return {.code = code, .os_error = number, .path = {}, .message = what + ": " + system_text(number)};
 }
 
 Error exists() {
