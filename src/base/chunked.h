@@ -8,12 +8,14 @@ namespace safetensors::base {
 template <class T>
 class Chunked {
  public:
-  // `most` bounds how many elements can come: a chunk is never larger than that.
+  // `most` bounds how many elements can come: a chunk is never larger than that. It may not grow, also after clear().
   T& push(Arena& arena, std::size_t most) {
-    if ((size_ & kMask) == 0) open_chunk(arena, most);
+    if ((size_ & kMask) == 0 && chunks_.size() == size_ >> kShift) open_chunk(arena, most);
     const std::size_t index = size_++;
     return chunks_[index >> kShift][index & kMask];
   }
+  // Keeps the chunks for what comes next.
+  void clear() noexcept { size_ = 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] T& operator[](std::size_t index) noexcept { return chunks_[index >> kShift][index & kMask]; }

@@ -1,4 +1,5 @@
 // Rules 4 and 5: from text to entries. Rules 6 to 10 are in header_layout.cpp.
+#include <algorithm>
 #include <cstring>
 
 #include "base/utf8.h"
@@ -54,13 +55,15 @@ class Parser {
   void find_repeated(NameIndex& index, std::size_t count, const KeyAt& key_at);
   [[nodiscard]] Error failure() const;
   [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string found() const;
 
   HeaderState& state_;
   json::Reader reader_;
   std::string_view name_;  // of the entry being read
   bool in_entry_ = false;
-  std::string detail_;               // replaces the failure's text
-  base::Chunked<Stretch> unknown_;   // keys of the entry that are none of ours
+  std::string detail_;              // replaces the failure's text
+  base::Chunked<Stretch> unknown_;  // keys of the entry that are none of ours
+  base::Chunked<MetadataPair> pairs_again_;
   std::size_t repeated_ = kNowhere;  // the repeated key with the lowest offset
   std::string_view repeated_key_;
   bool metadata_seen_ = false;
@@ -75,8 +78,8 @@ Status Parser::run(const ParseOptions& options) {
     error.code = Errc::invalid_utf8;
     error.offset = 8 + at;
     char byte[3] = {"0123456789abcdef"[text[at] >> 4 & 0xF], "0123456789abcdef"[text[at] & 0xF], 0};
-    error.message = "invalid UTF-8 in header: byte 0x" + std::string(byte) + " begins no valid sequence at byte " +
-                    std::to_string(at) + " of " + std::to_string(text.size());
+    error.message = "invalid UTF-8 in header: 0x" + std::string(byte) + ", byte " + std::to_string(at) +
+                    " of the header's " + std::to_string(text.size()) + ", begins no valid sequence";
     return error;
   }
   if (!document(options)) return failure();
@@ -116,13 +119,14 @@ bool Parser::metadata(std::string_view name) {
   if (again) repeated(name);
   if (reader_.peek() == 'n') return reader_.null();
   if (again) {  // checked as the first is, then forgotten
-    base::Chunked<MetadataPair> pairs;
     NameIndex keys;
-    return metadata_pairs(pairs, keys);
+    pairs_again_.clear();
+    return metadata_pairs(pairs_again_, keys);
   }
   state_.metadata_present = true;
   if (!metadata_pairs(state_.metadata, state_.keys)) return false;
-  state_.metadata_order = state_.arena.allocate<std::uint32_t>(state_.metadata.size());
+  // With a repeated key it is never asked for, and would be over the bound for memory.
+  if (repeated_ == kNowhere) state_.metadata_order = state_.arena.allocate<std::uint32_t>(state_.metadata.size());
   return true;
 }
 
@@ -185,7 +189,7 @@ void Parser::add(const TensorInfo& info, std::size_t start) {
 
 // The object of an entry, its fields in any order.
 bool Parser::entry_fields(TensorInfo& info) {
-  unknown_ = {};
+  unknown_.clear();
   unsigned seen = 0;
   if (!reader_.open('{', "a tensor's entry must be an object")) return false;
   bool more = !reader_.consume('}');
@@ -242,9 +246,11 @@ bool Parser::shape(TensorInfo& info) {
     info.shape = {};
     return true;
   }
-  // Counted first, so that the memory is exact: an integer needs no bracket.
+  // Counted first, so that the memory is exact: an integer needs no bracket, and two bytes with its comma.
   std::size_t count = 1;
-  for (const char* at = reader_.at(); *at != ']' && *at != '\0' && *at != '"' && *at != '['; ++at) count += *at == ',';
+  const char* stop = reader_.at();
+  for (; *stop != ']' && *stop != '\0' && *stop != '"' && *stop != '['; ++stop) count += *stop == ',';
+  count = std::min(count, static_cast<std::size_t>(stop - reader_.at()) / 2 + 1);
   std::uint64_t* dims = state_.arena.allocate<std::uint64_t>(count);
   bool more = true;
   std::size_t rank = 0;
@@ -332,7 +338,33 @@ bool Parser::canonical_entry(TensorInfo& info) {
 
 std::string Parser::where() const {
   if (!in_entry_) return {};
-  return " in tensor `" + printable(name_.substr(0, 200)) + "`";
+  return "tensor `" + printable(name_.substr(0, 200)) + "`: ";
+}
+
+// What stands where something else was expected. What has been unescaped in place lies before it.
+std::string Parser::found() const {
+  const json::Failure& failure = reader_.failure();
+  const std::string_view rest = std::string_view(state_.text.data(), state_.text.size()).substr(failure.at);
+  if (rest.empty()) return {};
+  if (failure.code == Errc::json_type) {
+    static constexpr std::string_view kFirst = "{[\"tfn-0123456789";
+    static constexpr const char* kKinds[] = {"an object", "an array", "a string", "true", "false", "null", "a number"};
+    const std::size_t kind = kFirst.find(rest[0]);
+    return kind == kFirst.npos ? std::string() : std::string(", found ") + kKinds[std::min<std::size_t>(kind, 6)];
+  }
+  std::size_t size = 0;
+  if (failure.code == Errc::json_integer || failure.code == Errc::json_number) {
+    size = rest.find_first_not_of("+-.0123456789Ee");
+  } else if (failure.code != Errc::json_syntax) {
+    return {};
+  } else if (rest.starts_with("\\u") && rest.find_first_not_of("0123456789abcdefABCDEF", 2) >= 6) {  // a surrogate
+    return ", found `" + std::string(rest.substr(0, 6)) + "`";
+  } else {
+    size = base::utf8_sequence_length(rest);
+  }
+  constexpr std::size_t kShown = 24;
+  const std::string_view token = rest.substr(0, size);
+  return ", found `" + printable(token.substr(0, kShown)) + (token.size() > kShown ? "...`" : "`");
 }
 
 Error Parser::failure() const {
@@ -340,7 +372,7 @@ Error Parser::failure() const {
   Error error;
   error.code = failure.code;
   error.offset = 8 + failure.at;
-  error.message = "invalid JSON in header: " + (detail_.empty() ? std::string(failure.what) : detail_) + where();
+  error.message = "invalid JSON in header: " + where() + (detail_.empty() ? failure.what + found() : detail_);
   return error;
 }
 

@@ -177,7 +177,7 @@ bool Reader::number(Number& out) noexcept {
   }
   if (*at_ == '0' && is_digit(at_[1])) {
     ++at_;
-    return fail_here("a number must not begin with 0");
+    return fail_here("no digit may follow a leading 0");
   }
   if (!digits(out, false)) return false;
   if (*at_ == '.') {
