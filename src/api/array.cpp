@@ -19,7 +19,7 @@ Status Array::check_element(bool accepted, std::size_t alignment, std::size_t si
                                                        std::to_string(size) + " bytes)");
     }
     const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % alignment;
-    if (past != 0) {
+    if (past != 0 && size_ != 0) {
       return io::plain_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
                                                           " past a multiple of " + std::to_string(alignment) +
                                                           ", where " + std::string(to_string(dtype_)) +

@@ -158,7 +158,7 @@ class Request {
 
 // Bits of the whole tensor, by the rule that the header's check follows: a zero only helps what stands before it.
 Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
-  if (bits(dtype) == 0) {
+  if (!parse_dtype(to_string(dtype))) {
     return fail(Errc::invalid_argument, "no dtype has the number " + std::to_string(static_cast<unsigned>(dtype)));
   }
   std::uint64_t total = 1;
