@@ -134,7 +134,7 @@ TEST(Slice, EqualsANaiveLoopOnEverySliceOfAVector) {
 class EveryOutcome : public ::testing::Test {
  protected:
   EveryOutcome() {
-    for (const std::uint64_t size : {0, 1, 2, 3, 4, 8, 12}) of_[size] = distinct_requests(size);
+    for (const std::uint64_t size : {0U, 1U, 2U, 3U, 4U, 8U, 12U}) of_[size] = distinct_requests(size);
   }
   std::map<std::uint64_t, std::vector<DimSlice>> of_;
 };
@@ -182,8 +182,8 @@ TEST_F(EveryOutcome, OfEveryDtypeEqualsANaiveLoop) {
     return true;
   };
   for (const Dtype dtype : all_dtypes())
-    for (const std::uint64_t rows : {1, 2, 3, 4})
-      for (const std::uint64_t columns : {4, 8, 12}) ASSERT_TRUE(check(dtype, {rows, columns}));
+    for (const std::uint64_t rows : {1U, 2U, 3U, 4U})
+      for (const std::uint64_t columns : {4U, 8U, 12U}) ASSERT_TRUE(check(dtype, {rows, columns}));
 }
 
 TEST(Slice, EqualsANaiveLoopOnRandomSlicesOfAnyRank) {

@@ -168,7 +168,7 @@ TEST(SourceTest, FailuresWhileOpeningAreReported) {
   const auto no_size = std::make_shared<ScriptedSource>(two_tensors());
   no_size->fail_size = true;
   EXPECT_EQ(error_of(File::from_source(no_size)).message, "no answer from the server");
-  for (const std::uint64_t from : {0, 4, 8, 50}) {
+  for (const std::uint64_t from : {0U, 4U, 8U, 50U}) {
     const auto source = std::make_shared<ScriptedSource>(two_tensors());
     source->fail_from = from;
     const Error error = error_of(File::from_source(source));
