@@ -82,15 +82,25 @@ void sort_by_offset(HeaderState& state) {
 Status check_tensors(const HeaderState& state) {
   std::uint64_t expected = 0;
   const TensorInfo* previous = nullptr;
-  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
-    const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
+  const std::size_t count = state.tensors.size();
+  const auto at = [&state](std::size_t i) -> const TensorInfo& {
+    return state.tensors[state.order != nullptr ? state.order[i] : i];
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    constexpr std::size_t kAhead = 16;  // entries in another order are cache misses, dims too
+    if (i + kAhead < count) __builtin_prefetch(&at(i + kAhead));
+    if (i + kAhead / 2 < count) __builtin_prefetch(at(i + kAhead / 2).shape.data());
+    const TensorInfo& tensor = at(i);
+    if (tensor.begin == expected && tensor.end >= expected && size_fits(tensor)) {
+      expected = tensor.end;
+      previous = &tensor;
+      continue;
+    }
     if (Status status = check_tensor(tensor, expected, previous); !status) {
       Error error = std::move(status).error();
       error.offset = 8 + static_cast<std::uint64_t>(tensor.name.data() - 1 - state.text.data());
       return error;
     }
-    expected = tensor.end;
-    previous = &tensor;
   }
   return {};
 }

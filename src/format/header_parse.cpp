@@ -36,14 +36,14 @@ class Parser {
   bool member();
   bool metadata(std::string_view name);
   bool metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys);
-  bool entry(std::string_view name, std::size_t start);
+  bool entry(std::string_view name);
   bool entry_fields(TensorInfo& info);
   bool field(std::string_view key, TensorInfo& info, unsigned& seen);
   bool canonical_entry(TensorInfo& info);
   bool dtype(TensorInfo& info);
   bool shape(TensorInfo& info);
   bool offsets(TensorInfo& info);
-  void add(const TensorInfo& info, std::size_t start);
+  void add(const TensorInfo& info);
   bool missing(unsigned seen);
   void repeated(std::string_view key) noexcept {
     const std::size_t start = static_cast<std::size_t>(key.data() - state_.text.data()) - 1;
@@ -52,7 +52,7 @@ class Parser {
     repeated_key_ = key;
   }
   template <class KeyAt>
-  void find_repeated(NameIndex& index, std::size_t count, const KeyAt& key_at);
+  void find_repeated(NameIndex& index, const KeyAt& key_at);
   [[nodiscard]] Error failure() const;
   [[nodiscard]] std::string where() const;
   [[nodiscard]] std::string found() const;
@@ -83,6 +83,7 @@ Status Parser::run(const ParseOptions& options) {
     return error;
   }
   if (!document(options)) return failure();
+  find_repeated(state_.names, [this](std::size_t i) { return state_.tensors[i].name; });
   if (repeated_ == kNowhere) return {};
   Error error;
   error.code = Errc::duplicate_key;
@@ -111,7 +112,7 @@ bool Parser::member() {
   std::string_view name;
   std::size_t start = 0;
   if (!reader_.key(name, start)) return false;
-  return name == kMetadataKey ? metadata(name) : entry(name, start);
+  return name == kMetadataKey ? metadata(name) : entry(name);
 }
 
 bool Parser::metadata(std::string_view name) {
@@ -140,25 +141,22 @@ bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys)
     if (!reader_.key(key, start)) return false;
     if (reader_.peek() != '"') return reader_.fail_type("a value of __metadata__ must be a string");
     if (!reader_.string(value)) return false;
-    pairs.push(state_.arena, reader_.left() / kLeastPair + 1) = {state_.stretch(key), state_.stretch(value)};
+    const std::size_t most = reader_.left() / kLeastPair + 1;
+    keys.push(state_.arena, base::hash(key, state_.seed), most);
+    pairs.push(state_.arena, most) = {state_.stretch(key), state_.stretch(value)};
     if (!reader_.next('}', more)) return false;
   }
-  find_repeated(keys, pairs.size(), [&](std::size_t i) { return state_.view(pairs[i].key); });
+  find_repeated(keys, [&](std::size_t i) { return state_.view(pairs[i].key); });
   return true;
 }
 
 template <class KeyAt>
-void Parser::find_repeated(NameIndex& index, std::size_t count, const KeyAt& key_at) {
-  index.reserve(state_.arena, count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::string_view key = key_at(i);
-    if (index.insert(key, base::hash(key, state_.seed), i, key_at) == NameIndex::kNone) continue;
-    repeated(key);
-    return;
-  }
+void Parser::find_repeated(NameIndex& index, const KeyAt& key_at) {
+  const std::uint32_t again = index.build(state_.arena, key_at);
+  if (again != NameIndex::kNone) repeated(key_at(again));
 }
 
-bool Parser::entry(std::string_view name, std::size_t start) {
+bool Parser::entry(std::string_view name) {
   name_ = name;
   in_entry_ = true;
   TensorInfo info;
@@ -166,22 +164,14 @@ bool Parser::entry(std::string_view name, std::size_t start) {
   if (!canonical_entry(info) && !entry_fields(info)) return false;
   in_entry_ = false;
   info.file_offset = 8 + state_.text.size() + info.begin;  // may wrap for hostile offsets, which rule 10 then refuses
-  add(info, start);
+  add(info);
   return true;
 }
 
-void Parser::add(const TensorInfo& info, std::size_t start) {
-  if (!state_.names.reserved()) {
-    const std::size_t left = state_.text.size() - start;
-    state_.names.reserve(state_.arena, left / kLeastEntry + 1);
-  }
-  const auto index = static_cast<std::uint32_t>(state_.tensors.size());
-  const auto name_at = [this](std::uint32_t i) { return state_.tensors[i].name; };
-  if (state_.names.insert(info.name, base::hash(info.name, state_.seed), index, name_at) != NameIndex::kNone) {
-    repeated(info.name);
-    return;
-  }
-  TensorInfo& added = state_.tensors.push(state_.arena, reader_.left() / kLeastEntry + 1);
+void Parser::add(const TensorInfo& info) {
+  const std::size_t most = reader_.left() / kLeastEntry + 1;
+  state_.names.push(state_.arena, base::hash(info.name, state_.seed), most);
+  TensorInfo& added = state_.tensors.push(state_.arena, most);
   added = info;
   laid_out_ = laid_out_ && follows(last_, added) && size_fits(added);
   last_ = &added;
@@ -200,7 +190,10 @@ bool Parser::entry_fields(TensorInfo& info) {
   }
   if (unknown_.size() > 1) {
     NameIndex index;
-    find_repeated(index, unknown_.size(), [this](std::size_t i) { return state_.view(unknown_[i]); });
+    for (std::size_t i = 0; i < unknown_.size(); ++i) {
+      index.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.seed), unknown_.size() - i);
+    }
+    find_repeated(index, [this](std::size_t i) { return state_.view(unknown_[i]); });
   }
   return seen == kAll || missing(seen);
 }

@@ -1,0 +1,90 @@
+// What the benchmarks share: interleaved rounds, medians, scratch files.
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+  std::function<void()> prepare = [] {};  // before each run, not timed
+  std::vector<double> seconds = {};
+
+  [[nodiscard]] double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+// Each contender in turn, `rounds` times: what disturbs one round disturbs them all.
+inline void race(std::vector<Contender>& contenders, int rounds) {
+  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+    for (Contender& contender : contenders) {
+      contender.prepare();
+      const auto start = std::chrono::steady_clock::now();
+      contender.run();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (round >= 0) contender.seconds.push_back(taken.count());
+    }
+  }
+}
+
+// Medians, and their ratios to that of the first contender, which is the limit.
+inline void print(const std::vector<Contender>& contenders) {
+  for (const Contender& contender : contenders) {
+    std::printf("  %-58s %10.3f ms  %6.2f x\n", contender.name.c_str(), contender.median() * 1e3,
+                contender.median() / contenders.front().median());
+  }
+}
+
+// Ends the program: a benchmark that failed has measured nothing.
+template <class Outcome>
+auto must(Outcome outcome) {
+  if (!outcome.ok()) {
+    std::fprintf(stderr, "%s\n", outcome.error().to_string().c_str());
+    std::exit(1);
+  }
+  if constexpr (requires { typename Outcome::value_type; }) return std::move(outcome).value();
+}
+inline void require(bool good, const char* what) {
+  if (good) return;
+  std::perror(what);
+  std::exit(1);
+}
+
+// A folder under $TMPDIR or /tmp (or the one given), removed with its files at the end.
+class Scratch {
+ public:
+  explicit Scratch(const char* parent = nullptr) {
+    const char* tmp = std::getenv("TMPDIR");
+    path_ = std::string(parent != nullptr ? parent : tmp != nullptr ? tmp : "/tmp") + "/safetensors-bench-XXXXXX";
+    require(mkdtemp(path_.data()) != nullptr, "mkdtemp");
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    for (const std::string& file : files_) unlink(file.c_str());
+    rmdir(path_.c_str());
+  }
+  [[nodiscard]] std::string file(const std::string& name) {
+    files_.push_back(path_ + "/" + name);
+    return files_.back();
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> files_;
+};
+
+}  // namespace bench
