@@ -12,8 +12,9 @@ namespace {
 
 using detail::HeaderState;
 
-struct Start {
+struct Place {
   std::uint64_t begin;
+  std::uint64_t end;
   std::uint32_t index;
 };
 
@@ -31,76 +32,76 @@ bool is_sorted(const HeaderState& state) noexcept {
 }
 
 // By begin, least significant digit first: comparing 100,000 shuffled tensors would cost more than parsing them.
-void radix_sort(std::span<Start> starts, std::span<Start> other, std::uint64_t largest) noexcept {
+void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t largest) noexcept {
   constexpr int kBits = 11;
   constexpr std::size_t kBuckets = std::size_t{1} << kBits;
-  const std::span<Start> home = starts;
+  const std::span<Place> home = places;
   const int width = static_cast<int>(std::bit_width(largest));
   for (int shift = 0; shift < width; shift += kBits) {
     std::array<std::uint32_t, kBuckets> next{};
-    for (const Start& start : starts) ++next[start.begin >> shift & (kBuckets - 1)];
+    for (const Place& place : places) ++next[place.begin >> shift & (kBuckets - 1)];
     std::uint32_t total = 0;
     for (std::uint32_t& bucket : next) total += std::exchange(bucket, total);
-    for (const Start& start : starts) other[next[start.begin >> shift & (kBuckets - 1)]++] = start;
-    std::swap(starts, other);
+    for (const Place& place : places) other[next[place.begin >> shift & (kBuckets - 1)]++] = place;
+    std::swap(places, other);
   }
-  if (starts.data() != home.data()) std::copy(starts.begin(), starts.end(), home.begin());
+  if (places.data() != home.data()) std::copy(places.begin(), places.end(), home.begin());
 }
 
 // Tensors of one begin: only those of no bytes in a valid file, in any number.
-void sort_ties(const HeaderState& state, std::span<Start> starts) {
-  for (std::size_t i = 0; i < starts.size();) {
+void sort_ties(const HeaderState& state, std::span<Place> places) {
+  for (std::size_t i = 0; i < places.size();) {
     std::size_t end = i + 1;
-    while (end < starts.size() && starts[end].begin == starts[i].begin) ++end;
+    while (end < places.size() && places[end].begin == places[i].begin) ++end;
     if (end - i > 1) {
       std::sort(
-          starts.begin() + static_cast<std::ptrdiff_t>(i), starts.begin() + static_cast<std::ptrdiff_t>(end),
-          [&](const Start& a, const Start& b) { return in_order(state.tensors[a.index], state.tensors[b.index]); });
+          places.begin() + static_cast<std::ptrdiff_t>(i), places.begin() + static_cast<std::ptrdiff_t>(end),
+          [&](const Place& a, const Place& b) { return in_order(state.tensors[a.index], state.tensors[b.index]); });
     }
     i = end;
   }
 }
 
-void sort_by_offset(HeaderState& state) {
+// Returns whether each tensor begins where the one before it ends (rule 6).
+bool sort_by_offset(HeaderState& state) {
   const std::size_t count = state.tensors.size();
-  std::pmr::vector<Start> starts(count, state.arena.upstream());
+  std::pmr::vector<Place> places(count, state.arena.upstream());
   std::uint64_t largest = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    starts[i] = {state.tensors[i].begin, i};
-    largest = std::max(largest, starts[i].begin);
+    const TensorInfo& tensor = state.tensors[i];
+    places[i] = {tensor.begin, tensor.end, i};
+    largest = std::max(largest, places[i].begin);
   }
   {
-    std::pmr::vector<Start> other(count, state.arena.upstream());
-    radix_sort(starts, other, largest);
+    std::pmr::vector<Place> other(count, state.arena.upstream());
+    radix_sort(places, other, largest);
   }
-  sort_ties(state, starts);
+  sort_ties(state, places);
   auto* order = state.arena.allocate<std::uint32_t>(count);
-  for (std::size_t i = 0; i < count; ++i) order[i] = starts[i].index;
+  std::uint64_t expected = 0;
+  bool consecutive = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    order[i] = places[i].index;
+    consecutive = consecutive && places[i].begin == expected && places[i].end >= expected;
+    expected = places[i].end;
+  }
   state.order = order;
+  return consecutive;
 }
 
-Status check_tensors(const HeaderState& state) {
+// Rules 6 to 9, tensor by tensor; only when one of them is known to be broken.
+Status first_error(const HeaderState& state) {
   std::uint64_t expected = 0;
   const TensorInfo* previous = nullptr;
-  const std::size_t count = state.tensors.size();
-  const auto at = [&state](std::size_t i) -> const TensorInfo& {
-    return state.tensors[state.order != nullptr ? state.order[i] : i];
-  };
-  for (std::size_t i = 0; i < count; ++i) {
-    constexpr std::size_t kAhead = 16;  // entries in another order are cache misses, dims too
-    if (i + kAhead < count) __builtin_prefetch(&at(i + kAhead));
-    if (i + kAhead / 2 < count) __builtin_prefetch(at(i + kAhead / 2).shape.data());
-    const TensorInfo& tensor = at(i);
-    if (tensor.begin == expected && tensor.end >= expected && size_fits(tensor)) {
-      expected = tensor.end;
-      previous = &tensor;
-      continue;
-    }
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
     if (Status status = check_tensor(tensor, expected, previous); !status) {
       Error error = std::move(status).error();
       error.offset = 8 + static_cast<std::uint64_t>(tensor.name.data() - 1 - state.text.data());
       return error;
     }
+    expected = tensor.end;
+    previous = &tensor;
   }
   return {};
 }
@@ -122,10 +123,10 @@ Status check_end(const HeaderState& state) {
 
 }  // namespace
 
-Status check_layout(HeaderState& state, bool laid_out) {
-  if (!laid_out) {
-    if (!is_sorted(state)) sort_by_offset(state);
-    if (Status status = check_tensors(state); !status) return status;
+Status check_layout(HeaderState& state, bool in_order, bool sizes_fit) {
+  const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state));
+  if (!consecutive || !sizes_fit) {
+    if (Status status = first_error(state); !status) return status;
   }
   return check_end(state);
 }

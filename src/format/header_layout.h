@@ -7,8 +7,8 @@
 
 namespace safetensors::format {
 
-// Puts the tensors in order and checks them. laid_out: they are known to be in order and to keep rules 6 to 9.
-// Throws std::bad_alloc.
-[[nodiscard]] Status check_layout(detail::HeaderState& state, bool laid_out);
+// Puts the tensors in order and checks them. in_order: they are known to be in order, each beginning where the one
+// before it ends. sizes_fit: rules 7 to 9 are known to hold for each. Throws std::bad_alloc.
+[[nodiscard]] Status check_layout(detail::HeaderState& state, bool in_order, bool sizes_fit);
 
 }  // namespace safetensors::format

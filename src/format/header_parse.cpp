@@ -26,8 +26,9 @@ class Parser {
   explicit Parser(HeaderState& state) noexcept : state_(state), reader_(state.text.data(), state.text.size()) {}
 
   [[nodiscard]] Status run(const ParseOptions& options);
-  // Whether the tensors came in order, without holes, each of the size it should have: rules 6 to 9 hold.
-  [[nodiscard]] bool laid_out() const noexcept { return laid_out_; }
+  // Whether each tensor began where the one before it ended, and whether each has the size it should have.
+  [[nodiscard]] bool in_order() const noexcept { return in_order_; }
+  [[nodiscard]] bool sizes_fit() const noexcept { return sizes_fit_; }
 
  private:
   enum Field : unsigned { kUnknown = 0, kDtype = 1, kShape = 2, kOffsets = 4, kAll = 7 };
@@ -68,7 +69,9 @@ class Parser {
   std::string_view repeated_key_;
   bool metadata_seen_ = false;
   const TensorInfo* last_ = nullptr;
-  bool laid_out_ = true;
+  Dtype dtype_ = Dtype::F32;  // of the last canonical entry
+  bool in_order_ = true;
+  bool sizes_fit_ = true;
 };
 
 Status Parser::run(const ParseOptions& options) {
@@ -173,7 +176,8 @@ void Parser::add(const TensorInfo& info) {
   state_.names.push(state_.arena, base::hash(info.name, state_.seed), most);
   TensorInfo& added = state_.tensors.push(state_.arena, most);
   added = info;
-  laid_out_ = laid_out_ && follows(last_, added) && size_fits(added);
+  in_order_ = in_order_ && follows(last_, added);
+  sizes_fit_ = sizes_fit_ && size_fits(added);
   last_ = &added;
 }
 
@@ -286,6 +290,22 @@ class Matcher {
     const auto digits = at_ - start;
     return digits == 1 || (digits > 1 && digits < 20 && *start != '0');
   }
+  // last: the dtype of the entry before, which is most often that of the next.
+  bool dtype(Dtype& last) noexcept {
+    constexpr std::size_t kLongest = 11;
+    const std::string_view name = to_string(last);
+    if (std::memcmp(at_, name.data(), name.size()) != 0 || at_[name.size()] != '"') {
+      std::size_t length = 1;
+      while (length <= kLongest && at_[length] != '"') ++length;
+      const std::optional<Dtype> parsed = parse_dtype({at_, length});
+      if (!parsed) return false;
+      last = *parsed;
+      at_ += length;
+      return true;
+    }
+    at_ += name.size();
+    return true;
+  }
   bool one(char c) noexcept {
     if (*at_ != c) return false;
     ++at_;
@@ -300,14 +320,8 @@ class Matcher {
 // An entry exactly as writers write it, at a fraction of the time; false, with nothing read, for any other.
 bool Parser::canonical_entry(TensorInfo& info) {
   constexpr std::size_t kMostDims = 8;
-  constexpr std::size_t kLongestDtype = 11;
   Matcher match(reader_.at());
-  if (!match.literal("{\"dtype\":\"")) return false;
-  std::size_t length = 1;
-  while (length <= kLongestDtype && match.at()[length] != '"') ++length;
-  const std::optional<Dtype> dtype = parse_dtype({match.at(), length});
-  if (!dtype) return false;
-  match = Matcher(match.at() + length);
+  if (!match.literal("{\"dtype\":\"") || !match.dtype(dtype_)) return false;
   std::uint64_t dims[kMostDims];
   std::size_t rank = 0;
   if (!match.literal("\",\"shape\":[")) return false;
@@ -321,7 +335,7 @@ bool Parser::canonical_entry(TensorInfo& info) {
       !match.integer(info.end) || !match.literal("]}")) {
     return false;
   }
-  info.dtype = *dtype;
+  info.dtype = dtype_;
   std::uint64_t* kept = state_.arena.allocate<std::uint64_t>(rank);
   for (std::size_t i = 0; i < rank; ++i) kept[i] = dims[i];
   info.shape = {kept, rank};
@@ -375,7 +389,8 @@ Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const Pars
   const auto state = std::make_shared<HeaderState>(std::move(text), data_size);
   Parser parser(*state);
   if (Status status = parser.run(options); !status) return std::move(status).error();
-  if (Status status = check_layout(*state, parser.laid_out()); !status) return std::move(status).error();
+  if (Status status = check_layout(*state, parser.in_order(), parser.sizes_fit()); !status)
+    return std::move(status).error();
   return HeaderState::make(state);
 }
 
