@@ -83,7 +83,7 @@ TEST_F(ReplaceTest, ANewFilesModeFollowsTheUmask) {
 }
 
 TEST_F(ReplaceTest, TheModeFollowsTheOldFileWhateverTheUmask) {
-  for (const mode_t mode : {0600, 0644, 0664, 0755, 0444}) {
+  for (const mode_t mode : std::initializer_list<mode_t>{0600, 0644, 0664, 0755, 0444}) {
     put(path, "old");
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
     const mode_t before = ::umask(077);

@@ -333,7 +333,8 @@ TEST(MapTest, ARefusedMapIsAnErrorWithItsReason) {
 }
 
 TEST(FileSystemTest, NetworkAndUserSpaceFileSystemsAreRemote) {
-  for (const std::uint64_t magic : {0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
+  for (const std::uint64_t magic :
+       std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
     EXPECT_EQ(io::classify_file_system(magic), io::FileSystem::remote) << magic;
   for (const std::uint64_t magic : {0xFE534D42, 0xFF534D42})
     EXPECT_EQ(io::classify_file_system(magic), io::FileSystem::remote) << magic;
@@ -350,7 +351,7 @@ TEST(SystemErrorTest, ANumberWithoutATextIsStillNamed) {
 }
 
 TEST(MemoryTest, SmallMemoryIsAlignedAsAsked) {
-  for (const std::size_t alignment : {1, 8, 64, 4096}) {
+  for (const std::size_t alignment : std::initializer_list<std::size_t>{1, 8, 64, 4096}) {
     const auto memory = io::allocate(100, alignment).value();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % alignment, 0u);
     std::memset(memory.get(), 1, 100);
