@@ -62,9 +62,11 @@ class Parser {
   json::Reader reader_;
   std::string_view name_;  // of the entry being read
   bool in_entry_ = false;
-  std::string detail_;              // replaces the failure's text
-  base::Chunked<Stretch> unknown_;  // keys of the entry that are none of ours
-  base::Chunked<MetadataPair> pairs_again_;
+  std::string detail_;  // replaces the failure's text
+  NameIndex unknown_index_;
+  base::Chunked<Stretch> unknown_;           // keys of the entry that are none of ours
+  base::Chunked<MetadataPair> pairs_again_;  // of a __metadata__ that is repeated
+  NameIndex keys_again_;
   std::size_t repeated_ = kNowhere;  // the repeated key with the lowest offset
   std::string_view repeated_key_;
   bool metadata_seen_ = false;
@@ -123,9 +125,9 @@ bool Parser::metadata(std::string_view name) {
   if (again) repeated(name);
   if (reader_.peek() == 'n') return reader_.null();
   if (again) {  // checked as the first is, then forgotten
-    NameIndex keys;
     pairs_again_.clear();
-    return metadata_pairs(pairs_again_, keys);
+    keys_again_.clear();
+    return metadata_pairs(pairs_again_, keys_again_);
   }
   state_.metadata_present = true;
   if (!metadata_pairs(state_.metadata, state_.keys)) return false;
@@ -193,11 +195,12 @@ bool Parser::entry_fields(TensorInfo& info) {
     if (!reader_.key(key, start) || !field(key, info, seen) || !reader_.next('}', more)) return false;
   }
   if (unknown_.size() > 1) {
-    NameIndex index;
+    unknown_index_.clear();
+    const std::size_t most = state_.text.size() / kLeastField;
     for (std::size_t i = 0; i < unknown_.size(); ++i) {
-      index.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.seed), unknown_.size() - i);
+      unknown_index_.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.seed), most);
     }
-    find_repeated(index, [this](std::size_t i) { return state_.view(unknown_[i]); });
+    find_repeated(unknown_index_, [this](std::size_t i) { return state_.view(unknown_[i]); });
   }
   return seen == kAll || missing(seen);
 }

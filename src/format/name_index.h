@@ -19,6 +19,9 @@ class NameIndex {
   // Key number hashes().size() has this hash. `most` bounds how many more can come. Throws std::bad_alloc.
   void push(base::Arena& arena, std::uint32_t hash, std::size_t most) { hashes_.push(arena, most) = hash; }
 
+  // Forgets the keys and keeps their memory.
+  void clear() noexcept { hashes_.clear(); }
+
   // After all keys were pushed. key_at(i) is key i. Returns the first key that equals one before it, or kNone; the
   // index is of no use when there is one. Throws std::bad_alloc.
   template <class KeyAt>
@@ -26,7 +29,7 @@ class NameIndex {
     constexpr std::size_t kAhead = 16;  // slots are fetched this early: each is a cache miss of its own
     const std::size_t count = hashes_.size();
     size_ = count + count / 2 + 1;
-    slots_ = arena.allocate<std::uint32_t>(size_);
+    if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(room_ = size_);
     std::memset(slots_, 0, size_ * sizeof *slots_);
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) __builtin_prefetch(slots_ + home(hashes_[i + kAhead]), 1);
@@ -57,6 +60,7 @@ class NameIndex {
   base::Chunked<std::uint32_t> hashes_;
   std::uint32_t* slots_ = nullptr;  // index + 1, or 0
   std::uint64_t size_ = 0;
+  std::uint64_t room_ = 0;  // for slots
 };
 
 }  // namespace safetensors::format
