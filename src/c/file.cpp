@@ -7,7 +7,6 @@ using safetensors::File;
 using safetensors::Map;
 using safetensors::OpenOptions;
 using safetensors::Result;
-using safetensors::Slice;
 using safetensors::Status;
 using namespace safetensors::c;
 
