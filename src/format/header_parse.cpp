@@ -77,16 +77,6 @@ class Parser {
 };
 
 Status Parser::run(const ParseOptions& options) {
-  const std::string_view text(state_.text.data(), state_.text.size());
-  if (const std::size_t at = base::first_invalid_utf8(text); at != std::string_view::npos) {
-    Error error;
-    error.code = Errc::invalid_utf8;
-    error.offset = 8 + at;
-    char byte[3] = {"0123456789abcdef"[text[at] >> 4 & 0xF], "0123456789abcdef"[text[at] & 0xF], 0};
-    error.message = "invalid UTF-8 in header: 0x" + std::string(byte) + ", byte " + std::to_string(at) +
-                    " of the header's " + std::to_string(text.size()) + ", begins no valid sequence";
-    return error;
-  }
   if (!document(options)) return failure();
   find_repeated(state_.names, [this](std::size_t i) { return state_.tensors[i].name; });
   if (repeated_ == kNowhere) return {};
@@ -282,7 +272,7 @@ class Matcher {
   explicit Matcher(char* at) noexcept : at_(at) {}
   template <std::size_t Size>
   bool literal(const char (&expected)[Size]) noexcept {
-    if (std::memcmp(at_, expected, Size - 1) != 0) return false;
+    if (!same<Size - 1>(at_, expected)) return false;
     at_ += Size - 1;
     return true;
   }
@@ -317,6 +307,16 @@ class Matcher {
   [[nodiscard]] char* at() const noexcept { return at_; }
 
  private:
+  // memcmp, without the call that compilers make of it for more than 8 bytes.
+  template <std::size_t Size>
+  static bool same(const char* a, const char* b) noexcept {
+    if constexpr (Size > 8) {
+      return same<8>(a, b) && same<Size - 8>(a + 8, b + 8);
+    } else {
+      return std::memcmp(a, b, Size) == 0;
+    }
+  }
+
   char* at_;
 };
 
@@ -382,6 +382,13 @@ Error Parser::failure() const {
   Error error;
   error.code = failure.code;
   error.offset = 8 + failure.at;
+  if (failure.code == Errc::invalid_utf8) {
+    const auto byte = static_cast<unsigned char>(state_.text.data()[failure.at]);
+    error.message = "invalid UTF-8 in header: 0x" + std::string{"0123456789abcdef"[byte >> 4]} +
+                    "0123456789abcdef"[byte & 0xF] + ", byte " + std::to_string(failure.at) + " of the header's " +
+                    std::to_string(state_.text.size()) + ", begins no valid sequence";
+    return error;
+  }
   error.message = "invalid JSON in header: " + where() + (detail_.empty() ? failure.what + found() : detail_);
   return error;
 }

@@ -30,12 +30,30 @@ char* Reader::scan_string(char* at) noexcept {
     const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash)),
                                        _mm_cmpeq_epi8(_mm_min_epu8(block, control), block));
-    if (const int mask = _mm_movemask_epi8(found); mask != 0) return at + __builtin_ctz(static_cast<unsigned>(mask));
+    if (_mm_movemask_epi8(block) != 0) ascii_ = false;  // also for what stands behind the string: no harm
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(found));
+    if (mask != 0) return at + __builtin_ctz(mask);
   }
 #else
-  while (*at != '"' && *at != '\\' && static_cast<unsigned char>(*at) >= 0x20) ++at;
+  for (; *at != '"' && *at != '\\' && static_cast<unsigned char>(*at) >= 0x20; ++at) {
+    if (static_cast<unsigned char>(*at) >= 0x80) ascii_ = false;
+  }
   return at;
 #endif
+}
+
+// Must run before the text is changed.
+bool Reader::check_utf8() noexcept {
+  if (checked_) return true;
+  checked_ = true;
+  const std::size_t at = base::first_invalid_utf8({begin_, static_cast<std::size_t>(end_ - begin_)});
+  return at == std::string_view::npos || fail(Errc::invalid_utf8, at, "this byte begins no valid sequence");
+}
+
+bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
+  if (!check_utf8()) return false;
+  failure_ = {code, at, what};
+  return false;
 }
 
 void Reader::skip_space() noexcept {
@@ -82,6 +100,7 @@ bool Reader::string(std::string_view& out) noexcept {
 
 // The slow part of string(): at_ stands at something other than the closing quote.
 bool Reader::unescape(char* write, std::string_view& out, char* start) noexcept {
+  if (!check_utf8()) return false;
   while (true) {
     if (*at_ == '"') break;
     if (*at_ != '\\') {
@@ -284,7 +303,7 @@ bool Reader::skip_value(unsigned open) noexcept {
 }
 
 bool Reader::end() noexcept {
-  if (peek() == '\0' && at_ == end_) return true;
+  if (peek() == '\0' && at_ == end_) return ascii_ || check_utf8();
   return fail(Errc::json_syntax, offset(), "nothing but white space may follow the object");
 }
 

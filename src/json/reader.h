@@ -16,8 +16,8 @@ struct Failure {
   const char* what = "";  // "expected a string"
 };
 
-// Reads valid UTF-8 (the caller has checked). Functions return false on failure and leave it in failure(); nothing
-// may be read after that.
+// Functions return false on failure and leave it in failure(); nothing may be read after that. Text that is not UTF-8
+// anywhere fails as that, whatever else is wrong with it, at the latest when end() is asked.
 class Reader {
  public:
   // What must follow the text: one NUL, and more bytes that may hold anything but must be readable.
@@ -52,15 +52,12 @@ class Reader {
   [[nodiscard]] bool key(std::string_view& out, std::size_t& start) noexcept;
   // Any value, ignored. open: containers open around it.
   [[nodiscard]] bool skip_value(unsigned open) noexcept;
-  // Nothing but white space is left.
+  // Nothing but white space is left, and all of the text was UTF-8.
   [[nodiscard]] bool end() noexcept;
 
   // Whether a value of any type begins here: the wrong type then, not a syntax error.
   [[nodiscard]] bool fail_type(const char* what) noexcept;
-  [[nodiscard]] bool fail(Errc code, std::size_t at, const char* what) noexcept {
-    failure_ = {code, at, what};
-    return false;
-  }
+  [[nodiscard]] bool fail(Errc code, std::size_t at, const char* what) noexcept;
   [[nodiscard]] bool fail_here(const char* what) noexcept;
 
   [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
@@ -71,7 +68,7 @@ class Reader {
   [[nodiscard]] std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
 
   // The first byte at or after `at` that a string cannot hold as it is: a quote, a backslash, a control character.
-  [[nodiscard]] static char* scan_string(char* at) noexcept;
+  [[nodiscard]] char* scan_string(char* at) noexcept;
 
  private:
   struct Number {
@@ -82,6 +79,7 @@ class Reader {
   };
 
   void skip_space() noexcept;
+  bool check_utf8() noexcept;
   bool unescape(char* write, std::string_view& out, char* start) noexcept;
   bool escape(char*& write) noexcept;
   bool hex4(char32_t& out) noexcept;
@@ -95,6 +93,10 @@ class Reader {
   char* begin_;
   char* end_;
   char* at_;
+  // All that is read outside of strings is ASCII, so the text is looked at for UTF-8 only if a string is not, before
+  // an escape changes the text, and when something fails.
+  bool ascii_ = true;
+  bool checked_ = false;
   Failure failure_;
 };
 
