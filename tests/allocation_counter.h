@@ -1,6 +1,8 @@
 // Counts what is allocated with new by this program. To be included by one file of a program: it replaces operator new.
 #pragma once
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -21,42 +23,75 @@ class Peak {
   std::size_t start_;
 };
 
-// Sizes are kept in front of the memory: sized delete is not always called.
-inline void* allocate(std::size_t size, std::size_t alignment) {
-  const std::size_t front = alignment < 16 ? 16 : alignment;
-  if (size > ~std::size_t{0} - 2 * front) throw std::bad_alloc();
-  void* block = std::aligned_alloc(front, (size + 2 * front - 1) / front * front);
-  if (block == nullptr) throw std::bad_alloc();
-  char* memory = static_cast<char*>(block) + front;
-  reinterpret_cast<std::size_t*>(memory)[-1] = size;
-  const std::size_t now = live += size;
+inline void* counted(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::size_t now = live += malloc_usable_size(memory);
   if (now > highest) highest = now;
   return memory;
 }
 
-inline void release(void* memory, std::size_t alignment) noexcept {
+inline void* allocate(std::size_t size) {
+  return counted(std::malloc(size > 0 ? size : 1));
+}
+
+inline void* allocate(std::size_t size, std::align_val_t alignment) {
+  const auto align = static_cast<std::size_t>(alignment);
+  if (size > ~std::size_t{0} - align) throw std::bad_alloc();
+  return counted(std::aligned_alloc(align, (size + align - 1) / align * align));
+}
+
+inline void release(void* memory) noexcept {
   if (memory == nullptr) return;
-  live -= static_cast<std::size_t*>(memory)[-1];
-  std::free(static_cast<char*>(memory) - (alignment < 16 ? 16 : alignment));
+  live -= malloc_usable_size(memory);
+  std::free(memory);
 }
 
 }  // namespace allocations
 
+// All forms, also those whose default calls another: a sanitizer brings its own of each.
 void* operator new(std::size_t size) {
-  return allocations::allocate(size, 16);
+  return allocations::allocate(size);
+}
+void* operator new[](std::size_t size) {
+  return allocations::allocate(size);
 }
 void* operator new(std::size_t size, std::align_val_t alignment) {
-  return allocations::allocate(size, static_cast<std::size_t>(alignment));
+  return allocations::allocate(size, alignment);
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return allocations::allocate(size, alignment);
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return allocations::allocate(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](std::size_t size, const std::nothrow_t& tag) noexcept {
+  return operator new(size, tag);
 }
 void operator delete(void* memory) noexcept {
-  allocations::release(memory, 16);
+  allocations::release(memory);
+}
+void operator delete[](void* memory) noexcept {
+  allocations::release(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-  allocations::release(memory, 16);
+  allocations::release(memory);
 }
-void operator delete(void* memory, std::align_val_t alignment) noexcept {
-  allocations::release(memory, static_cast<std::size_t>(alignment));
+void operator delete[](void* memory, std::size_t) noexcept {
+  allocations::release(memory);
 }
-void operator delete(void* memory, std::size_t, std::align_val_t alignment) noexcept {
-  allocations::release(memory, static_cast<std::size_t>(alignment));
+void operator delete(void* memory, std::align_val_t) noexcept {
+  allocations::release(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  allocations::release(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  allocations::release(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  allocations::release(memory);
 }

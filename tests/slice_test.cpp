@@ -350,6 +350,14 @@ TEST(Slice, OfTheLargestTensorThatCanBeCounted) {
   EXPECT_EQ(columns->run_count(), std::uint64_t{1} << 30);
 }
 
+TEST(Slice, GoesBackwardsThroughTensorsOfMoreThanAnExbibyte) {
+  constexpr std::uint64_t kRow = (std::uint64_t{1} << 59) + 8;  // two of them are over 2^63 bits
+  const auto resolved = Slice{DimSlice::range(std::nullopt, std::nullopt, -2), DimSlice::range(0, 3, 2)}.resolve(
+      Dtype::U8, Shape{3, kRow});
+  ASSERT_TRUE(resolved) << resolved.error().message;
+  EXPECT_EQ(all_runs(*resolved), (std::vector<ByteRun>{{2 * kRow, 1}, {2 * kRow + 2, 1}, {0, 1}, {2, 1}}));
+}
+
 TEST(Slice, RefusesShapesThatCannotBeCounted) {
   const Error error = Slice().resolve(Dtype::U8, Shape{kHuge, kHuge, 0}).error();
   EXPECT_EQ(error.code, Errc::size_overflow);

@@ -171,13 +171,17 @@ Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
   return total;
 }
 
-// A slice as loops around runs of bits, built from the innermost dimension outwards.
-struct BitLoops {
+// Every dtype has a whole number of bit pairs, and in pairs a stride of the largest tensor fits with its sign.
+constexpr unsigned kBitsPerPair = 2;
+constexpr unsigned kPairsPerByte = 4;
+
+// A slice as loops around runs of bit pairs, built from the innermost dimension outwards.
+struct PairLoops {
   std::uint64_t first = 0;
   std::uint64_t run = 0;
-  std::vector<Loop> loops = {};  // innermost first; strides in bits, two's complement
+  std::vector<Loop> loops = {};  // innermost first; strides in bit pairs, two's complement
 
-  // stride: bits from one element of the dimension to the next.
+  // stride: bit pairs from one element of the dimension to the next.
   void wrap(const Pick& pick, std::uint64_t stride) {
     first += pick.start * stride;
     if (pick.count == 1) return;
@@ -193,21 +197,25 @@ struct BitLoops {
 };
 
 // Every run must begin and end on a byte. The first run is never a joined one, so all pieces must.
-Status to_bytes(Dtype dtype, BitLoops& found) {
+Status to_bytes(Dtype dtype, PairLoops& found) {
   const auto refuse = [&](const std::string& what) {
     return fail(Errc::slice_bits,
                 "a slice of " + std::string(to_string(dtype)) + " must fall on byte boundaries: " + what);
   };
-  if (found.first % 8 != 0) return refuse("it starts at bit " + std::to_string(found.first));
-  if (found.run % 8 != 0) return refuse("its runs are " + std::to_string(found.run) + " bits long");
-  for (Loop& loop : found.loops) {
-    if (loop.stride % 8 != 0) {
-      return refuse("its runs are " + std::to_string(magnitude(loop.stride)) + " bits apart");
-    }
-    loop.stride /= 8;
+  if (found.first % kPairsPerByte != 0) {
+    return refuse("it starts at bit " + std::to_string(found.first * kBitsPerPair));
   }
-  found.first /= 8;
-  found.run /= 8;
+  if (found.run % kPairsPerByte != 0) {
+    return refuse("its runs are " + std::to_string(found.run * kBitsPerPair) + " bits long");
+  }
+  for (Loop& loop : found.loops) {
+    if (loop.stride % std::int64_t{kPairsPerByte} != 0) {
+      return refuse("its runs are " + std::to_string(magnitude(loop.stride) * kBitsPerPair) + " bits apart");
+    }
+    loop.stride /= std::int64_t{kPairsPerByte};
+  }
+  found.first /= kPairsPerByte;
+  found.run /= kPairsPerByte;
   return {};
 }
 
@@ -250,8 +258,9 @@ Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dty
   resolved.shape_ = Shape(dims);
   if (count == 0) return resolved;
 
-  format::BitLoops found{.run = bits(dtype)};
-  std::uint64_t stride = bits(dtype);
+  const std::uint64_t element = bits(dtype) / format::kBitsPerPair;
+  format::PairLoops found{.run = element};
+  std::uint64_t stride = element;
   for (std::size_t i = shape.size(); i-- > 0;) {
     found.wrap(*request.pick(i, shape[i]), stride);
     stride *= shape[i];

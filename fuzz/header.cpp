@@ -1,0 +1,121 @@
+// A header of any bytes. What is accepted is consistent and survives being written; what is refused says where.
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "allocation_counter.h"
+#include "count_bytes.h"
+#include "require.h"
+
+namespace {
+
+using fuzz::require;
+using safetensors::Errc;
+using safetensors::Error;
+using safetensors::Header;
+using safetensors::ParseOptions;
+using safetensors::Result;
+using safetensors::TensorInfo;
+
+Result<Header> parse_bounded(std::string_view text, std::uint64_t data_size, const ParseOptions& options) {
+  const allocations::Peak peak;
+  Result<Header> header = Header::parse(text, data_size, options);
+  require(peak.bytes() <= 6 * text.size() + (1 << 20), "memory is at most 6 x header + 1 MiB");
+  return header;
+}
+
+void check_error(const Error& error, std::string_view text) {
+  const int rule = format_rule(error.code);
+  require(rule >= 4 && rule <= 10, "an error of Header::parse is one of rules 4 to 10");
+  require(error.offset >= 8, "the place is not in the length");
+  if (rule != 10) require(error.offset <= 8 + text.size(), "the place is in the header");
+  if (rule >= 6 && rule <= 9) require(text[error.offset - 8] == '"', "the place is the name of a tensor");
+  require(!error.message.empty() && error.message.size() < 4000, "a message, and not an endless one");
+  require(std::none_of(error.message.begin(), error.message.end(), [](char c) { return c >= 0 && c < ' '; }),
+          "names are printable in a message");
+}
+
+void check_tensor(const Header& header, const TensorInfo& tensor, std::uint64_t& end) {
+  require(tensor.begin == end && tensor.end >= tensor.begin, "no hole and no overlap");
+  end = tensor.end;
+  require(fuzz::count_bytes(tensor.dtype, tensor.shape) == tensor.nbytes(), "data_offsets span the tensor");
+  require(tensor.file_offset == header.data_start() + tensor.begin, "file_offset");
+  require(header.find(tensor.name) == &tensor, "found by its name");
+}
+
+void check_consistent(const Header& header) {
+  std::uint64_t end = 0;
+  for (const TensorInfo& tensor : header.tensors()) check_tensor(header, tensor, end);
+  require(end == header.data_bytes(), "the tensors cover the data");
+  const auto named = header.tensors_by_name();
+  require(named.ok() && named->size() == header.size(), "all by name");
+  for (std::size_t i = 1; i < named->size(); ++i) require((*named)[i - 1].name < (*named)[i].name, "names ascend");
+  const auto metadata = header.metadata();
+  for (std::size_t i = 0; i < metadata.size(); ++i) {
+    require(i == 0 || metadata[i - 1].first < metadata[i].first, "keys ascend");
+    require(metadata.find(metadata[i].first) == metadata[i].second, "found by its key");
+  }
+}
+
+void check_equal(const Header& a, const Header& b) {
+  require(a.size() == b.size() && a.data_bytes() == b.data_bytes(), "as many tensors");
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const TensorInfo& x = a.tensors()[i];
+    const TensorInfo& y = b.tensors()[i];
+    require(x.name == y.name && x.dtype == y.dtype && x.begin == y.begin && x.end == y.end, "the same tensor");
+    require(std::equal(x.shape.begin(), x.shape.end(), y.shape.begin(), y.shape.end()), "the same shape");
+  }
+  require(a.metadata().present() == b.metadata().present(), "__metadata__ is there, or is not");
+  require(std::equal(a.metadata().begin(), a.metadata().end(), b.metadata().begin(), b.metadata().end()),
+          "the same metadata");
+}
+
+void check_accepted(const Header& header) {
+  check_consistent(header);
+  const auto text = header.text();
+  require(text.ok(), "what was read can be written");
+  const auto again = Header::parse(*text, header.data_bytes());
+  require(again.ok(), "what we write we accept");
+  check_equal(header, *again);
+  require(again->text().value() == *text, "writing is stable");
+}
+
+void check_lengths(const unsigned char* data, std::size_t size) {
+  const auto prefix = std::as_bytes(std::span(data, std::min<std::size_t>(size, 8)));
+  const auto length = Header::length(prefix, size);
+  if (length)
+    require(size >= 8 && *length <= size - 8 && *length <= 100'000'000, "the header is in the file");
+  else
+    require(format_rule(length.error().code) <= 3 && length.error().offset == 0, "rules 1 to 3");
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  check_lengths(data, size);
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  ParseOptions lax;
+  lax.allow_leading_whitespace = true;
+  // How much data the header asks for, from the error that says so.
+  std::uint64_t data_size = ~std::uint64_t{0} - 8 - size;
+  auto header = parse_bounded(text, data_size, lax);
+  if (!header && header.error().code == Errc::incomplete_data) {
+    check_error(header.error(), text);
+    data_size = header.error().offset - 8 - size;
+    header = parse_bounded(text, data_size, lax);
+    require(header.ok() || header.error().code != Errc::incomplete_data, "rule 10 names the end");
+  }
+  if (!header) return check_error(header.error(), text), 0;
+  check_accepted(*header);
+  const auto strict = Header::parse(text, data_size);
+  require(strict.ok() != header->leading_whitespace(), "white space in front is all that the option allows");
+  if (!strict) require(strict.error().code == Errc::json_leading_whitespace, "and is what is refused without it");
+  if (data_size > 0) {
+    require(Header::parse(text, data_size - 1, lax).error().offset == 8 + size + data_size - 1, "a byte is missing");
+  }
+  return 0;
+}
