@@ -1,14 +1,20 @@
 // Fixed-width little-endian integers in bytes.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace safetensors::base {
 
 [[nodiscard]] inline std::uint64_t load_u64(const std::byte* bytes) noexcept {
   std::uint64_t value = 0;
-  for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<std::uint64_t>(bytes[i]);
+  if constexpr (std::endian::native == std::endian::little) {
+    std::memcpy(&value, bytes, sizeof value);
+  } else {
+    for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<std::uint64_t>(bytes[i]);
+  }
   return value;
 }
 
