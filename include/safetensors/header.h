@@ -164,8 +164,9 @@ class Header {
   // Whether white space stood before the `{` (only with ParseOptions::allow_leading_whitespace).
   [[nodiscard]] SAFETENSORS_API bool leading_whitespace() const noexcept;
 
-  // The text as our writer writes it (docs/format.md): compact, metadata sorted, tensors in order of offset, padded
-  // with spaces to header_bytes() where that is enough, else to a multiple of 8. Byte-identical for what we wrote.
+  // The text as our writer writes it (docs/format.md): compact, metadata sorted, tensors in order of offset (of no
+  // bytes at one offset: as the writer orders them), padded with spaces to header_bytes() where that is enough, else to
+  // a multiple of 8. Byte-identical for what we wrote.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:

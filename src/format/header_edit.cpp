@@ -29,8 +29,7 @@ Result<std::string> text_with_metadata(const Header& header, const std::optional
     }
     writer.metadata_end();
   }
-  for (const TensorInfo& tensor : header.tensors())
-    writer.tensor(tensor.name, tensor.dtype, tensor.shape, tensor.begin, tensor.end);
+  writer.tensors(header.tensors());
   return std::move(writer).finish();
 }
 

@@ -2,6 +2,9 @@
 
 #include <safetensors/header.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "json/writer.h"
 
 namespace safetensors {
@@ -31,6 +34,26 @@ void TextWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std
   text_ += ',';
   json::append_integer(text_, end);
   text_ += "]}";
+}
+
+void TextWriter::tensors(const TensorList& list) {
+  const auto before = [](const TensorInfo* a, const TensorInfo* b) {
+    return rank(a->dtype) != rank(b->dtype) ? rank(a->dtype) > rank(b->dtype) : a->name < b->name;
+  };
+  std::vector<const TensorInfo*> empty;  // at one offset, one after the other
+  for (std::size_t i = 0; i < list.size();) {
+    empty.clear();
+    for (; i < list.size() && list[i].nbytes() == 0; ++i) {
+      if (!empty.empty() && empty.back()->begin != list[i].begin) break;
+      empty.push_back(&list[i]);
+    }
+    std::sort(empty.begin(), empty.end(), before);
+    for (const TensorInfo* info : empty) tensor(info->name, info->dtype, info->shape, info->begin, info->end);
+    if (empty.empty()) {
+      tensor(list[i].name, list[i].dtype, list[i].shape, list[i].begin, list[i].end);
+      ++i;
+    }
+  }
 }
 
 std::string TextWriter::finish() && {
@@ -66,9 +89,7 @@ Result<std::string> Header::text() const noexcept {
       for (const auto& [key, value] : metadata()) writer.pair(key, value);
       writer.metadata_end();
     }
-    for (const TensorInfo& tensor : tensors()) {
-      writer.tensor(tensor.name, tensor.dtype, tensor.shape, tensor.begin, tensor.end);
-    }
+    writer.tensors(tensors());
     std::string text = std::move(writer).finish();
     const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
     text.resize(length, ' ');

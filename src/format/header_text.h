@@ -3,6 +3,7 @@
 
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>
+#include <safetensors/header.h>
 #include <safetensors/shape.h>
 
 #include <cstdint>
@@ -13,13 +14,16 @@ namespace safetensors::format {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-// Call in order: metadata pairs sorted by key, then tensors by offset, then finish. Throws std::bad_alloc.
+// Call in order: metadata pairs sorted by key, then tensors as the writer orders them, then finish. Throws
+// std::bad_alloc.
 class TextWriter {
  public:
   void metadata_begin() { text_ += "\"__metadata__\":{"; }
   void pair(std::string_view key, std::string_view value);
   void metadata_end();
   void tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
+  // All of a header. By offset, which leaves open those of no bytes at one offset: as the writer has them.
+  void tensors(const TensorList& list);
   [[nodiscard]] std::string finish() &&;
 
  private:
