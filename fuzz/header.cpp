@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "allocation_counter.h"
+#include "base/utf8.h"
 #include "count_bytes.h"
 #include "require.h"
 
@@ -37,6 +38,14 @@ void check_error(const Error& error, std::string_view text) {
   require(!error.message.empty() && error.message.size() < 4000, "a message, and not an endless one");
   require(std::none_of(error.message.begin(), error.message.end(), [](char c) { return c >= 0 && c < ' '; }),
           "names are printable in a message");
+}
+
+// Rule 4 comes before rule 5, wherever the two are broken.
+void check_utf8(const Result<Header>& header, std::string_view text) {
+  const std::size_t at = safetensors::base::first_invalid_utf8(text);
+  const bool refused = !header && header.error().code == Errc::invalid_utf8;
+  require(refused == (at != std::string_view::npos), "UTF-8 is checked, all of it and first");
+  if (refused) require(header.error().offset == 8 + at, "the first byte that is not UTF-8");
 }
 
 void check_tensor(const Header& header, const TensorInfo& tensor, std::uint64_t& end) {
@@ -103,6 +112,7 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   // How much data the header asks for, from the error that says so.
   std::uint64_t data_size = ~std::uint64_t{0} - 8 - size;
   auto header = parse_bounded(text, data_size, lax);
+  check_utf8(header, text);
   if (!header && header.error().code == Errc::incomplete_data) {
     check_error(header.error(), text);
     data_size = header.error().offset - 8 - size;
