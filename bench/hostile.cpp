@@ -1,0 +1,106 @@
+// Headers of 100 MB made to hurt: time to refuse or accept them, and memory against the bound of 6 x header + 1 MiB.
+// Each is opened in a process of its own. Usage: hostile [MB]
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "model.h"
+
+namespace st = safetensors;
+
+namespace {
+
+std::string repeat(std::uint64_t size, const std::string& head, const std::function<std::string(std::uint64_t)>& part,
+                   const std::string& tail) {
+  std::string text = head;
+  text.reserve(size);
+  for (std::uint64_t i = 0;; ++i) {
+    const std::string next = part(i);
+    if (text.size() + next.size() + tail.size() > size) break;
+    text += next;
+  }
+  if (text.back() == ',') text.pop_back();
+  return text + tail;
+}
+
+std::string entry(const std::string& name) {
+  return "\"" + name + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
+}
+
+// Names that libstdc++'s std::hash (Murmur, seed 0xc70f6907) maps to one value cannot be made quickly for 64 bits;
+// names that fall into one bucket of a table of 2^16 can.
+std::vector<std::string> colliding(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; names.size() < count; ++i) {
+    std::string name = std::to_string(i);
+    if ((std::hash<std::string>()(name) & 0xFFF) == 0) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void measure(const char* title, const std::string& text) {
+  bench::Scratch scratch;
+  const std::string path = scratch.file("hostile.safetensors");
+  {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+    unsigned char prefix[8];
+    for (int i = 0; i < 8; ++i) prefix[i] = static_cast<unsigned char>(text.size() >> (8 * i));
+    bench::require(fd >= 0 && write(fd, prefix, 8) == 8, "write");
+    bench::require(write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "write");
+    close(fd);
+  }
+  std::fflush(stdout);
+  const pid_t child = fork();
+  bench::require(child >= 0, "fork");
+  if (child == 0) {
+    struct rusage before;
+    struct rusage after;
+    madvise(const_cast<char*>(text.data()), text.size(), MADV_DONTNEED);  // the parent's copy does not count here
+    getrusage(RUSAGE_SELF, &before);
+    const auto start = std::chrono::steady_clock::now();
+    const st::Result<st::File> file = st::File::open(path);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    getrusage(RUSAGE_SELF, &after);
+    const double used = static_cast<double>(after.ru_maxrss - before.ru_maxrss) * 1024;
+    std::printf("  %-34s %7.1f MB %8.3f s  memory %5.2f x header  %s\n", title, static_cast<double>(text.size()) * 1e-6,
+                taken.count(), used / static_cast<double>(text.size()),
+                file ? "accepted" : st::to_string(file.error().code));
+    std::fflush(stdout);
+    _exit(0);
+  }
+  int status = 0;
+  bench::require(waitpid(child, &status, 0) == child && status == 0, "the child");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::uint64_t size = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100) * 1'000'000;
+  std::printf(
+      "hostile headers, warm cache; peak memory of the process above what it had before; the bound is 6 x header\n");
+  measure("tensors", repeat(
+                         size, "{", [](auto i) { return entry(std::to_string(i)); }, "}"));
+  measure("tensors, names in reverse",
+          repeat(
+              size, "{", [](auto i) { return entry(std::to_string(99'999'999 - i)); }, "}"));
+  measure("metadata pairs",
+          repeat(
+              size, "{\"__metadata__\":{", [](auto i) { return "\"" + std::to_string(i) + "\":\"\","; }, "}}"));
+  measure("one shape of zeros",
+          repeat(
+              size, "{\"a\":{\"dtype\":\"U8\",\"shape\":[", [](auto) { return "0,"; }, "],\"data_offsets\":[0,0]}}"));
+  measure("one ignored array of zeros",
+          repeat(
+              size, "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":[", [](auto) { return "0,"; },
+              "]}}"));
+  measure("one name", repeat(
+                          size, "{", [](auto) { return entry(""); }, "}"));
+  measure("one metadata key", repeat(
+                                  size, "{\"__metadata__\":{", [](auto) { return "\"\":\"\","; }, "}}"));
+  const std::vector<std::string> names = colliding(std::min<std::size_t>(size / 1000, 20'000));
+  measure(
+      "names that collide in std::hash",
+      repeat(
+          size, "{", [&](auto i) { return i < names.size() ? entry(names[i]) : std::string(200'000'000, ' '); }, "}"));
+}

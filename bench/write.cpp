@@ -1,0 +1,105 @@
+// Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB]
+// The least that must move: each byte once, to the page cache (none) or to the device (file, full).
+#include "model.h"
+
+namespace st = safetensors;
+
+namespace {
+
+enum class End { nothing, fsync };
+
+void plain(const std::string& path, const char* bytes, std::uint64_t size, End end) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  bench::require(fd >= 0, "open");
+  for (std::uint64_t at = 0; at < size; at += 2u << 20) {
+    const std::uint64_t part = std::min<std::uint64_t>(2u << 20, size - at);
+    bench::require(pwrite(fd, bytes + at, part, static_cast<off_t>(at)) == static_cast<ssize_t>(part), "pwrite");
+  }
+  if (end == End::fsync) bench::require(fsync(fd) == 0, "fsync");
+  close(fd);
+}
+
+// What the device can do: allocated first, past the page cache.
+bool direct(const std::string& path, const char* bytes, std::uint64_t size) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, 0644);
+  if (fd < 0) return false;
+  (void)posix_fallocate(fd, 0, static_cast<off_t>(size));
+  for (std::uint64_t at = 0; at < size; at += 2u << 20) {
+    bench::require(pwrite(fd, bytes + at, 2u << 20, static_cast<off_t>(at)) == 2 << 20, "pwrite");
+  }
+  bench::require(fdatasync(fd) == 0, "fdatasync");
+  close(fd);
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::uint64_t size = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 512) << 20;
+  bench::Scratch scratch;
+  const std::string path = scratch.file("model.safetensors");
+  const std::string other = scratch.file("plain");
+  const bench::FreshMemory memory(size, MADV_HUGEPAGE);
+  std::memset(memory.data(), 3, size);
+  const std::uint64_t shape[] = {size / 16};
+  std::vector<st::TensorData> tensors;
+  const char* const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"};
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::span bytes(memory.data() + i * shape[0], shape[0]);
+    tensors.push_back({names[i], st::Dtype::U8, shape, std::as_bytes(bytes)});
+  }
+  const auto remove = [&] {
+    unlink(path.c_str());
+    unlink(other.c_str());
+    sync();
+  };
+  const auto save = [&](st::Durability durability) {
+    bench::must(st::write_file(path, tensors, std::nullopt, {.durability = durability}));
+  };
+  const bool has_direct = direct(other, memory.data(), 2u << 20);
+
+  std::vector<bench::Contender> none;
+  none.push_back({"plain write", [&] { plain(other, memory.data(), size, End::nothing); }, remove});
+  none.push_back({"write_file, durability none", [&] { save(st::Durability::none); }, remove});
+  bench::race(none, 5);
+  std::printf("%llu MiB in 16 tensors, new file each time\n not durable\n",
+              static_cast<unsigned long long>(size >> 20));
+  bench::print(none);
+
+  std::vector<bench::Contender> full;
+  if (has_direct) {
+    full.push_back({"fallocate, O_DIRECT, fdatasync", [&] { direct(other, memory.data(), size); }, remove});
+  } else {
+    std::printf(" no O_DIRECT here: the limit below is write and fsync\n");
+  }
+  full.push_back({"plain write, fsync", [&] { plain(other, memory.data(), size, End::fsync); }, remove});
+  full.push_back({"write_file, durability file", [&] { save(st::Durability::file); }, remove});
+  full.push_back({"write_file, durability full", [&] { save(st::Durability::full); }, remove});
+  bench::race(full, 5);
+  std::printf(" durable\n");
+  bench::print(full);
+
+  std::vector<bench::Contender> serialized;
+  serialized.push_back({"memcpy into fresh memory", [&] {
+                          const std::unique_ptr<std::byte[]> copy(new std::byte[size]);
+                          std::memcpy(copy.get(), memory.data(), size);
+                        }});
+  serialized.push_back({"serialize", [&] { bench::must(st::serialize(tensors)); }});
+  bench::race(serialized, 5);
+  std::printf(" in memory\n");
+  bench::print(serialized);
+
+  save(st::Durability::none);
+  std::vector<bench::Contender> edits;
+  int round = 0;
+  const auto edit = [&](bool in_place) {
+    bench::must(
+        st::edit_metadata(path, {{"step", std::to_string(++round)}}, {.in_place = in_place, .metadata_slack = 64}));
+  };
+  edit(false);
+  edits.push_back({"edit_metadata in place", [&] { edit(true); }});
+  edits.push_back({"edit_metadata, a new file", [&] { edit(false); }});
+  bench::race(edits, 5);
+  std::printf(" metadata, durability full\n");
+  bench::print(edits);
+}
