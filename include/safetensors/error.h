@@ -110,7 +110,7 @@ struct Error {
   [[nodiscard]] SAFETENSORS_API std::string to_string() const;
 };
 
-class Exception : public std::exception {
+class SAFETENSORS_API Exception : public std::exception {
  public:
   explicit Exception(Error error) : error_(std::move(error)), what_(error_.to_string()) {}
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }

@@ -116,6 +116,7 @@ class Slice {
   [[nodiscard]] static SAFETENSORS_API Result<Slice> parse(std::string_view text) noexcept;
 
   [[nodiscard]] const std::vector<DimSlice>& dims() const& noexcept { return dims_; }
+  const std::vector<DimSlice>& dims() const&& = delete;
 
   // shape must be one whose bytes can be counted (rules 7 and 8); a TensorInfo's always is.
   // Errors: slice_index, slice_step, slice_rank (also of a second ellipsis), slice_bits (F4 and F6 only on byte

@@ -1,7 +1,9 @@
 // Rules 4 and 5: from text to entries. Rules 6 to 10 are in header_layout.cpp.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "base/little_endian.h"
 #include "base/utf8.h"
 #include "format/header_layout.h"
 #include "format/header_state.h"
@@ -20,6 +22,77 @@ constexpr std::size_t kLeastEntry = 50;  // "":{"dtype":"U8","shape":[],"data_of
 constexpr std::size_t kLeastPair = 6;    // "":"",
 constexpr std::size_t kLeastField = 5;   // "":0,
 constexpr unsigned kOpenInEntry = 2;     // the header's object and the entry's
+
+// Recognizes a text without looking at more than it needs; each step is false where it does not match. The NUL behind
+// the text matches nothing.
+class Matcher {
+ public:
+  // A dtype's name with its closing quote, as the first bytes of a 64-bit number. The first of all matches nothing.
+  struct KnownDtype {
+    std::uint64_t name = 1;
+    std::uint64_t mask = 0;
+    std::size_t size = 0;
+    Dtype dtype = Dtype::U8;
+  };
+  using KnownDtypes = std::array<KnownDtype, 2>;
+
+  explicit Matcher(char* at) noexcept : at_(at) {}
+  template <std::size_t Size>
+  bool literal(const char (&expected)[Size]) noexcept {
+    if (!same<Size - 1>(at_, expected)) return false;
+    at_ += Size - 1;
+    return true;
+  }
+  bool integer(std::uint64_t& value) noexcept {
+    const char* start = at_;
+    value = 0;
+    for (; *at_ >= '0' && *at_ <= '9'; ++at_) value = value * 10 + static_cast<unsigned char>(*at_ - '0');
+    const auto digits = at_ - start;
+    return digits == 1 || (digits > 1 && digits < 20 && *start != '0');
+  }
+  // known: names seen before, with the closing quote: most often the next is one of them.
+  bool dtype(KnownDtypes& known, Dtype& dtype) noexcept {
+    const std::uint64_t bytes = base::load_u64(reinterpret_cast<const std::byte*>(at_));
+    for (const KnownDtype& each : known) {
+      if ((bytes & each.mask) != each.name) continue;
+      dtype = each.dtype;
+      at_ += each.size;
+      return true;
+    }
+    constexpr std::size_t kLongest = 11;
+    std::size_t length = 1;
+    while (length <= kLongest && at_[length] != '"') ++length;
+    const std::optional<Dtype> parsed = parse_dtype({at_, length});
+    if (!parsed) return false;
+    dtype = *parsed;
+    at_ += length;
+    if (length < sizeof bytes) {
+      const std::uint64_t mask = ~std::uint64_t{0} >> (56 - 8 * length);
+      std::swap(known[0], known[1]);
+      known[0] = {bytes & mask, mask, length, dtype};
+    }
+    return true;
+  }
+  bool one(char c) noexcept {
+    if (*at_ != c) return false;
+    ++at_;
+    return true;
+  }
+  [[nodiscard]] char* at() const noexcept { return at_; }
+
+ private:
+  // memcmp, without the call that compilers make of it for more than 8 bytes.
+  template <std::size_t Size>
+  static bool same(const char* a, const char* b) noexcept {
+    if constexpr (Size > 8) {
+      return same<8>(a, b) && same<Size - 8>(a + 8, b + 8);
+    } else {
+      return std::memcmp(a, b, Size) == 0;
+    }
+  }
+
+  char* at_;
+};
 
 class Parser {
  public:
@@ -71,7 +144,7 @@ class Parser {
   std::string_view repeated_key_;
   bool metadata_seen_ = false;
   const TensorInfo* last_ = nullptr;
-  Dtype dtype_ = Dtype::F32;  // of the last canonical entry
+  Matcher::KnownDtypes known_dtypes_;
   bool in_order_ = true;
   bool sizes_fit_ = true;
 };
@@ -106,7 +179,7 @@ bool Parser::document(const ParseOptions& options) {
 bool Parser::member() {
   std::string_view name;
   std::size_t start = 0;
-  if (!reader_.key(name, start)) return false;
+  if (!reader_.plain_key(name) && !reader_.key(name, start)) return false;
   return name == kMetadataKey ? metadata(name) : entry(name);
 }
 
@@ -265,66 +338,11 @@ bool Parser::offsets(TensorInfo& info) {
   return reader_.consume(']') || reader_.fail_here("expected , or ]");
 }
 
-// Recognizes a text without looking at more than it needs; each step is false where it does not match. The NUL behind
-// the text matches nothing.
-class Matcher {
- public:
-  explicit Matcher(char* at) noexcept : at_(at) {}
-  template <std::size_t Size>
-  bool literal(const char (&expected)[Size]) noexcept {
-    if (!same<Size - 1>(at_, expected)) return false;
-    at_ += Size - 1;
-    return true;
-  }
-  bool integer(std::uint64_t& value) noexcept {
-    const char* start = at_;
-    value = 0;
-    for (; *at_ >= '0' && *at_ <= '9'; ++at_) value = value * 10 + static_cast<unsigned char>(*at_ - '0');
-    const auto digits = at_ - start;
-    return digits == 1 || (digits > 1 && digits < 20 && *start != '0');
-  }
-  // last: the dtype of the entry before, which is most often that of the next.
-  bool dtype(Dtype& last) noexcept {
-    constexpr std::size_t kLongest = 11;
-    const std::string_view name = to_string(last);
-    if (std::memcmp(at_, name.data(), name.size()) != 0 || at_[name.size()] != '"') {
-      std::size_t length = 1;
-      while (length <= kLongest && at_[length] != '"') ++length;
-      const std::optional<Dtype> parsed = parse_dtype({at_, length});
-      if (!parsed) return false;
-      last = *parsed;
-      at_ += length;
-      return true;
-    }
-    at_ += name.size();
-    return true;
-  }
-  bool one(char c) noexcept {
-    if (*at_ != c) return false;
-    ++at_;
-    return true;
-  }
-  [[nodiscard]] char* at() const noexcept { return at_; }
-
- private:
-  // memcmp, without the call that compilers make of it for more than 8 bytes.
-  template <std::size_t Size>
-  static bool same(const char* a, const char* b) noexcept {
-    if constexpr (Size > 8) {
-      return same<8>(a, b) && same<Size - 8>(a + 8, b + 8);
-    } else {
-      return std::memcmp(a, b, Size) == 0;
-    }
-  }
-
-  char* at_;
-};
-
 // An entry exactly as writers write it, at a fraction of the time; false, with nothing read, for any other.
 bool Parser::canonical_entry(TensorInfo& info) {
   constexpr std::size_t kMostDims = 8;
   Matcher match(reader_.at());
-  if (!match.literal("{\"dtype\":\"") || !match.dtype(dtype_)) return false;
+  if (!match.literal("{\"dtype\":\"") || !match.dtype(known_dtypes_, info.dtype)) return false;
   std::uint64_t dims[kMostDims];
   std::size_t rank = 0;
   if (!match.literal("\",\"shape\":[")) return false;
@@ -338,7 +356,6 @@ bool Parser::canonical_entry(TensorInfo& info) {
       !match.integer(info.end) || !match.literal("]}")) {
     return false;
   }
-  info.dtype = dtype_;
   std::uint64_t* kept = state_.arena.allocate<std::uint64_t>(rank);
   for (std::size_t i = 0; i < rank; ++i) kept[i] = dims[i];
   info.shape = {kept, rank};

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "base/checked.h"
-
 namespace safetensors::format {
 namespace {
 
@@ -33,18 +31,6 @@ Error invalid_offset(const TensorInfo& tensor, std::uint64_t expected, const Ten
 }
 
 }  // namespace
-
-Errc count_bytes(Dtype dtype, ShapeView shape, std::uint64_t& nbytes) noexcept {
-  std::uint64_t elements = 1;
-  for (const std::uint64_t dim : shape) {
-    if (!base::multiply(elements, dim, elements)) return Errc::size_overflow;
-  }
-  std::uint64_t total = 0;
-  if (!base::multiply(elements, bits(dtype), total)) return Errc::size_overflow;
-  if (total % 8 != 0) return Errc::misaligned_size;
-  nbytes = total / 8;
-  return Errc::ok;
-}
 
 Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape) {
   Error error;

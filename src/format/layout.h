@@ -8,10 +8,22 @@
 
 #include <cstdint>
 
+#include "base/checked.h"
+
 namespace safetensors::format {
 
 // Rules 7 and 8: ok with nbytes set, else size_overflow or misaligned_size.
-[[nodiscard]] Errc count_bytes(Dtype dtype, ShapeView shape, std::uint64_t& nbytes) noexcept;
+[[nodiscard]] inline Errc count_bytes(Dtype dtype, ShapeView shape, std::uint64_t& nbytes) noexcept {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t dim : shape) {
+    if (!base::multiply(elements, dim, elements)) return Errc::size_overflow;
+  }
+  std::uint64_t total = 0;
+  if (!base::multiply(elements, bits(dtype), total)) return Errc::size_overflow;
+  if (total % 8 != 0) return Errc::misaligned_size;
+  nbytes = total / 8;
+  return Errc::ok;
+}
 
 // The sentence for what count_bytes refused.
 [[nodiscard]] Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape);

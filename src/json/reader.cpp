@@ -7,10 +7,6 @@
 
 #include "base/utf8.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 namespace safetensors::json {
 namespace {
 
@@ -19,28 +15,6 @@ bool is_digit(char c) noexcept {
 }
 
 }  // namespace
-
-char* Reader::scan_string(char* at) noexcept {
-#if defined(__SSE2__)
-  const __m128i quote = _mm_set1_epi8('"');
-  const __m128i backslash = _mm_set1_epi8('\\');
-  const __m128i control = _mm_set1_epi8(0x1F);
-  // Reads at most 15 bytes past the NUL that ends the text: kPadding.
-  for (;; at += 16) {
-    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash)),
-                                       _mm_cmpeq_epi8(_mm_min_epu8(block, control), block));
-    if (_mm_movemask_epi8(block) != 0) ascii_ = false;  // also for what stands behind the string: no harm
-    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(found));
-    if (mask != 0) return at + __builtin_ctz(mask);
-  }
-#else
-  for (; *at != '"' && *at != '\\' && static_cast<unsigned char>(*at) >= 0x20; ++at) {
-    if (static_cast<unsigned char>(*at) >= 0x80) ascii_ = false;
-  }
-  return at;
-#endif
-}
 
 // Must run before the text is changed.
 bool Reader::check_utf8() noexcept {

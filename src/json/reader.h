@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <string_view>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace safetensors::json {
 
 // What went wrong, and at which byte of the text.
@@ -50,6 +54,15 @@ class Reader {
   [[nodiscard]] bool next(char bracket, bool& more) noexcept;
   // A key and its colon. start: the byte of the opening quote.
   [[nodiscard]] bool key(std::string_view& out, std::size_t& start) noexcept;
+  // key() where nothing but `"NAME":` stands, without white space or escapes; false, with nothing read, anywhere else.
+  [[nodiscard]] bool plain_key(std::string_view& out) noexcept {
+    if (*at_ != '"') return false;
+    char* const stop = scan_string(at_ + 1);
+    if (stop[0] != '"' || stop[1] != ':') return false;
+    out = {at_ + 1, static_cast<std::size_t>(stop - at_ - 1)};
+    at_ = stop + 2;
+    return true;
+  }
   // Any value, ignored. open: containers open around it.
   [[nodiscard]] bool skip_value(unsigned open) noexcept;
   // Nothing but white space is left, and all of the text was UTF-8.
@@ -99,5 +112,27 @@ class Reader {
   bool checked_ = false;
   Failure failure_;
 };
+
+inline char* Reader::scan_string(char* at) noexcept {
+#if defined(__SSE2__)
+  const __m128i quote = _mm_set1_epi8('"');
+  const __m128i backslash = _mm_set1_epi8('\\');
+  const __m128i control = _mm_set1_epi8(0x1F);
+  // Reads at most 15 bytes past the NUL that ends the text: kPadding.
+  for (;; at += 16) {
+    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash)),
+                                       _mm_cmpeq_epi8(_mm_min_epu8(block, control), block));
+    if (_mm_movemask_epi8(block) != 0) ascii_ = false;  // also for what stands behind the string: no harm
+    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(found));
+    if (mask != 0) return at + __builtin_ctz(mask);
+  }
+#else
+  for (; *at != '"' && *at != '\\' && static_cast<unsigned char>(*at) >= 0x20; ++at) {
+    if (static_cast<unsigned char>(*at) >= 0x80) ascii_ = false;
+  }
+  return at;
+#endif
+}
 
 }  // namespace safetensors::json
