@@ -25,7 +25,7 @@ void list(const std::string& path) {
 
 int main() {
   std::printf("open and list, warm cache\n");
-  for (const std::size_t count : {45, 1'000, 18'432}) {
+  for (const std::size_t count : {45u, 1'000u, 18'432u}) {
     bench::Scratch scratch;
     const std::string path = scratch.file("model.safetensors");
     bench::write_model(path, count, count * 8192);
