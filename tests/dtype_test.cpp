@@ -1,0 +1,103 @@
+#include <safetensors/dtype.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace st = safetensors;
+
+namespace {
+
+struct Row {
+  const char* name;
+  unsigned rank, bits;
+  int number, code, dlpack_bits;
+};
+
+// Pinned: a change of any of these breaks files, programs or the order that writers keep.
+constexpr Row kRows[] = {
+    {"BOOL", 0, 8, 1, 6, 8},
+    {"F4", 1, 4, 22, 17, 4},
+    {"F6_E2M3", 2, 6, 20, 15, 6},
+    {"F6_E3M2", 3, 6, 21, 16, 6},
+    {"U8", 4, 8, 2, 1, 8},
+    {"I8", 5, 8, 3, 0, 8},
+    {"F8_E5M2", 6, 8, 16, 12, 8},
+    {"F8_E4M3", 7, 8, 15, 10, 8},
+    {"F8_E8M0", 8, 8, 17, 14, 8},
+    {"F8_E4M3FNUZ", 9, 8, 18, 11, 8},
+    {"F8_E5M2FNUZ", 10, 8, 19, 13, 8},
+    {"I16", 11, 16, 4, 0, 16},
+    {"U16", 12, 16, 5, 1, 16},
+    {"F16", 13, 16, 6, 2, 16},
+    {"BF16", 14, 16, 7, 4, 16},
+    {"I32", 15, 32, 8, 0, 32},
+    {"U32", 16, 32, 9, 1, 32},
+    {"F32", 17, 32, 10, 2, 32},
+    {"C64", 18, 64, 14, 5, 64},
+    {"F64", 19, 64, 11, 2, 64},
+    {"I64", 20, 64, 12, 0, 64},
+    {"U64", 21, 64, 13, 1, 64},
+};
+
+}  // namespace
+
+TEST(Dtype, everything_about_each_is_pinned) {
+  ASSERT_EQ(st::all_dtypes().size(), std::size(kRows));
+  for (const Row& row : kRows) {
+    const auto dtype = static_cast<st::Dtype>(row.number);
+    EXPECT_EQ(st::to_string(dtype), row.name);
+    EXPECT_EQ(st::parse_dtype(row.name), dtype) << row.name;
+    EXPECT_EQ(st::rank(dtype), row.rank) << row.name;
+    EXPECT_EQ(st::bits(dtype), row.bits) << row.name;
+    EXPECT_EQ(st::dlpack_type(dtype).code, row.code) << row.name;
+    EXPECT_EQ(st::dlpack_type(dtype).bits, row.dlpack_bits) << row.name;
+    EXPECT_EQ(st::dlpack_type(dtype).lanes, 1) << row.name;
+    EXPECT_EQ(st::all_dtypes()[row.rank], dtype) << row.name;
+  }
+}
+
+TEST(Dtype, names_are_exact) {
+  for (const Row& row : kRows) {
+    const std::string name = row.name;
+    EXPECT_FALSE(st::parse_dtype(name + " ")) << name;
+    EXPECT_FALSE(st::parse_dtype(" " + name)) << name;
+    EXPECT_FALSE(st::parse_dtype(name + std::string(1, '\0'))) << name;
+    std::string lower = name;
+    lower[0] = static_cast<char>(lower[0] | 0x20);
+    EXPECT_FALSE(st::parse_dtype(lower)) << name;
+  }
+  for (const char* const other : {"", "F", "F33", "float16", "F8_E4M3FN", "F8_E4M3FNUZZ", "C128", "BF32", "U4"}) {
+    EXPECT_FALSE(st::parse_dtype(other)) << other;
+  }
+}
+
+// A perfect hash finds them: no text of one or two letters may be taken for another.
+TEST(Dtype, no_other_short_text_is_one) {
+  std::size_t found = 0;
+  for (int a = 0; a < 256; ++a) {
+    found += st::parse_dtype(std::string{static_cast<char>(a)}).has_value();
+    for (int b = 0; b < 256; ++b) {
+      found += st::parse_dtype(std::string{static_cast<char>(a), static_cast<char>(b)}).has_value();
+      for (int c = 0; c < 256; c += 1) {
+        found +=
+            st::parse_dtype(std::string{static_cast<char>(a), static_cast<char>(b), static_cast<char>(c)}).has_value();
+      }
+    }
+  }
+  EXPECT_EQ(found, 3u + 10u);  // U8 I8 F4, and ten of three letters
+}
+
+TEST(Dtype, numbers_that_are_none_have_no_name) {
+  for (const int number : {0, 23, 255}) {
+    EXPECT_EQ(st::to_string(static_cast<st::Dtype>(number)), "?");
+  }
+}
+
+TEST(Dtype, types_may_look_at_what_they_can_hold) {
+  EXPECT_TRUE(st::ElementOf<float>::accepts(st::Dtype::F32));
+  EXPECT_FALSE(st::ElementOf<float>::accepts(st::Dtype::I32));
+  EXPECT_TRUE(st::ElementOf<std::uint16_t>::accepts(st::Dtype::BF16));
+  EXPECT_TRUE(st::ElementOf<std::uint8_t>::accepts(st::Dtype::BOOL));
+  EXPECT_FALSE(st::ElementOf<std::uint8_t>::accepts(st::Dtype::F4));
+}
