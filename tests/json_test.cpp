@@ -1,0 +1,577 @@
+// The pull reader of JSON: what is read, and the code, place and text of each failure.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "json/reader.h"
+
+namespace {
+
+using safetensors::Errc;
+using safetensors::json::Reader;
+
+// A reader of a text of its own. Behind the text, as the reader asks: a NUL, and bytes that mean something.
+class Text {
+ public:
+  explicit Text(std::string_view text) : size_(text.size()), bytes_(text) {
+    bytes_ += '\0';
+    bytes_.append(Reader::kPadding, '"');
+    reader_ = Reader(bytes_.data(), size_);
+  }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+
+  Reader* operator->() { return &reader_; }
+  [[nodiscard]] std::string failure() const {
+    const auto& failure = reader_.failure();
+    return std::string(to_string(failure.code)) + " at " + std::to_string(failure.at) + ": " + failure.what;
+  }
+
+ private:
+  std::size_t size_;
+  std::string bytes_;
+  Reader reader_{nullptr, 0};
+};
+
+// The string that text is, or the failure.
+std::string string_of(std::string_view text) {
+  Text json(text);
+  std::string_view value;
+  if (!json->string(value)) return json.failure();
+  std::string copy(value);
+  return json->end() ? copy : json.failure();
+}
+
+std::string integer_of(std::string_view text) {
+  Text json(text);
+  std::uint64_t value = 0;
+  if (!json->integer(value)) return json.failure();
+  return json->end() ? std::to_string(value) : json.failure();
+}
+
+// "ok", or the failure of reading text as a value that is ignored.
+std::string skip(std::string_view text, unsigned open = 0) {
+  Text json(text);
+  return json->skip_value(open) && json->end() ? "ok" : json.failure();
+}
+
+// Containers in each other, by turns of the kinds that are given, and where the innermost one opens.
+struct Nest {
+  std::string text;
+  std::size_t innermost = 0;
+};
+Nest nested(std::string_view kinds, std::size_t depth) {
+  Nest nest;
+  std::string closing;
+  for (std::size_t i = 0; i < depth; ++i) {
+    const char kind = kinds[i % kinds.size()];
+    nest.innermost = nest.text.size();
+    nest.text += kind;
+    if (kind == '{' && i + 1 < depth) nest.text += "\"\":";
+    closing += kind == '{' ? '}' : ']';
+  }
+  nest.text.append(closing.rbegin(), closing.rend());
+  return nest;
+}
+
+TEST(JsonPeek, four_characters_are_white_space) {
+  Text json(" \t\r\n \r x");
+  EXPECT_EQ(json->peek(), 'x');
+  EXPECT_EQ(json->offset(), 7u);
+  EXPECT_EQ(json->left(), 1u);
+}
+
+TEST(JsonPeek, no_other_character_is_white_space) {
+  for (int c = 0; c < 256; ++c) {
+    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
+    const std::string text = {static_cast<char>(c), 'x'};
+    Text json(text);
+    EXPECT_EQ(json->peek(), static_cast<char>(c)) << c;
+    EXPECT_EQ(json->offset(), 0u) << c;
+  }
+}
+
+TEST(JsonPeek, end_is_nul) {
+  EXPECT_EQ(Text("")->peek(), '\0');
+  Text json("  ");
+  EXPECT_EQ(json->peek(), '\0');
+  EXPECT_EQ(json->left(), 0u);
+}
+
+TEST(JsonConsume, takes_only_what_was_asked_for) {
+  Text json(" :,");
+  EXPECT_FALSE(json->consume(','));
+  EXPECT_TRUE(json->consume(':'));
+  EXPECT_EQ(json->offset(), 2u);
+  EXPECT_TRUE(json->consume(','));
+  EXPECT_FALSE(json->consume(','));
+  EXPECT_EQ(json->failure().code, Errc::ok);
+}
+
+TEST(JsonMoveTo, goes_on_from_there) {
+  Text json("abc1");
+  json->move_to(json->at() + 3);
+  std::uint64_t value = 0;
+  EXPECT_TRUE(json->integer(value));
+  EXPECT_EQ(value, 1u);
+  EXPECT_EQ(json->offset(), 4u);
+}
+
+TEST(JsonString, plain_text_is_itself) {
+  EXPECT_EQ(string_of("\"\""), "");
+  EXPECT_EQ(string_of(" \"a b\" "), "a b");
+  EXPECT_EQ(string_of("\"\x7f {}[]:,'\""), "\x7f {}[]:,'");
+  EXPECT_EQ(string_of("\"gr\u00f6\u00dfe \u4e2d \U0001F600\""), "gr\u00f6\u00dfe \u4e2d \U0001F600");
+}
+
+TEST(JsonString, ends_at_its_quote_wherever_that_stands) {
+  for (std::size_t size = 0; size < 70; ++size) {
+    const std::string value(size, 'x');
+    EXPECT_EQ(string_of("\"" + value + "\""), value);
+  }
+}
+
+TEST(JsonString, escape_is_found_wherever_it_stands) {
+  for (std::size_t before = 0; before < 40; ++before) {
+    for (std::size_t after = 0; after < 20; ++after) {
+      const std::string text = "\"" + std::string(before, 'x') + "\\n" + std::string(after, 'y') + "\\u0041\"";
+      EXPECT_EQ(string_of(text), std::string(before, 'x') + "\n" + std::string(after, 'y') + "A");
+    }
+  }
+}
+
+TEST(JsonString, each_escape_of_a_letter) {
+  EXPECT_EQ(string_of(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
+}
+
+TEST(JsonString, no_other_letter_is_an_escape) {
+  constexpr std::string_view kKnown = "\"\\/bfnrtu";
+  for (int c = 0; c < 128; ++c) {
+    const char letter = static_cast<char>(c);
+    if (kKnown.find(letter) != kKnown.npos) continue;
+    const std::string text = std::string("\"ab\\") + letter + "\"";
+    EXPECT_EQ(string_of(text), "json_syntax at 4: an unknown escape in a string") << c;
+  }
+  EXPECT_EQ(string_of("\"\\\u00e9\""), "json_syntax at 2: an unknown escape in a string");
+}
+
+TEST(JsonString, hexadecimal_escapes_in_either_case) {
+  EXPECT_EQ(string_of(R"("\u0041\u00e9\u00E9\u4e2D\uffff\uFFFF")"), "A\u00e9\u00e9\u4e2d\uffff\uffff");
+  EXPECT_EQ(string_of(R"("\u007f\u0080\u07ff\u0800")"), "\x7f\u0080\u07ff\u0800");
+  EXPECT_EQ(string_of(R"("a\u0000b")"), std::string("a\0b", 3));
+}
+
+TEST(JsonString, each_unit_but_surrogates_is_a_character) {
+  for (unsigned unit = 0; unit <= 0xFFFF; ++unit) {
+    char text[16];
+    std::snprintf(text, sizeof text, "\"\\u%04x\"", unit);
+    std::string expected;
+    if (unit < 0x80) {
+      expected = {static_cast<char>(unit)};
+    } else if (unit < 0x800) {
+      expected = {static_cast<char>(0xC0 + unit / 64), static_cast<char>(0x80 + unit % 64)};
+    } else {
+      expected = {static_cast<char>(0xE0 + unit / 4096), static_cast<char>(0x80 + unit / 64 % 64),
+                  static_cast<char>(0x80 + unit % 64)};
+    }
+    if (unit >= 0xD800 && unit <= 0xDFFF) expected = "json_syntax at 1: a lone surrogate in a string";
+    ASSERT_EQ(string_of(text), expected) << unit;
+  }
+}
+
+TEST(JsonString, escape_of_hexadecimal_needs_four_digits) {
+  constexpr const char* kDigits = "expected four hexadecimal digits after \\u";
+  EXPECT_EQ(string_of(R"("\u")"), std::string("json_syntax at 3: ") + kDigits);
+  EXPECT_EQ(string_of(R"("\u004")"), std::string("json_syntax at 6: ") + kDigits);
+  EXPECT_EQ(string_of(R"("\u00g0")"), std::string("json_syntax at 5: ") + kDigits);
+  EXPECT_EQ(string_of(R"("\u+041")"), std::string("json_syntax at 3: ") + kDigits);
+  EXPECT_EQ(string_of(R"("\u 041")"), std::string("json_syntax at 3: ") + kDigits);
+  EXPECT_EQ(string_of(R"("\U0041")"), "json_syntax at 2: an unknown escape in a string");
+  for (const char c : {'/', ':', '@', 'G', '`', 'g', '{'}) {  // neighbours of the digits
+    EXPECT_EQ(string_of(std::string("\"\\u000") + c + "\""), std::string("json_syntax at 6: ") + kDigits) << c;
+  }
+}
+
+TEST(JsonString, pair_of_surrogates_is_one_character) {
+  EXPECT_EQ(string_of(R"("\ud83d\ude00")"), "\U0001F600");
+  EXPECT_EQ(string_of(R"("\uD800\uDC00")"), "\U00010000");
+  EXPECT_EQ(string_of(R"("\uD800\uDFFF")"), "\U000103FF");
+  EXPECT_EQ(string_of(R"("\uDBFF\uDC00")"), "\U0010FC00");
+  EXPECT_EQ(string_of(R"("\uDBFF\uDFFF")"), "\U0010FFFF");
+}
+
+TEST(JsonString, lone_surrogate_is_refused_where_it_begins) {
+  constexpr const char* kLone = "json_syntax at 2: a lone surrogate in a string";
+  EXPECT_EQ(string_of(R"("x\ud800")"), kLone);
+  EXPECT_EQ(string_of(R"("x\udc00")"), kLone);
+  EXPECT_EQ(string_of(R"("x\udfff")"), kLone);
+  EXPECT_EQ(string_of(R"("x\udc00\ud800")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\ud800")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\udbff")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\ue000")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\n")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800y")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800)"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\ud83d\ude00")"), kLone);
+  EXPECT_EQ(string_of(R"("x\ud800\udc0")"), "json_syntax at 13: expected four hexadecimal digits after \\u");
+}
+
+TEST(JsonString, control_characters_must_be_escaped) {
+  for (int c = 1; c < 0x20; ++c) {
+    const char control = static_cast<char>(c);
+    EXPECT_EQ(string_of(std::string("\"ab") + control + "\""),
+              "json_syntax at 3: a control character in a string must be escaped");
+    EXPECT_EQ(string_of(std::string("\"\\n") + control + "\""),
+              "json_syntax at 3: a control character in a string must be escaped");
+  }
+  EXPECT_EQ(string_of(std::string_view("\"a\0\"", 4)),
+            "json_syntax at 2: a control character in a string must be escaped");
+}
+
+TEST(JsonString, must_be_closed) {
+  EXPECT_EQ(string_of("\""), "json_syntax at 1: a string is not closed");
+  EXPECT_EQ(string_of("\"abc"), "json_syntax at 4: a string is not closed");
+  EXPECT_EQ(string_of("\"abc\\n"), "json_syntax at 6: a string is not closed");
+  EXPECT_EQ(string_of("\"abc\\\""), "json_syntax at 6: a string is not closed");
+  EXPECT_EQ(string_of("\"abc\\"), "json_syntax at 5: the text ends too early");
+  EXPECT_EQ(string_of("\"\\u00"), "json_syntax at 5: the text ends too early");
+  for (std::size_t size = 0; size < 40; ++size) {  // the quotes behind the text do not close it
+    EXPECT_EQ(string_of("\"" + std::string(size, 'x')),
+              "json_syntax at " + std::to_string(size + 1) + ": a string is not closed");
+  }
+}
+
+TEST(JsonString, what_is_no_string) {
+  for (const char* const value : {"1", "-1", "{}", "[]", "true", "false", "null"}) {
+    EXPECT_EQ(string_of(value), "json_type at 0: expected a string") << value;
+  }
+  for (const char* const nothing : {"'a'", "tru", "nul", "}", "]", ",", "-", "-x", "+1", ".5", "NaN", "a"}) {
+    EXPECT_EQ(string_of(nothing), "json_syntax at 0: expected a string") << nothing;
+  }
+  EXPECT_EQ(string_of("  "), "json_syntax at 2: the text ends too early");
+}
+
+TEST(JsonInteger, from_0_to_the_largest_of_64_bits) {
+  for (const char* const good : {"0", "1", "9", "10", "1000000000000000000", "9999999999999999999",
+                                 "10000000000000000000", "18446744073709551614", "18446744073709551615"}) {
+    EXPECT_EQ(integer_of(good), good);
+  }
+  EXPECT_EQ(integer_of(" \n7\t"), "7");
+}
+
+TEST(JsonInteger, other_numbers) {
+  for (const char* const bad :
+       {"18446744073709551616", "18446744073709551620", "100000000000000000000", "99999999999999999999999999999999",
+        "-0", "-1", "-18446744073709551615", "0.0", "4.0", "4e0", "4E0", "0e0", "1e2", "1E+2", "1e-2", "1.5e3"}) {
+    EXPECT_EQ(integer_of(bad), "json_integer at 0: expected an integer from 0 to 18446744073709551615 in digits only")
+        << bad;
+  }
+  EXPECT_EQ(integer_of("  4.0"),
+            "json_integer at 2: expected an integer from 0 to 18446744073709551615 in digits only");
+}
+
+TEST(JsonInteger, no_number_at_all) {
+  EXPECT_EQ(integer_of("01"), "json_syntax at 1: no digit may follow a leading 0");
+  EXPECT_EQ(integer_of("00"), "json_syntax at 1: no digit may follow a leading 0");
+  EXPECT_EQ(integer_of("-01"), "json_syntax at 2: no digit may follow a leading 0");
+  EXPECT_EQ(integer_of("-"), "json_syntax at 1: the text ends too early");
+  EXPECT_EQ(integer_of("--1"), "json_syntax at 1: expected a digit");
+  EXPECT_EQ(integer_of("1."), "json_syntax at 2: the text ends too early");
+  EXPECT_EQ(integer_of("1.e1"), "json_syntax at 2: expected a digit");
+  EXPECT_EQ(integer_of("1ex"), "json_syntax at 2: expected a digit");
+  EXPECT_EQ(integer_of("1e+"), "json_syntax at 3: the text ends too early");
+  EXPECT_EQ(integer_of("1e-,"), "json_syntax at 3: expected a digit");
+  EXPECT_EQ(integer_of("+4"), "json_syntax at 0: expected an integer");
+  EXPECT_EQ(integer_of(".4"), "json_syntax at 0: expected an integer");
+  EXPECT_EQ(integer_of(""), "json_syntax at 0: the text ends too early");
+  EXPECT_EQ(integer_of("4x"), "json_syntax at 1: nothing but white space may follow the object");
+  EXPECT_EQ(integer_of("0x4"), "json_syntax at 1: nothing but white space may follow the object");
+}
+
+TEST(JsonInteger, other_values) {
+  for (const char* const value : {"\"4\"", "{}", "[4]", "true", "false", "null"}) {
+    EXPECT_EQ(integer_of(value), "json_type at 0: expected an integer") << value;
+  }
+}
+
+TEST(JsonNull, is_the_whole_word) {
+  Text json(" null");
+  EXPECT_TRUE(json->null());
+  EXPECT_EQ(json->offset(), 5u);
+  Text other("1");
+  EXPECT_FALSE(other->null());
+  EXPECT_EQ(other->failure().code, Errc::ok);  // nothing was read
+  Text cut("nul");
+  EXPECT_FALSE(cut->null());
+  EXPECT_EQ(cut.failure(), "json_syntax at 3: the text ends too early");
+  Text wrong("nUll");
+  EXPECT_FALSE(wrong->null());
+  EXPECT_EQ(wrong.failure(), "json_syntax at 1: expected a value");
+}
+
+TEST(JsonOpen, bracket_or_another_value) {
+  EXPECT_TRUE(Text(" {")->open('{', "an object"));
+  EXPECT_TRUE(Text("[")->open('[', "an array"));
+  Text array("[");
+  EXPECT_FALSE(array->open('{', "an object, please"));
+  EXPECT_EQ(array.failure(), "json_type at 0: an object, please");
+  Text nothing(" )");
+  EXPECT_FALSE(nothing->open('{', "an object, please"));
+  EXPECT_EQ(nothing.failure(), "json_syntax at 1: an object, please");
+}
+
+TEST(JsonNext, comma_or_the_closing_bracket) {
+  bool more = false;
+  EXPECT_TRUE(Text(" ,")->next('}', more));
+  EXPECT_TRUE(more);
+  EXPECT_TRUE(Text("}")->next('}', more));
+  EXPECT_FALSE(more);
+  Text wrong(" ]");
+  EXPECT_FALSE(wrong->next('}', more));
+  EXPECT_EQ(wrong.failure(), "json_syntax at 1: expected , or }");
+  Text other("}");
+  EXPECT_FALSE(other->next(']', more));
+  EXPECT_EQ(other.failure(), "json_syntax at 0: expected , or ]");
+  Text end("");
+  EXPECT_FALSE(end->next(']', more));
+  EXPECT_EQ(end.failure(), "json_syntax at 0: the text ends too early");
+}
+
+TEST(JsonKey, string_and_colon) {
+  Text json(" \"a\\u0062\" : 1");
+  std::string_view key;
+  std::size_t start = 0;
+  ASSERT_TRUE(json->key(key, start));
+  EXPECT_EQ(key, "ab");
+  EXPECT_EQ(start, 1u);
+  EXPECT_EQ(json->peek(), '1');
+}
+
+TEST(JsonKey, refused) {
+  std::string_view key;
+  std::size_t start = 0;
+  Text number("1:");
+  EXPECT_FALSE(number->key(key, start));
+  EXPECT_EQ(number.failure(), "json_syntax at 0: expected a key in double quotes");
+  Text colon("\"a\" 1");
+  EXPECT_FALSE(colon->key(key, start));
+  EXPECT_EQ(colon.failure(), "json_syntax at 4: expected : after a key");
+  Text string("\"a:");
+  EXPECT_FALSE(string->key(key, start));
+  EXPECT_EQ(string.failure(), "json_syntax at 3: a string is not closed");
+}
+
+TEST(JsonPlainKey, only_without_spaces_and_escapes) {
+  std::string_view key;
+  Text plain("\"a b\":1");
+  ASSERT_TRUE(plain->plain_key(key));
+  EXPECT_EQ(key, "a b");
+  EXPECT_EQ(plain->offset(), 6u);
+  for (const char* const other : {" \"a\":1", "\"a\" :1", "\"a\\u0062\":1", "\"a", "\"a\"", "a:", "1", "\"a\x01\":"}) {
+    Text json(other);
+    EXPECT_FALSE(json->plain_key(key)) << other;
+    EXPECT_EQ(json->offset(), 0u) << other;
+    EXPECT_EQ(json->failure().code, Errc::ok) << other;
+  }
+}
+
+TEST(JsonSkip, every_type) {
+  for (const char* const good : {"0",
+                                 "-0",
+                                 "1.5",
+                                 "-1.5e-3",
+                                 "1E5",
+                                 "\"a\\n\"",
+                                 "true",
+                                 "false",
+                                 "null",
+                                 "[]",
+                                 "{}",
+                                 "[ ]",
+                                 "{ }",
+                                 "[1]",
+                                 "[1,2 , 3]",
+                                 "{\"a\":1}",
+                                 "{\"a\":1,\"a\":2}",
+                                 " { \"a\" : [ { } , [ ] , null ] , \"b\" : \"c\" } ",
+                                 "[[],[[]],{\"a\":{}}]",
+                                 "[true,false,null]"}) {
+    EXPECT_EQ(skip(good), "ok") << good;
+  }
+}
+
+TEST(JsonSkip, what_is_no_value) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "json_syntax at 0: the text ends too early"},
+      {"x", "json_syntax at 0: expected a value"},
+      {"'a'", "json_syntax at 0: expected a value"},
+      {"+1", "json_syntax at 0: expected a value"},
+      {".5", "json_syntax at 0: expected a value"},
+      {"NaN", "json_syntax at 0: expected a value"},
+      {"Infinity", "json_syntax at 0: expected a value"},
+      {"-Infinity", "json_syntax at 1: expected a digit"},
+      {"truE", "json_syntax at 3: expected a value"},
+      {"falsE", "json_syntax at 4: expected a value"},
+      {"fals", "json_syntax at 4: the text ends too early"},
+      {"[", "json_syntax at 1: the text ends too early"},
+      {"[1", "json_syntax at 2: the text ends too early"},
+      {"[1,", "json_syntax at 3: the text ends too early"},
+      {"[1,]", "json_syntax at 3: expected a value"},
+      {"[,1]", "json_syntax at 1: expected a value"},
+      {"[1 2]", "json_syntax at 3: expected , or ]"},
+      {"[1}", "json_syntax at 2: expected , or ]"},
+      {"]", "json_syntax at 0: expected a value"},
+      {"{", "json_syntax at 1: the text ends too early"},
+      {"{]", "json_syntax at 1: expected a key in double quotes"},
+      {"{\"a\"", "json_syntax at 4: the text ends too early"},
+      {"{\"a\"}", "json_syntax at 4: expected : after a key"},
+      {"{\"a\":}", "json_syntax at 5: expected a value"},
+      {"{\"a\":1,}", "json_syntax at 7: expected a key in double quotes"},
+      {"{\"a\":1]", "json_syntax at 6: expected , or }"},
+      {"{1:1}", "json_syntax at 1: expected a key in double quotes"},
+      {"{\"a\":1 \"b\":2}", "json_syntax at 7: expected , or }"},
+      {"[1]//", "json_syntax at 3: nothing but white space may follow the object"},
+      {"[/**/]", "json_syntax at 1: expected a value"},
+      {"1 2", "json_syntax at 2: nothing but white space may follow the object"},
+      {"01", "json_syntax at 1: no digit may follow a leading 0"},
+      {"[\"\\ud800\"]", "json_syntax at 2: a lone surrogate in a string"},
+  };
+  for (const auto& [text, failure] : cases) EXPECT_EQ(skip(text), failure) << text;
+}
+
+TEST(JsonSkip, numbers_that_a_double_can_hold) {
+  const std::string zeros(400, '0');
+  for (const std::string& good :
+       {std::string("1e308"), std::string("1.7976931348623157e308"), std::string("1.7976931348623158e308"),
+        std::string("-1.7976931348623157e+308"), std::string("1e-400"), std::string("1e-99999999999999999999"),
+        std::string("0e999999999999999999999"), std::string("0.0e+99999"), std::string("-0.000e400"),
+        "0." + zeros + "1e700", "0." + zeros + "1e401", "1" + zeros + "e-400", "1" + zeros + "e-92",
+        "1" + zeros + "." + zeros + "e-100", "1" + std::string(308, '0')}) {
+    EXPECT_EQ(skip(good), "ok") << good;
+  }
+}
+
+TEST(JsonSkip, numbers_that_round_to_infinity) {
+  const std::string zeros(400, '0');
+  for (const std::string& bad :
+       {std::string("1e309"), std::string("-1e309"), std::string("1.7976931348623159e308"), std::string("1E+400"),
+        std::string("17976931348623159e292"), std::string("1e99999999999999999999999"), "1" + zeros,
+        "0." + zeros + "1e711", "1" + zeros + "e-91", "1" + std::string(309, '0') + ".5"}) {
+    EXPECT_EQ(skip(bad), "json_number at 0: a number is too large for a double") << bad;
+  }
+  EXPECT_EQ(skip("[1,1e999]"), "json_number at 3: a number is too large for a double");
+}
+
+TEST(JsonSkip, depth_of_127_is_the_most) {
+  for (const std::string_view kinds : {"[", "{", "[{", "{[", "{{[", "[[{"}) {
+    EXPECT_EQ(skip(nested(kinds, 127).text), "ok") << kinds;
+    const std::string refused =
+        "json_depth at " + std::to_string(nested(kinds, 128).innermost) + ": more than 127 open containers";
+    EXPECT_EQ(skip(nested(kinds, 128).text), refused) << kinds;
+    EXPECT_EQ(skip(nested(kinds, 1000).text), refused) << kinds;
+    EXPECT_EQ(skip(nested(kinds, 1000).text.substr(0, nested(kinds, 128).innermost + 1)), refused) << kinds;
+  }
+}
+
+TEST(JsonSkip, depth_counts_what_is_open_around_it) {
+  EXPECT_EQ(skip(nested("[", 125).text, 2), "ok");
+  EXPECT_EQ(skip(nested("[", 126).text, 2), "json_depth at 125: more than 127 open containers");
+  EXPECT_EQ(skip("1", 127), "ok");
+  EXPECT_EQ(skip("[]", 127), "json_depth at 0: more than 127 open containers");
+}
+
+TEST(JsonSkip, depth_does_not_count_what_is_closed) {
+  std::string text = "[";
+  for (int i = 0; i < 1000; ++i) text += "[],{\"\":[{}]},";
+  EXPECT_EQ(skip(text + "0]"), "ok");
+  EXPECT_EQ(skip("[" + nested("{", 126).text + "," + nested("[", 126).text + "]"), "ok");
+}
+
+TEST(JsonSkip, begins_anywhere_and_stops_behind_the_value) {
+  Text json("{\"a\":[1,{}],\"b\":2}");
+  json->move_to(json->at() + 5);
+  ASSERT_TRUE(json->skip_value(1));
+  EXPECT_EQ(json->offset(), 11u);
+  EXPECT_EQ(json->peek(), ',');
+}
+
+TEST(JsonEnd, white_space_may_follow) {
+  EXPECT_TRUE(Text("")->end());
+  EXPECT_TRUE(Text(" \t\r\n ")->end());
+}
+
+TEST(JsonEnd, nothing_else_may) {
+  for (const char c : {'\0', '}', ',', 'x', '\v', '\f', '\x1a'}) {
+    Text json(std::string(" ") + c);
+    EXPECT_FALSE(json->end());
+    EXPECT_EQ(json.failure(), "json_syntax at 1: nothing but white space may follow the object");
+  }
+  Text twice(std::string_view(" \0 \0", 4));
+  EXPECT_FALSE(twice->end());
+  EXPECT_EQ(twice.failure(), "json_syntax at 1: nothing but white space may follow the object");
+}
+
+TEST(JsonFail, keeps_code_place_and_text) {
+  Text json("abc");
+  EXPECT_FALSE(json->fail(Errc::unknown_dtype, 2, "so it is"));
+  EXPECT_EQ(json.failure(), "unknown_dtype at 2: so it is");
+}
+
+TEST(JsonFail, here_is_the_next_byte_or_the_end) {
+  Text json("abc");
+  json->move_to(json->at() + 1);
+  EXPECT_FALSE(json->fail_here("not this"));
+  EXPECT_EQ(json.failure(), "json_syntax at 1: not this");
+  Text end("abc");
+  end->move_to(end->at() + 3);
+  EXPECT_FALSE(end->fail_here("not this"));
+  EXPECT_EQ(end.failure(), "json_syntax at 3: the text ends too early");
+}
+
+TEST(JsonUtf8, ill_formed_text_is_that_whatever_else_is_wrong) {
+  constexpr const char* kUtf8 = "invalid_utf8 at 6: this byte begins no valid sequence";
+  EXPECT_EQ(skip("[1 2, \xff]"), kUtf8);     // behind an error of syntax
+  EXPECT_EQ(skip("[1e999\xff"), kUtf8);      // behind a number that is too large
+  EXPECT_EQ(skip("\"\\ud80\xff\""), kUtf8);  // in an escape
+  EXPECT_EQ(skip("\"\\n\\t\\\xc0\x80\""), kUtf8);
+  EXPECT_EQ(skip("[true \xed\xa0\x80]"), kUtf8);
+  Text type("[     \x80");
+  EXPECT_FALSE(type->open('{', "an object"));
+  EXPECT_EQ(type.failure(), kUtf8);
+}
+
+TEST(JsonUtf8, ill_formed_text_is_refused_where_nothing_else_is_wrong) {
+  for (const char* const bad : {"\x80", "\xc3", "\xc0\x80", "\xe4\xb8", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
+    for (std::size_t before = 0; before < 40; ++before) {
+      const std::string text = "[\"" + std::string(before, 'x') + bad;
+      const std::string refused =
+          "invalid_utf8 at " + std::to_string(before + 2) + ": this byte begins no valid sequence";
+      EXPECT_EQ(skip(text + "\"]"), refused);
+      EXPECT_EQ(skip(text + "\\n\"]"), refused);  // an escape behind it changes the text
+      EXPECT_EQ(skip(text), refused);             // cut
+    }
+  }
+}
+
+TEST(JsonUtf8, first_ill_formed_byte_counts) {
+  EXPECT_EQ(skip("[\"\u00e9\xff\", \"\xfe\"]"), "invalid_utf8 at 4: this byte begins no valid sequence");
+}
+
+TEST(JsonUtf8, the_bytes_behind_the_text_do_not_count) {
+  std::string bytes = "\"a\"";
+  bytes += '\0';
+  bytes.append(Reader::kPadding, '\xff');
+  Reader reader(bytes.data(), 3);
+  std::string_view value;
+  EXPECT_TRUE(reader.string(value));
+  EXPECT_TRUE(reader.end());
+  EXPECT_EQ(value, "a");
+}
+
+}  // namespace

@@ -1,0 +1,67 @@
+// The writer of JSON: every escape, and that the reader reads it back.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "json/reader.h"
+#include "json/writer.h"
+
+namespace {
+
+using safetensors::json::Reader;
+
+std::string written(std::string_view text) {
+  std::string out = "before ";
+  safetensors::json::append_string(out, text);
+  EXPECT_EQ(out.size() - 7, safetensors::json::string_size(text));
+  EXPECT_EQ(out.substr(0, 7), "before ");
+  return out.substr(7);
+}
+
+std::string read_again(std::string text) {
+  const std::size_t size = text.size();
+  text.append(1 + Reader::kPadding, '\0');
+  Reader reader(text.data(), size);
+  std::string_view value;
+  return reader.string(value) && reader.end() ? std::string(value) : reader.failure().what;
+}
+
+TEST(JsonWriter, text_stays_as_it_is) {
+  EXPECT_EQ(written(""), "\"\"");
+  EXPECT_EQ(written("a b/c'"), "\"a b/c'\"");
+  EXPECT_EQ(written("gr\u00f6\u00dfe \u4e2d \U0001F600 \u2028 \x7f"),
+            "\"gr\u00f6\u00dfe \u4e2d \U0001F600 \u2028 \x7f\"");
+}
+
+TEST(JsonWriter, each_escape) {
+  EXPECT_EQ(written("\"\\\b\t\n\f\r"), R"("\"\\\b\t\n\f\r")");
+  EXPECT_EQ(written(std::string_view("\0\x01\x07\x0b\x0e\x0f\x10\x1a\x1f", 9)),
+            R"("\u0000\u0001\u0007\u000b\u000e\u000f\u0010\u001a\u001f")");
+  EXPECT_EQ(written("a\nb\n"), R"("a\nb\n")");
+}
+
+TEST(JsonWriter, what_is_written_is_read_again) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  all += "\u00e9\u4e2d\U0001F600";
+  EXPECT_EQ(read_again(written(all)), all);
+  for (const char c : all.substr(0, 128)) EXPECT_EQ(read_again(written({&c, 1})), std::string(1, c));
+}
+
+TEST(JsonWriter, integers) {
+  const std::pair<std::uint64_t, const char*> cases[] = {{0, "0"},
+                                                         {9, "9"},
+                                                         {10, "10"},
+                                                         {10000000000000000000u, "10000000000000000000"},
+                                                         {~std::uint64_t{0}, "18446744073709551615"}};
+  for (const auto& [value, text] : cases) {
+    std::string out = "x";
+    safetensors::json::append_integer(out, value);
+    EXPECT_EQ(out, std::string("x") + text);
+  }
+}
+
+}  // namespace

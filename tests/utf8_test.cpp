@@ -1,0 +1,171 @@
+// UTF-8: every sequence of up to three bytes and the borders of those of four, against a decoder that goes by the table
+// of the Unicode Standard's scalar values.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/utf8.h"
+
+namespace {
+
+using safetensors::base::encode_utf8;
+using safetensors::base::first_invalid_utf8;
+using safetensors::base::utf8_sequence_length;
+
+constexpr std::size_t kNone = std::string_view::npos;
+
+unsigned byte(std::string_view text, std::size_t i) {
+  return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+}
+
+// The length of the first sequence by its value: decoded in the plain way, then asked whether this is the one right
+// form of a scalar value.
+std::size_t naive_length(std::string_view text) {
+  const unsigned lead = byte(text, 0);
+  std::size_t length = 0;
+  std::uint32_t value = 0;
+  if (lead < 0x80) return 1;
+  if ((lead & 0xE0) == 0xC0) length = 2, value = lead & 0x1F;
+  if ((lead & 0xF0) == 0xE0) length = 3, value = lead & 0x0F;
+  if ((lead & 0xF8) == 0xF0) length = 4, value = lead & 0x07;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(text, i) & 0xC0) != 0x80) return 0;
+    value = value << 6 | (byte(text, i) & 0x3F);
+  }
+  const std::uint32_t least = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
+  const bool scalar = value < 0xD800 || (value > 0xDFFF && value <= 0x10FFFF);
+  return scalar && value >= least ? length : 0;
+}
+
+std::size_t naive_first_invalid(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = naive_length(text.substr(at));
+    if (length == 0) return at;
+    at += length;
+  }
+  return kNone;
+}
+
+std::string encoded(char32_t scalar) {
+  char bytes[4];
+  return {bytes, encode_utf8(scalar, bytes)};
+}
+
+TEST(Utf8, empty_text_is_well_formed) {
+  EXPECT_EQ(first_invalid_utf8(""), kNone);
+}
+
+TEST(Utf8, every_scalar_value_is_written_and_read) {
+  for (std::uint32_t scalar = 0; scalar <= 0x10FFFF; ++scalar) {
+    if (scalar >= 0xD800 && scalar <= 0xDFFF) continue;
+    const std::string text = encoded(scalar);
+    ASSERT_EQ(text.size(), scalar < 0x80 ? 1u : scalar < 0x800 ? 2u : scalar < 0x10000 ? 3u : 4u) << scalar;
+    ASSERT_EQ(naive_length(text), text.size()) << scalar;
+    ASSERT_EQ(utf8_sequence_length(text), text.size()) << scalar;
+    ASSERT_EQ(first_invalid_utf8(text), kNone) << scalar;
+  }
+}
+
+TEST(Utf8, first_and_last_of_each_length) {
+  EXPECT_EQ(encoded(0), std::string("\0", 1));
+  EXPECT_EQ(encoded(0x7F), "\x7f");
+  EXPECT_EQ(encoded(0x80), "\xc2\x80");
+  EXPECT_EQ(encoded(0x7FF), "\xdf\xbf");
+  EXPECT_EQ(encoded(0x800), "\xe0\xa0\x80");
+  EXPECT_EQ(encoded(0xD7FF), "\xed\x9f\xbf");
+  EXPECT_EQ(encoded(0xE000), "\xee\x80\x80");
+  EXPECT_EQ(encoded(0xFFFF), "\xef\xbf\xbf");
+  EXPECT_EQ(encoded(0x10000), "\xf0\x90\x80\x80");
+  EXPECT_EQ(encoded(0x10FFFF), "\xf4\x8f\xbf\xbf");
+}
+
+TEST(Utf8, overlong_forms_are_refused) {
+  for (const char* const text : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
+                                 "\xf0\x8f\xbf\xbf", "\xc0\xaf", "\xe0\x80\xaf"}) {
+    EXPECT_EQ(utf8_sequence_length(text), 0u);
+    EXPECT_EQ(first_invalid_utf8(text), 0u);
+  }
+}
+
+TEST(Utf8, surrogates_are_refused) {
+  for (const char* const text : {"\xed\xa0\x80", "\xed\xad\xbf", "\xed\xae\x80", "\xed\xbf\xbf",
+                                 "\xed\xa0\xbd\xed\xb8\x80"}) {  // the last: a pair, as CESU-8 has it
+    EXPECT_EQ(utf8_sequence_length(text), 0u);
+    EXPECT_EQ(first_invalid_utf8(text), 0u);
+  }
+}
+
+TEST(Utf8, nothing_above_the_last_character) {
+  for (const char* const text : {"\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf7\xbf\xbf\xbf", "\xf8\x88\x80\x80\x80",
+                                 "\xfc\x84\x80\x80\x80\x80", "\xfe", "\xff"}) {
+    EXPECT_EQ(utf8_sequence_length(text), 0u);
+    EXPECT_EQ(first_invalid_utf8(text), 0u);
+  }
+}
+
+TEST(Utf8, every_sequence_of_one_two_and_three_bytes) {
+  for (unsigned a = 0; a < 256; ++a) {
+    const std::string one = {static_cast<char>(a)};
+    ASSERT_EQ(first_invalid_utf8(one), naive_first_invalid(one)) << a;
+    ASSERT_EQ(utf8_sequence_length(one), naive_length(one)) << a;
+    std::string two = one + '\0';
+    std::string three = two + '\0';
+    for (unsigned b = 0; b < 256; ++b) {
+      two[1] = three[1] = static_cast<char>(b);
+      ASSERT_EQ(first_invalid_utf8(two), naive_first_invalid(two)) << a << ' ' << b;
+      ASSERT_EQ(utf8_sequence_length(two), naive_length(two)) << a << ' ' << b;
+      for (unsigned c = 0; c < 256; ++c) {
+        three[2] = static_cast<char>(c);
+        if (first_invalid_utf8(three) != naive_first_invalid(three) ||
+            utf8_sequence_length(three) != naive_length(three)) {
+          FAIL() << a << ' ' << b << ' ' << c;
+        }
+      }
+    }
+  }
+}
+
+TEST(Utf8, sequences_of_four_bytes_at_the_borders_of_each_range) {
+  constexpr unsigned kBorders[] = {0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF};
+  for (unsigned a = 0xE0; a < 256; ++a) {
+    for (const unsigned b : kBorders) {
+      for (const unsigned c : kBorders) {
+        for (const unsigned d : kBorders) {
+          const std::string four = {static_cast<char>(a), static_cast<char>(b), static_cast<char>(c),
+                                    static_cast<char>(d)};
+          ASSERT_EQ(first_invalid_utf8(four), naive_first_invalid(four)) << a << ' ' << b << ' ' << c << ' ' << d;
+          ASSERT_EQ(utf8_sequence_length(four), naive_length(four)) << a << ' ' << b << ' ' << c << ' ' << d;
+        }
+      }
+    }
+  }
+}
+
+TEST(Utf8, cut_sequences_are_refused_at_their_first_byte) {
+  for (const char32_t scalar : {U'\u00e9', U'\u4e2d', U'\U0001F600'}) {
+    const std::string text = encoded(scalar);
+    for (std::size_t size = 1; size < text.size(); ++size) {
+      EXPECT_EQ(first_invalid_utf8("ab" + text.substr(0, size)), 2u);
+      EXPECT_EQ(first_invalid_utf8("ab" + text.substr(0, size) + "c"), 2u);
+    }
+  }
+}
+
+// The fast way over ASCII goes by blocks: a sequence may stand anywhere in one and across two.
+TEST(Utf8, place_in_a_longer_text_is_exact) {
+  for (std::size_t before = 0; before < 100; ++before) {
+    for (const std::size_t after : {0u, 1u, 2u, 3u, 31u, 32u, 33u, 70u}) {
+      for (const char* const part : {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x98\x80", "\x80", "\xc3", "\xe4\xb8",
+                                     "\xf0\x9f\x98", "\xed\xa0\x80", "\xff"}) {
+        const std::string text = std::string(before, 'x') + part + std::string(after, 'y') + part;
+        ASSERT_EQ(first_invalid_utf8(text), naive_first_invalid(text)) << before << ' ' << after;
+      }
+    }
+  }
+}
+
+}  // namespace
