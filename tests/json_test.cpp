@@ -559,6 +559,11 @@ TEST(JsonUtf8, ill_formed_text_is_refused_where_nothing_else_is_wrong) {
   }
 }
 
+TEST(JsonUtf8, place_is_that_in_the_text_as_it_was_given) {
+  EXPECT_EQ(skip("[\"\\n\xff\"]"), "invalid_utf8 at 4: this byte begins no valid sequence");
+  EXPECT_EQ(skip("[\"\\u0041xy\", \"\\n\xc3\\n\xa9\"]"), "invalid_utf8 at 16: this byte begins no valid sequence");
+}
+
 TEST(JsonUtf8, first_ill_formed_byte_counts) {
   EXPECT_EQ(skip("[\"\u00e9\xff\", \"\xfe\"]"), "invalid_utf8 at 4: this byte begins no valid sequence");
 }
