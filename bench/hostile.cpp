@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <set>
 
+#include "colliding_names.h"
 #include "model.h"
 
 namespace st = safetensors;
@@ -26,17 +28,6 @@ std::string repeat(std::uint64_t size, const std::string& head, const std::funct
 
 std::string entry(const std::string& name) {
   return "\"" + name + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
-}
-
-// Names that libstdc++'s std::hash (Murmur, seed 0xc70f6907) maps to one value cannot be made quickly for 64 bits;
-// names that fall into one bucket of a table of 2^16 can.
-std::vector<std::string> colliding(std::size_t count) {
-  std::vector<std::string> names;
-  for (std::uint64_t i = 0; names.size() < count; ++i) {
-    std::string name = std::to_string(i);
-    if ((std::hash<std::string>()(name) & 0xFFF) == 0) names.push_back(std::move(name));
-  }
-  return names;
 }
 
 void measure(const char* title, const std::string& text) {
@@ -98,9 +89,17 @@ int main(int argc, char** argv) {
                           size, "{", [](auto) { return entry(""); }, "}"));
   measure("one metadata key", repeat(
                                   size, "{\"__metadata__\":{", [](auto) { return "\"\":\"\","; }, "}}"));
-  const std::vector<std::string> names = colliding(std::min<std::size_t>(size / 1000, 20'000));
-  measure(
-      "names that collide in std::hash",
-      repeat(
-          size, "{", [&](auto i) { return i < names.size() ? entry(names[i]) : std::string(200'000'000, ' '); }, "}"));
+  const std::uint64_t most = size / entry(std::string(32, 'x')).size() + 1;  // that fit, and one
+  const bench::CollidingNames colliding(most);
+  if (!colliding.missing().empty()) {
+    std::printf("  names that collide in std::hash: left out, %s\n", colliding.missing().c_str());
+    return 0;
+  }
+  const std::vector<std::string>& names = colliding.names();
+  const std::hash<std::string> hash;
+  const auto collides = [&](const std::string& name) { return hash(name) == hash(names.front()); };
+  bench::require(names.size() >= most && std::all_of(names.begin(), names.end(), collides), "names of one hash");
+  bench::require(std::set<std::string_view>(names.begin(), names.end()).size() == names.size(), "different names");
+  measure("names that collide in std::hash", repeat(
+                                                 size, "{", [&](auto i) { return entry(names[i]); }, "}"));
 }
