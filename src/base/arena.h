@@ -48,7 +48,8 @@ class Arena {
   void* allocate_block(std::size_t size) {
     const bool own = size > block_size_ / 4;
     const std::size_t block_size = own ? std::max<std::size_t>(size, 1) : block_size_;
-    blocks_.reserve(blocks_.size() + 1);
+    // Before the block, which would be lost if this threw.
+    if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<std::size_t>(8, 2 * blocks_.size()));
     void* start = upstream_->allocate(block_size, kAlignment);
     blocks_.push_back({start, block_size});
     if (!own) {
