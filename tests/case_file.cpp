@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 
@@ -225,6 +226,17 @@ std::vector<Case> load_all(const std::string& data_directory) {
   load_verdicts(data / "conformance", out);
   std::sort(out.begin(), out.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
   return out;
+}
+
+safetensors::Result<safetensors::Header> parse(const Case& c) {
+  const auto bytes = std::as_bytes(std::span(c.bytes));
+  const std::uint64_t file_size = c.file_size.value_or(c.bytes.size() + c.data_size);
+  const auto length =
+      safetensors::Header::length(bytes.first(std::min<std::size_t>(8, bytes.size())), file_size, c.options);
+  if (!length) return length.error();
+  if (c.file_size) return safetensors::Header();
+  const std::string_view text = std::string_view(c.bytes).substr(8, *length);
+  return safetensors::Header::parse(text, file_size - 8 - *length, c.options);
 }
 
 }  // namespace cases

@@ -37,4 +37,8 @@ struct Case {
 // for what it cannot understand.
 std::vector<Case> load_all(const std::string& data_directory);
 
+// Reads a case as a reader of files does: the length, then the text. Of a file too large to be made, only the length;
+// the Header is then empty.
+safetensors::Result<safetensors::Header> parse(const Case& c);
+
 }  // namespace cases

@@ -4,7 +4,6 @@
 #include <safetensors/header.h>
 
 #include <cstddef>
-#include <iostream>
 #include <memory>
 #include <ostream>
 #include <span>
@@ -26,23 +25,8 @@ using cases::Case;
 using safetensors::Error;
 using safetensors::File;
 using safetensors::Header;
-using safetensors::Result;
 
 constexpr std::uint64_t kLargestData = 1 << 20;  // of a file that is made in memory
-
-std::uint64_t file_size(const Case& c) {
-  return c.file_size.value_or(c.bytes.size() + c.data_size);
-}
-
-// As a reader does it: the length, then the text.
-Result<Header> parse(const Case& c) {
-  const auto bytes = std::as_bytes(std::span(c.bytes));
-  auto length = Header::length(bytes.first(std::min<std::size_t>(8, bytes.size())), file_size(c), c.options);
-  if (!length) return length.error();
-  if (c.file_size) return Header();
-  const std::uint64_t n = *length;
-  return Header::parse(std::string_view(c.bytes).substr(8, n), file_size(c) - 8 - n, c.options);
-}
 
 std::string hint(const Error& error) {
   return "code " + std::string(to_string(error.code)) + ", byte " + std::to_string(error.offset) + ": " + error.message;
@@ -96,7 +80,7 @@ class Conformance : public testing::TestWithParam<Case> {};
 
 TEST_P(Conformance, header) {
   const Case& c = GetParam();
-  const auto header = parse(c);
+  const auto header = cases::parse(c);
   if (c.code != "ok") {
     ASSERT_FALSE(header.ok()) << "accepted";
     expect_error(c, header.error());
@@ -124,13 +108,5 @@ TEST_P(Conformance, file) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Conformance, testing::ValuesIn(cases::load_all(SAFETENSORS_TEST_DATA)),
                          [](const auto& param) { return param.param.name; });
-
-// For update_messages.py.
-TEST(Messages, DISABLED_print) {
-  for (const Case& c : cases::load_all(SAFETENSORS_TEST_DATA)) {
-    const auto header = parse(c);
-    if (!header) std::cout << "message\t" << c.name << '\t' << header.error().message << '\n';
-  }
-}
 
 }  // namespace

@@ -9,12 +9,9 @@ import sys
 
 
 def printed(build):
-    test = pathlib.Path(build) / "tests" / "conformance_test"
-    out = subprocess.run(
-        [test, "--gtest_also_run_disabled_tests", "--gtest_filter=Messages.*"], capture_output=True, check=True
-    ).stdout.decode()
-    rows = [line.split("\t", 2) for line in out.split("\n") if line.startswith("message\t")]
-    return {name: message for _, name, message in rows}
+    tool = pathlib.Path(build) / "tests" / "print_messages"
+    out = subprocess.run([tool], capture_output=True, check=True).stdout.decode()
+    return dict(line.split("\t", 1) for line in out.rstrip("\n").split("\n"))
 
 
 def fill_text(path, messages):
