@@ -122,7 +122,7 @@ static void dtypes_that_are_none(void) {
   }
   safetensors_dtype parsed = 7;
   FAILS(safetensors_dtype_parse(TEXT("f32"), &parsed, &error), UNKNOWN_DTYPE);
-  SAYS("no dtype is called \"f32\"");
+  SAYS("no dtype is called `f32`");
   CHECK(parsed == 0);
   FAILS(safetensors_dtype_parse(NULL, 2, &parsed, &error), INVALID_ARGUMENT);
   FAILS(safetensors_dtype_parse(TEXT("F32"), NULL, &error), INVALID_ARGUMENT);
@@ -170,7 +170,7 @@ static void header_tensors(const safetensors_header* header) {
   GOOD(safetensors_header_find(header, TEXT("a"), &info, &error));
   CHECK(info.begin == 24 && info.end == 26);
   FAILS(safetensors_header_find(header, TEXT("c\n"), &info, &error), NOT_FOUND);
-  SAYS("there is no tensor \"c\\u{a}\"");
+  SAYS("there is no tensor `c\\u{a}`");
   FAILS(safetensors_header_find(header, NULL, 1, &info, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_find(header, NULL, 0, &info, &error), NOT_FOUND);
   FAILS(safetensors_header_find(NULL, TEXT("a"), &info, &error), INVALID_ARGUMENT);
@@ -206,7 +206,7 @@ static void header_metadata(const safetensors_header* header) {
   GOOD(safetensors_header_metadata_find(header, TEXT("k"), &value, &value_length, &error));
   CHECK(same(value, value_length, "v"));
   FAILS(safetensors_header_metadata_find(header, TEXT("x"), &value, &value_length, &error), NOT_FOUND);
-  SAYS("there is no metadata key \"x\"");
+  SAYS("there is no metadata key `x`");
   FAILS(safetensors_header_metadata_find(header, NULL, 1, &value, &value_length, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_metadata_find(NULL, TEXT("k"), &value, &value_length, &error), INVALID_ARGUMENT);
 }

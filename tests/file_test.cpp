@@ -181,9 +181,9 @@ TEST_F(FileTest, ReadsIntoTheCallersMemory) {
   EXPECT_EQ(values[3], 3.0F);
   const Error whole = error_of(a.read_into(bytes.first(23)));
   EXPECT_EQ(whole.code, Errc::buffer_size);
-  EXPECT_EQ(whole.message, "tensor \"a\": the result has 24 bytes, the destination 23");
+  EXPECT_EQ(whole.message, "tensor `a`: the result has 24 bytes, the destination 23");
   EXPECT_EQ(error_of(a.read_into(backwards, bytes.first(16))).message,
-            "tensor \"a\": the result has 12 bytes, the destination 16");
+            "tensor `a`: the result has 12 bytes, the destination 16");
 }
 
 TEST_F(FileTest, AWrongSliceNamesTensorAndPath) {
@@ -191,7 +191,7 @@ TEST_F(FileTest, AWrongSliceNamesTensorAndPath) {
   const Tensor a = open(path).tensor("a").value();
   const Error error = error_of(a.read({DimSlice::all(), DimSlice::at(7)}));
   EXPECT_EQ(error.code, Errc::slice_index);
-  EXPECT_EQ(error.message, "tensor \"a\": index 7 is out of range for dimension 1 of size 3");
+  EXPECT_EQ(error.message, "tensor `a`: index 7 is out of range for dimension 1 of size 3");
   EXPECT_EQ(error.path, path);
   EXPECT_EQ(error_of(a.read_into({DimSlice::range(0, 1, 0)}, {})).code, Errc::slice_step);
 }
@@ -207,17 +207,17 @@ TEST_F(FileTest, AMissingTensorIsNamedWithTheMostSimilarOne) {
     return error.message;
   };
   EXPECT_EQ(message("lm_haed.weight"),
-            "no tensor \"lm_haed.weight\" in a file of 3 tensors: is it \"lm_head.weight\"?");
+            "no tensor `lm_haed.weight` in a file of 3 tensors: is it `lm_head.weight`?");
   EXPECT_EQ(message("wte.weight"),
-            "no tensor \"wte.weight\" in a file of 3 tensors: is it \"transformer.wte.weight\"?");
+            "no tensor `wte.weight` in a file of 3 tensors: is it `transformer.wte.weight`?");
   EXPECT_EQ(message("model.lm_head.weight"),
-            "no tensor \"model.lm_head.weight\" in a file of 3 tensors: is it \"lm_head.weight\"?");
+            "no tensor `model.lm_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
   EXPECT_EQ(message("LM_head.weight"),
-            "no tensor \"LM_head.weight\" in a file of 3 tensors: is it \"lm_head.weight\"?");
-  EXPECT_EQ(message("something else"), "no tensor \"something else\" in a file of 3 tensors");
-  EXPECT_EQ(message(""), "no tensor \"\" in a file of 3 tensors");
-  EXPECT_EQ(message("\x1b[1m"), "no tensor \"\\u{1b}[1m\" in a file of 3 tensors");
-  EXPECT_EQ(message(std::string(5000, 'b')), "no tensor \"" + std::string(5000, 'b') + "\" in a file of 3 tensors");
+            "no tensor `LM_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
+  EXPECT_EQ(message("something else"), "no tensor `something else` in a file of 3 tensors");
+  EXPECT_EQ(message(""), "no tensor `` in a file of 3 tensors");
+  EXPECT_EQ(message("\x1b[1m"), "no tensor `\\u{1b}[1m` in a file of 3 tensors");
+  EXPECT_EQ(message(std::string(5000, 'b')), "no tensor `" + std::string(5000, 'b') + "` in a file of 3 tensors");
 }
 
 TEST_F(FileTest, RulesOfTheFormatAreReportedWithThePath) {
@@ -313,7 +313,7 @@ TEST_F(FileTest, MadeShorterAfterOpeningIsAnErrorUnderRead) {
   EXPECT_EQ(error.code, Errc::file_truncated);
   EXPECT_EQ(error.path, path);
   EXPECT_EQ(error.offset, data + 9);
-  EXPECT_EQ(error.message, "tensor \"a\": file became shorter: 24 bytes at byte " + std::to_string(data) +
+  EXPECT_EQ(error.message, "tensor `a`: file became shorter: 24 bytes at byte " + std::to_string(data) +
                                " were asked for, it now ends at byte " + std::to_string(data + 9));
   EXPECT_EQ(error_of(tensor(file, "b").read()).code, Errc::file_truncated);
   EXPECT_EQ(error_of(tensor(file, "a").read({DimSlice::all(), DimSlice::at(2)})).code, Errc::file_truncated);
@@ -351,7 +351,7 @@ TEST_F(FileTest, ASparseFileOfTerabytesOpensAndIsReadInPart) {
   const Error error = error_of(t.read());
   EXPECT_EQ(error.code, Errc::out_of_memory);
   EXPECT_EQ(error.path, path);
-  EXPECT_EQ(error.message, "tensor \"t\": cannot allocate 4398046511104 bytes");
+  EXPECT_EQ(error.message, "tensor `t`: cannot allocate 4398046511104 bytes");
   EXPECT_EQ(data_of(t.read({DimSlice::range(-3, std::nullopt)}).value()), std::string(3, '\0'));
   EXPECT_EQ(t.read({DimSlice::range(std::nullopt, std::nullopt, std::int64_t{1} << 38)}).value().nbytes(), 16U);
 }

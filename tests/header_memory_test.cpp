@@ -86,6 +86,10 @@ TEST(HeaderMemory, ignored_values) {
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }));
 }
 
+TEST(HeaderMemory, message_about_a_field_that_is_repeated) {
+  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"offsets\":0"); }));
+}
+
 TEST(HeaderMemory, tensors_in_no_order) {
   expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i * 7919 % 1000003, ""); }));
 }

@@ -177,11 +177,11 @@ TEST(HeaderBuilder, pads_to_the_alignment) {
 TEST(HeaderBuilder, refuses_what_readers_would) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.add("a", st::Dtype::U8, {1}).ok());
-  expect_error(builder.add("a", st::Dtype::U8, {2}), st::Errc::duplicate_name, "a tensor named \"a\" was added before");
+  expect_error(builder.add("a", st::Dtype::U8, {2}), st::Errc::duplicate_name, "a tensor named `a` was added before");
   expect_error(builder.add("__metadata__", st::Dtype::U8, {2}), st::Errc::reserved_name,
                "a tensor cannot be named __metadata__");
   expect_error(builder.add("\xff", st::Dtype::U8, {2}), st::Errc::invalid_utf8,
-               "tensor name \"\\xff\" is not valid UTF-8 at byte 0");
+               "tensor name `\\xff` is not valid UTF-8 at byte 0");
   expect_error(builder.add("b", st::Dtype::F4, {3}), st::Errc::misaligned_size,
                "The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is "
                "invalid. tensor `b`: [3] elements of 4 bits do not fill whole bytes");
@@ -189,9 +189,9 @@ TEST(HeaderBuilder, refuses_what_readers_would) {
                "overflow computing buffer size from shape and/or element type: tensor `b`, U8 [2305843009213693952], "
                "has more than 2^64-1 bits");
   expect_error(builder.add("b", static_cast<st::Dtype>(0), {1}), st::Errc::invalid_argument,
-               "tensor \"b\": 0 is not a dtype");
+               "tensor `b`: 0 is not a dtype");
   ASSERT_TRUE(builder.metadata("k", "v").ok());
-  expect_error(builder.metadata("k", "w"), st::Errc::duplicate_name, "a metadata key \"k\" was added before");
+  expect_error(builder.metadata("k", "w"), st::Errc::duplicate_name, "a metadata key `k` was added before");
   EXPECT_EQ(builder.build().value().size(), 1u);  // what was refused left nothing behind
 }
 

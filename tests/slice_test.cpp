@@ -422,21 +422,21 @@ TEST(SliceText, SaysWhereItIsWrong) {
     EXPECT_EQ(slice.error().code, Errc::slice_syntax);
     return slice.error().message;
   };
-  EXPECT_EQ(message("1:x"), "invalid slice: unexpected \"x\" at column 3, want \",\"");
-  EXPECT_EQ(message("a"), "invalid slice: unexpected \"a\" at column 1, want a number, \":\" or \"...\"");
-  EXPECT_EQ(message(","), "invalid slice: unexpected \",\" at column 1, want a number, \":\" or \"...\"");
-  EXPECT_EQ(message("1,,2"), "invalid slice: unexpected \",\" at column 3, want a number, \":\" or \"...\"");
-  EXPECT_EQ(message("[1"), "invalid slice: unexpected the end at column 3, want \",\" or \"]\"");
-  EXPECT_EQ(message("1]"), "invalid slice: unexpected \"]\" at column 2, want \",\"");
-  EXPECT_EQ(message("[1]2"), "invalid slice: unexpected \"2\" at column 4, want nothing more");
-  EXPECT_EQ(message("1 2"), "invalid slice: unexpected \"2\" at column 3, want \",\"");
-  EXPECT_EQ(message("1:2:3:4"), "invalid slice: unexpected \":\" at column 6, want \",\"");
+  EXPECT_EQ(message("1:x"), "invalid slice: unexpected `x` at column 3, want `,`");
+  EXPECT_EQ(message("a"), "invalid slice: unexpected `a` at column 1, want a number, `:` or `...`");
+  EXPECT_EQ(message(","), "invalid slice: unexpected `,` at column 1, want a number, `:` or `...`");
+  EXPECT_EQ(message("1,,2"), "invalid slice: unexpected `,` at column 3, want a number, `:` or `...`");
+  EXPECT_EQ(message("[1"), "invalid slice: unexpected the end at column 3, want `,` or `]`");
+  EXPECT_EQ(message("1]"), "invalid slice: unexpected `]` at column 2, want `,`");
+  EXPECT_EQ(message("[1]2"), "invalid slice: unexpected `2` at column 4, want nothing more");
+  EXPECT_EQ(message("1 2"), "invalid slice: unexpected `2` at column 3, want `,`");
+  EXPECT_EQ(message("1:2:3:4"), "invalid slice: unexpected `:` at column 6, want `,`");
   EXPECT_EQ(message("-"), "invalid slice: unexpected the end at column 2, want a digit");
-  EXPECT_EQ(message(".."), "invalid slice: unexpected \".\" at column 1, want a number, \":\" or \"...\"");
-  EXPECT_EQ(message("...,1,..."), "invalid slice: a second \"...\" at column 7, the first is at column 1");
+  EXPECT_EQ(message(".."), "invalid slice: unexpected `.` at column 1, want a number, `:` or `...`");
+  EXPECT_EQ(message("...,1,..."), "invalid slice: a second `...` at column 7, the first is at column 1");
   EXPECT_EQ(message("1,9223372036854775808"), "invalid slice: the number at column 3 does not fit into 64 bits");
-  EXPECT_EQ(message("\x1b[31m"), "invalid slice: unexpected \"\\u{1b}\" at column 1, want a number, \":\" or \"...\"");
-  EXPECT_EQ(message(std::string_view("1\0", 2)), "invalid slice: unexpected \"\\u{0}\" at column 2, want \",\"");
+  EXPECT_EQ(message("\x1b[31m"), "invalid slice: unexpected `\\u{1b}` at column 1, want a number, `:` or `...`");
+  EXPECT_EQ(message(std::string_view("1\0", 2)), "invalid slice: unexpected `\\u{0}` at column 2, want `,`");
 }
 
 TEST(ShapeText, IsCutWhenLong) {

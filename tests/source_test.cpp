@@ -147,7 +147,7 @@ TEST(SourceTest, AFailureKeepsItsTextAndNamesTensorAndOffset) {
   EXPECT_EQ(error.code, Errc::read_failed);
   EXPECT_EQ(error.os_error, 5);
   EXPECT_EQ(error.offset, data + 24);
-  EXPECT_EQ(error.message, "tensor \"b\": no answer from the server");
+  EXPECT_EQ(error.message, "tensor `b`: no answer from the server");
   EXPECT_EQ(error_of(tensor(*file, "b").view()).message, error.message);
   EXPECT_EQ(error_of(tensor(*file, "b").read({DimSlice::at(1)})).offset, data + 26);
   source->fail_from = ~std::uint64_t{0};
@@ -186,7 +186,7 @@ TEST(SourceTest, ThatEndsEarlyIsTruncated) {
   const Error error = error_of(tensor(*file, "a").read());
   EXPECT_EQ(error.code, Errc::file_truncated);
   EXPECT_EQ(error.offset, data + 10);
-  EXPECT_EQ(error.message, "tensor \"a\": file became shorter: 24 bytes at byte " + std::to_string(data) +
+  EXPECT_EQ(error.message, "tensor `a`: file became shorter: 24 bytes at byte " + std::to_string(data) +
                                " were asked for, it now ends at byte " + std::to_string(data + 10));
   source->ends_at = 40;
   EXPECT_EQ(error_of(File::from_source(source)).code, Errc::file_truncated);
@@ -199,7 +199,7 @@ TEST(SourceTest, ThatClaimsMoreThanWasAskedForIsNotBelieved) {
   source->lie = true;
   const Error error = error_of(tensor(*file, "b").read());
   EXPECT_EQ(error.code, Errc::read_failed);
-  EXPECT_EQ(error.message, "tensor \"b\": source returned 5 bytes, 4 were asked for");
+  EXPECT_EQ(error.message, "tensor `b`: source returned 5 bytes, 4 were asked for");
 }
 
 TEST(SourceTest, OpeningReadsTheHeaderAndNothingElse) {

@@ -132,7 +132,7 @@ TEST(SerializeTest, WrongLengthsAreRefusedWithBothNumbers) {
   const TensorData tensors[] = {tensor("a\n", Dtype::F32, kShape4, "0123456789")};
   const Error error = error_of(serialize(tensors));
   EXPECT_EQ(error.code, Errc::data_length);
-  EXPECT_EQ(error.message, "tensor \"a\\u{a}\": 10 bytes given, F32 [4] needs 16");
+  EXPECT_EQ(error.message, "tensor `a\\u{a}`: 10 bytes given, F32 [4] needs 16");
 }
 
 TEST(SerializeTest, RefusesWhatAReaderWouldRefuse) {
@@ -239,16 +239,16 @@ TEST_F(WriterTest, NothingAppearsBeforeCommitAndNothingStaysWithoutIt) {
 
 TEST_F(WriterTest, CommitNamesTheFirstBytesThatAreMissingAndTheWriterGoesOn) {
   Writer writer = Writer::create(path, header).value();
-  EXPECT_EQ(error_of(writer.commit()).message, "tensor \"b\": bytes 0 to 8 of 8 were never written");
+  EXPECT_EQ(error_of(writer.commit()).message, "tensor `b`: bytes 0 to 8 of 8 were never written");
   ASSERT_TRUE(succeeds(writer.write("b", 0, bytes_of("1234"))));
   Error error = error_of(writer.commit());
   EXPECT_EQ(error.code, Errc::incomplete_write);
-  EXPECT_EQ(error.message, "tensor \"b\": bytes 4 to 8 of 8 were never written");
+  EXPECT_EQ(error.message, "tensor `b`: bytes 4 to 8 of 8 were never written");
   EXPECT_EQ(error.path, path);
   ASSERT_TRUE(succeeds(writer.write("b", 5, bytes_of("678"))));
-  EXPECT_EQ(error_of(writer.commit()).message, "tensor \"b\": bytes 4 to 5 of 8 were never written");
+  EXPECT_EQ(error_of(writer.commit()).message, "tensor `b`: bytes 4 to 5 of 8 were never written");
   ASSERT_TRUE(succeeds(writer.write("b", 4, bytes_of("5"))));
-  EXPECT_EQ(error_of(writer.commit()).message, "tensor \"a\": bytes 0 to 4 of 4 were never written");
+  EXPECT_EQ(error_of(writer.commit()).message, "tensor `a`: bytes 0 to 4 of 4 were never written");
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
   ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
   ASSERT_TRUE(succeeds(writer.commit()));
@@ -259,7 +259,7 @@ TEST_F(WriterTest, AByteWrittenTwiceIsRefusedAndTheWriterGoesOn) {
   ASSERT_TRUE(succeeds(writer.write("a", 1, bytes_of("bc"))));
   const Error error = error_of(writer.write("a", 0, bytes_of("xxxx")));
   EXPECT_EQ(error.code, Errc::overlapping_write);
-  EXPECT_EQ(error.message, "tensor \"a\": bytes 1 to 3 of 4 were already written");
+  EXPECT_EQ(error.message, "tensor `a`: bytes 1 to 3 of 4 were already written");
   ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("a"))));
   ASSERT_TRUE(succeeds(writer.write("a", 3, bytes_of("d"))));
   ASSERT_TRUE(succeeds(writer.write("b", 0, bytes_of("12345678"))));
@@ -271,7 +271,7 @@ TEST_F(WriterTest, BytesPastTheTensorsEndAreRefused) {
   Writer writer = Writer::create(path, header).value();
   const Error error = error_of(writer.write("a", 2, bytes_of("abc")));
   EXPECT_EQ(error.code, Errc::buffer_size);
-  EXPECT_EQ(error.message, "tensor \"a\": 3 bytes at byte 2 do not fit, it has 4");
+  EXPECT_EQ(error.message, "tensor `a`: 3 bytes at byte 2 do not fit, it has 4");
   EXPECT_EQ(error_of(writer.write("a", ~std::uint64_t{0}, bytes_of("ab"))).code, Errc::buffer_size);
   EXPECT_EQ(error_of(writer.write("c", 0, bytes_of("a"))).code, Errc::buffer_size);
   EXPECT_TRUE(succeeds(writer.write("a", 4, {})));
@@ -282,7 +282,7 @@ TEST_F(WriterTest, ATensorThatTheHeaderDoesNotHaveIsNotFound) {
   Writer writer = Writer::create(path, header).value();
   const Error error = error_of(writer.write("x\x1b", 0, {}));
   EXPECT_EQ(error.code, Errc::not_found);
-  EXPECT_EQ(error.message, "no tensor \"x\\u{1b}\" in the header");
+  EXPECT_EQ(error.message, "no tensor `x\\u{1b}` in the header");
 }
 
 TEST_F(WriterTest, AfterCommitOrAMoveItIsClosed) {
@@ -391,14 +391,14 @@ TEST_F(WriterTest, CopyRefusesAnotherDtypeOrShape) {
   Writer writer = Writer::create(path, header).value();
   Error error = error_of(writer.copy("a", file.tensor("a").value()));
   EXPECT_EQ(error.code, Errc::dtype_mismatch);
-  EXPECT_EQ(error.message, "tensor \"a\": is U8, copied from I8");
+  EXPECT_EQ(error.message, "tensor `a`: is U8, copied from I8");
 
   const std::vector<std::uint64_t> shape{2, 2};
   const TensorData reshaped[] = {tensor("a", Dtype::U8, shape, "abcd")};
   const auto other = serialize(reshaped).value();
   error = error_of(writer.copy("a", File::from_memory(other.bytes(), nullptr).value().tensor("a").value()));
   EXPECT_EQ(error.code, Errc::data_length);
-  EXPECT_EQ(error.message, "tensor \"a\": has shape [4], copied from [2, 2]");
+  EXPECT_EQ(error.message, "tensor `a`: has shape [4], copied from [2, 2]");
   EXPECT_EQ(error_of(writer.copy("x", file.tensor("a").value())).code, Errc::not_found);
 }
 
@@ -413,7 +413,7 @@ TEST_F(WriterTest, ACopyWhoseSourceFailsMayBeTriedAgain) {
   const Error error = error_of(writer.copy("a", file.tensor("a").value()));
   EXPECT_EQ(error.code, Errc::file_truncated);
   EXPECT_EQ(error.path, other);
-  EXPECT_EQ(error_of(writer.commit()).message, "tensor \"a\": bytes 0 to 4 of 4 were never written");
+  EXPECT_EQ(error_of(writer.commit()).message, "tensor `a`: bytes 0 to 4 of 4 were never written");
   ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
   ASSERT_TRUE(succeeds(writer.commit()));
 }

@@ -120,7 +120,7 @@ Result<Tensor> File::tensor(std::string_view name) const noexcept {
     std::string message = "no " + api::tensor_named(name) + " in a file of " + std::to_string(state_->header.size());
     message += state_->header.size() == 1 ? " tensor" : " tensors";
     const std::string_view similar = api::similar_name(state_->header, name);
-    if (!similar.empty()) message += ": is it \"" + printable(similar) + "\"?";
+    if (!similar.empty()) message += ": is it `" + printable(similar) + "`?";
     return io::plain_error(Errc::not_found, std::move(message), state_->path);
   });
 }

@@ -47,7 +47,7 @@ io::ReplaceOptions to_replace_options(const WriteOptions& options) noexcept {
 }
 
 std::string tensor_named(std::string_view name) {
-  return "tensor \"" + printable(name) + "\"";
+  return "tensor `" + printable(name) + "`";
 }
 
 }  // namespace safetensors::api

@@ -93,7 +93,7 @@ safetensors_status safetensors_dtype_parse(const char* name, size_t length, safe
     const auto known = safetensors::parse_dtype(*text);
     if (!known)
       return failure_of(safetensors::Errc::unknown_dtype,
-                        "no dtype is called \"" + safetensors::printable(*text) + "\"");
+                        "no dtype is called `" + safetensors::printable(*text) + "`");
     *dtype = static_cast<safetensors_dtype>(*known);
     return {};
   });

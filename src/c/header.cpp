@@ -15,7 +15,7 @@ Error out_of_range(const char* what, uint64_t index, std::size_t count) {
 }
 
 Error not_found(const char* what, std::string_view name) {
-  return failure_of(Errc::not_found, std::string("there is no ") + what + " \"" + safetensors::printable(name) + "\"");
+  return failure_of(Errc::not_found, std::string("there is no ") + what + " `" + safetensors::printable(name) + "`");
 }
 
 safetensors::Result<const safetensors::TensorInfo*> find(const safetensors_header* header, const char* name,

@@ -30,8 +30,8 @@ Error refusal(Errc code, std::string message) {
 Status check_utf8(std::string_view what, std::string_view text) {
   const std::size_t at = base::first_invalid_utf8(text);
   if (at == std::string_view::npos) return {};
-  return refusal(Errc::invalid_utf8, std::string(what) + " \"" + printable(text.substr(0, 200)) +
-                                         "\" is not valid UTF-8 at byte " + std::to_string(at));
+  return refusal(Errc::invalid_utf8, std::string(what) + " `" + printable(text.substr(0, 200)) +
+                                         "` is not valid UTF-8 at byte " + std::to_string(at));
 }
 
 struct SeededHash {
@@ -78,13 +78,13 @@ struct HeaderBuilder::State {
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
     if (parse_dtype(to_string(dtype)) != dtype) {
-      return refusal(Errc::invalid_argument, "tensor \"" + printable(name) +
-                                                 "\": " + std::to_string(static_cast<int>(dtype)) + " is not a dtype");
+      return refusal(Errc::invalid_argument, "tensor `" + printable(name) +
+                                                 "`: " + std::to_string(static_cast<int>(dtype)) + " is not a dtype");
     }
     if (Status status = check_utf8("tensor name", name); !status) return status;
     if (name == kReserved) return refusal(Errc::reserved_name, "a tensor cannot be named __metadata__");
     if (names.contains(name)) {
-      return refusal(Errc::duplicate_name, "a tensor named \"" + printable(name) + "\" was added before");
+      return refusal(Errc::duplicate_name, "a tensor named `" + printable(name) + "` was added before");
     }
     std::uint64_t nbytes = 0;
     if (const Errc code = format::count_bytes(dtype, shape, nbytes); code != Errc::ok) {
@@ -102,9 +102,9 @@ struct HeaderBuilder::State {
 
   Status add_metadata(std::string_view key, std::string_view value) {
     if (Status status = check_utf8("metadata key", key); !status) return status;
-    if (Status status = check_utf8("metadata value of \"" + printable(key) + "\"", value); !status) return status;
+    if (Status status = check_utf8("metadata value of `" + printable(key) + "`", value); !status) return status;
     if (!metadata.emplace(key, value).second) {
-      return refusal(Errc::duplicate_name, "a metadata key \"" + printable(key) + "\" was added before");
+      return refusal(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
     }
     metadata_present = true;
     return {};
@@ -126,7 +126,7 @@ struct HeaderBuilder::State {
     for (const Entry* entry : in_order()) {
       std::uint64_t end = 0;
       if (!base::add(offset, entry->nbytes, end)) {
-        return refusal(Errc::size_overflow, "tensor \"" + printable(entry->name) + "\" of " +
+        return refusal(Errc::size_overflow, "tensor `" + printable(entry->name) + "` of " +
                                                 std::to_string(entry->nbytes) + " bytes at byte " +
                                                 std::to_string(offset) + ": the data has more than 2^64-1 bytes");
       }

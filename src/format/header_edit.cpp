@@ -11,7 +11,7 @@ Status check_utf8(std::string_view what, std::string_view key, std::string_view 
   if (at == std::string_view::npos) return {};
   Error error;
   error.code = Errc::invalid_utf8;
-  error.message = "metadata key \"" + printable(key) + "\": its " + std::string(what) + " is not UTF-8 at byte " +
+  error.message = "metadata key `" + printable(key) + "`: its " + std::string(what) + " is not UTF-8 at byte " +
                   std::to_string(at) + " of " + std::to_string(text.size());
   return error;
 }

@@ -280,11 +280,12 @@ bool Parser::field(std::string_view key, TensorInfo& info, unsigned& seen) {
 }
 
 bool Parser::missing(unsigned seen) {
-  detail_ = "missing field ";
-  detail_ += (seen & kDtype) == 0 ? "`dtype`" : (seen & kShape) == 0 ? "`shape`" : "`data_offsets`";
-  for (std::size_t i = 0; i < unknown_.size(); ++i) {
-    if (state_.view(unknown_[i]) == "offsets") detail_ += " (`offsets` is the name in an early draft of the format)";
-  }
+  const char* const field = (seen & kDtype) == 0 ? "dtype" : (seen & kShape) == 0 ? "shape" : "data_offsets";
+  detail_ = std::string("missing field `") + field + "`";
+  bool draft = false;
+  for (std::size_t i = 0; i < unknown_.size(); ++i) draft = draft || state_.view(unknown_[i]) == "offsets";
+  if (draft && (seen & kOffsets) == 0)
+    detail_ += " (`offsets` is the name of `data_offsets` in an early draft of the format)";
   return reader_.fail(Errc::missing_field, reader_.offset() - 1, "");
 }
 
@@ -298,7 +299,9 @@ bool Parser::dtype(TensorInfo& info) {
     info.dtype = *known;
     return true;
   }
-  detail_ = "unknown dtype \"" + printable(name.substr(0, 40)) + "\", it must be one of";
+  detail_ = "unknown dtype `" + printable(name.substr(0, 40)) + "`";
+  if (name == "float16") detail_ += " (the name of `F16` in an early draft of the format)";
+  detail_ += ", it must be one of";
   for (const Dtype each : all_dtypes()) detail_.append(" ").append(to_string(each));
   return reader_.fail(Errc::unknown_dtype, start, "");
 }

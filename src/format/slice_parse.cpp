@@ -22,8 +22,8 @@ class SliceParser {
       dims.push_back(dim);
       if (!accept(',')) break;
     }
-    if (bracket && !accept(']')) return unexpected("\",\" or \"]\"");
-    if (peek() != kEnd) return unexpected(bracket ? "nothing more" : "\",\"");
+    if (bracket && !accept(']')) return unexpected("`,` or `]`");
+    if (peek() != kEnd) return unexpected(bracket ? "nothing more" : "`,`");
     return Slice(std::move(dims));
   }
 
@@ -46,7 +46,7 @@ class SliceParser {
     std::optional<std::int64_t> first;
     if (Status status = number(first); !status) return status;
     if (!accept(':')) {
-      if (!first) return unexpected("a number, \":\" or \"...\"");
+      if (!first) return unexpected("a number, `:` or `...`");
       dim = DimSlice::at(*first);
       return {};
     }
@@ -60,9 +60,9 @@ class SliceParser {
   }
 
   Status ellipsis(DimSlice& dim) {
-    if (text_.substr(at_, 3) != "...") return unexpected("a number, \":\" or \"...\"");
+    if (text_.substr(at_, 3) != "...") return unexpected("a number, `:` or `...`");
     if (ellipsis_ != kNone) {
-      return fail("a second \"...\" at column " + std::to_string(at_ + 1) + ", the first is at column " +
+      return fail("a second `...` at column " + std::to_string(at_ + 1) + ", the first is at column " +
                   std::to_string(ellipsis_ + 1));
     }
     ellipsis_ = at_;
@@ -92,7 +92,7 @@ class SliceParser {
 
   Error unexpected(const std::string& wanted) {
     const int found = peek();
-    const std::string what = found == kEnd ? "the end" : "\"" + printable(text_.substr(at_, length_at(at_))) + "\"";
+    const std::string what = found == kEnd ? "the end" : "`" + printable(text_.substr(at_, length_at(at_))) + "`";
     return fail("unexpected " + what + " at column " + std::to_string(at_ + 1) + ", want " + wanted);
   }
 
