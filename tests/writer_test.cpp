@@ -227,6 +227,22 @@ TEST_F(WriterTest, PiecesInAnyOrderGiveTheBytesOfSerialize) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
+TEST_F(WriterTest, AWriterThatWasMovedFromIsClosedAndItsHeaderEmpty) {
+  Writer writer = Writer::create(path, header).value();
+  EXPECT_EQ(writer.header().size(), 3u);
+  Writer moved = std::move(writer);
+  EXPECT_EQ(moved.header().size(), 3u);
+  // NOLINTBEGIN(bugprone-use-after-move)
+  EXPECT_EQ(writer.header().size(), 0u);
+  EXPECT_EQ(writer.header().text().value(), Header().text().value());
+  EXPECT_EQ(error_of(writer.write("a", 0, bytes_of("abcd"))).code, Errc::writer_closed);
+  EXPECT_EQ(error_of(writer.commit()).code, Errc::writer_closed);
+  // NOLINTEND(bugprone-use-after-move)
+  writer = std::move(moved);
+  EXPECT_EQ(writer.header().size(), 3u);
+  ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
+}
+
 TEST_F(WriterTest, NothingAppearsBeforeCommitAndNothingStaysWithoutIt) {
   {
     Writer writer = Writer::create(path, header).value();

@@ -98,12 +98,14 @@ class Writer {
   // then goes on. Must not overlap other calls.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
-  [[nodiscard]] SAFETENSORS_API const Header& header() const& noexcept;
+  // What it writes; an empty Header once the Writer was moved from.
+  [[nodiscard]] const Header& header() const& noexcept { return header_; }
   const Header& header() const&& = delete;
 
  private:
   struct State;
   explicit Writer(std::unique_ptr<State> state) noexcept;
+  Header header_;
   std::unique_ptr<State> state_;
 };
 

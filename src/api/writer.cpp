@@ -86,7 +86,7 @@ Error Writer::State::missing(ByteRange gap) const {
                    std::to_string(tensor.nbytes()) + " were never written");
 }
 
-Writer::Writer(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Writer::Writer(std::unique_ptr<State> state) noexcept : header_(state->header), state_(std::move(state)) {}
 Writer::Writer(Writer&&) noexcept = default;
 Writer& Writer::operator=(Writer&&) noexcept = default;
 Writer::~Writer() = default;
@@ -167,10 +167,6 @@ Status Writer::commit() noexcept {
     }
     return state_->conclude(state_->file->commit());
   });
-}
-
-const Header& Writer::header() const& noexcept {
-  return state_->header;
 }
 
 }  // namespace v0
