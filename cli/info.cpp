@@ -1,5 +1,6 @@
 #include "arguments.h"
 #include "command.h"
+#include "each_file.h"
 #include "escape.h"
 #include "json_output.h"
 #include "natural_order.h"
@@ -186,7 +187,6 @@ void print_json(Json& json, const Header& header, const Summary& summary) {
 
 Exit show_file(const std::string& path, std::size_t largest, Console& console, Json* json) {
   const Result<File> file = open_file(path, console);
-  if (json != nullptr) json->line().open('{').field("path", path);
   Exit code = Exit::good;
   if (!file) {
     if (json != nullptr) json->error(file.error());
@@ -197,7 +197,6 @@ Exit show_file(const std::string& path, std::size_t largest, Console& console, J
     console.heading(printable(path));
     print_text(console, file->header(), summarize(file->header(), largest));
   }
-  if (json != nullptr) json->close('}');
   return code;
 }
 
@@ -213,17 +212,8 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (files.empty()) return console.usage("info", "which FILE?");
   const auto count = parse_bytes(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
-  std::optional<Json> json;
-  if (as_json) json.emplace(console, "info").key("files").open('[');
-  Exit code = Exit::good;
-  for (const std::string& path : files) {
-    code = worse(code, show_file(path, *count, console, json ? &*json : nullptr));
-  }
-  if (json) {
-    json->close(']');
-    json->finish();
-  }
-  return code;
+  return for_each_file("info", files, as_json, console,
+                       [&](const std::string& path, Json* json) { return show_file(path, *count, console, json); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "arguments.h"
 #include "command.h"
+#include "each_file.h"
 #include "escape.h"
 #include "glob.h"
 #include "json_output.h"
@@ -151,7 +152,6 @@ void print_json(Json& json, const Header& header, const std::vector<const Tensor
 
 Exit list_file(const std::string& path, const Options& options, Console& console, Json* json) {
   const Result<File> file = open_file(path, console);
-  if (json != nullptr) json->line().open('{').field("path", path);
   Exit code = Exit::good;
   if (!file) {
     if (json != nullptr) json->error(file.error());
@@ -170,7 +170,6 @@ Exit list_file(const std::string& path, const Options& options, Console& console
       code = Exit::negative;
     }
   }
-  if (json != nullptr) json->close('}');
   return code;
 }
 
@@ -192,17 +191,8 @@ Exit run(std::span<const std::string> given, Console& console) {
     }
     options.less = order->second;
   }
-  std::optional<Json> json;
-  if (options.json) json.emplace(console, "ls").key("files").open('[');
-  Exit code = Exit::good;
-  for (const std::string& path : options.files) {
-    code = worse(code, list_file(path, options, console, json ? &*json : nullptr));
-  }
-  if (json) {
-    json->close(']');
-    json->finish();
-  }
-  return code;
+  return for_each_file("ls", options.files, options.json, console,
+                       [&](const std::string& path, Json* json) { return list_file(path, options, console, json); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "arguments.h"
 #include "command.h"
+#include "each_file.h"
 #include "json_output.h"
 #include "open_file.h"
 #include "size.h"
@@ -35,8 +36,7 @@ exit: 0 all are valid; 1 a file is invalid (an empty one too); 2 usage;
       3 a file cannot be read
 )";
 
-void print_json(Json& json, const std::string& path, const Result<File>& file) {
-  json.line().open('{').field("path", path);
+void print_json(Json& json, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
@@ -47,7 +47,6 @@ void print_json(Json& json, const std::string& path, const Result<File>& file) {
   } else {
     json.field("valid", false).error(file.error());
   }
-  json.close('}');
 }
 
 void print_text(Console& console, const std::string& path, const Result<File>& file) {
@@ -77,26 +76,18 @@ Exit run(std::span<const std::string> given, Console& console) {
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.parse.max_header_bytes = *number;
   }
-  std::optional<Json> json;
-  if (as_json) json.emplace(console, "verify").key("files").open('[');
-  Exit code = Exit::good;
-  for (const std::string& path : files) {
+  return for_each_file("verify", files, as_json, console, [&](const std::string& path, Json* json) {
     const Result<File> file = File::open(path, options);
-    if (json) {
-      print_json(*json, path, file);
+    if (json != nullptr) {
+      print_json(*json, file);
     } else {
       print_text(console, path, file);
     }
-    if (file) continue;
+    if (file) return Exit::good;
     const Exit result = exit_of(file.error());
-    code = worse(code, result);
     if (result == Exit::system) console.error(path, file.error());
-  }
-  if (json) {
-    json->close(']');
-    json->finish();
-  }
-  return code;
+    return result;
+  });
 }
 
 }  // namespace

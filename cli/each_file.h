@@ -1,0 +1,19 @@
+// What ls, info and verify share: several files, one after the other.
+#pragma once
+
+#include "console.h"
+#include "json_output.h"
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace safetensors::cli {
+
+// Runs `one` for each path and returns the worst of what it returns. With as_json the output is a document of this
+// command with an entry for each path in "files": `one` adds its fields to it. Otherwise json is nullptr.
+Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
+                   const std::function<Exit(const std::string& path, Json* json)>& one);
+
+}  // namespace safetensors::cli
