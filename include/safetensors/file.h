@@ -37,7 +37,8 @@ enum class Map : std::uint8_t {
 
 namespace detail {
 struct FileState;
-}
+struct TensorAccess;
+}  // namespace detail
 class Tensor;
 
 // Copies are cheap and share; const calls from any thread. Tensors and Arrays outlive it.
@@ -64,6 +65,10 @@ class File {
 
   // Error: not_found, with the most similar name when there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
+
+  // The bytes of all tensors over one map, as U8: tensor t is [t.begin, t.end) of it. For many tensors at the cost of
+  // one. Read into owned memory where Tensor::view would, by several threads. Errors: as Tensor::view.
+  [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
   // map or read, never automatic: what was decided when the file was opened.
   [[nodiscard]] SAFETENSORS_API Access access() const noexcept;
@@ -110,6 +115,7 @@ class Tensor {
 
  private:
   friend class File;
+  friend struct detail::TensorAccess;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}
   std::shared_ptr<const detail::FileState> state_;

@@ -7,6 +7,7 @@
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
+#include <safetensors/read_plan.h>
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ struct WriteOptions {
   // File systems that cannot rename (some object-store mounts): write in place instead of failing with unsupported.
   // An error or a crash then leaves a torn file.
   bool in_place_if_no_rename = false;
+  // write_file calls it from its own thread every few MiB with the bytes written so far and the file's size; false
+  // ends the call with Errc::cancelled, the old file as it was. Not called by a Writer or edit_metadata. Must not throw.
+  std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
 };
 
 // Zero or more pairs; nullopt: no __metadata__ at all.
@@ -66,7 +70,7 @@ struct Serialized {
 // views of the very file that is replaced. The file's mode follows the old file or the umask; symlinks are followed;
 // a hard link becomes a file of its own; devices, FIFOs, sockets and directories are refused.
 // Errors: layout's, open_failed, not_regular_file, write_failed (ENOSPC and others in os_error), sync_failed,
-// replace_failed, replaced_not_durable, unsupported.
+// replace_failed, replaced_not_durable, unsupported, cancelled.
 [[nodiscard]] SAFETENSORS_API Status write_file(std::string_view path, std::span<const TensorData> tensors,
                                                 const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                 const WriteOptions& options = {},

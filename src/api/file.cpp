@@ -13,6 +13,7 @@
 #include "format/header_state.h"
 #include "io/guard.h"
 #include "io/memory.h"
+#include "io/parallel.h"
 #include "io/system_error.h"
 
 namespace safetensors {
@@ -38,7 +39,7 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
 
   format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
   const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
-  if (Status status = io::read_exactly(source, 8, bytes); !status) return clean(std::move(status).error());
+  if (Status status = io::read_parallel(source, 8, bytes); !status) return clean(std::move(status).error());
   return format::parse_header(std::move(text), file_size - 8 - *length, options);
 }
 
@@ -54,6 +55,46 @@ Status finish(detail::FileState& state, const ParseOptions& options) {
   if (!header) return fail(std::move(header).error());
   state.header = *std::move(header);
   return {};
+}
+
+Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind kind) {
+  return Array(Dtype::U8, Shape({bytes.size()}), bytes, std::move(owner), kind);
+}
+
+Result<Array> read_data(const detail::FileState& state) {
+  const auto fail = [&](Error error) {
+    if (error.path.empty()) error.path = state.path;
+    return error;
+  };
+  const std::uint64_t size = state.header.data_bytes();
+  Result<std::shared_ptr<std::byte>> memory = io::allocate(size);
+  if (!memory) return fail(std::move(memory).error());
+  const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(size));
+  if (Status status = io::read_parallel(*state.source, state.header.data_start(), bytes); !status)
+    return fail(clean(std::move(status).error()));
+  return data_array(bytes, *std::move(memory), MemoryKind::owned);
+}
+
+Result<Array> view_data(const detail::FileState& state, Map map) {
+  const std::uint64_t start = state.header.data_start();
+  const std::uint64_t size = state.header.data_bytes();
+  if (state.posix && state.access == Access::map) {
+    if (map == Map::copy_on_write) {
+      Result<io::Mapping> pages = state.posix->map(start, size, io::MapMode::copy_on_write);
+      if (!pages) return read_data(state);
+      return data_array(pages->bytes, std::move(pages->owner), MemoryKind::private_map);
+    }
+    io::Mapping pages = state.shared_map();
+    if (pages.bytes.empty()) return read_data(state);
+    return data_array(pages.bytes.subspan(static_cast<std::size_t>(start)), std::move(pages.owner),
+                      MemoryKind::shared_map);
+  }
+  if (map == Map::copy_on_write || state.access != Access::map) return read_data(state);
+  Source::Memory memory = state.source->memory(start, size);
+  if (memory.bytes.size() != size) return read_data(state);
+  // Array gives it out as const: the kind says that it is not writable.
+  auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
+  return data_array({bytes, memory.bytes.size()}, std::move(memory.owner), MemoryKind::borrowed);
 }
 
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const io::PosixFile>> file,
@@ -123,6 +164,10 @@ Result<Tensor> File::tensor(std::string_view name) const noexcept {
     if (!similar.empty()) message += ": is it `" + printable(similar) + "`?";
     return io::plain_error(Errc::not_found, std::move(message), state_->path);
   });
+}
+
+Result<Array> File::view(Map map) const noexcept {
+  return io::guarded([&]() -> Result<Array> { return api::view_data(*state_, map); });
 }
 
 Access File::access() const noexcept {

@@ -46,6 +46,11 @@ struct FileState {
   mutable std::atomic<const io::Mapping*> shared_map_{nullptr};
 };
 
+// The one way into the private parts of Tensor.
+struct TensorAccess {
+  static const FileState& state(const Tensor& tensor) noexcept { return *tensor.state_; }
+};
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace safetensors

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "api/file_image.h"
 #include "io/guard.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::size_t kStaged = std::size_t{1} << 20;   // small tensors are written together
 constexpr std::size_t kLarge = std::size_t{128} << 10;  // larger ones by themselves
+constexpr std::size_t kStep = std::size_t{16} << 20;    // at most, between two reports of progress
 
 struct Piece {
   std::uint64_t begin;
@@ -83,7 +85,8 @@ Result<Image> make_image(std::span<const TensorData> tensors, const std::optiona
 // Writes one after the other, small pieces together: a system call costs as much as copying many kilobytes.
 class SequentialWriter {
  public:
-  explicit SequentialWriter(io::Replacement& file) : file_(file) {}
+  SequentialWriter(io::Replacement& file, std::uint64_t total, const WriteOptions& options)
+      : file_(file), total_(total), options_(options) {}
 
   Status append(std::span<const std::byte> bytes) {
     if (bytes.size() < kLarge && staged_size_ + bytes.size() <= kStaged) {
@@ -94,20 +97,29 @@ class SequentialWriter {
     }
     if (Status status = flush(); !status) return status;
     if (bytes.size() < kLarge) return append(bytes);
-    Status status = file_.write_at(position_, bytes);
-    position_ += bytes.size();
-    return status;
+    for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
+      if (Status status = write(bytes.subspan(begin, std::min(kStep, bytes.size() - begin))); !status) return status;
+    }
+    return {};
   }
 
   Status flush() {
-    Status status = file_.write_at(position_, {staged_.get(), staged_size_});
-    position_ += staged_size_;
-    staged_size_ = 0;
-    return status;
+    const std::size_t size = std::exchange(staged_size_, 0);
+    return size == 0 ? Status() : write({staged_.get(), size});
   }
 
  private:
+  Status write(std::span<const std::byte> bytes) {
+    if (Status status = file_.write_at(position_, bytes); !status) return status;
+    position_ += bytes.size();
+    if (!options_.progress || options_.progress(position_, total_)) return {};
+    return io::plain_error(Errc::cancelled, "cancelled after " + std::to_string(position_) + " of " +
+                                                std::to_string(total_) + " bytes");
+  }
+
   io::Replacement& file_;
+  const std::uint64_t total_;
+  const WriteOptions& options_;
   std::unique_ptr<std::byte[]> staged_;
   std::size_t staged_size_ = 0;
   std::uint64_t position_ = 0;
@@ -117,7 +129,7 @@ Status write_image(std::string_view path, const Image& image, const WriteOptions
   const Result<std::unique_ptr<io::Replacement>> file =
       io::Replacement::create(path, image.size, api::to_replace_options(options));
   if (!file) return file.error();
-  SequentialWriter out(**file);
+  SequentialWriter out(**file, image.size, options);
   if (Status status = out.append(api::bytes_of(image.head)); !status) return status;
   for (const Piece& piece : image.pieces) {
     if (Status status = out.append(piece.bytes); !status) return status;

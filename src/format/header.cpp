@@ -56,6 +56,37 @@ void HeaderState::sort_metadata() const noexcept {
 
 namespace {
 
+// The writer orders names within each dtype, so that what is left to do is to merge a few runs; names in no order at
+// all cost what sorting them costs.
+std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
+  std::vector<std::uint32_t> order(state.tensors.size());
+  if (state.order == nullptr) {
+    std::iota(order.begin(), order.end(), 0u);
+  } else {
+    std::copy_n(state.order, order.size(), order.begin());
+  }
+  const auto less = [&state](std::uint32_t a, std::uint32_t b) {
+    return state.tensors[a].name < state.tensors[b].name;
+  };
+  std::vector<std::ptrdiff_t> runs;  // where each begins; the last is the end
+  const auto count = static_cast<std::ptrdiff_t>(order.size());
+  for (auto at = order.begin(); at != order.end(); at = std::is_sorted_until(at, order.end(), less)) {
+    runs.push_back(at - order.begin());
+  }
+  runs.push_back(count);
+  while (runs.size() > 2) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
+      if (i + 2 < runs.size())
+        std::inplace_merge(order.begin() + runs[i], order.begin() + runs[i + 1], order.begin() + runs[i + 2], less);
+      runs[kept++] = runs[i];
+    }
+    runs[kept++] = count;
+    runs.resize(kept);
+  }
+  return order;
+}
+
 // 32 bits must be enough for any place in a header.
 constexpr std::uint64_t kMostHeaderBytes = 0xFFFFFFFF;
 
@@ -151,11 +182,7 @@ Result<TensorList> Header::tensors_by_name() const& noexcept {
   try {
     const std::lock_guard lock(state_->mutex);
     if (!state_->named.load(std::memory_order_relaxed)) {
-      std::vector<std::uint32_t> order(state_->tensors.size());
-      std::iota(order.begin(), order.end(), 0u);
-      std::sort(order.begin(), order.end(),
-                [this](std::uint32_t a, std::uint32_t b) { return state_->tensors[a].name < state_->tensors[b].name; });
-      state_->by_name = std::move(order);
+      state_->by_name = order_by_name(*state_);
       state_->named.store(true, std::memory_order_release);
     }
     return TensorList(state_.get(), state_->by_name.data());

@@ -65,17 +65,15 @@ void sort_ties(const HeaderState& state, std::span<Place> places) {
 // Returns whether each tensor begins where the one before it ends (rule 6).
 bool sort_by_offset(HeaderState& state) {
   const std::size_t count = state.tensors.size();
-  std::pmr::vector<Place> places(count, state.arena.upstream());
+  base::Arena scratch(state.arena.upstream(), 0);  // not cleared first, as a vector would be
+  const std::span<Place> places(scratch.allocate<Place>(count), count);
   std::uint64_t largest = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const TensorInfo& tensor = state.tensors[i];
     places[i] = {tensor.begin, tensor.end, i};
     largest = std::max(largest, places[i].begin);
   }
-  {
-    std::pmr::vector<Place> other(count, state.arena.upstream());
-    radix_sort(places, other, largest);
-  }
+  radix_sort(places, {scratch.allocate<Place>(count), count}, largest);
   sort_ties(state, places);
   auto* order = state.arena.allocate<std::uint32_t>(count);
   std::uint64_t expected = 0;

@@ -1,0 +1,16 @@
+"""The name that the compiled part of the reference has; programs import from it."""
+
+from ._functions import _safe_open_handle, deserialize, serialize, serialize_file
+from ._native import SafetensorError, TensorSpec, safe_open
+from ._version import __version__
+
+__all__ = [
+    "SafetensorError",
+    "TensorSpec",
+    "__version__",
+    "_safe_open_handle",
+    "deserialize",
+    "safe_open",
+    "serialize",
+    "serialize_file",
+]

@@ -1,0 +1,223 @@
+#include "index.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace safetensors::python {
+namespace {
+
+constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
+
+struct Item {
+  enum class Kind { index, range, ellipsis };
+  Kind kind = Kind::range;
+  std::int64_t index = 0;
+  std::optional<std::int64_t> begin = std::nullopt, end = std::nullopt;
+  std::int64_t step = 1;
+};
+
+std::vector<nb::object> items_of(nb::handle index) {
+  std::vector<nb::object> items;
+  if (!PyTuple_Check(index.ptr())) return items.push_back(nb::borrow(index)), items;
+  for (const nb::handle item : nb::borrow<nb::tuple>(index)) items.push_back(nb::borrow(item));
+  return items;
+}
+
+// Clamped to 64 bits, which no dimension exceeds. TypeError for what is no integer.
+std::int64_t to_bound(nb::handle object) {
+  const nb::object number = own(PyNumber_Index(object.ptr()));
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) return overflow < 0 ? kLowest : kHighest;
+  return value;
+}
+
+std::optional<std::int64_t> to_optional_bound(nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  return to_bound(object);
+}
+
+Item to_range(nb::handle slice) {
+  Item item;
+  item.begin = to_optional_bound(slice.attr("start"));
+  item.end = to_optional_bound(slice.attr("stop"));
+  item.step = to_optional_bound(slice.attr("step")).value_or(1);
+  return item;
+}
+
+// nullopt for what is no integer of 64 bits.
+std::optional<std::int64_t> to_index(nb::handle object) {
+  if (PyIndex_Check(object.ptr()) == 0) return std::nullopt;
+  PyObject* const made = PyNumber_Index(object.ptr());
+  if (made == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const nb::object number = nb::steal(made);
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) return std::nullopt;
+  return value;
+}
+
+Item to_item(nb::handle object, std::size_t position) {
+  if (PySlice_Check(object.ptr())) {
+    Item item = to_range(object);
+    if (item.step == 0) raise("Slice step must not be zero");
+    return item;
+  }
+  if (object.ptr() == Py_Ellipsis) return {.kind = Item::Kind::ellipsis};
+  const std::optional<std::int64_t> index = to_index(object);
+  if (!index)
+    raise("Unsupported slice index at position " + std::to_string(position) + ": expected slice, int, or ellipsis");
+  return {.kind = Item::Kind::index, .index = *index};
+}
+
+// The ellipsis spelled out.
+std::vector<Item> expand(const std::vector<Item>& items, std::size_t rank) {
+  std::vector<Item> expanded;
+  for (const Item& item : items) {
+    if (item.kind != Item::Kind::ellipsis) {
+      expanded.push_back(item);
+      continue;
+    }
+    for (std::size_t i = items.size() - 1; i < rank; ++i) expanded.push_back({});
+  }
+  return expanded;
+}
+
+std::string show(const std::vector<Item>& items) {
+  std::string text = "[";
+  for (const Item& item : items) {
+    if (text.size() > 1) text += ", ";
+    if (item.kind == Item::Kind::index) {
+      text += std::to_string(item.index);
+      continue;
+    }
+    text += item.begin ? std::to_string(*item.begin) : "";
+    text += ":" + (item.end ? std::to_string(*item.end) : std::string());
+    if (item.step != 1) text += ":" + std::to_string(item.step);
+  }
+  return text + "]";
+}
+
+std::string show(ShapeView shape) {
+  std::string text = "[";
+  for (const std::uint64_t dim : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
+  return text + "]";
+}
+
+// Dimensions over 2^63 - 1 are those of tensors without elements.
+std::int64_t signed_size(std::uint64_t dim) {
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(dim, static_cast<std::uint64_t>(kHighest)));
+}
+
+// Counted from the start; below it is 0.
+void count_from_start(std::optional<std::int64_t>& bound, std::int64_t size) {
+  if (bound && *bound < 0) bound = *bound < -size ? 0 : *bound + size;
+}
+
+// The index to complain of, if any.
+std::optional<std::int64_t> beyond(const Item& item, std::int64_t size) {
+  if (item.kind == Item::Kind::index) return item.index >= size ? std::optional(item.index) : std::nullopt;
+  const bool past = item.end && *item.end > size;
+  if (item.begin && (*item.begin > size || (past && *item.begin == size))) return *item.begin;
+  if (past) return *item.end - 1;
+  return std::nullopt;
+}
+
+void check(std::vector<Item> items, ShapeView shape) {
+  if (items.size() > shape.size())
+    raise("Error during slicing " + show(items) + " with shape " + show(shape) +
+          ": more slicing indexes than dimensions in tensor");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t size = signed_size(shape[i]);
+    Item& item = items[i];
+    count_from_start(item.begin, size);
+    count_from_start(item.end, size);
+    if (item.kind != Item::Kind::index || item.index >= 0) continue;
+    if (item.index < -size)
+      raise("Invalid index " + std::to_string(item.index) + " for dimension " + std::to_string(i) + " of size " +
+            std::to_string(shape[i]));
+    item.index += size;
+  }
+  for (std::size_t i = items.size(); i-- > 0;) {
+    const std::optional<std::int64_t> index = beyond(items[i], signed_size(shape[i]));
+    if (!index) continue;
+    raise("Error during slicing " + show(items) + " with shape " + show(shape) + ": index " + std::to_string(*index) +
+          " out of bounds for tensor dimension #" + std::to_string(i) + " of size " + std::to_string(shape[i]));
+  }
+}
+
+DimSlice to_dim(const Item& item) {
+  if (item.kind == Item::Kind::index) return DimSlice::at(item.index);
+  return DimSlice::range(item.begin, item.end, item.step);
+}
+
+Slice to_slice(const std::vector<Item>& items) {
+  std::vector<DimSlice> dims;
+  for (const Item& item : items) dims.push_back(to_dim(item));
+  return Slice(std::move(dims));
+}
+
+}  // namespace
+
+Slice parse_index(nb::handle index, ShapeView shape) {
+  std::vector<Item> items;
+  if (PyList_Check(index.ptr())) {
+    if (PyList_Size(index.ptr()) != 0) raise("Non empty lists are not implemented");
+    items.push_back({.begin = 0, .end = 0});
+  } else {
+    const std::vector<nb::object> objects = items_of(index);
+    for (std::size_t i = 0; i < objects.size(); ++i) items.push_back(to_item(objects[i], i));
+  }
+  const auto is_ellipsis = [](const Item& item) { return item.kind == Item::Kind::ellipsis; };
+  if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1)
+    raise("Only one ellipsis (...) is allowed in slice index");
+  items = expand(items, shape.size());
+  check(items, shape);
+  return to_slice(items);
+}
+
+std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
+  std::vector<Item> items;
+  nb::list axes;
+  bool new_axes = false;
+  for (const nb::object& object : items_of(index)) {
+    if (object.is_none()) {
+      new_axes = true;
+      axes.append(object);
+    } else if (object.ptr() == Py_Ellipsis) {
+      items.push_back({.kind = Item::Kind::ellipsis});
+      axes.append(object);
+    } else if (PySlice_Check(object.ptr())) {
+      for (const char* const part : {"start", "stop", "step"}) {
+        const nb::object bound = object.attr(part);
+        if (!bound.is_none() && !PyLong_Check(bound.ptr())) return std::nullopt;
+      }
+      items.push_back(to_range(object));
+      if (items.back().step <= 0) return std::nullopt;
+      axes.append(nb::slice(nb::none(), nb::none(), nb::none()));
+    } else if (PyLong_Check(object.ptr()) && !PyBool_Check(object.ptr())) {
+      const std::optional<std::int64_t> number = to_index(object);
+      if (!number) return std::nullopt;
+      items.push_back({.kind = Item::Kind::index, .index = *number});
+    } else {
+      return std::nullopt;
+    }
+  }
+  const auto is_ellipsis = [](const Item& item) { return item.kind == Item::Kind::ellipsis; };
+  if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) return std::nullopt;
+  items = expand(items, shape.size());
+  if (items.size() > shape.size()) return std::nullopt;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t size = signed_size(shape[i]);
+    if (items[i].kind == Item::Kind::index && (items[i].index < -size || items[i].index >= size)) return std::nullopt;
+  }
+  return TorchIndex{to_slice(items), new_axes, nb::tuple(axes)};
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,30 @@
+#include "memory.h"
+
+namespace safetensors::python {
+namespace {
+
+struct Memory {
+  Array array;
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const Array& array = nb::inst_ptr<Memory>(nb::handle(self))->array;
+  const std::span<const std::byte> bytes = array.bytes();
+  static std::byte nothing{};
+  void* const start = bytes.empty() ? &nothing : const_cast<std::byte*>(bytes.data());
+  return PyBuffer_FillInfo(view, self, start, static_cast<Py_ssize_t>(bytes.size()), array.writable() ? 0 : 1, flags);
+}
+
+PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
+
+}  // namespace
+
+void define_memory(nb::module_& module) {
+  nb::class_<Memory>(module, "_Memory", nb::type_slots(slots), "The bytes under arrays, kept alive by them.");
+}
+
+nb::object make_memory(Array array) {
+  return nb::cast(Memory{std::move(array)});
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,12 @@
+// The parts of the extension, each defined in the file of its name.
+#pragma once
+
+#include "support.h"
+
+namespace safetensors::python {
+
+void define_serialize(nb::module_& module);
+void define_safe_open(nb::module_& module);
+void define_load(nb::module_& module);
+
+}  // namespace safetensors::python

@@ -1,0 +1,161 @@
+#include "opened.h"
+
+#include "index.h"
+#include "memory.h"
+
+namespace safetensors::python {
+namespace {
+
+constexpr std::uint64_t kWorthMapping = 1 << 20;  // below, a copy costs less than a map and its page faults
+
+// tensor's part of the data of its file.
+Array inside(const Array& data, const TensorInfo& tensor) {
+  auto* const start = const_cast<std::byte*>(data.bytes().data()) + tensor.begin;
+  return Array(tensor.dtype, Shape(tensor.shape), {start, static_cast<std::size_t>(tensor.nbytes())}, data.owner(),
+               data.memory());
+}
+
+template <class Function>
+auto without_gil(Function&& function) {
+  const nb::gil_scoped_release released;
+  return function();
+}
+
+}  // namespace
+
+Backend parse_backend(std::string_view name) {
+  if (name == "mmap") return Backend::mmap;
+  if (name == "pread") return Backend::pread;
+  raise("backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread"))");
+}
+
+void Opened::fail(const Error& error) const {
+  raise_read_error(error, "", path_);
+}
+
+Tensor Opened::find(std::string_view name) const {
+  Result<Tensor> tensor = file_.tensor(name);
+  if (!tensor) raise("File does not contain tensor " + std::string(name));
+  return *std::move(tensor);
+}
+
+std::shared_ptr<Maker> Opened::maker() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (maker_) return maker_;
+  }
+  std::shared_ptr<Maker> made = make_maker(framework_, device_);
+  const std::lock_guard lock(mutex_);
+  if (!maker_) maker_ = std::move(made);
+  return maker_;
+}
+
+Array Opened::data() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (data_) return *data_;
+  }
+  Result<Array> made = without_gil([&] { return file_.view(Map::copy_on_write); });
+  if (!made) fail(made.error());
+  const std::lock_guard lock(mutex_);
+  if (!data_) data_ = *std::move(made);
+  return *data_;
+}
+
+Array Opened::read(const Tensor& tensor) const {
+  Result<Array> array = without_gil([&]() -> Result<Array> {
+    if (backend_ == Backend::mmap && tensor.nbytes() >= kWorthMapping) return tensor.view(Map::copy_on_write);
+    ReadPlan plan;
+    if (Status status = plan.add(tensor); !status) return std::move(status).error();
+    Result<ReadResult> result = plan.execute();
+    if (!result) return std::move(result).error();
+    return std::move(result->arrays.front());
+  });
+  if (!array) fail(array.error());
+  return *std::move(array);
+}
+
+Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
+  Result<Array> array = without_gil([&]() -> Result<Array> {
+    const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
+    if (backend_ == Backend::pread || !resolved || !resolved->contiguous() || resolved->nbytes() < kWorthMapping)
+      return tensor.read(slice);
+    Result<Array> whole = tensor.view(Map::copy_on_write);
+    if (!whole) return whole;
+    ResolvedSlice::Runs runs = resolved->runs();
+    ByteRun run;
+    (void)runs.next(run);
+    auto* const start = const_cast<std::byte*>(whole->bytes().data()) + run.offset;
+    return Array(tensor.dtype(), resolved->shape(), {start, static_cast<std::size_t>(run.size)}, whole->owner(),
+                 whole->memory());
+  });
+  if (!array) fail(array.error());
+  return *std::move(array);
+}
+
+nb::object Opened::tensor(const Tensor& tensor) {
+  const std::shared_ptr<Maker> made = maker();
+  if (backend_ == Backend::mmap && made->shares()) return made->make(inside(data(), tensor.info()));
+  return made->make(read(tensor));
+}
+
+nb::object Opened::tensors() {
+  const std::shared_ptr<Maker> made = maker();
+  if (backend_ == Backend::pread) return each_tensor(*made);
+  Array all;
+  if (made->shares()) {
+    all = data();
+  } else {
+    Result<Array> fresh = without_gil([&] { return file_.view(Map::copy_on_write); });
+    if (!fresh) fail(fresh.error());
+    all = *std::move(fresh);
+  }
+  const nb::object memory = made->shares() ? nb::none() : make_memory(all);
+  nb::dict result;
+  for (const TensorInfo& tensor : header().tensors())
+    result[to_str(tensor.name)] = made->make_inside(inside(all, tensor), all, memory);
+  return result;
+}
+
+// By reading: all at once, or one after the other when they go on to another device.
+nb::object Opened::each_tensor(Maker& maker) {
+  nb::dict result;
+  if (!device_.cpu()) {
+    for (const TensorInfo& tensor : header().tensors())
+      result[to_str(tensor.name)] = maker.make(read(find(tensor.name)));
+    return result;
+  }
+  Result<ReadResult> read = without_gil([&]() -> Result<ReadResult> {
+    ReadPlan plan;
+    for (const TensorInfo& tensor : header().tensors()) {
+      Result<Tensor> found = file_.tensor(tensor.name);
+      if (!found) return std::move(found).error();
+      if (Status status = plan.add(*found); !status) return std::move(status).error();
+    }
+    return plan.execute();
+  });
+  if (!read) fail(read.error());
+  std::size_t i = 0;
+  for (const TensorInfo& tensor : header().tensors())
+    result[to_str(tensor.name)] = maker.make(std::exchange(read->arrays[i++], Array()));
+  return result;
+}
+
+nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
+  const std::shared_ptr<Maker> made = maker();
+  if (made->indexes()) return torch_slice(tensor, index);
+  return made->make(read_slice(tensor, parse_index(index, tensor.shape())));
+}
+
+nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
+  if (backend_ == Backend::pread && bits(tensor.dtype()) >= 8) {
+    if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
+      nb::object result = maker()->make(read_slice(tensor, parsed->slice));
+      return parsed->new_axes ? result[parsed->axes] : result;
+    }
+  }
+  const nb::object whole = this->tensor(tensor);
+  return own(PyObject_GetItem(whole.ptr(), index.ptr()));
+}
+
+}  // namespace safetensors::python

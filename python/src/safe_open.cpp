@@ -1,0 +1,198 @@
+// safe_open and the slices that it gives.
+#include <nanobind/stl/unique_ptr.h>
+
+#include <memory>
+#include <string>
+
+#include "module.h"
+#include "opened.h"
+
+namespace safetensors::python {
+namespace {
+
+constexpr const char* kOpening = "Error while deserializing header: ";
+
+// The file that is open, until it is closed. What was handed out holds it on.
+class SafeOpen {
+ public:
+  explicit SafeOpen(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+
+  [[nodiscard]] std::shared_ptr<Opened> get() const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (opened_) return opened_;
+    }
+    raise("File is closed");
+  }
+  void close() {
+    std::shared_ptr<Opened> closed;  // destroyed behind the lock
+    const std::lock_guard lock(mutex_);
+    closed = std::move(opened_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Opened> opened_;
+};
+
+struct Wanted {
+  Framework framework;
+  Device device;
+  Backend backend;
+};
+
+Wanted parse_wanted(nb::handle framework, nb::handle device, nb::handle backend) {
+  const Wanted wanted{parse_framework(from_str(framework, "framework")), parse_device(device),
+                      parse_backend(from_str(backend, "backend"))};
+  const bool many = wanted.framework == Framework::torch || wanted.framework == Framework::paddle;
+  if (!wanted.device.cpu() && !many)
+    raise("Device " + wanted.device.given + " is not supported for framework " + name_of(wanted.framework));
+  return wanted;
+}
+
+std::shared_ptr<Opened> finish(Result<File> file, const std::string& path, const Wanted& wanted) {
+  if (!file) raise_read_error(file.error(), kOpening, path);
+  return std::make_shared<Opened>(*std::move(file), path, wanted.framework, wanted.device, wanted.backend);
+}
+
+OpenOptions options_of(const Wanted& wanted) {
+  return {.access = wanted.backend == Backend::mmap ? Access::map : Access::read};
+}
+
+std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb::handle device, nb::handle backend) {
+  const std::string path = to_path(filename);
+  const Wanted wanted = parse_wanted(framework, device, backend);
+  Result<File> file = [&] {
+    const nb::gil_scoped_release released;
+    return File::open(path, options_of(wanted));
+  }();
+  return finish(std::move(file), path, wanted);
+}
+
+std::shared_ptr<Opened> open_handle(nb::handle f, nb::handle framework, nb::handle device, nb::handle backend) {
+  const Wanted wanted = parse_wanted(framework, device, backend);
+  const auto descriptor = nb::cast<int>(f.attr("fileno")());
+  const nb::object name = f.attr("name");
+  const std::string path = PyLong_Check(name.ptr()) ? nb::cast<std::string>(nb::str(name)) : to_path(name);
+  return finish(File::from_fd(descriptor, options_of(wanted)), path, wanted);
+}
+
+nb::list names_of(const TensorList& tensors) {
+  nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(tensors.size()))).release());
+  Py_ssize_t i = 0;
+  for (const TensorInfo& tensor : tensors) {
+    if (PyList_SetItem(names.ptr(), i++, to_str(tensor.name).release().ptr()) != 0) throw nb::python_error();
+  }
+  return names;
+}
+
+nb::list keys(const SafeOpen& self) {
+  const std::shared_ptr<Opened> opened = self.get();
+  const Result<TensorList> tensors = opened->header().tensors_by_name();
+  if (!tensors) raise_read_error(tensors.error(), "", "");
+  return names_of(*tensors);
+}
+
+nb::object metadata(const SafeOpen& self) {
+  const std::shared_ptr<Opened> opened = self.get();
+  const Metadata pairs = opened->header().metadata();
+  if (!pairs.present()) return nb::none();
+  nb::dict result;
+  for (const auto& [key, value] : pairs) result[to_str(key)] = to_str(value);
+  return result;
+}
+
+bool contains(const SafeOpen& self, nb::handle name) {
+  const std::shared_ptr<Opened> opened = self.get();
+  return PyUnicode_Check(name.ptr()) && opened->header().find(from_str(name, "name")) != nullptr;
+}
+
+// A tensor of which parts may be asked for.
+struct PySafeSlice {
+  std::shared_ptr<Opened> opened;
+  Tensor tensor;
+};
+
+void define_slice(nb::module_& module) {
+  nb::class_<PySafeSlice>(module, "PySafeSlice",
+                          "A tensor of an open file, read in parts: `slice[2:4, ..., -1]` reads no more than that.\n\n"
+                          "Valid after the file was closed. May be used from any thread.")
+      .def(
+          "get_shape", [](const PySafeSlice& self) { return to_list(self.tensor.shape()); },
+          "The tensor's shape, in elements.")
+      .def(
+          "get_dtype", [](const PySafeSlice& self) { return to_str(to_string(self.tensor.dtype())); },
+          "The tensor's dtype as the file has it, such as \"F32\".")
+      .def(
+          "__getitem__",
+          [](const PySafeSlice& self, nb::object index) { return self.opened->slice(self.tensor, index); },
+          nb::arg("index").none(),
+          "Part of the tensor: torch indexes as torch does; others take integers, slices of any step and one\n"
+          "Ellipsis, where an index past the end is an error. Raises SafetensorError.");
+}
+
+}  // namespace
+
+void define_safe_open(nb::module_& module) {
+  define_slice(module);
+  nb::class_<SafeOpen>(
+      module, "safe_open",
+      "safe_open(filename, framework, device='cpu', *, backend='mmap')\n--\n\n"
+      "A file whose tensors are loaded when they are asked for.\n\n"
+      "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
+      "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"
+      "file, their pages are read when touched) or \"pread\" (memory of their own).\n\n"
+      "A context manager. Tensors and slices stay valid after it is closed and the file removed.\n"
+      "May be used from any number of threads at once.")
+      .def(
+          "__init__",
+          [](SafeOpen* self, nb::object filename, nb::object framework, nb::object device, nb::object backend) {
+            new (self) SafeOpen(open_path(filename, framework, device, backend));
+          },
+          nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
+          nb::arg("backend").none() = "mmap")
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
+      .def(
+          "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
+      .def("keys", &keys, "The tensors' names, sorted by their bytes.")
+      .def(
+          "offset_keys",
+          [](const SafeOpen& self) {
+            const std::shared_ptr<Opened> opened = self.get();
+            return names_of(opened->header().tensors());
+          },
+          "The tensors' names, in the order of their bytes in the file.")
+      .def("metadata", &metadata, "The header's metadata, or None if it has none.")
+      .def(
+          "get_tensor",
+          [](const SafeOpen& self, nb::object name) {
+            const std::shared_ptr<Opened> opened = self.get();
+            return opened->tensor(opened->find(from_str(name, "name")));
+          },
+          nb::arg("name").none(), "One tensor. Raises SafetensorError for a name that is not in the file.")
+      .def(
+          "get_tensors", [](const SafeOpen& self) { return self.get()->tensors(); },
+          "All tensors, in a dict in the order of their bytes.")
+      .def(
+          "get_slice",
+          [](const SafeOpen& self, nb::object name) {
+            std::shared_ptr<Opened> opened = self.get();
+            Tensor tensor = opened->find(from_str(name, "name"));
+            return PySafeSlice{std::move(opened), std::move(tensor)};
+          },
+          nb::arg("name").none(), "One tensor to take parts of; nothing is read yet.")
+      .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
+      .def("__contains__", &contains, nb::arg("name").none())
+      .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });
+  module.def(
+      "_safe_open_handle",
+      [](nb::object f, nb::object framework, nb::object device, nb::object backend) {
+        return std::make_unique<SafeOpen>(open_handle(f, framework, device, backend));
+      },
+      nb::arg("f").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
+      nb::arg("backend").none() = "mmap",
+      "safe_open of a file object that is open for reading; it may be closed afterwards.");
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,176 @@
+// Saving, and taking a whole file in memory apart.
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "module.h"
+#include "tensor_spec.h"
+
+namespace safetensors::python {
+namespace {
+
+constexpr const char* kSaving = "Error while serializing: ";
+constexpr const char* kLoading = "Error while deserializing: ";
+
+[[noreturn]] void raise_not(const char* argument, nb::handle object, const char* wanted) {
+  raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
+                   "' object is not an instance of '" + wanted + "'");
+}
+
+// The tensors of a dict, and what keeps their bytes and names where they are.
+class Tensors {
+ public:
+  explicit Tensors(nb::handle dict) {
+    if (!PyDict_Check(dict.ptr())) raise_not("tensor_dict", dict, "dict");
+    copy_ = own(PyDict_Copy(dict.ptr()));  // another thread may change the caller's
+    const auto size = static_cast<std::size_t>(PyDict_Size(copy_.ptr()));
+    data_.reserve(size);
+    specs_.reserve(size);
+    PyObject* name = nullptr;
+    PyObject* value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(copy_.ptr(), &position, &name, &value) != 0) add(from_str(name, "tensor_dict"), value);
+  }
+  [[nodiscard]] std::span<const TensorData> data() const noexcept { return data_; }
+
+ private:
+  void add(std::string_view name, nb::handle value) {
+    const TensorSpec* spec = nullptr;
+    if (nb::inst_check(value) && nb::isinstance<TensorSpec>(value)) {
+      spec = nb::inst_ptr<TensorSpec>(value);
+    } else {
+      specs_.push_back(from_dict(value));
+      spec = &specs_.back();
+    }
+    if (spec->data == 0 && spec->size != 0)
+      raise(std::string(kSaving) + "tensor \"" + printable(name) + "\" has " + std::to_string(spec->size) +
+            " bytes at a null data_ptr");
+    const auto* const bytes = reinterpret_cast<const std::byte*>(spec->data);
+    data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});
+  }
+
+  // {"dtype", "shape", "data": buffer}, as releases before 0.8 had it.
+  TensorSpec from_dict(nb::handle value) {
+    if (!PyDict_Check(value.ptr()) || PyDict_GetItemString(value.ptr(), "data") == nullptr)
+      raise_not("tensor_dict", value, "TensorSpec");
+    PyObject* const dtype = PyDict_GetItemString(value.ptr(), "dtype");
+    PyObject* const shape = PyDict_GetItemString(value.ptr(), "shape");
+    if (dtype == nullptr) raise(std::string(kSaving) + "missing `dtype`");
+    if (shape == nullptr) raise(std::string(kSaving) + "missing `shape`");
+    buffers_.emplace_back(PyDict_GetItemString(value.ptr(), "data"));
+    const std::span<std::byte> bytes = buffers_.back().bytes();
+    return make_spec(from_str(dtype, "dtype"), shape, reinterpret_cast<std::uintptr_t>(bytes.data()), bytes.size());
+  }
+
+  nb::object copy_;
+  std::vector<Buffer> buffers_;
+  std::vector<TensorSpec> specs_;  // reserved: elements never move
+  std::vector<TensorData> data_;
+};
+
+std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
+  if (metadata.is_none()) return std::nullopt;
+  if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
+  MetadataPairs pairs;
+  for (const auto [key, value] : nb::borrow<nb::dict>(metadata))
+    pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
+  return pairs;
+}
+
+[[noreturn]] void raise_saving(const Error& error) {
+  if (error.code == Errc::out_of_memory) PyErr_NoMemory(), throw nb::python_error();
+  std::string text = kSaving + error.message;
+  if (!error.path.empty()) text += ": \"" + printable(error.path) + "\"";
+  raise(text, &error);
+}
+
+nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
+  const Tensors tensors(tensor_dict);
+  const Result<Header> header = layout(tensors.data(), to_metadata(metadata));
+  if (!header) raise_saving(header.error());
+  const Result<std::string> text = header->text();
+  if (!text) raise_saving(text.error());
+  const std::uint64_t start = 8 + text->size();
+  const std::uint64_t most = static_cast<std::uint64_t>(PY_SSIZE_T_MAX) - start;
+  if (header->data_bytes() > most) PyErr_NoMemory(), throw nb::python_error();
+  nb::object result = own(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(start + header->data_bytes())));
+  char* const out = PyBytes_AsString(result.ptr());
+
+  const nb::gil_scoped_release released;
+  for (int i = 0; i < 8; ++i) out[i] = static_cast<char>(text->size() >> (8 * i) & 0xFF);
+  std::memcpy(out + 8, text->data(), text->size());
+  for (const TensorData& tensor : tensors.data()) {
+    if (!tensor.bytes.empty())
+      std::memcpy(out + start + header->find(tensor.name)->begin, tensor.bytes.data(), tensor.bytes.size());
+  }
+  return result;
+}
+
+Durability to_durability(nb::handle name) {
+  const std::string_view text = from_str(name, "durability");
+  if (text == "full") return Durability::full;
+  if (text == "file") return Durability::file;
+  if (text == "none") return Durability::none;
+  raise("durability \"" + std::string(text) + "\" is invalid (expected one of: \"full\", \"file\", \"none\")");
+}
+
+// Whether Ctrl-C, or another signal whose handler raises, has come meanwhile.
+bool interrupted() {
+  const nb::gil_scoped_acquire acquired;
+  return PyErr_CheckSignals() != 0;
+}
+
+void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
+  const std::string path = to_path(filename);
+  const Tensors tensors(tensor_dict);
+  const std::optional<MetadataPairs> pairs = to_metadata(metadata);
+  WriteOptions options{.durability = to_durability(durability)};
+  bool stopped = false;
+  options.progress = [&stopped](std::uint64_t, std::uint64_t) { return !(stopped = interrupted()); };
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = write_file(path, tensors.data(), pairs, options);
+  }
+  if (stopped) throw nb::python_error();
+  if (!status) raise_saving(status.error());
+}
+
+nb::object deserialize(nb::handle buffer) {
+  const Buffer held(buffer);
+  const Result<File> file = File::from_memory(held.bytes(), nullptr);
+  if (!file) raise_read_error(file.error(), kLoading, "");
+  nb::list result;
+  for (const TensorInfo& tensor : file->header().tensors()) {
+    nb::dict info;
+    info["shape"] = to_list(tensor.shape);
+    info["dtype"] = to_str(to_string(tensor.dtype));
+    const std::span<std::byte> bytes =
+        held.bytes().subspan(static_cast<std::size_t>(tensor.file_offset), static_cast<std::size_t>(tensor.nbytes()));
+    info["data"] = own(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
+                                                     static_cast<Py_ssize_t>(bytes.size())));
+    result.append(nb::make_tuple(to_str(tensor.name), info));
+  }
+  return result;
+}
+
+}  // namespace
+
+void define_serialize(nb::module_& module) {
+  module.def("serialize", &serialize, nb::arg("tensor_dict").none(), nb::arg("metadata") = nb::none(),
+             "The bytes of a file that holds these tensors.\n\n"
+             "tensor_dict: name to TensorSpec; metadata: str to str, or None for no metadata at all.\n"
+             "Raises SafetensorError for what no file can hold. The GIL is released while bytes are copied.");
+  module.def("serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
+             nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
+             "Writes a file that holds these tensors, replacing what is at filename.\n\n"
+             "Programs see the old file or the new one, never a mix; after an error, KeyboardInterrupt included,\n"
+             "the old one is as it was. durability: \"full\": the new file is there after a power cut; \"file\":\n"
+             "the old or the new one; \"none\": nothing is promised. Raises SafetensorError, with the attribute\n"
+             "errno where the system refused. The GIL is released.");
+  module.def("deserialize", &deserialize, nb::arg("bytes").none(),
+             "A list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
+             "bytes: anything with the buffer protocol; data: a bytearray of its own. Raises SafetensorError.");
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,150 @@
+#include "support.h"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace safetensors::python {
+namespace {
+
+// Of the module, and never given up: the interpreter ends with it.
+PyObject* safetensor_error = nullptr;
+
+void set_attribute(nb::handle object, const char* name, nb::handle value) {
+  if (PyObject_SetAttrString(object.ptr(), name, value.ptr()) != 0) PyErr_Clear();
+}
+
+// The path is not part of the text, which programs compare: a note shows it in tracebacks (Python 3.11).
+void add_details(nb::handle exception, const Error& error) {
+  set_attribute(exception, "code", to_str(to_string(error.code)));
+  if (error.offset != Error::kNoOffset) set_attribute(exception, "offset", nb::int_(error.offset));
+  if (error.os_error != 0) set_attribute(exception, "errno", nb::int_(error.os_error));
+  if (error.path.empty() || !nb::hasattr(exception, "add_note")) return;
+  exception.attr("add_note")(to_str("file: " + printable(error.path)));
+}
+
+[[noreturn]] void throw_exception(nb::handle type, nb::handle exception) {
+  PyErr_SetObject(type.ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+}  // namespace
+
+void define_errors(nb::module_& module) {
+  safetensor_error = PyErr_NewExceptionWithDoc(
+      "safetensors._safetensors_rust.SafetensorError",
+      "A file that is no safetensors file, or a request that cannot be met.\n\n"
+      "Where they are known, the attributes `code` (a str such as \"invalid_offset\"), `offset` (the byte in\n"
+      "the file) and `errno` say more.",
+      nullptr, nullptr);
+  if (safetensor_error == nullptr) throw nb::python_error();
+  module.attr("SafetensorError") = nb::handle(safetensor_error);
+}
+
+void raise(std::string_view text, const Error* error) {
+  const nb::object exception = nb::handle(safetensor_error)(to_str(text));
+  if (error != nullptr) add_details(exception, *error);
+  throw_exception(safetensor_error, exception);
+}
+
+void raise_type_error(std::string_view text) {
+  throw_exception(PyExc_TypeError, nb::handle(PyExc_TypeError)(to_str(text)));
+}
+
+void raise_read_error(const Error& error, std::string_view prefix, std::string_view path) {
+  if (error.code == Errc::out_of_memory) {
+    throw_exception(PyExc_MemoryError, nb::handle(PyExc_MemoryError)(to_str(error.message)));
+  }
+  const bool irregular = error.code == Errc::not_regular_file;
+  if (error.os_error == 0 && !irregular) raise(std::string(prefix) + error.message, &error);
+  if (error.os_error == ENOENT) {
+    const nb::object exception =
+        nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + std::string(path)));
+    set_attribute(exception, "errno", nb::int_(ENOENT));
+    throw_exception(PyExc_FileNotFoundError, exception);
+  }
+  const int number = error.os_error != 0 ? error.os_error : ENODEV;
+  const nb::object text = to_str(irregular ? error.message : std::string(std::strerror(number)));
+  // OSError makes the class that belongs to the number.
+  const nb::object name = own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+  const nb::object exception = nb::handle(PyExc_OSError)(nb::int_(number), text, name);
+  throw_exception(exception.type(), exception);
+}
+
+nb::object to_str(std::string_view utf8) {
+  return own(PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "surrogateescape"));
+}
+
+std::string_view from_str(nb::handle object, const char* argument) {
+  if (!PyUnicode_Check(object.ptr())) {
+    raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
+                     "' object is not an instance of 'str'");
+  }
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<std::size_t>(size)};
+}
+
+std::string name_of_type(nb::handle object) {
+  return nb::cast<std::string>(object.type().attr("__name__"));
+}
+
+std::string to_path(nb::handle object) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(object.ptr(), &bytes) == 0) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+    raise_type_error("argument 'filename': expected str, bytes or os.PathLike object, not " + name_of_type(object));
+  }
+  const nb::object owner = nb::steal(bytes);
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(bytes, &data, &size) != 0) throw nb::python_error();
+  return {data, static_cast<std::size_t>(size)};
+}
+
+nb::object to_tuple(ShapeView shape) {
+  nb::object tuple = own(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const nb::object dim = own(PyLong_FromUnsignedLongLong(shape[i]));
+    if (PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), dim.inc_ref().ptr()) != 0) throw nb::python_error();
+  }
+  return tuple;
+}
+
+nb::object to_list(ShapeView shape) {
+  nb::list list;
+  for (const std::uint64_t dim : shape) list.append(nb::int_(dim));
+  return list;
+}
+
+std::uint64_t to_unsigned(nb::handle object) {
+  const nb::object number = own(PyNumber_Index(object.ptr()));
+  const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
+  if (value != static_cast<unsigned long long>(-1) || !PyErr_Occurred()) return value;
+  PyErr_Clear();
+  const bool negative = PyObject_RichCompareBool(number.ptr(), nb::int_(0).ptr(), Py_LT) == 1;
+  const char* const text = negative ? "can't convert negative int to unsigned" : "int too big to convert";
+  throw_exception(PyExc_OverflowError, nb::handle(PyExc_OverflowError)(text));
+}
+
+Buffer::Buffer(nb::handle object) {
+  if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) == 0) return;
+  PyErr_Clear();
+  raise_type_error("a bytes-like object is required, not '" + name_of_type(object) + "'");
+}
+
+Buffer::~Buffer() {
+  if (view_.obj != nullptr) PyBuffer_Release(&view_);
+}
+
+std::shared_ptr<const Buffer> Buffer::share(nb::handle object) {
+  return {new Buffer(object), [](const Buffer* buffer) {
+            if (!nb::is_alive()) return;
+            const nb::gil_scoped_acquire acquired;
+            delete buffer;
+          }};
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,66 @@
+// What every part of the extension uses: errors, and conversions that speak Python's language.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <safetensors/safetensors.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace safetensors::python {
+
+namespace nb = nanobind;
+
+// Makes SafetensorError and puts it into the module.
+void define_errors(nb::module_& module);
+
+// Raises SafetensorError(text). The Error, when there is one, gives the attributes code, offset and errno, and a note
+// with the path.
+[[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
+[[noreturn]] void raise_type_error(std::string_view text);
+// An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
+// SafetensorError(prefix + message).
+[[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
+
+// A call of the C API gave a new reference, or has already set an exception.
+[[nodiscard]] inline nb::object own(PyObject* object) {
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+[[nodiscard]] nb::object to_str(std::string_view utf8);
+// The UTF-8 of a str, valid as long as it; TypeError naming the argument for anything else.
+[[nodiscard]] std::string_view from_str(nb::handle object, const char* argument);
+// The type's name: "numpy.ndarray", "int".
+[[nodiscard]] std::string name_of_type(nb::handle object);
+// str, bytes or os.PathLike, as the bytes that the system is given.
+[[nodiscard]] std::string to_path(nb::handle object);
+[[nodiscard]] nb::object to_tuple(ShapeView shape);
+[[nodiscard]] nb::object to_list(ShapeView shape);
+// OverflowError for a negative one, TypeError for what is no integer.
+[[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
+
+// A buffer of bytes that somebody else owns, held until this goes.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle object);  // TypeError when there is no contiguous buffer
+  // Shared by what may be given up on any thread, whether it holds the GIL or not.
+  [[nodiscard]] static std::shared_ptr<const Buffer> share(nb::handle object);
+  Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer();
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+  [[nodiscard]] bool read_only() const noexcept { return view_.readonly != 0; }
+
+ private:
+  Py_buffer view_;
+};
+
+}  // namespace safetensors::python

@@ -1,0 +1,26 @@
+// What a caller says of a tensor that is to be saved.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "support.h"
+
+namespace safetensors::python {
+
+// The tensor's bytes are the caller's, who keeps them alive and unchanged while they are used.
+struct TensorSpec {
+  Dtype dtype = Dtype::U8;
+  std::vector<std::uint64_t> shape;  // in elements, as the header has it
+  std::uintptr_t data = 0;
+  std::size_t size = 0;  // in bytes
+};
+
+// dtype: as frameworks call it, such as "float32". Raises SafetensorError for any other, OverflowError.
+[[nodiscard]] TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size);
+
+void define_tensor_spec(nb::module_& module);
+
+}  // namespace safetensors::python

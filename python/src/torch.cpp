@@ -1,0 +1,201 @@
+// Torch's tensors, through DLPack: each gets a storage of exactly its own size.
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "framework.h"
+
+namespace safetensors::python {
+namespace {
+
+// DLPack 0.x, which every torch that has from_dlpack takes (https://dmlc.github.io/dlpack/latest/c_api.html).
+struct DLDevice {
+  std::int32_t type;
+  std::int32_t id;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t rank;
+  DLPackType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor tensor;
+  void* context;
+  void (*deleter)(DLManagedTensor*);
+};
+constexpr std::int32_t kDLCpu = 1;
+constexpr const char* kCapsule = "dltensor";
+
+struct Exported {
+  DLManagedTensor managed;
+  std::vector<std::int64_t> shape;
+  std::shared_ptr<const void> owner;
+};
+
+// May be called from any thread, with or without the GIL.
+void forget(DLManagedTensor* managed) {
+  delete static_cast<Exported*>(managed->context);
+}
+
+void destroy_capsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // taken over: renamed by who took it
+  forget(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
+}
+
+struct TorchType {
+  const char* name;
+  bool direct;  // DLPack's type is understood by every torch; else the bytes are exported and reinterpreted
+};
+
+TorchType torch_type(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::BOOL:
+      return {"bool", false};
+    case Dtype::U8:
+      return {"uint8", true};
+    case Dtype::I8:
+      return {"int8", true};
+    case Dtype::I16:
+      return {"int16", true};
+    case Dtype::U16:
+      return {"uint16", false};
+    case Dtype::F16:
+      return {"float16", true};
+    case Dtype::BF16:
+      return {"bfloat16", true};
+    case Dtype::I32:
+      return {"int32", true};
+    case Dtype::U32:
+      return {"uint32", false};
+    case Dtype::F32:
+      return {"float32", true};
+    case Dtype::F64:
+      return {"float64", true};
+    case Dtype::I64:
+      return {"int64", true};
+    case Dtype::U64:
+      return {"uint64", false};
+    case Dtype::C64:
+      return {"complex64", true};
+    case Dtype::F8_E4M3:
+      return {"float8_e4m3fn", false};
+    case Dtype::F8_E5M2:
+      return {"float8_e5m2", false};
+    case Dtype::F8_E8M0:
+      return {"float8_e8m0fnu", false};
+    case Dtype::F8_E4M3FNUZ:
+      return {"float8_e4m3fnuz", false};
+    case Dtype::F8_E5M2FNUZ:
+      return {"float8_e5m2fnuz", false};
+    case Dtype::F4:
+      return {"float4_e2m1fn_x2", false};
+    default:
+      return {nullptr, false};
+  }
+}
+
+class TorchMaker final : public Maker {
+ public:
+  explicit TorchMaker(const Device& device)
+      : torch_(nb::module_::import_("torch")), device_(device), empty_(torch_.attr("empty")) {
+    const nb::object internal = torch_.attr("_C");
+    from_dlpack_ = nb::hasattr(internal, "_from_dlpack")
+                       ? nb::object(internal.attr("_from_dlpack"))
+                       : nb::object(nb::module_::import_("torch.utils.dlpack").attr("from_dlpack"));
+  }
+  ~TorchMaker() override {
+    for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
+  }
+
+  nb::object make(const Array& array) override {
+    const Dtype dtype = array.dtype();
+    const nb::handle type = dtype_of(dtype);
+    const std::vector<std::int64_t> shape = shape_of(array);
+    nb::object tensor;
+    if (array.nbytes() == 0) {
+      tensor = empty_(to_object(shape), nb::arg("dtype") = type);
+    } else {
+      const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
+      tensor = torch_type(dtype).direct ? import(usable, dlpack_type(dtype), shape) : reinterpret(usable, type, shape);
+    }
+    return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
+  }
+  bool shares() const noexcept override { return true; }
+  bool indexes() const noexcept override { return true; }
+
+ private:
+  static nb::object to_object(const std::vector<std::int64_t>& shape) {
+    nb::list list;
+    for (const std::int64_t dim : shape) list.append(dim);
+    return nb::tuple(list);
+  }
+
+  nb::object import(const Array& array, DLPackType type, std::vector<std::int64_t> shape) {
+    auto* const exported = new Exported{{}, std::move(shape), array.owner()};
+    exported->managed.tensor = {const_cast<std::byte*>(array.bytes().data()),
+                                {kDLCpu, 0},
+                                static_cast<std::int32_t>(exported->shape.size()),
+                                type,
+                                exported->shape.data(),
+                                nullptr,
+                                0};
+    exported->managed.context = exported;
+    exported->managed.deleter = &forget;
+    PyObject* const capsule = PyCapsule_New(&exported->managed, kCapsule, &destroy_capsule);
+    if (capsule == nullptr) {
+      delete exported;
+      throw nb::python_error();
+    }
+    const nb::object held = nb::steal(capsule);
+    return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule, nullptr));
+  }
+
+  // As bytes first. Not tensor.view(dtype): that would be a view of another tensor, which autograd tells apart.
+  nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
+    const nb::object bytes = import(array, dlpack_type(Dtype::U8), {static_cast<std::int64_t>(array.nbytes())});
+    const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type);
+    return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
+  }
+
+  // torch counts two F4 as one element.
+  static std::vector<std::int64_t> shape_of(const Array& array) {
+    std::vector<std::int64_t> shape(array.shape().begin(), array.shape().end());
+    if (array.dtype() != Dtype::F4) return shape;
+    if (shape.empty() || shape.back() % 2 != 0)
+      raise("a tensor of F4 and shape " + to_string(array.shape()) +
+            " has an odd last dimension, which torch cannot hold");
+    shape.back() /= 2;
+    return shape;
+  }
+
+  nb::handle dtype_of(Dtype dtype) {
+    std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
+    if (PyObject* const known = slot.load(std::memory_order_acquire)) return known;
+    const char* const name = torch_type(dtype).name;
+    if (name == nullptr || !nb::hasattr(torch_, name)) raise("Dtype not understood: " + std::string(to_string(dtype)));
+    nb::object made = torch_.attr(name);
+    PyObject* other = nullptr;
+    if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
+    return other;
+  }
+
+  nb::object torch_;
+  Device device_;
+  nb::object empty_;
+  nb::object from_dlpack_;
+  std::array<std::atomic<PyObject*>, 23> dtypes_{};
+};
+
+}  // namespace
+
+std::shared_ptr<Maker> make_torch_maker(const Device& device) {
+  return std::make_shared<TorchMaker>(device);
+}
+
+}  // namespace safetensors::python
