@@ -169,8 +169,7 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-void load_text(const std::filesystem::path& path, std::vector<Case>& out) {
-  std::istringstream in(contents(path));
+void load_text(const std::filesystem::path& path, std::istream& in, std::vector<Case>& out) {
   std::optional<Builder> builder;
   int number_of_line = 0;
   for (std::string line; std::getline(in, line);) {
@@ -187,6 +186,21 @@ void load_text(const std::filesystem::path& path, std::vector<Case>& out) {
     builder->line(std::string_view(line).substr(0, colon), std::string_view(line).substr(value));
   }
   if (builder) out.push_back(builder->finish());
+}
+
+// The blocks of a document that are cases: those with a line `expect:`. In place of a name they have a number.
+void load_document(const std::filesystem::path& path, std::vector<Case>& out) {
+  constexpr std::string_view kOpen = "\n```text\n";
+  const std::string document = contents(path);
+  std::string text;
+  int count = 0;
+  for (std::size_t at = document.find(kOpen); at != kNone; at = document.find(kOpen, at)) {
+    at += kOpen.size();
+    const std::string block = document.substr(at, document.find("\n```", at) + 1 - at);
+    if (block.find("\nexpect: ") != kNone) text += "[document_" + std::to_string(++count) + "]\n" + block + "\n";
+  }
+  std::istringstream in(text);
+  load_text(path, in, out);
 }
 
 // case, code, offset, the reference's verdict, why it differs, message.
@@ -221,8 +235,11 @@ std::vector<Case> load_all(const std::string& data_directory) {
   std::vector<Case> out;
   const std::filesystem::path data(data_directory);
   for (const auto& entry : std::filesystem::directory_iterator(data / "cases")) {
-    if (entry.path().extension() == ".txt") load_text(entry.path(), out);
+    if (entry.path().extension() != ".txt") continue;
+    std::istringstream in(contents(entry.path()));
+    load_text(entry.path(), in, out);
   }
+  load_document(data.parent_path().parent_path() / "docs" / "format.md", out);
   load_verdicts(data / "conformance", out);
   std::sort(out.begin(), out.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
   return out;

@@ -33,8 +33,8 @@ struct Case {
   std::string message;
 };
 
-// All cases of tests/data/cases and tests/data/conformance, in the order of their names. Throws std::runtime_error
-// for what it cannot understand.
+// All cases of tests/data/cases, tests/data/conformance and docs/format.md, in the order of their names. Throws
+// std::runtime_error for what it cannot understand.
 std::vector<Case> load_all(const std::string& data_directory);
 
 // Reads a case as a reader of files does: the length, then the text. Of a file too large to be made, only the length;

@@ -1,4 +1,5 @@
-// Every case of tests/data, against the header and against a file in memory: code, place and message.
+// Every case of tests/data and every example of docs/format.md, against the header and against a file in memory: code,
+// place and message.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
@@ -6,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -108,5 +110,20 @@ TEST_P(Conformance, file) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Conformance, testing::ValuesIn(cases::load_all(SAFETENSORS_TEST_DATA)),
                          [](const auto& param) { return param.param.name; });
+
+TEST(Document, has_an_example_of_each_error_of_the_format) {
+  std::set<std::string> shown;
+  for (const Case& c : cases::load_all(SAFETENSORS_TEST_DATA)) {
+    if (c.name.starts_with("document_")) shown.insert(c.code);
+  }
+  std::set<std::string> all;
+  for (int number = 0; number < 256; ++number) {
+    const auto code = static_cast<safetensors::Errc>(number);
+    if (safetensors::format_rule(code) != 0 && std::string_view(to_string(code)) != "unknown")
+      all.insert(to_string(code));
+  }
+  EXPECT_EQ(all.size(), 18u);
+  EXPECT_EQ(shown, all);
+}
 
 }  // namespace
