@@ -206,14 +206,11 @@ TEST_F(FileTest, AMissingTensorIsNamedWithTheMostSimilarOne) {
     EXPECT_EQ(error.path, file.path());
     return error.message;
   };
-  EXPECT_EQ(message("lm_haed.weight"),
-            "no tensor `lm_haed.weight` in a file of 3 tensors: is it `lm_head.weight`?");
-  EXPECT_EQ(message("wte.weight"),
-            "no tensor `wte.weight` in a file of 3 tensors: is it `transformer.wte.weight`?");
+  EXPECT_EQ(message("lm_haed.weight"), "no tensor `lm_haed.weight` in a file of 3 tensors: is it `lm_head.weight`?");
+  EXPECT_EQ(message("wte.weight"), "no tensor `wte.weight` in a file of 3 tensors: is it `transformer.wte.weight`?");
   EXPECT_EQ(message("model.lm_head.weight"),
             "no tensor `model.lm_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
-  EXPECT_EQ(message("LM_head.weight"),
-            "no tensor `LM_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
+  EXPECT_EQ(message("LM_head.weight"), "no tensor `LM_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
   EXPECT_EQ(message("something else"), "no tensor `something else` in a file of 3 tensors");
   EXPECT_EQ(message(""), "no tensor `` in a file of 3 tensors");
   EXPECT_EQ(message("\x1b[1m"), "no tensor `\\u{1b}[1m` in a file of 3 tensors");

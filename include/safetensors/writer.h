@@ -33,7 +33,8 @@ struct WriteOptions {
   // An error or a crash then leaves a torn file.
   bool in_place_if_no_rename = false;
   // write_file calls it from its own thread every few MiB with the bytes written so far and the file's size; false
-  // ends the call with Errc::cancelled, the old file as it was. Not called by a Writer or edit_metadata. Must not throw.
+  // ends the call with Errc::cancelled, the old file as it was. Not called by a Writer or edit_metadata. Must not
+  // throw.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
 };
 

@@ -113,8 +113,8 @@ class SequentialWriter {
     if (Status status = file_.write_at(position_, bytes); !status) return status;
     position_ += bytes.size();
     if (!options_.progress || options_.progress(position_, total_)) return {};
-    return io::plain_error(Errc::cancelled, "cancelled after " + std::to_string(position_) + " of " +
-                                                std::to_string(total_) + " bytes");
+    return io::plain_error(Errc::cancelled,
+                           "cancelled after " + std::to_string(position_) + " of " + std::to_string(total_) + " bytes");
   }
 
   io::Replacement& file_;
