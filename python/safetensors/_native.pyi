@@ -1,6 +1,6 @@
 """The compiled part of safetensors. Use the package safetensors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, final
@@ -68,6 +68,14 @@ def serialize_file(
     tensor_dict: Mapping[str, TensorSpec],
     filename: _Path,
     metadata: Mapping[str, str] | None = None,
+    *,
+    durability: str = "full",
+) -> None: ...
+def _serialize_stream(
+    tensor_dict: Mapping[str, TensorSpec],
+    filename: _Path,
+    metadata: Mapping[str, str] | None,
+    fetch: Callable[[str], tuple[int, int, object]],
     *,
     durability: str = "full",
 ) -> None: ...

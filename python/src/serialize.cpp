@@ -1,4 +1,5 @@
 // Saving, and taking a whole file in memory apart.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -136,6 +137,58 @@ void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle meta
   if (!status) raise_saving(status.error());
 }
 
+Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs>& metadata) {
+  HeaderBuilder builder;
+  for (const TensorData& tensor : tensors.data()) {
+    if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
+  }
+  if (metadata) {
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
+    for (const auto& [key, value] : *metadata) {
+      if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
+    }
+  }
+  return builder.build();
+}
+
+// The tensor whose bytes fetch gives: (data_ptr, data_len, whatever keeps them alive).
+void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
+  constexpr std::size_t kStep = std::size_t{16} << 20;
+  const nb::object fetched = fetch(to_str(tensor.name));
+  const auto address = static_cast<std::uintptr_t>(to_unsigned(fetched[0]));
+  const std::span bytes(reinterpret_cast<const std::byte*>(address), static_cast<std::size_t>(to_unsigned(fetched[1])));
+  if (bytes.size() != tensor.nbytes())
+    raise(kSaving + ("tensor `" + printable(tensor.name)) + "`: " + std::to_string(bytes.size()) + " bytes given, " +
+          std::to_string(tensor.nbytes()) + " needed");
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
+    Status status;
+    {
+      const nb::gil_scoped_release released;
+      status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kStep, bytes.size() - begin)));
+    }
+    if (!status) raise_saving(status.error());
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle fetch,
+                      nb::handle durability) {
+  const std::string path = to_path(filename);
+  const Tensors tensors(tensor_dict);
+  const WriteOptions options{.durability = to_durability(durability)};
+  const Result<Header> header = lay_out(tensors, to_metadata(metadata));
+  if (!header) raise_saving(header.error());
+  Result<Writer> writer = Writer::create(path, *header, options);
+  if (!writer) raise_saving(writer.error());
+  for (const TensorInfo& tensor : header->tensors()) write_fetched(writer.value(), tensor, fetch);
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = writer.value().commit();
+  }
+  if (!status) raise_saving(status.error());
+}
+
 nb::object deserialize(nb::handle buffer) {
   const Buffer held(buffer);
   const Result<File> file = File::from_memory(held.bytes(), nullptr);
@@ -168,6 +221,10 @@ void define_serialize(nb::module_& module) {
              "the old one is as it was. durability: \"full\": the new file is there after a power cut; \"file\":\n"
              "the old or the new one; \"none\": nothing is promised. Raises SafetensorError, with the attribute\n"
              "errno where the system refused. The GIL is released.");
+  module.def("_serialize_stream", &serialize_stream, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
+             nb::arg("metadata").none(), nb::arg("fetch"), nb::kw_only(), nb::arg("durability").none() = "full",
+             "serialize_file with one tensor at a time: fetch(name) returns (data_ptr, data_len, owner).\n\n"
+             "tensor_dict: TensorSpecs whose data_ptr and data_len are not looked at.");
   module.def("deserialize", &deserialize, nb::arg("bytes").none(),
              "A list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
              "bytes: anything with the buffer protocol; data: a bytearray of its own. Raises SafetensorError.");

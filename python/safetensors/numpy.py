@@ -1,0 +1,162 @@
+"""Save and load NumPy arrays.
+
+bfloat16 and 8-bit floats are those of the package ml_dtypes. Tensors of 4 and 6 bits load as packed uint8.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _native
+from ._native import TensorSpec, safe_open
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    Array = np.ndarray[Any, Any]
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+_TYPES: dict[str, type[Any]] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "U64": np.uint64,
+    "I32": np.int32,
+    "U32": np.uint32,
+    "I16": np.int16,
+    "U16": np.uint16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": bool,
+    "C64": np.complex64,
+}
+# Of ml_dtypes.
+_EXTENDED = {
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+
+
+def _getdtype(dtype_str: str) -> np.dtype[Any]:
+    """Return NumPy's dtype for the format's name; KeyError for one it cannot have."""
+    if dtype_str in _EXTENDED:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise KeyError(f"{dtype_str} (needs the package ml_dtypes)") from None
+        return np.dtype(getattr(ml_dtypes, _EXTENDED[dtype_str]))
+    return np.dtype(_TYPES[dtype_str])
+
+
+def _is_little_endian(tensor: Array) -> bool:
+    """Return whether the array's elements are stored with their lowest byte first."""
+    order = tensor.dtype.byteorder
+    return order in ("<", "|") or (order == "=" and sys.byteorder == "little")
+
+
+def _packed(tensor: Any, name: str) -> Array:
+    """Return an array whose memory is what a file holds: C order, little-endian."""
+    if isinstance(tensor, np.generic):
+        tensor = np.asarray(tensor)
+    if not isinstance(tensor, np.ndarray):
+        raise ValueError(f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}")
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise ValueError(
+            f"Key `{name}` is a masked array, and a file has no place for the mask: call `.filled()` first."
+        )
+    if not _is_little_endian(tensor):
+        tensor = tensor.astype(tensor.dtype.newbyteorder("<"), order="C")
+    if not tensor.flags.c_contiguous:
+        tensor = tensor.copy(order="C")
+    return tensor
+
+
+def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
+    """Describe an array that `_packed` returned; dtype: what its bytes are, if not what it says."""
+    return TensorSpec(
+        dtype=dtype or tensor.dtype.name,
+        shape=tensor.shape,
+        data_ptr=tensor.__array_interface__["data"][0],
+        data_len=tensor.nbytes,
+    )
+
+
+def _flatten(tensor_dict: dict[str, Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """Return what is to be saved; what it points to lives as long as keep_alive_buffer."""
+    if not isinstance(tensor_dict, dict):
+        raise ValueError(f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}")
+    specs = {}
+    for name, tensor in tensor_dict.items():
+        packed = _packed(tensor, name)
+        if packed is not tensor:
+            keep_alive_buffer.append(packed)
+        specs[name] = _spec(packed)
+    return specs
+
+
+def save(tensor_dict: dict[str, Array], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a file that holds these arrays.
+
+    Arrays that are not in C order or not little-endian are packed. Raises ValueError for what is no
+    array or has a mask, SafetensorError for a dtype that the format lacks.
+    """
+    keep_alive: list[Any] = []
+    return _native.serialize(_flatten(tensor_dict, keep_alive), metadata)
+
+
+def save_file(
+    tensor_dict: dict[str, Array],
+    filename: str | PathLike[str],
+    metadata: dict[str, str] | None = None,
+    *,
+    durability: str = "full",
+) -> None:
+    """Write a file that holds these arrays, replacing what is at `filename`.
+
+    As `save`. Programs see the old file or the new one, never a mix. `durability`: with "full" the
+    new file is there after a power cut, with "file" the old or the new one, with "none" nothing is
+    promised. Raises SafetensorError where the file cannot be written; the old one is then as it was.
+    """
+    keep_alive: list[Any] = []
+    specs = _flatten(tensor_dict, keep_alive)
+    _native.serialize_file(specs, filename, metadata, durability=durability)
+
+
+def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:
+    """Return the arrays of a file in memory, in the order of their bytes.
+
+    `data`: bytes or anything with the buffer protocol. With `copy=False` arrays are views of it
+    where their bytes are aligned, read-only if it is. Raises SafetensorError.
+    """
+    return _native._load(data, "np", copy=copy)
+
+
+def load_file(filename: str | PathLike[str], *, backend: str = "mmap") -> dict[str, Array]:
+    """Return the arrays of a file, in the order of their bytes.
+
+    With the backend "mmap" arrays are writable views of a private map of the file: their pages are
+    read when they are touched and copied when they are written to; with "pread" they have memory of
+    their own, read by several threads. Raises SafetensorError for a file that breaks the format,
+    OSError where it cannot be read.
+    """
+    with safe_open(filename, "np", backend=backend) as f:
+        return f.get_tensors()
+
+
+def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]:
+    """Make arrays of what `safetensors.deserialize` returns, over its bytearrays."""
+    return {
+        name: np.frombuffer(view["data"], dtype=_getdtype(view["dtype"])).reshape(view["shape"])
+        for name, view in safeview
+    }

@@ -1,0 +1,152 @@
+"""Save and load Paddle's tensors.
+
+Paddle has no dtype that is told apart from bfloat16 for 16-bit unsigned integers, and of the 8-bit floats only
+float8_e4m3fn and float8_e5m2: loading others is a SafetensorError.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import paddle
+
+from . import _native
+from . import numpy as _numpy
+from ._native import SafetensorError, TensorSpec, safe_open
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+_OLDEST = (3, 0)
+
+# What Paddle takes only as the bits of another dtype: (NumPy's dtype of these bits, Paddle's dtype).
+_AS_BITS = {
+    "bfloat16": (np.uint16, "bfloat16"),
+    "float8_e4m3fn": (np.uint8, "float8_e4m3fn"),
+    "float8_e5m2": (np.uint8, "float8_e5m2"),
+    "uint32": (np.int32, "uint32"),
+    "uint64": (np.int64, "uint64"),
+}
+# Paddle's dtypes: their names here, and NumPy's dtype of what `numpy()` returns or `view` gives.
+_NAMES = {
+    "bool": "bool",
+    "uint8": "uint8",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "float64": "float64",
+    "complex64": "complex64",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+
+
+def _check_version(version: str) -> None:
+    """Raise ImportError for a Paddle that is too old; versions are compared as numbers."""
+    numbers = []
+    for part in version.split(".")[:2]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        numbers.append(int(digits or 0))
+    if tuple(numbers) < _OLDEST and version != "0.0.0":  # 0.0.0: built from its sources
+        raise ImportError(f"safetensors.paddle needs paddlepaddle 3.0 or later, this is {version}")
+
+
+_check_version(paddle.__version__)
+
+
+def _from_numpy(array: np.ndarray[Any, Any], device: str = "cpu") -> paddle.Tensor:
+    name = array.dtype.name
+    place = device.replace("cuda", "gpu")
+    if name == "uint16" or (name.startswith("float8") and name not in _AS_BITS):
+        raise SafetensorError(f"Paddle has no {name}: load with another framework")
+    if name not in _AS_BITS:
+        return paddle.to_tensor(array, place=place)
+    bits, wanted = _AS_BITS[name]
+    tensor = paddle.to_tensor(array.view(bits), place=place)
+    return tensor if name == "bfloat16" else tensor.view(getattr(paddle, wanted))
+
+
+def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
+    """Return an array that holds the tensor's bytes, and the name of their dtype."""
+    if not isinstance(tensor, paddle.Tensor):
+        raise ValueError(f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}")
+    dtype = str(tensor.dtype).removeprefix("paddle.")
+    if dtype not in _NAMES:
+        raise ValueError(f"Key `{name}` has dtype {tensor.dtype}, which the format cannot hold.")
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    if dtype.startswith("float8"):
+        tensor = tensor.view(paddle.uint8)
+    return np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape), _NAMES[dtype]
+
+
+def _flatten(
+    tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[Any]
+) -> dict[str, TensorSpec]:
+    """Return what is to be saved; what it points to lives as long as keep_alive_buffer."""
+    if not isinstance(tensors, dict):
+        raise ValueError(f"Expected a dict of [str, paddle.Tensor] but received {type(tensors)}")
+    specs = {}
+    for name, tensor in tensors.items():
+        array, dtype = _to_numpy(tensor, name)
+        keep_alive_buffer.append(array)
+        specs[name] = _numpy._spec(array, dtype)
+    return specs
+
+
+def save(tensors: dict[str, paddle.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a file that holds these tensors.
+
+    Tensors that are not contiguous are packed. Raises ValueError for what is no tensor and for a
+    dtype that the format lacks.
+    """
+    keep_alive: list[Any] = []
+    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+
+
+def save_file(
+    tensors: dict[str, paddle.Tensor],
+    filename: str | PathLike[str],
+    metadata: dict[str, str] | None = None,
+    *,
+    durability: str = "full",
+) -> None:
+    """Write a file that holds these tensors, replacing what is at `filename`.
+
+    As `save`. `durability` is explained at `safetensors.numpy.save_file`. Raises SafetensorError
+    where the file cannot be written; the old one is then as it was.
+    """
+    keep_alive: list[Any] = []
+    specs = _flatten(tensors, keep_alive)
+    _native.serialize_file(specs, filename, metadata, durability=durability)
+
+
+def load(data: Buffer, device: str = "cpu") -> dict[str, paddle.Tensor]:
+    """Return the tensors of a file in memory, in the order of their bytes; they are copies.
+
+    `data`: bytes or anything with the buffer protocol. Raises SafetensorError.
+    """
+    arrays = _native._load(data, "np", copy=False)
+    return {name: _from_numpy(array, device) for name, array in arrays.items()}
+
+
+def load_file(
+    filename: str | PathLike[str], device: Any = "cpu", *, backend: str = "mmap"
+) -> dict[str, paddle.Tensor]:
+    """Return the tensors of a file, in the order of their bytes.
+
+    They are copies whatever the backend, which only says how the file is read. Raises
+    SafetensorError for a file that breaks the format, OSError where it cannot be read.
+    """
+    with safe_open(filename, "paddle", device, backend=backend) as f:
+        return f.get_tensors()
