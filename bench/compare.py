@@ -73,7 +73,7 @@ class Worker:
         self.np = np
         self.directory = directory
         self.durability = durability  # whether save functions know the word
-        self.source = np.memmap(directory / "bytes", dtype=np.uint8, mode="r")
+        self.source = np.memmap(directory / "bytes", dtype=np.uint8, mode="c")
 
     def _save(self, save: Callable[..., None], tensors: dict[str, Any], durability: str) -> None:
         target = self.directory / f"saved-{os.getpid()}"
@@ -225,7 +225,10 @@ def _bytes_read() -> int:
 
 def serve(directory: Path, durability: bool) -> None:
     """Do what lines on standard input name, and answer each with a line of JSON."""
+    import safetensors
+
     worker = Worker(directory, durability)
+    print(safetensors.__version__, flush=True)
     for line in sys.stdin:
         print(json.dumps(worker.run(line.strip())), flush=True)
 
@@ -236,9 +239,14 @@ class Peer:
     def __init__(self, label: str, python: str, directory: Path, ours: bool) -> None:
         self.label = label
         command = [python, __file__, "--serve", str(directory)] + (["--durability"] if ours else [])
+        environment = dict(os.environ)
+        if not ours:
+            environment.pop("PYTHONPATH", None)  # it may lead to this package
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
+        assert self.process.stdout
+        self.version = self.process.stdout.readline().strip()
 
     def do(self, name: str) -> dict[str, float]:
         assert self.process.stdin and self.process.stdout
@@ -308,6 +316,7 @@ def print_row(work: Work, result: dict[str, dict[str, float]], limit: float | No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", metavar="PYTHON", help="interpreter of the reference's environment")
+    parser.add_argument("--ours", metavar="PYTHON", default=sys.executable, help="by default the one that runs this")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="rows, by name: " + " ".join(w.name for w in WORKS))
     parser.add_argument("--directory", default=None, help="where the files go (a temporary folder of it)")
@@ -324,9 +333,12 @@ def main() -> None:
         directory = Path(name)
         prepare(directory)
         peers = [
-            Peer("ours", sys.executable, directory, True),
+            Peer("ours", arguments.ours, directory, True),
             Peer("reference", arguments.reference, directory, False),
         ]
+        if peers[0].version == peers[1].version:
+            sys.exit(f"both peers are safetensors {peers[0].version}")
+        print(f"ours is safetensors {peers[0].version}, the reference {peers[1].version}")
         print(f"{'warm cache, medians of ' + str(arguments.rounds):50s} {'ours':>12s} {'reference':>12s} {'ratio':>10s}  wanted")
         limits: dict[str, float] = {}
         for work in WORKS:

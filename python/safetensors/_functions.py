@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -13,7 +13,34 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+
 __all__ = ["_safe_open_handle", "deserialize", "serialize", "serialize_file"]
+
+
+class _LazySignature:
+    """What `inspect.signature` finds on a compiled class: that of a function that does nothing."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        import inspect  # which nothing else here needs
+
+        return inspect.signature(self._function)
+
+
+def _safe_open(
+    filename: str | PathLike[str], framework: str, device: Any = "cpu", *, backend: str = "mmap"
+) -> None: ...
+
+
+def _tensor_spec(*, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None: ...
+
+
+setattr(safe_open, "__signature__", _LazySignature(_safe_open))  # noqa: B010
+setattr(TensorSpec, "__signature__", _LazySignature(_tensor_spec))  # noqa: B010
 
 
 def serialize(

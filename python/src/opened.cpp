@@ -148,10 +148,17 @@ nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
 }
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
-  if (backend_ == Backend::pread && bits(tensor.dtype()) >= 8) {
+  if (backend_ == Backend::pread && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
       nb::object result = maker()->make(read_slice(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;
+    }
+    const nb::object rows =
+        nb::module_::import_("safetensors._torch_index").attr("bounding_rows")(index, tensor.shape()[0]);
+    if (!rows.is_none()) {
+      const Slice slice{DimSlice::range(nb::cast<std::int64_t>(rows[0]), nb::cast<std::int64_t>(rows[1]))};
+      const nb::object read = maker()->make(read_slice(tensor, slice));
+      return own(PyObject_GetItem(read.ptr(), nb::object(rows[2]).ptr()));
     }
   }
   const nb::object whole = this->tensor(tensor);

@@ -137,7 +137,6 @@ void define_safe_open(nb::module_& module) {
   define_slice(module);
   nb::class_<SafeOpen>(
       module, "safe_open",
-      "safe_open(filename, framework, device='cpu', *, backend='mmap')\n--\n\n"
       "A file whose tensors are loaded when they are asked for.\n\n"
       "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
       "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"

@@ -44,7 +44,7 @@ class Tensors {
       spec = &specs_.back();
     }
     if (spec->data == 0 && spec->size != 0)
-      raise(std::string(kSaving) + "tensor \"" + printable(name) + "\" has " + std::to_string(spec->size) +
+      raise(std::string(kSaving) + "tensor `" + printable(name) + "` has " + std::to_string(spec->size) +
             " bytes at a null data_ptr");
     const auto* const bytes = reinterpret_cast<const std::byte*>(spec->data);
     data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});

@@ -74,7 +74,6 @@ TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t da
 
 void define_tensor_spec(nb::module_& module) {
   nb::class_<TensorSpec>(module, "TensorSpec",
-                         "TensorSpec(*, dtype, shape, data_ptr, data_len)\n--\n\n"
                          "A tensor that is to be saved: what it is, and where its bytes are.\n\n"
                          "The memory at `data_ptr`, C order and little-endian, must stay alive and unchanged until\n"
                          "the function that saves it has returned.")

@@ -1,0 +1,49 @@
+"""Which rows a torch index can touch: what has to be read of a tensor that is not mapped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["bounding_rows"]
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
+def _as_tensor(item: Any) -> torch.Tensor | None:
+    if isinstance(item, torch.Tensor):
+        return item
+    if not isinstance(item, list):
+        return None
+    try:
+        return torch.as_tensor(item)
+    except (TypeError, ValueError, RuntimeError):  # torch has its own way with such lists
+        return None
+
+
+def bounding_rows(index: Any, rows: int) -> tuple[int, int, Any] | None:
+    """Return (begin, end, index of these rows) for an index whose first item picks rows.
+
+    None for any other index, and for one that torch will refuse.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    picked = _as_tensor(items[0]) if items else None
+    if picked is None or picked.device.type != "cpu":
+        return None
+    if picked.dtype == torch.bool:
+        if picked.shape != (rows,):
+            return None
+        touched = picked.nonzero()
+    elif picked.dtype in _INTEGERS:
+        picked = picked.to(torch.int64)
+        touched = picked = torch.where(picked < 0, picked + rows, picked)
+    else:
+        return None
+    if touched.numel() == 0:
+        return None
+    begin, end = int(touched.min()), int(touched.max()) + 1
+    if begin < 0 or end > rows:
+        return None
+    within = picked[begin:end] if picked.dtype == torch.bool else picked - begin
+    return begin, end, (within, *items[1:])

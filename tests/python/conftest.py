@@ -1,0 +1,64 @@
+"""What every test of the Python package stands on."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import safetensors
+
+
+def pytest_report_header() -> str:
+    return f"safetensors {safetensors.__version__} from {Path(safetensors.__file__).parent}"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Run against the reference only by those who want to see where it differs.
+    if os.environ.get("SAFETENSORS_TEST_REFERENCE") != "1" and "cpp" not in safetensors.__version__:
+        pytest.exit(f"these are tests of our package, found {safetensors.__version__}", 3)
+
+
+@pytest.fixture
+def reference() -> str:
+    """The interpreter of an environment that holds the package of the reference."""
+    python = os.environ.get("SAFETENSORS_REFERENCE_PYTHON")
+    if not python:
+        pytest.skip("SAFETENSORS_REFERENCE_PYTHON names no interpreter with the reference package")
+    return python
+
+
+def file_bytes(header: str | bytes, data: bytes = b"") -> bytes:
+    """A file with this header, unpadded."""
+    text = header.encode() if isinstance(header, str) else header
+    return struct.pack("<Q", len(text)) + text + data
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    """make(header, data) writes a file and returns its path."""
+
+    def write(header: str | bytes, data: bytes = b"", name: str = "t.safetensors") -> Path:
+        path = tmp_path / name
+        path.write_bytes(file_bytes(header, data))
+        return path
+
+    return write
+
+
+REQUIRED = [f for f in os.environ.get("SAFETENSORS_TEST_FRAMEWORKS", "").split(",") if f]
+
+
+def installed(name: str) -> bool:
+    """Whether a test of this framework runs: it is here, or this environment is meant to have it."""
+    return name in REQUIRED or importlib.util.find_spec(name.partition(".")[0]) is not None
+
+
+def framework(name: str) -> Any:
+    """Import what a test needs, or skip it; a failure if this environment is meant to have it."""
+    return importlib.import_module(name) if name in REQUIRED else pytest.importorskip(name)

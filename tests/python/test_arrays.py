@@ -1,0 +1,195 @@
+"""numpy, flax, tensorflow, mlx and paddle: what each must do alike."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import framework, installed
+
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+EXTENDED = [
+    "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz",
+]  # fmt: skip
+DTYPES = [
+    "bool", "uint8", "int8", "int16", "uint16", "float16", "int32", "uint32", "float32", "float64", "int64", "uint64",
+    "complex64", *EXTENDED,
+]  # fmt: skip
+
+# module: (what it needs, the name for safe_open, dtypes it lacks, dtypes it changes)
+MODULES: dict[str, tuple[str, str, set[str], set[str]]] = {
+    "numpy": ("numpy", "np", set(), set()),
+    "flax": ("jax", "jax", set(), {"float64", "int64", "uint64"}),
+    "tensorflow": ("tensorflow", "tf", {"float8_e8m0fnu"}, set()),
+    "mlx": ("mlx.core", "mlx", {n for n in EXTENDED if n != "bfloat16"}, {"float64"}),
+    "paddle": (
+        "paddle", "paddle", {"uint16", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"}, set(),
+    ),
+}  # fmt: skip
+
+
+class Module:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        needs, self.framework, self.lacks, self.changes = MODULES[name]
+        framework(needs)
+        self.module = importlib.import_module(f"safetensors.{name}")
+
+    def to_numpy(self, tensor: Any) -> np.ndarray[Any, Any]:
+        if self.name == "numpy":
+            return np.asarray(tensor)
+        made = self.module._to_numpy(tensor, "t")
+        return made[0] if isinstance(made, tuple) else made
+
+    def from_numpy(self, array: np.ndarray[Any, Any]) -> Any:
+        return array if self.name == "numpy" else self.module._from_numpy(array)
+
+
+@pytest.fixture(params=[name for name, (needs, *_) in MODULES.items() if installed(needs)])
+def module(request: pytest.FixtureRequest) -> Module:
+    return Module(request.param)
+
+
+def array_of(name: str, shape: tuple[int, ...] = (3, 4)) -> np.ndarray[Any, Any]:
+    dtype = np.dtype(getattr(ml_dtypes, name)) if name in EXTENDED else np.dtype(name)
+    return (np.arange(int(np.prod(shape))) % 3).astype(dtype).reshape(shape)
+
+
+def bits(array: np.ndarray[Any, Any]) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) -> None:
+    arrays = {"a": array_of(dtype), "scalar": array_of(dtype, ()), "empty": array_of(dtype, (0, 3))}
+    path = tmp_path / "t"
+    safetensors.numpy.save_file(arrays, path, {"k": "v"})
+    if dtype in module.lacks:
+        with pytest.raises(SafetensorError, match="has no " + dtype):
+            module.module.load_file(path, backend=backend)
+        return
+    loaded = module.module.load_file(path, backend=backend)
+    assert set(loaded) == set(arrays)
+    for name, tensor in loaded.items():
+        assert tuple(tensor.shape) == arrays[name].shape
+    if dtype in module.changes:
+        return  # the framework itself makes it narrower
+    assert module.module.save(loaded, {"k": "v"}) == path.read_bytes()
+    module.module.save_file(loaded, tmp_path / "again", {"k": "v"}, durability="none")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    from_bytes = module.module.load(path.read_bytes())
+    assert bits(module.to_numpy(from_bytes["a"])) == bits(module.to_numpy(loaded["a"]))
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize(
+    "index", [1, slice(1, 3), (slice(None), slice(None, None, 2)), (..., -1), (slice(None, None, -1), 0), (0, 0)]
+)
+def test_slices(module: Module, index: Any, backend: str, tmp_path: Path) -> None:
+    array = array_of("float32", (5, 6))
+    safetensors.numpy.save_file({"a": array}, tmp_path / "t")
+    with safe_open(tmp_path / "t", module.framework, backend=backend) as f:
+        part = f.get_slice("a")
+        assert part.get_shape() == [5, 6] and part.get_dtype() == "F32"
+        got = module.to_numpy(part[index])
+        with pytest.raises(SafetensorError, match="out of bounds for tensor dimension #0 of size 5"):
+            part[5]
+    assert got.shape == array[index].shape and (got == array[index]).all()
+
+
+def test_the_callers_dict_is_left_alone(module: Module, tmp_path: Path) -> None:
+    tensors = {"b": module.from_numpy(array_of("float32")), "a": module.from_numpy(array_of("int32"))}
+    before = dict(tensors)
+    module.module.save(tensors)
+    module.module.save_file(tensors, tmp_path / "t")
+    assert list(tensors) == list(before) and all(tensors[k] is before[k] for k in before)
+
+
+def test_tensors_outlive_the_file(module: Module, tmp_path: Path) -> None:
+    array = array_of("float32", (512, 1024))  # large enough to be mapped
+    safetensors.numpy.save_file({"a": array}, tmp_path / "t")
+    with safe_open(tmp_path / "t", module.framework) as f:
+        one, part = f.get_tensor("a"), f.get_slice("a")
+    (tmp_path / "t").unlink()
+    assert (module.to_numpy(one) == array).all() and (module.to_numpy(part[1:]) == array[1:]).all()
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_load_takes_any_buffer(module: Module, kind: Any) -> None:
+    array = array_of("float32")
+    data = kind(safetensors.numpy.save({"a": array}))
+    loaded = module.module.load(data)
+    if kind is bytearray:
+        data[-4:] = b"\xff\xff\xff\xff"
+    assert (module.to_numpy(loaded["a"]) == array).all()
+
+
+def test_what_is_no_tensor_is_refused(module: Module, tmp_path: Path) -> None:
+    for wrong in ({"test": "x"}, {"test": [1, 2]}, {"test": None}):
+        for call in (module.module.save, lambda t: module.module.save_file(t, tmp_path / "t")):
+            with pytest.raises(ValueError, match="^Key `test` is invalid, expected .* but received <class "):
+                call(wrong)
+    with pytest.raises(ValueError, match=r"^Expected a dict of \[str, .*\] but received <class 'str'>$"):
+        module.module.save("x")
+    assert not (tmp_path / "t").exists()
+
+
+def test_signatures(module: Module) -> None:
+    def parameters(name: str) -> list[str]:
+        return list(inspect.signature(getattr(module.module, name)).parameters)
+
+    first = "tensor_dict" if module.name == "numpy" else "tensors"
+    assert parameters("save") == [first, "metadata"]
+    assert parameters("save_file") == [first, "filename", "metadata", "durability"]
+    device = ["device"] if module.name == "paddle" else []
+    assert parameters("load")[:2] == ["data", *device] or parameters("load") == ["data", "copy"]
+    assert parameters("load_file") == ["filename", *device, "backend"]
+
+
+def test_many_threads(module: Module, tmp_path: Path) -> None:
+    arrays = {f"t{i}": array_of("float32", (i + 1, 8)) for i in range(40)}
+    safetensors.numpy.save_file(arrays, tmp_path / "t")
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for name in f.keys():
+                assert (module.to_numpy(f.get_tensor(name)) == arrays[name]).all()
+                assert (module.to_numpy(f.get_slice(name)[0]) == arrays[name][0]).all()
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    with safe_open(tmp_path / "t", module.framework) as f:
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert problems == []
+
+
+def test_paddle_compares_versions_as_versions() -> None:
+    module = Module("paddle").module
+    for version in ("3.0.0", "3.10.2", "10.0", "0.0.0", "3.3.1-dev", "3.2rc1"):
+        module._check_version(version)
+    for version in ("2.6.2", "2.10.0", "0.9.9"):
+        with pytest.raises(ImportError, match="needs paddlepaddle 3.0 or later"):
+            module._check_version(version)
+
+
+def test_paddle_takes_a_device(tmp_path: Path) -> None:
+    module = Module("paddle")
+    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
+    loaded = module.module.load_file(tmp_path / "t", device="cpu")
+    assert loaded["a"].place.is_cpu_place()
+    loaded = module.module.load((tmp_path / "t").read_bytes(), device="cpu")
+    assert loaded["a"].place.is_cpu_place()

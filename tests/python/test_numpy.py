@@ -1,0 +1,201 @@
+"""NumPy's own ways: memory, byte order, packed dtypes, private names."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import safetensors.numpy as st
+from safetensors import SafetensorError, TensorSpec, deserialize, safe_open, serialize_file
+
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+
+
+@BACKENDS
+def test_arrays_are_writable_and_the_file_never_changes(backend: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    arrays = {"small": np.arange(4.0), "large": np.arange(1 << 18, dtype=np.float64)}
+    st.save_file(arrays, path)
+    before = path.read_bytes()
+    loaded = st.load_file(path, backend=backend)
+    with safe_open(path, "np", backend=backend) as f:
+        single = {name: f.get_tensor(name) for name in arrays}
+        sliced = {name: f.get_slice(name)[1:] for name in arrays}
+    for made in (loaded, single, sliced):
+        for array in made.values():
+            assert array.flags.writeable and array.flags.aligned
+            array[:] = -1
+    assert path.read_bytes() == before
+
+
+@BACKENDS
+def test_two_calls_never_share_memory(backend: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for size in (4, 1 << 18):  # copied, mapped
+        st.save_file({"a": np.arange(size, dtype=np.float64)}, path)
+        with safe_open(path, "np", backend=backend) as f:
+            made = [f.get_tensor("a"), f.get_tensor("a"), f.get_slice("a")[:], f.get_slice("a")[...]]
+        made += [st.load_file(path, backend=backend)["a"] for _ in range(2)]
+        for i, array in enumerate(made):
+            array[:] = i
+        assert [array[0] for array in made] == list(range(6))
+
+
+def test_a_file_larger_than_memory_opens(tmp_path: Path) -> None:
+    size = 1 << 42
+    header = json.dumps({"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    path = tmp_path / "t"
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(header)) + header)
+        try:
+            out.truncate(8 + len(header) + size)
+        except OSError as error:
+            pytest.skip(f"no sparse file of 4 TiB here: {error}")
+    array = st.load_file(path)["a"]
+    array[size // 2] = 7
+    assert array[size // 2] == 7 and array[-1] == 0 and array.nbytes == size
+    with pytest.raises(MemoryError):
+        st.load_file(path, backend="pread")
+
+
+def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
+    path = make(
+        '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
+        b"\1" + struct.pack("<2f", 1, 2),
+    )
+    for backend in ("mmap", "pread"):
+        loaded = st.load_file(path, backend=backend)["b"]
+        assert loaded.flags.aligned and loaded.tolist() == [1, 2]
+
+
+def test_arrays_that_are_not_packed_are_packed() -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for array in (base.T, base[:, ::2], base[::-1], np.broadcast_to(base[0], (3, 6)), np.asfortranarray(base)):
+        again = st.load(st.save({"a": array}))["a"]
+        assert again.shape == array.shape and (again == array).all()
+
+
+@pytest.mark.parametrize("dtype", [">i2", ">u4", ">f8", ">c8", ">f2", "<i4", "=i8"])
+def test_byte_order_is_little_endian_in_the_file(dtype: str) -> None:
+    array = np.array([[1, 2], [3, 4]], dtype=dtype)
+    again = st.load(st.save({"a": array, "b": array.T, "c": array[0, 0]}))
+    assert (again["a"] == array).all() and (again["b"] == array.T).all() and again["c"] == 1
+    assert array.tobytes() == np.array([[1, 2], [3, 4]], dtype=dtype).tobytes()  # the caller's is as it was
+
+
+def test_what_numpy_can_hold_but_a_file_cannot() -> None:
+    with pytest.raises(ValueError, match="`a` is a masked array"):
+        st.save({"a": np.ma.array([1, 2], mask=[0, 1])})
+    for array in (np.array([object()]), np.zeros(2, np.complex128), np.array(["x"]), np.zeros(2, "M8[s]"),
+                  np.zeros(2, [("x", "i4")])):  # fmt: skip
+        with pytest.raises(SafetensorError, match="^Unknown dtype \""):
+            st.save({"a": array})
+
+
+@BACKENDS
+def test_4_and_6_bits_stay_packed(backend: str, tmp_path: Path) -> None:
+    data = np.arange(24, dtype=np.uint8)
+
+    def spec(name: str, shape: list[int], size: int) -> TensorSpec:
+        return TensorSpec(dtype=name, shape=shape, data_ptr=data.ctypes.data, data_len=size)
+
+    path = tmp_path / "t"
+    specs = {
+        "f4": spec("float4_e2m1fn_x2", [2, 4], 8),
+        "f6a": spec("float6_e2m3fn", [4, 8], 24),
+        "f6b": spec("float6_e3m2fn", [8, 2, 1], 12),
+    }
+    serialize_file(specs, path)
+    with safe_open(path, "np", backend=backend) as f:
+        four, six = f.get_tensor("f4"), f.get_tensor("f6a")
+        assert (four.dtype, four.shape) == (np.uint8, (2, 4)) and (six.dtype, six.shape) == (np.uint8, (4, 6))
+        assert (four.ravel() == data[:8]).all() and (six.ravel() == data).all()
+        assert f.get_slice("f4")[1].shape == (4,)
+        with pytest.raises(SafetensorError, match="rows that do not fill whole bytes"):
+            f.get_tensor("f6b")
+
+
+def test_without_ml_dtypes_the_error_names_it(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    st.save_file({"a": np.zeros(2, ml_dtypes.bfloat16)}, tmp_path / "t")
+    code = (
+        "import sys; sys.modules['ml_dtypes'] = None\n"
+        "import safetensors.numpy as st\n"
+        "try: st.load_file(sys.argv[1])\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], capture_output=True, text=True)
+    assert done.stdout == (
+        "NumPy has no bfloat16, which BF16 needs: install the package ml_dtypes, or load with another framework\n"
+    ), done.stderr
+
+
+def test_load_without_a_copy() -> None:
+    array = np.arange(6, dtype=np.float32)
+    data = bytearray(st.save({"a": array}))
+    view = st.load(data, copy=False)["a"]
+    data[-4:] = struct.pack("<f", 9)
+    assert view[-1] == 9
+    view[0] = 8
+    assert data[-24:-20] == struct.pack("<f", 8)
+    with pytest.raises(BufferError):
+        data.append(0)
+    del view
+    data.append(0)  # nothing holds it any more
+    frozen = st.load(st.save({"a": array}), copy=False)["a"]
+    assert not frozen.flags.writeable
+
+
+def test_private_names() -> None:
+    assert st._TYPES["F32"] is np.float32 and st._TYPES["BOOL"] is bool
+    assert st._getdtype("F16") == np.float16
+    with pytest.raises(KeyError):
+        st._getdtype("XX")
+    assert st._is_little_endian(np.zeros(1, "<f4")) and not st._is_little_endian(np.zeros(1, ">f4"))
+    assert st._is_little_endian(np.zeros(1, "u1"))
+    keep: list[Any] = []
+    specs = st._flatten({"a": np.zeros((2, 3), np.float32).T}, keep)
+    assert repr(specs["a"]).startswith("TensorSpec(dtype='F32', shape=[3, 2], data_ptr=") and len(keep) == 1
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert (st._view2np(deserialize(st.save({"a": array})))["a"] == array).all()
+
+
+def test_the_published_pseudo_code_reads_our_files(tmp_path: Path) -> None:
+    arrays = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.arange(3, dtype=np.int64), "e": np.zeros((0, 2))}
+    st.save_file(arrays, tmp_path / "t", {"format": "np"})
+    with open(tmp_path / "t", "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        data = file.read()
+    assert header.pop("__metadata__") == {"format": "np"}
+    assert size % 8 == 0 and sum(e["data_offsets"][1] - e["data_offsets"][0] for e in header.values()) == len(data)
+    types = {"F32": np.float32, "I64": np.int64, "F64": np.float64}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        array = np.frombuffer(data[begin:end], dtype=types[entry["dtype"]]).reshape(entry["shape"])
+        assert (array == arrays[name]).all() and array.shape == arrays[name].shape
+
+
+def test_a_huge_rank_and_no_dimension() -> None:
+    for rank in (0, 1, 32, 64):
+        array = np.arange(2.0).reshape((1,) * (rank - 1) + (2,)) if rank else np.array(2.0)
+        again = st.load(st.save({"a": array}))["a"]
+        assert again.shape == array.shape and (again == array).all()
+
+
+def test_saving_over_the_file_that_is_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    st.save_file({"a": np.arange(1 << 18, dtype=np.float64)}, path)
+    loaded = st.load_file(path)
+    loaded["a"][0] = 5
+    st.save_file(loaded, path)
+    again = st.load_file(path)["a"]
+    assert again[0] == 5 and again[-1] == (1 << 18) - 1 and os.listdir(tmp_path) == ["t"]

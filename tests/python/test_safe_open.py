@@ -1,0 +1,480 @@
+"""safe_open, TensorSpec and the functions of the package: names, signatures, texts."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import safetensors
+from safetensors import (
+    SafetensorError,
+    TensorSpec,
+    _safe_open_handle,
+    deserialize,
+    safe_open,
+    serialize,
+    serialize_file,
+)
+
+DATA = np.arange(50, dtype=np.int32).reshape(10, 5)
+
+
+def spec(array: np.ndarray[Any, Any], dtype: str | None = None) -> TensorSpec:
+    return TensorSpec(
+        dtype=dtype or array.dtype.name,
+        shape=array.shape,
+        data_ptr=array.ctypes.data,
+        data_len=array.nbytes,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    zero = np.zeros((0, 3), np.float32)
+    scalar = np.array(3, dtype=np.float32)
+    target = tmp_path / "o.safetensors"
+    serialize_file({"a": spec(DATA), "s": spec(scalar), "z": spec(zero)}, target, {"k": "v"})
+    return target
+
+
+def raises(kind: type[BaseException], text: str) -> Any:
+    import re
+
+    return pytest.raises(kind, match="^" + re.escape(text) + "$")
+
+
+def test_the_package_exports_what_programs_import() -> None:
+    names = {
+        "SafetensorError", "TensorSpec", "__version__", "deserialize", "safe_open", "_safe_open_handle",
+        "serialize", "serialize_file",
+    }  # fmt: skip
+    assert set(safetensors.__all__) == names
+    rust = importlib.import_module("safetensors._safetensors_rust")
+    for name in names:
+        assert getattr(rust, name) is getattr(safetensors, name)
+
+
+def test_nothing_but_what_is_asked_for_is_imported() -> None:
+    code = (
+        "import sys, safetensors; "
+        "sys.exit(any(m in sys.modules for m in ('numpy', 'torch', 'jax', 'tensorflow', 'inspect')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_metadata_and_keys_need_no_framework(path: Path) -> None:
+    code = (
+        "import sys; from safetensors import safe_open\n"
+        "with safe_open(sys.argv[1], 'pt') as f: assert f.keys() and f.metadata()\n"
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == 0
+
+
+def test_the_error_is_an_exception_of_the_reference_s_module_and_picklable() -> None:
+    assert SafetensorError.__module__ == "safetensors._safetensors_rust"
+    assert SafetensorError.__mro__[1] is Exception
+    again = pickle.loads(pickle.dumps(SafetensorError("x")))
+    assert type(again) is SafetensorError and str(again) == "x"
+
+
+def test_signatures_are_the_reference_s() -> None:
+    def of(function: Any) -> str:
+        signature = inspect.signature(function)
+        plain = [
+            p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()
+        ]
+        return str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+
+    assert of(serialize) == "(tensor_dict, metadata=None)"
+    assert of(serialize_file) == "(tensor_dict, filename, metadata=None, *, durability='full')"
+    assert of(deserialize) == "(bytes)"
+    assert of(_safe_open_handle) == "(f, framework, device='cpu', *, backend='mmap')"
+    assert of(safe_open) == "(filename, framework, device='cpu', *, backend='mmap')"
+    assert of(TensorSpec) == "(*, dtype, shape, data_ptr, data_len)"
+
+
+# TensorSpec
+
+
+def test_a_spec_shows_what_the_file_will_have() -> None:
+    made = TensorSpec(dtype="float32", shape=[2, 3], data_ptr=1, data_len=24)
+    assert repr(made) == "TensorSpec(dtype='F32', shape=[2, 3], data_ptr=1, data_len=24)"
+    assert (made.dtype, made.shape, made.data_ptr, made.data_len) == ("F32", [2, 3], 1, 24)
+    with pytest.raises(AttributeError):
+        made.dtype = "F64"  # type: ignore[misc]
+
+
+def test_a_spec_of_packed_f4_counts_elements() -> None:
+    made = TensorSpec(dtype="float4_e2m1fn_x2", shape=[2, 3], data_ptr=1, data_len=6)
+    assert (made.dtype, made.shape) == ("F4", [2, 6])
+    with pytest.raises(SafetensorError, match="too large"):
+        TensorSpec(dtype="float4_e2m1fn_x2", shape=[2**63], data_ptr=1, data_len=6)
+
+
+def test_a_spec_takes_keywords_only() -> None:
+    with pytest.raises(TypeError):
+        TensorSpec("float32", [1], 0, 0)  # type: ignore[misc]
+
+
+def test_a_spec_refuses_unknown_dtypes_and_negative_numbers() -> None:
+    with raises(
+        SafetensorError,
+        'Unknown dtype "x". Supported dtypes: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16,'
+        " float32, float64, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,"
+        " float4_e2m1fn_x2, complex64, float6_e2m3fn, float6_e3m2fn",
+    ):
+        TensorSpec(dtype="x", shape=[1], data_ptr=0, data_len=0)
+    with raises(OverflowError, "can't convert negative int to unsigned"):
+        TensorSpec(dtype="float32", shape=[-1], data_ptr=0, data_len=0)
+    with pytest.raises(TypeError):
+        TensorSpec(dtype="float32", shape=["1"], data_ptr=0, data_len=0)  # type: ignore[list-item]
+
+
+# serialize, serialize_file, deserialize
+
+
+def test_bytes_are_those_of_the_format() -> None:
+    array = np.arange(6, dtype=np.float32)
+    one = TensorSpec(dtype="float32", shape=[2, 3], data_ptr=array.ctypes.data, data_len=24)
+    header = b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}       '
+    assert serialize({"a": one}) == len(header).to_bytes(8, "little") + header + array.tobytes()
+    header = b'{"__metadata__":{},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}     '
+    assert serialize({"a": one}, {}) == len(header).to_bytes(8, "little") + header + array.tobytes()
+
+
+def test_all_dtypes_can_be_named(tmp_path: Path) -> None:
+    names = {
+        "bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64,
+        "uint64": 64, "float16": 16, "float32": 32, "float64": 64, "bfloat16": 16, "float8_e4m3fn": 8,
+        "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float4_e2m1fn_x2": 8,
+        "complex64": 64, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+    }  # fmt: skip
+    data = np.zeros(64, np.uint8)
+    tensors = {
+        name: TensorSpec(dtype=name, shape=[2, 4], data_ptr=data.ctypes.data, data_len=bits)
+        for name, bits in names.items()
+    }
+    serialize_file(tensors, tmp_path / "all")
+    with safe_open(tmp_path / "all", "np") as f:
+        assert sorted(f.keys()) == sorted(names)
+        assert len({f.get_slice(name).get_dtype() for name in names}) == 22
+
+
+def test_the_form_of_earlier_releases_is_taken() -> None:
+    array = np.arange(6, dtype=np.float32)
+    for data in (array.tobytes(), bytearray(array.tobytes()), memoryview(array.tobytes())):
+        old: Any = {"a": {"dtype": "float32", "shape": [6], "data": data}}
+        assert serialize(old) == serialize({"a": spec(array)})
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "text"),
+    [
+        ([1], None, "argument 'tensor_dict': 'list' object is not an instance of 'dict'"),
+        ({1: None}, None, "argument 'tensor_dict': 'int' object is not an instance of 'str'"),
+        ({"a": 1}, None, "argument 'tensor_dict': 'int' object is not an instance of 'TensorSpec'"),
+        (
+            {"a": {"dtype": "float32", "shape": [1], "data_ptr": 1, "data_len": 4}},
+            None,
+            "argument 'tensor_dict': 'dict' object is not an instance of 'TensorSpec'",
+        ),
+        ({}, [1], "argument 'metadata': 'list' object is not an instance of 'dict'"),
+        ({}, {"a": 1}, "argument 'metadata': 'int' object is not an instance of 'str'"),
+        ({}, {1: "a"}, "argument 'metadata': 'int' object is not an instance of 'str'"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_type_errors(tensors: Any, metadata: Any, text: str, tmp_path: Path) -> None:
+    with raises(TypeError, text):
+        serialize(tensors, metadata)
+    with raises(TypeError, text):
+        serialize_file(tensors, tmp_path / "t", metadata)
+    assert not (tmp_path / "t").exists()
+
+
+def test_what_no_file_can_hold_is_not_written(tmp_path: Path) -> None:
+    array = np.zeros(6, np.float32)
+    wrong = TensorSpec(dtype="float32", shape=[6], data_ptr=array.ctypes.data, data_len=23)
+    with raises(SafetensorError, "Error while serializing: tensor `a`: 23 bytes given, F32 [6] needs 24"):
+        serialize({"a": wrong})
+    with pytest.raises(SafetensorError, match="^Error while serializing: .*__metadata__"):
+        serialize_file({"__metadata__": spec(array)}, tmp_path / "t")
+    with pytest.raises(SafetensorError, match="^Error while serializing: .*null data_ptr"):
+        serialize({"a": TensorSpec(dtype="float32", shape=[6], data_ptr=0, data_len=24)})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_path_that_cannot_be_written_names_itself(tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "t"
+    with pytest.raises(SafetensorError) as caught:
+        serialize_file({}, missing)
+    assert str(caught.value).startswith("Error while serializing: ") and str(missing) in str(caught.value)
+    assert caught.value.errno == 2  # type: ignore[attr-defined]
+
+
+def test_durability_is_one_of_three(tmp_path: Path) -> None:
+    for durability in ("full", "file", "none"):
+        serialize_file({"a": spec(DATA)}, tmp_path / durability, durability=durability)
+        assert (tmp_path / durability).read_bytes() == serialize({"a": spec(DATA)})
+    with raises(
+        SafetensorError, 'durability "x" is invalid (expected one of: "full", "file", "none")'
+    ):
+        serialize_file({}, tmp_path / "t", durability="x")
+
+
+def test_deserialize_takes_any_buffer_and_gives_fresh_bytes() -> None:
+    data = serialize({"b": spec(DATA), "a": spec(np.zeros((0, 3), np.uint8))})
+    anonymous = mmap.mmap(-1, len(data))
+    anonymous.write(data)
+    for buffer in (data, bytearray(data), memoryview(data), anonymous):
+        result = deserialize(buffer)
+        assert [name for name, _ in result] == ["b", "a"]
+        info = dict(result)["b"]
+        assert (info["shape"], info["dtype"]) == ([10, 5], "I32")
+        assert type(info["data"]) is bytearray and info["data"] == DATA.tobytes()
+        info["data"][0] = 255
+    assert bytes(anonymous[:]) == data
+    with raises(
+        SafetensorError,
+        "Error while deserializing: header too small: the file has 2 bytes, the length of the header alone takes 8",
+    ):
+        deserialize(b"xx")
+    with pytest.raises(TypeError):
+        deserialize("xx")  # type: ignore[arg-type]
+
+
+# safe_open
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_a_file_is_looked_at_and_loaded(path: Path, backend: str) -> None:
+    with safe_open(path, "np", backend=backend) as f:
+        assert f.keys() == ["a", "s", "z"]
+        assert f.offset_keys() == ["s", "z", "a"]
+        assert f.metadata() == {"k": "v"}
+        assert (f.get_tensor("a") == DATA).all()
+        assert f.get_tensor("s").shape == () and f.get_tensor("z").shape == (0, 3)
+        assert list(f.get_tensors()) == ["s", "z", "a"]
+        part = f.get_slice("a")
+        assert (part.get_shape(), part.get_dtype()) == ([10, 5], "I32")
+        assert len(f) == 3 and "a" in f and "b" not in f and 1 not in f and list(f) == f.keys()
+
+
+def test_metadata_may_be_missing(tmp_path: Path) -> None:
+    serialize_file({}, tmp_path / "t")
+    with safe_open(tmp_path / "t", "np") as f:
+        assert f.metadata() is None and f.keys() == [] and f.get_tensors() == {}
+
+
+def test_keys_are_sorted_by_their_bytes(tmp_path: Path) -> None:
+    names = ["b", "a.10", "a.2", "\u00e9", "z", "Z", "\U0001f600", "\ufffd", ""]
+    data = np.zeros(1, np.uint8)
+    wide = np.zeros(1, np.float64)
+    serialize_file({n: spec(wide if i % 2 else data) for i, n in enumerate(names)}, tmp_path / "t")
+    with safe_open(tmp_path / "t", "np") as f:
+        assert f.keys() == sorted(names, key=str.encode)
+
+
+def test_closed_is_closed(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        part = f.get_slice("a")
+        tensor = f.get_tensor("a")
+    calls = [f.keys, f.offset_keys, f.metadata, f.get_tensors, f.__len__, lambda: "a" in f, lambda: list(f)]
+    for call in [*calls, lambda: f.get_tensor("a"), lambda: f.get_slice("a")]:
+        with raises(SafetensorError, "File is closed"):
+            call()
+    path.unlink()
+    assert (part[2:4] == DATA[2:4]).all() and (tensor == DATA).all()
+
+
+def test_unknown_names(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        for call in (f.get_tensor, f.get_slice):
+            with raises(SafetensorError, "File does not contain tensor zz"):
+                call("zz")
+            with raises(TypeError, "argument 'name': 'int' object is not an instance of 'str'"):
+                call(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        (["xx"], {}, "framework xx is invalid"),
+        (["np"], {"backend": "x"}, 'backend "x" is invalid (expected one of: "mmap", "pread")'),
+        (["np", "cuda:0"], {}, "Device cuda:0 is not supported for framework numpy"),
+        (["np", "cuda"], {}, "Device cuda:0 is not supported for framework numpy"),
+        (["tf", 1], {}, "Device 1 is not supported for framework tensorflow"),
+        (["jax", "mps"], {}, "Device mps is not supported for framework flax"),
+        (["mlx", "xpu:3"], {}, "Device xpu:3 is not supported for framework mlx"),
+        (["pt", "xx"], {}, "device xx is invalid"),
+        (["pt", "cuda:x"], {}, "device cuda:x is invalid"),
+        (["pt", "cuda:-1"], {}, "device cuda:-1 is invalid"),
+        (["pt", ""], {}, "device  is invalid"),
+        (["pt", -1], {}, "device -1 is invalid"),
+        (["pt", 1.5], {}, "device 1.5 is invalid"),
+        (["pt", True], {}, "device True is invalid"),
+        (["pt", "mps:1"], {}, "device mps:1 is invalid: only mps or mps:0 is supported"),
+    ],
+)
+def test_what_is_asked_for_must_exist(path: Path, arguments: list[Any], options: Any, text: str) -> None:
+    with raises(SafetensorError, text):
+        safe_open(path, *arguments, **options)
+
+
+@pytest.mark.parametrize("device", ["cpu", None, "cpu:0"])
+def test_the_host_has_three_names(path: Path, device: Any) -> None:
+    with safe_open(path, "numpy", device) as f:
+        assert (f.get_tensor("a") == DATA).all()
+
+
+@pytest.mark.parametrize("framework", ["np", "numpy", "pt", "torch", "pytorch", "tf", "tensorflow", "jax", "flax", "mlx", "paddle"])
+def test_every_name_of_a_framework_opens(path: Path, framework: str) -> None:
+    assert len(safe_open(path, framework)) == 3
+
+
+def test_paths_of_every_kind(path: Path) -> None:
+    for name in (str(path), path, os.fsencode(path)):
+        assert len(safe_open(name, "np")) == 3
+    with raises(TypeError, "argument 'filename': expected str, bytes or os.PathLike object, not int"):
+        safe_open(3, "np")  # type: ignore[arg-type]
+
+
+def test_errors_of_the_system_keep_their_class_and_path(tmp_path: Path) -> None:
+    with raises(FileNotFoundError, "No such file or directory: /nope/t"):
+        safe_open("/nope/t", "np")
+    with pytest.raises(IsADirectoryError) as caught:
+        safe_open(tmp_path, "np")
+    assert caught.value.filename == str(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        safe_open(tmp_path / "fifo", "np")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(OSError) as other:
+        safe_open(loop, "np")
+    assert other.value.errno == 40 and other.value.filename == str(loop)
+
+
+def test_a_broken_header_says_what_and_where(make: Any) -> None:
+    broken = make('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}', bytes(4))
+    with pytest.raises(SafetensorError, match="^Error while deserializing header: ") as caught:
+        safe_open(broken, "np")
+    assert caught.value.code == "size_mismatch" and caught.value.offset == 9  # type: ignore[attr-defined]
+    assert getattr(caught.value, "__notes__", [f"file: {broken}"]) == [f"file: {broken}"]
+
+
+def test_an_open_file_object(path: Path) -> None:
+    with open(path, "rb") as opened:
+        f = _safe_open_handle(opened, "np")
+    with f:
+        assert (f.get_tensor("a") == DATA).all() and f.metadata() == {"k": "v"}
+    with open(path, "rb") as opened:
+        g = _safe_open_handle(opened, "np", backend="pread")
+    assert (g.get_slice("a")[1] == DATA[1]).all()
+
+
+# Slices, as all frameworks but torch take them.
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        3, -1, (1, 2), slice(2, 5), slice(None, None, 3), slice(None, None, -1), slice(7, 2, -2), slice(-3, None),
+        slice(None, -20), slice(-20, 4), slice(10, None), slice(5, 3), ..., (), (..., 1), (1, ...), (1, 2, ...),
+        (slice(None), slice(1, 3)), (slice(None, None, -3), slice(None, None, -2)), (slice(0, 0), 1), True,
+        (np.int64(3), slice(np.int64(1), None)),
+    ],
+)  # fmt: skip
+def test_slices_are_numpy_s(path: Path, backend: str, index: Any) -> None:
+    with safe_open(path, "np", backend=backend) as f:
+        got = f.get_slice("a")[index]
+    want = DATA[int(index) if index is True else index]
+    assert got.dtype == want.dtype and got.shape == want.shape and (got == want).all()
+    assert got.flags.writeable and got.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (-11, "Invalid index -11 for dimension 0 of size 10"),
+        ((slice(5, 20), -6), "Invalid index -6 for dimension 1 of size 5"),
+        (10, "Error during slicing [10] with shape [10, 5]: index 10 out of bounds for tensor dimension #0 of size 10"),
+        ((slice(2, None), 20), "Error during slicing [2:, 20] with shape [10, 5]: index 20 out of bounds for tensor dimension #1 of size 5"),
+        (slice(None, 20), "Error during slicing [:20] with shape [10, 5]: index 19 out of bounds for tensor dimension #0 of size 10"),
+        (slice(10, 20), "Error during slicing [10:20] with shape [10, 5]: index 10 out of bounds for tensor dimension #0 of size 10"),
+        (slice(11, None), "Error during slicing [11:] with shape [10, 5]: index 11 out of bounds for tensor dimension #0 of size 10"),
+        ((11, 9), "Error during slicing [11, 9] with shape [10, 5]: index 9 out of bounds for tensor dimension #1 of size 5"),
+        ((-1, 9), "Error during slicing [9, 9] with shape [10, 5]: index 9 out of bounds for tensor dimension #1 of size 5"),
+        ((..., 10), "Error during slicing [:, 10] with shape [10, 5]: index 10 out of bounds for tensor dimension #1 of size 5"),
+        (slice(20, 30, 2), "Error during slicing [20:30:2] with shape [10, 5]: index 20 out of bounds for tensor dimension #0 of size 10"),
+        ((1, 2, 3), "Error during slicing [1, 2, 3] with shape [10, 5]: more slicing indexes than dimensions in tensor"),
+        ((1, 2, 3, ...), "Error during slicing [1, 2, 3] with shape [10, 5]: more slicing indexes than dimensions in tensor"),
+        ((..., ...), "Only one ellipsis (...) is allowed in slice index"),
+        ([1, 2], "Non empty lists are not implemented"),
+        (None, "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+        ((1, None), "Unsupported slice index at position 1: expected slice, int, or ellipsis"),
+        (1.5, "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+        (2**70, "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+        (slice(None, None, 0), "Slice step must not be zero"),
+    ],
+)  # fmt: skip
+def test_slices_that_are_wrong_say_how(path: Path, index: Any, text: str) -> None:
+    with safe_open(path, "np") as f:
+        with raises(SafetensorError, text):
+            f.get_slice("a")[index]
+
+
+def test_an_empty_list_is_an_empty_slice(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        assert f.get_slice("a")[[]].shape == (0, 5)
+
+
+def test_bounds_must_be_integers(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        with raises(TypeError, "'float' object cannot be interpreted as an integer"):
+            f.get_slice("a")[1.5:]
+
+
+def test_tensors_without_dimensions_or_elements_are_sliced(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        scalar = f.get_slice("s")
+        assert scalar[...] == 3 and scalar[()] == 3
+        with raises(SafetensorError, "Error during slicing [0] with shape []: more slicing indexes than dimensions in tensor"):
+            scalar[0]
+        empty = f.get_slice("z")
+        assert empty[:].shape == (0, 3) and empty[:, 1].shape == (0,)
+        with raises(
+            SafetensorError,
+            "Error during slicing [0] with shape [0, 3]: index 0 out of bounds for tensor dimension #0 of size 0",
+        ):
+            empty[0]
+
+
+def test_a_slice_reads_no_more_than_its_bytes(tmp_path: Path) -> None:
+    large = np.arange(1 << 22, dtype=np.float32).reshape(64, -1)
+    serialize_file({"a": spec(large)}, tmp_path / "t", durability="none")
+    counters = Path("/proc/self/io")
+    if not counters.exists():
+        pytest.skip("this system does not count what a process reads")
+
+    def read_so_far() -> int:
+        return int(counters.read_text().split()[1])
+
+    with safe_open(tmp_path / "t", "np", backend="pread") as f:
+        part = f.get_slice("a")
+        own = -read_so_far() + read_so_far()  # what looking costs
+        before = read_so_far()
+        row = part[7]
+        assert read_so_far() - before - own == row.nbytes == 1 << 18
+    assert (row == large[7]).all()

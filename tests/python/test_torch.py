@@ -1,0 +1,388 @@
+"""safetensors.torch: saving, loading, slices, memory."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import struct
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import framework
+
+torch = framework("torch")
+
+import safetensors.torch as st  # noqa: E402
+from safetensors import SafetensorError, safe_open  # noqa: E402
+
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+DTYPES = sorted(st._TYPES.values(), key=str)
+
+
+def raises(kind: type[BaseException], text: str) -> Any:
+    return pytest.raises(kind, match="^" + re.escape(text) + "$")
+
+
+def tensor_of(dtype: Any, shape: tuple[int, ...] = (3, 4)) -> Any:
+    count = 1
+    for size in shape:
+        count *= size
+    if dtype == torch.bool:
+        return (torch.arange(count) % 2).to(torch.bool).reshape(shape)
+    raw = (torch.arange(count * dtype.itemsize) % 5).to(torch.uint8)
+    return raw.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+
+
+def bits(tensor: Any) -> bytes:
+    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).tolist()) if tensor.nelement() else b""
+
+
+def same(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
+
+
+def test_all_that_torch_has_is_known() -> None:
+    assert len(st._TYPES) == 20  # the format's 22 without the 6-bit floats
+
+
+@BACKENDS
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_round_trip(dtype: Any, backend: str, tmp_path: Path) -> None:
+    tensors = {"a": tensor_of(dtype), "empty": tensor_of(dtype, (0, 3)), "b": tensor_of(dtype, (1, 2, 3))}
+    if dtype != torch.float4_e2m1fn_x2:
+        tensors["scalar"] = tensor_of(dtype, ())
+    st.save_file(tensors, tmp_path / "t", {"k": "v"})
+    data = st.save(tensors, {"k": "v"})
+    assert (tmp_path / "t").read_bytes() == data
+    for loaded in (st.load_file(tmp_path / "t", backend=backend), st.load(data), st.load(bytearray(data), copy=False)):
+        assert set(loaded) == set(tensors)
+        assert all(same(loaded[name], tensors[name]) for name in tensors)
+        assert st.save(loaded, {"k": "v"}) == data
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+        assert f.metadata() == {"k": "v"}
+        for name, tensor in tensors.items():
+            assert same(f.get_tensor(name), tensor)
+        assert same(f.get_slice("b")[0, 1:], tensors["b"][0, 1:])
+
+
+@BACKENDS
+def test_each_tensor_is_all_of_its_storage(backend: str, tmp_path: Path) -> None:
+    tensors = {f"t{i}": tensor_of(d, (i + 1, 2)) for i, d in enumerate(DTYPES)}
+    st.save_file(tensors, tmp_path / "t")
+    for tensor in st.load_file(tmp_path / "t", backend=backend).values():
+        assert st._is_complete(tensor) and tensor.storage_offset() == 0 and tensor._base is None
+        assert tensor.is_contiguous() and not tensor.requires_grad
+
+
+def test_a_mapped_tensor_is_one_memory_in_one_safe_open(tmp_path: Path) -> None:
+    st.save_file({"a": torch.arange(10)}, tmp_path / "t")
+    before = (tmp_path / "t").read_bytes()
+    with safe_open(tmp_path / "t", "pt") as f:
+        one, two, part = f.get_tensor("a"), f.get_tensor("a"), f.get_slice("a")[2:4]
+        one[2] = 99
+        assert two[2] == 99 and part[0] == 99
+    assert st.load_file(tmp_path / "t")["a"][2] == 2
+    assert (tmp_path / "t").read_bytes() == before
+    with safe_open(tmp_path / "t", "pt", backend="pread") as f:
+        one, two = f.get_tensor("a"), f.get_tensor("a")
+        one[2] = 99
+        assert two[2] == 2
+
+
+@BACKENDS
+def test_tensors_outlive_everything(backend: str, tmp_path: Path) -> None:
+    tensor = torch.arange(1 << 16)
+    st.save_file({"a": tensor, "b": torch.ones(3)}, tmp_path / "t")
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+        a, part = f.get_tensor("a"), f.get_slice("a")
+    loaded = st.load_file(tmp_path / "t", backend=backend)
+    (tmp_path / "t").unlink()
+    del f
+    b = loaded.pop("b")
+    del loaded
+    gc.collect()
+    assert torch.equal(a, tensor) and torch.equal(part[5:9], tensor[5:9]) and torch.equal(b, torch.ones(3))
+    view = a[:5]
+    del a, part
+    gc.collect()
+    assert torch.equal(view, tensor[:5])
+    reference = weakref.ref(b)
+    del b
+    assert reference() is None
+
+
+def test_load_gives_memory_of_its_own(tmp_path: Path) -> None:
+    data = bytearray(st.save({"a": torch.arange(4)}))
+    loaded = st.load(data)
+    data[-8:] = bytes(8)
+    assert loaded["a"].tolist() == [0, 1, 2, 3]
+    loaded["a"][0] = 7
+    view = st.load(data, copy=False)["a"]
+    data[-8:] = struct.pack("<q", 5)
+    assert view[-1] == 5
+
+
+def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
+    path = make(
+        '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
+        b"\1" + struct.pack("<2f", 1, 2),
+    )
+    for backend in ("mmap", "pread"):
+        b = st.load_file(path, backend=backend)["b"]
+        assert b.tolist() == [1, 2] and b.data_ptr() % 4 == 0
+
+
+# Slices: torch itself is the measure.
+
+INDICES = [
+    3, -1, slice(2, 5), slice(5, 100), slice(None, None, 3), slice(-100, 4), slice(None, -20), slice(100, None),
+    ..., (), None, (None, 1), (1, None), (..., 1), (1, ...), (slice(1, 3), None, 2), (1, 2), [1, 2], [], (slice(None), [0, 3]),
+    ([9, 1], [0, 4]), True, False, (slice(0, 0), 1), (slice(None), slice(1, 3)), (slice(3, 8, 2), slice(None, None, 2)),
+    (None, ..., None), (slice(None), None, slice(None)),
+]  # fmt: skip
+
+
+@BACKENDS
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_slices_are_torch_s(index: Any, backend: str, tmp_path: Path) -> None:
+    tensor = torch.arange(50).reshape(10, 5)
+    st.save_file({"a": tensor}, tmp_path / "t")
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+        part = f.get_slice("a")
+        assert (part.get_shape(), part.get_dtype()) == ([10, 5], "I64")
+        assert torch.equal(part[index], tensor[index])
+
+
+@BACKENDS
+def test_slices_by_tensors_and_masks(backend: str, tmp_path: Path) -> None:
+    tensor = torch.arange(50).reshape(10, 5)
+    st.save_file({"a": tensor}, tmp_path / "t")
+    mask = torch.zeros(10, dtype=torch.bool)
+    mask[[2, 7]] = True
+    indices = [torch.tensor([4, 2, 2]), mask, (mask, 1), torch.tensor(3), (slice(None), torch.tensor([0, 4])),
+               tensor % 2 == 0, (torch.tensor([-1, 3]), slice(1, 3))]  # fmt: skip
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+        for index in indices:
+            assert torch.equal(f.get_slice("a")[index], tensor[index])
+
+
+@BACKENDS
+@pytest.mark.parametrize("index", [10, -11, (0, 5), (1, 2, 3), slice(None, None, -1), slice(None, None, 0), 1.5, 2**70, "x"])
+def test_slices_that_torch_refuses_are_refused_by_torch(index: Any, backend: str, tmp_path: Path) -> None:
+    tensor = torch.arange(50).reshape(10, 5)
+    st.save_file({"a": tensor}, tmp_path / "t")
+    with pytest.raises(Exception) as wanted:
+        tensor[index]
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f, pytest.raises(wanted.type) as got:
+        f.get_slice("a")[index]
+    assert str(got.value) == str(wanted.value)
+
+
+def test_a_slice_by_pread_reads_its_bytes_only(tmp_path: Path) -> None:
+    counters = Path("/proc/self/io")
+    if not counters.exists():
+        pytest.skip("this system does not count what a process reads")
+    large = torch.arange(1 << 20).reshape(64, -1)
+    st.save_file({"a": large}, tmp_path / "t")
+
+    def read_so_far() -> int:
+        return int(counters.read_text().split()[1])
+
+    rows = {"one": (7, 1), "list": ([30, 33], 4), "tensor": (torch.tensor([5, 6]), 2), "axis": ((None, slice(2, 4)), 2)}
+    with safe_open(tmp_path / "t", "pt", backend="pread") as f:
+        part = f.get_slice("a")
+        own = -read_so_far() + read_so_far()
+        for index, count in rows.values():
+            before = read_so_far()
+            got = part[index]
+            assert read_so_far() - before - own == count * large[0].nbytes
+            assert torch.equal(got, large[index])
+
+
+# What saving refuses.
+
+
+def test_signatures() -> None:
+    def plain(function: Any) -> str:
+        signature = inspect.signature(function)
+        parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+        return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+    assert plain(st.save) == "(tensors, metadata=None)"
+    assert plain(st.save_file) == "(tensors, filename, metadata=None, *, durability='full')"
+    assert plain(st.load) == "(data, *, copy=True)"
+    assert plain(st.load_file) == "(filename, device='cpu', *, backend='mmap')"
+    assert plain(st.save_model) == "(model, filename, metadata=None, force_contiguous=True, *, durability='full')"
+    assert plain(st.load_model) == "(model, filename, strict=True, device='cpu', *, backend='mmap')"
+
+
+@pytest.fixture(params=["save", "save_file"])
+def save(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "save":
+        return st.save
+    return lambda tensors: st.save_file(tensors, tmp_path / "t")
+
+
+def test_what_is_no_dict_of_tensors(save: Any) -> None:
+    with raises(ValueError, "Expected a dict of [str, torch.Tensor] but received <class 'str'>"):
+        save("x")
+    with raises(ValueError, "Key `test` is invalid, expected torch.Tensor but received <class 'dict'>"):
+        save({"test": {}})
+
+
+def test_meta_tensors_are_torch_s_error(save: Any) -> None:
+    with pytest.raises(RuntimeError, match="Cannot copy out of meta tensor"):
+        save({"t": torch.zeros(2, device="meta")})
+
+
+def test_sparse_tensors(save: Any) -> None:
+    with raises(
+        ValueError,
+        "You are trying to save a sparse tensors: `['test']` which this library does not support. You can make it a"
+        " dense tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed.",
+    ):
+        save({"test": torch.zeros(2, 3).to_sparse()})
+
+
+def test_shared_memory(save: Any) -> None:
+    a = torch.zeros(100, 100)
+    begins = "^\\s*Some tensors share memory, this will lead to duplicate memory on disk and potential differences when"
+    for tensors in ({"a": a, "b": a}, {"a": a, "b": a[:1]}, {"a": a[:50], "b": a[10:20]}, {"a": a, "b": a.view(-1)}):
+        with pytest.raises(RuntimeError, match=begins) as caught:
+            save(tensors)
+        assert "save_model" in str(caught.value) and "'a'" in str(caught.value) and "'b'" in str(caught.value)
+    save({"a": a[:50], "b": a[50:], "empty": a[:0], "empty too": a[:0]})
+
+
+def test_tensors_that_are_not_contiguous(save: Any) -> None:
+    a = torch.zeros(10, 10)
+    for tensor in (a.t()[:5], a[:, :5], torch.zeros(1).expand(5)):
+        with raises(
+            ValueError,
+            "You are trying to save a non contiguous tensor: `a` which is not allowed. It either means you are trying to"
+            " save tensors which are reference of each other in which case it's recommended to save only the full"
+            " tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to pack it before"
+            " saving.",
+        ):
+            save({"a": tensor})
+
+
+def test_dtypes_that_the_format_lacks(save: Any) -> None:
+    for tensor in (torch.zeros(2, dtype=torch.complex128), torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8)):
+        with raises(ValueError, f"Key `a` has dtype {tensor.dtype}, which the format cannot hold."):
+            save({"a": tensor})
+
+
+def test_names_and_metadata_are_text() -> None:
+    with raises(TypeError, "argument 'tensor_dict': 'int' object is not an instance of 'str'"):
+        st.save({1: torch.zeros(1)})
+    with raises(TypeError, "argument 'metadata': 'int' object is not an instance of 'str'"):
+        st.save({"a": torch.zeros(1)}, metadata={"a": 1})
+
+
+def test_views_that_are_conjugated_or_negated_are_saved_as_they_look() -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex64)
+    again = st.load(st.save({"c": torch.conj(z), "n": torch._neg_view(torch.ones(2))}))
+    assert torch.equal(again["c"], torch.conj(z).resolve_conj()) and torch.equal(again["n"], -torch.ones(2))
+
+
+def test_six_bits_have_no_place_in_torch(make: Any) -> None:
+    path = make('{"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}      ', bytes(3))
+    for backend in ("mmap", "pread"):
+        with raises(SafetensorError, "Dtype not understood: F6_E2M3"):
+            st.load_file(path, backend=backend)
+
+
+def test_streamed_saving_holds_one_tensor_at_a_time(tmp_path: Path) -> None:
+    # What tensors of other devices take; here with the host's own.
+    tensors = {f"t{i}": tensor_of(d, (7, 2)) for i, d in enumerate(DTYPES)} | {"e": torch.zeros(0, 2)}
+    st._save_streamed(tensors, tmp_path / "t", {"k": "v"}, "none")
+    assert (tmp_path / "t").read_bytes() == st.save(tensors, {"k": "v"})
+    with pytest.raises(ValueError, match="non contiguous tensor: `a`"):
+        st._save_streamed({"a": torch.zeros(3, 3).t()}, tmp_path / "u", None, "none")
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_many_threads_on_one_file(tmp_path: Path) -> None:
+    tensors = {f"t{i}": torch.full((i + 1, 64), i) for i in range(50)}
+    st.save_file(tensors, tmp_path / "t")
+    problems: list[BaseException] = []
+
+    def work(f: Any) -> None:
+        try:
+            for name, tensor in tensors.items():
+                assert torch.equal(f.get_tensor(name), tensor)
+                assert torch.equal(f.get_slice(name)[:, 1:3], tensor[:, 1:3])
+                assert len(f.get_tensors()) == 50
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    for backend in ("mmap", "pread"):
+        with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+            threads = [threading.Thread(target=work, args=[f]) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert problems == []
+
+
+@pytest.mark.parametrize("device", ["cpu", None, "cpu:0", torch.device("cpu"), torch.device("cpu", 0)])
+def test_the_host_by_every_name(device: Any, tmp_path: Path) -> None:
+    st.save_file({"a": torch.ones(2)}, tmp_path / "t")
+    assert torch.equal(st.load_file(tmp_path / "t", device)["a"], torch.ones(2))
+
+
+# Private names that programs import.
+
+
+def test_private_names() -> None:
+    a = torch.zeros(100, 100)
+    assert st._getdtype("BF16") == torch.bfloat16 and st._SIZE[torch.float32] == 4
+    with pytest.raises(KeyError):
+        st._getdtype("XX")
+    assert st.storage_ptr(a[1:]) == a.data_ptr() and st.storage_size(a[1:]) == 40000
+    assert st._end_ptr(a) - a.data_ptr() == 40000 and st._end_ptr(a[:, :5]) - a.data_ptr() == 39620
+    assert st._is_complete(a) and not st._is_complete(a[:50])
+    assert st._tobytes(torch.tensor([1, 2], dtype=torch.int16), "n") == b"\1\0\2\0"
+    keep: list[Any] = []
+    assert repr(st._flatten_as_ptr({"a": a}, keep)["a"]).startswith("TensorSpec(dtype='F32', shape=[100, 100], ")
+    from safetensors import deserialize
+
+    tensors = {name: tensor_of(dtype, (2, 4)) for name, dtype in st._TYPES.items()}
+    again = st._view2torch(deserialize(st.save(tensors)))
+    assert all(same(again[name], tensors[name]) for name in tensors)
+
+
+def test_shared_tensors_are_found_by_overlap() -> None:
+    a, d = torch.zeros(100, 100), torch.zeros(3)
+    find = st._find_shared_tensors
+    assert find({"a": a, "b": a[:50], "c": a[50:], "d": d, "g": a.view(-1)}) == [{"a", "b", "c", "g"}, {"d"}]
+    assert find({"x": a[:10], "y": a[5:20], "z": a[15:30], "w": a[40:]}) == [{"x", "y", "z"}, {"w"}]
+    assert find({"w": a[40:], "d": d, "x": a[:10]}) == [{"x"}, {"w"}, {"d"}]  # by address within a storage
+    assert find({"big": a[:60], "in": a[10:20], "behind": a[30:40]}) == [{"big", "in", "behind"}]
+    assert find({"e": torch.zeros(0), "m": torch.zeros(2, device="meta"), "d": d}) == [{"d"}]
+    assert st._filter_shared_not_shared([{"x", "y", "w"}], {"x": a[:10], "y": a[10:20], "w": a[15:30]}) == [{"x"}, {"y", "w"}]
+
+
+def test_many_tensors_of_one_storage_take_no_quadratic_time() -> None:
+    base = torch.zeros(20_000, 2)
+    tensors = {f"t{i}": row for i, row in enumerate(base.unbind())}
+    assert len(st._find_shared_tensors(tensors)) == 20_000
+    st.save(tensors)
+
+
+def test_duplicate_names() -> None:
+    a, c = torch.zeros(10, 10), torch.zeros(2)
+    remove = st._remove_duplicate_names
+    assert remove({"b": a, "a": a, "c": c}) == {"a": ["b"]}
+    assert remove({"b": a, "a": a}, preferred_names=["b"]) == {"b": ["a"]}
+    assert remove({"b": a, "a": a}, discard_names=["a"]) == {"b": ["a"]}
+    assert remove({"b": a, "a": a}, discard_names=["a", "b"]) == {"a": ["b"]}
+    assert remove({"part": a[:5], "a": a}) == {"a": ["part"]}
+    with pytest.raises(RuntimeError, match="found no suitable name to keep for saving amongst: "):
+        remove({"a": a[:5], "b": a[:5]})
