@@ -11,6 +11,8 @@ _Durability = Literal["full", "file", "none"]
 _Backend = Literal["mmap", "pread"]
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
+_version: str
+
 class SafetensorError(Exception): ...
 
 class TensorSpec:

@@ -55,7 +55,8 @@ def _getdtype(dtype_str: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise KeyError(f"{dtype_str} (needs the package ml_dtypes)") from None
-        return np.dtype(getattr(ml_dtypes, _EXTENDED[dtype_str]))
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _EXTENDED[dtype_str]))
+        return extended
     return np.dtype(_TYPES[dtype_str])
 
 
@@ -71,15 +72,16 @@ def _packed(tensor: Any, name: str) -> Array:
         tensor = np.asarray(tensor)
     if not isinstance(tensor, np.ndarray):
         raise ValueError(f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}")
+    array: Array = tensor
     if isinstance(tensor, np.ma.MaskedArray):
         raise ValueError(
             f"Key `{name}` is a masked array, and a file has no place for the mask: call `.filled()` first."
         )
-    if not _is_little_endian(tensor):
-        tensor = tensor.astype(tensor.dtype.newbyteorder("<"), order="C")
-    if not tensor.flags.c_contiguous:
-        tensor = tensor.copy(order="C")
-    return tensor
+    if not _is_little_endian(array):
+        array = array.astype(array.dtype.newbyteorder("<"), order="C")
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    return array
 
 
 def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
