@@ -1,0 +1,197 @@
+"""Who keeps what alive: leaks, order of deletion, threads, forks, processes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import installed
+
+import safetensors.numpy as stn
+from safetensors import SafetensorError, safe_open
+
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    target = tmp_path / "t"
+    stn.save_file({"large": np.arange(1 << 18, dtype=np.float64), "small": np.arange(4)}, target, {"k": "v"})
+    return target
+
+
+EVERYTHING = """
+import gc, sys, threading
+import numpy as np
+import safetensors, safetensors.numpy as stn
+from safetensors import safe_open, SafetensorError, TensorSpec
+path = sys.argv[1]
+kept = []
+for backend in ("mmap", "pread"):
+    for _ in range(3):
+        with safe_open(path, "np", backend=backend) as f:
+            f.keys(); f.offset_keys(); f.metadata(); len(f); list(f)
+            kept += [f.get_tensor("large"), f.get_slice("small"), f.get_slice("large")[2:], f.get_tensors()]
+            for wrong in (lambda: f.get_tensor("zz"), lambda: f.get_tensor(3), lambda: f.get_slice("small")[9],
+                          lambda: f.get_slice("small")[None], lambda: safe_open("/nope", "np"), lambda: safe_open(path, "xx"),
+                          lambda: TensorSpec(dtype="x", shape=[1], data_ptr=0, data_len=0), lambda: TensorSpec(1)):
+                try: wrong()
+                except Exception as error: last = error
+        stn.load_file(path, backend=backend)
+    data = stn.save({"a": np.arange(3)}, {"k": "v"})
+    kept += [stn.load(data), stn.load(bytearray(data), copy=False), safetensors.deserialize(data)]
+    stn.save_file({"a": np.arange(3)}, path + ".again", durability="none")
+    with open(path, "rb") as opened: kept.append(safetensors._safe_open_handle(opened, "np"))
+if "torch" in sys.argv:
+    import torch, safetensors.torch as stt
+    for backend in ("mmap", "pread"):
+        with safe_open(path, "pt", backend=backend) as f:
+            kept += [f.get_tensor("large"), f.get_slice("small")[1:], f.get_slice("small")[[0, 1]], f.get_tensors()]
+            try: f.get_slice("small")[9]
+            except IndexError: pass
+        kept.append(stt.load_file(path, backend=backend))
+    kept += [stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
+    stt._save_streamed({"a": torch.ones(2)}, path + ".again", None, "none")
+ORDER
+"""
+
+
+@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", "del kept"])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_nothing_leaks(path: Path, order: str, framework: str) -> None:
+    if not installed(framework):
+        pytest.skip(f"{framework} is not here")
+    code = EVERYTHING.replace("ORDER", order)
+    done = subprocess.run([sys.executable, "-c", code, str(path), framework], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "leaked" not in done.stderr and done.stderr == ""  # nanobind tells of leaks there
+
+
+def test_memory_that_is_given_up_is_given_back(path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def maps() -> int:
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("this system does not tell what a process holds")
+    for backend in ("mmap", "pread"):
+        for i in range(40):
+            with safe_open(path, "np", backend=backend) as f:
+                f.get_tensor("large")[:] = 1
+                stn.load_file(path, backend=backend)["large"][:] = 1
+            if i == 4:
+                before = resident()
+        gc.collect()
+        assert maps() == 0
+        assert resident() - before < 10 << 20  # 80 loads of 2 MiB
+
+
+def test_an_array_holds_only_its_own_map(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        array = f.get_tensor("large")
+    part = array[5:7]
+    del array, f
+    gc.collect()
+    path.unlink()
+    assert part.tolist() == [5, 6]
+
+
+@BACKENDS
+def test_open_and_close_at_once_from_many_threads(path: Path, backend: str) -> None:
+    problems: list[BaseException] = []
+    f = safe_open(path, "np", backend=backend)
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                assert f.get_tensor("small").tolist() == [0, 1, 2, 3]
+                assert f.get_slice("large")[3] == 3
+                assert f.keys() == ["large", "small"]
+        except SafetensorError as problem:
+            if str(problem) != "File is closed":
+                problems.append(problem)
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    f.__exit__(None, None, None)
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+@BACKENDS
+def test_a_forked_child_goes_on_reading(path: Path, backend: str) -> None:
+    with safe_open(path, "np", backend=backend) as f:
+        array = f.get_tensor("large")
+        child = os.fork()
+        if child == 0:
+            good = (
+                f.get_tensor("large")[7] == 7
+                and f.get_slice("small")[1:].tolist() == [1, 2, 3]
+                and array[9] == 9
+                and f.keys() == ["large", "small"]
+                and len(stn.load_file(path, backend=backend)) == 2
+            )
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert f.get_tensor("large")[7] == 7
+
+
+def _sum(arguments: tuple[str, str, int]) -> float:
+    path, backend, begin = arguments
+    with safe_open(path, "np", backend=backend) as f:
+        return float(f.get_slice("large")[begin : begin + 1000].sum())
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@BACKENDS
+def test_processes_of_every_kind(path: Path, method: str, backend: str) -> None:
+    warm = stn.load_file(path, backend=backend)["large"]  # the parent has used it before
+    work = [(str(path), backend, i * 1000) for i in range(6)]
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        sums = pool.map(_sum, work)
+    assert sums == [float(warm[i * 1000 : (i + 1) * 1000].sum()) for i in range(6)]
+
+
+class Rows:
+    """A dataset as a DataLoader takes it: opened before the workers start, or by each of them."""
+
+    def __init__(self, path: str, backend: str, early: bool) -> None:
+        self.path, self.backend = path, backend
+        self.file: Any = self.open() if early else None
+
+    def open(self) -> Any:
+        return safe_open(self.path, "pt", backend=self.backend)
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        self.file = self.file or self.open()
+        return self.file.get_slice("rows")[index]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("method", "early"), [("fork", True), ("fork", False), ("spawn", False)])
+def test_a_data_loader(tmp_path: Path, backend: str, method: str, early: bool) -> None:
+    if not installed("torch"):
+        pytest.skip("torch is not here")
+    import torch
+
+    stn.save_file({"rows": np.arange(640.0).reshape(64, 10)}, tmp_path / "rows")
+    data = Rows(str(tmp_path / "rows"), backend, early)
+    loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, multiprocessing_context=method)
+    assert torch.equal(torch.cat(list(loader)), torch.arange(640.0, dtype=torch.float64).reshape(64, 10))
