@@ -1,4 +1,7 @@
-"""Run by the interpreter of the reference: reads paths from standard input, writes what it thinks of each as JSON."""
+"""Run by an interpreter that has the reference package: what it thinks of each of these files.
+
+Reads paths from standard input, a JSON string a line, and writes a JSON object for each.
+"""
 
 import json
 import sys
@@ -9,7 +12,12 @@ for line in sys.stdin:
     path = json.loads(line)
     try:
         with safe_open(path, "np") as f:
-            verdict = {"keys": f.keys(), "metadata": f.metadata()}
+            slices = {name: f.get_slice(name) for name in f.keys()}
+            verdict = {
+                "keys": f.keys(),
+                "metadata": f.metadata(),
+                "tensors": {name: [s.get_dtype(), s.get_shape()] for name, s in slices.items()},
+            }
     except Exception as error:
         verdict = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(verdict))

@@ -297,16 +297,6 @@ def test_six_bits_have_no_place_in_torch(make: Any) -> None:
             st.load_file(path, backend=backend)
 
 
-def test_streamed_saving_holds_one_tensor_at_a_time(tmp_path: Path) -> None:
-    # What tensors of other devices take; here with the host's own.
-    tensors = {f"t{i}": tensor_of(d, (7, 2)) for i, d in enumerate(DTYPES)} | {"e": torch.zeros(0, 2)}
-    st._save_streamed(tensors, tmp_path / "t", {"k": "v"}, "none")
-    assert (tmp_path / "t").read_bytes() == st.save(tensors, {"k": "v"})
-    with pytest.raises(ValueError, match="non contiguous tensor: `a`"):
-        st._save_streamed({"a": torch.zeros(3, 3).t()}, tmp_path / "u", None, "none")
-    assert [p.name for p in tmp_path.iterdir()] == ["t"]
-
-
 def test_many_threads_on_one_file(tmp_path: Path) -> None:
     tensors = {f"t{i}": torch.full((i + 1, 64), i) for i in range(50)}
     st.save_file(tensors, tmp_path / "t")
@@ -335,54 +325,3 @@ def test_many_threads_on_one_file(tmp_path: Path) -> None:
 def test_the_host_by_every_name(device: Any, tmp_path: Path) -> None:
     st.save_file({"a": torch.ones(2)}, tmp_path / "t")
     assert torch.equal(st.load_file(tmp_path / "t", device)["a"], torch.ones(2))
-
-
-# Private names that programs import.
-
-
-def test_private_names() -> None:
-    a = torch.zeros(100, 100)
-    assert st._getdtype("BF16") == torch.bfloat16 and st._SIZE[torch.float32] == 4
-    with pytest.raises(KeyError):
-        st._getdtype("XX")
-    assert st.storage_ptr(a[1:]) == a.data_ptr() and st.storage_size(a[1:]) == 40000
-    assert st._end_ptr(a) - a.data_ptr() == 40000 and st._end_ptr(a[:, :5]) - a.data_ptr() == 39620
-    assert st._is_complete(a) and not st._is_complete(a[:50])
-    assert st._tobytes(torch.tensor([1, 2], dtype=torch.int16), "n") == b"\1\0\2\0"
-    keep: list[Any] = []
-    assert repr(st._flatten_as_ptr({"a": a}, keep)["a"]).startswith("TensorSpec(dtype='F32', shape=[100, 100], ")
-    from safetensors import deserialize
-
-    tensors = {name: tensor_of(dtype, (2, 4)) for name, dtype in st._TYPES.items()}
-    again = st._view2torch(deserialize(st.save(tensors)))
-    assert all(same(again[name], tensors[name]) for name in tensors)
-
-
-def test_shared_tensors_are_found_by_overlap() -> None:
-    a, d = torch.zeros(100, 100), torch.zeros(3)
-    find = st._find_shared_tensors
-    assert find({"a": a, "b": a[:50], "c": a[50:], "d": d, "g": a.view(-1)}) == [{"a", "b", "c", "g"}, {"d"}]
-    assert find({"x": a[:10], "y": a[5:20], "z": a[15:30], "w": a[40:]}) == [{"x", "y", "z"}, {"w"}]
-    assert find({"w": a[40:], "d": d, "x": a[:10]}) == [{"x"}, {"w"}, {"d"}]  # by address within a storage
-    assert find({"big": a[:60], "in": a[10:20], "behind": a[30:40]}) == [{"big", "in", "behind"}]
-    assert find({"e": torch.zeros(0), "m": torch.zeros(2, device="meta"), "d": d}) == [{"d"}]
-    assert st._filter_shared_not_shared([{"x", "y", "w"}], {"x": a[:10], "y": a[10:20], "w": a[15:30]}) == [{"x"}, {"y", "w"}]
-
-
-def test_many_tensors_of_one_storage_take_no_quadratic_time() -> None:
-    base = torch.zeros(20_000, 2)
-    tensors = {f"t{i}": row for i, row in enumerate(base.unbind())}
-    assert len(st._find_shared_tensors(tensors)) == 20_000
-    st.save(tensors)
-
-
-def test_duplicate_names() -> None:
-    a, c = torch.zeros(10, 10), torch.zeros(2)
-    remove = st._remove_duplicate_names
-    assert remove({"b": a, "a": a, "c": c}) == {"a": ["b"]}
-    assert remove({"b": a, "a": a}, preferred_names=["b"]) == {"b": ["a"]}
-    assert remove({"b": a, "a": a}, discard_names=["a"]) == {"b": ["a"]}
-    assert remove({"b": a, "a": a}, discard_names=["a", "b"]) == {"a": ["b"]}
-    assert remove({"part": a[:5], "a": a}) == {"a": ["part"]}
-    with pytest.raises(RuntimeError, match="found no suitable name to keep for saving amongst: "):
-        remove({"a": a[:5], "b": a[:5]})
