@@ -118,8 +118,8 @@ def test_what_has_no_bytes_shares_with_none() -> None:
 
 def test_the_same_bytes_in_storages_of_their_own_are_not_looked_at() -> None:
     memory = bytearray(16)
-    tensors = {"a": torch.frombuffer(memory, dtype=torch.uint8), "b": torch.frombuffer(memory, dtype=torch.uint8, offset=4)}
-    assert st._find_shared_tensors(tensors) == [{"a"}, {"b"}]
+    a, b = (torch.frombuffer(memory, dtype=torch.uint8, offset=offset) for offset in (0, 4))
+    assert st._find_shared_tensors({"a": a, "b": b}) == [{"a"}, {"b"}]
 
 
 def test_sets_of_one_storage_are_split_by_overlap() -> None:
