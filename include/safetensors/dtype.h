@@ -37,7 +37,7 @@ enum class Dtype : std::uint8_t {
   F4 = 22,  // E2M1
 };
 
-// A DLPack data type: code, bits of one element, lanes (https://dmlc.github.io/dlpack/latest/c_api.html, 1.2).
+// A DLPack data type: code, bits of one element, lanes (https://dmlc.github.io/dlpack/latest/c_api.html, 1.1).
 struct DLPackType {
   std::uint8_t code = 0;
   std::uint8_t bits = 0;

@@ -42,10 +42,11 @@ Device parse_text(std::string_view text) {
 Device parse_device(nb::handle device) {
   if (device.is_none()) return {};
   if (PyUnicode_Check(device.ptr())) return parse_text(from_str(device, "device"));
-  if (PyLong_Check(device.ptr()) && !PyBool_Check(device.ptr())) {
+  if (PyIndex_Check(device.ptr()) != 0 && !PyBool_Check(device.ptr())) {
+    const nb::object index = own(PyNumber_Index(device.ptr()));
     int overflow = 0;
-    const long number = PyLong_AsLongAndOverflow(device.ptr(), &overflow);
-    const std::string shown = nb::cast<std::string>(nb::repr(device));
+    const long number = PyLong_AsLongAndOverflow(index.ptr(), &overflow);
+    const std::string shown = nb::cast<std::string>(nb::str(index));
     if (overflow != 0 || number < 0) raise_invalid(shown);
     return {shown, "cuda:" + shown};
   }

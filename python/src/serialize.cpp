@@ -73,7 +73,8 @@ std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
   if (metadata.is_none()) return std::nullopt;
   if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
   MetadataPairs pairs;
-  for (const auto [key, value] : nb::borrow<nb::dict>(metadata))
+  const nb::object copy = own(PyDict_Copy(metadata.ptr()));  // another thread may change the caller's
+  for (const auto [key, value] : nb::borrow<nb::dict>(copy))
     pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
   return pairs;
 }

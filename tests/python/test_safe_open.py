@@ -314,6 +314,7 @@ def test_unknown_names(path: Path) -> None:
         (["np", "cuda:0"], {}, "Device cuda:0 is not supported for framework numpy"),
         (["np", "cuda"], {}, "Device cuda:0 is not supported for framework numpy"),
         (["tf", 1], {}, "Device 1 is not supported for framework tensorflow"),
+        (["tf", np.int64(1)], {}, "Device 1 is not supported for framework tensorflow"),
         (["jax", "mps"], {}, "Device mps is not supported for framework flax"),
         (["mlx", "xpu:3"], {}, "Device xpu:3 is not supported for framework mlx"),
         (["pt", "xx"], {}, "device xx is invalid"),
