@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from conftest import installed
 
 import safetensors.numpy as stn
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, _native, safe_open
 
 BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
 
@@ -24,7 +26,9 @@ BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     target = tmp_path / "t"
-    stn.save_file({"large": np.arange(1 << 18, dtype=np.float64), "small": np.arange(4)}, target, {"k": "v"})
+    stn.save_file(
+        {"large": np.arange(1 << 18, dtype=np.float64), "small": np.arange(4)}, target, {"k": "v"}
+    )
     return target
 
 
@@ -64,13 +68,17 @@ ORDER
 """
 
 
-@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", "del kept"])
+@pytest.mark.parametrize(
+    "order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", "del kept"]
+)
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_nothing_leaks(path: Path, order: str, framework: str) -> None:
     if not installed(framework):
         pytest.skip(f"{framework} is not here")
     code = EVERYTHING.replace("ORDER", order)
-    done = subprocess.run([sys.executable, "-c", code, str(path), framework], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), framework], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "leaked" not in done.stderr and done.stderr == ""  # nanobind tells of leaks there
 
@@ -94,6 +102,50 @@ def test_memory_that_is_given_up_is_given_back(path: Path) -> None:
         gc.collect()
         assert maps() == 0
         assert resident() - before < 10 << 20  # 80 loads of 2 MiB
+
+
+@pytest.mark.parametrize("framework", ["np", "pt"])
+def test_a_buffer_is_held_as_long_as_views_of_it_and_no_longer(framework: str) -> None:
+    if framework == "pt" and not installed("torch"):
+        pytest.skip("torch is not here")
+    # A bytearray that is exported cannot be resized.
+    buffer = bytearray(stn.save({"a": np.arange(4.0), "b": np.arange(6)}))
+    before = sys.getrefcount(buffer)
+    loaded = _native._load(buffer, framework, copy=False)
+    part = loaded["b"][2:]
+    loaded["a"][0] = 7.0
+    del loaded
+    gc.collect()
+    with pytest.raises(BufferError):
+        buffer.append(0)
+    assert part.tolist() == [2, 3, 4, 5]
+    del part
+    gc.collect()
+    buffer.append(0)
+    assert sys.getrefcount(buffer) == before
+    with pytest.raises(SafetensorError):
+        _native._load(buffer, framework, copy=False)  # one byte too many
+    buffer.pop()
+    copied = _native._load(buffer, framework)
+    buffer.clear()
+    assert copied["a"].tolist() == [7.0, 1.0, 2.0, 3.0]
+
+
+@BACKENDS
+def test_a_weakref_to_a_tensor_dies_with_it(path: Path, backend: str) -> None:
+    if not installed("torch"):
+        pytest.skip("torch is not here")
+    with safe_open(path, "pt", backend=backend) as f:
+        tensor, part = f.get_tensor("large"), f.get_slice("large")[3:6]
+        everything = f.get_tensors()
+    watched = [weakref.ref(t) for t in (tensor, part, everything["large"])]
+    assert all(reference() is not None for reference in watched)
+    storage = tensor.untyped_storage()
+    del tensor, everything
+    gc.collect()
+    assert watched[0]() is None and watched[2]() is None and watched[1]() is part
+    path.unlink()
+    assert bytes(storage[80:88]) == np.float64(10).tobytes() and part.tolist() == [3, 4, 5]
 
 
 def test_an_array_holds_only_its_own_map(path: Path) -> None:
@@ -150,6 +202,24 @@ def test_a_forked_child_goes_on_reading(path: Path, backend: str) -> None:
         assert f.get_tensor("large")[7] == 7
 
 
+@BACKENDS
+def test_a_child_reads_what_its_parent_read_with_several_threads(
+    tmp_path: Path, backend: str
+) -> None:
+    big = np.arange(6 << 20, dtype=np.float64)  # 48 MiB
+    stn.save_file({"big": big, "more": big}, tmp_path / "big", durability="none")
+    with safe_open(tmp_path / "big", "np", backend=backend) as f:
+        assert (f.get_tensor("big") == big).all()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # a child that waits for threads which it does not have is killed
+            good = (f.get_tensor("more") == big).all() and (f.get_tensors()["big"] == big).all()
+            stn.save_file({"big": big}, tmp_path / "child", durability="none")
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert (stn.load_file(tmp_path / "child")["big"] == big).all()
+
+
 def _sum(arguments: tuple[str, str, int]) -> float:
     path, backend, begin = arguments
     with safe_open(path, "np", backend=backend) as f:
@@ -193,5 +263,34 @@ def test_a_data_loader(tmp_path: Path, backend: str, method: str, early: bool) -
 
     stn.save_file({"rows": np.arange(640.0).reshape(64, 10)}, tmp_path / "rows")
     data = Rows(str(tmp_path / "rows"), backend, early)
-    loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, multiprocessing_context=method)
-    assert torch.equal(torch.cat(list(loader)), torch.arange(640.0, dtype=torch.float64).reshape(64, 10))
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=16, num_workers=2, multiprocessing_context=method
+    )
+    assert torch.equal(
+        torch.cat(list(loader)), torch.arange(640.0, dtype=torch.float64).reshape(64, 10)
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="torch.empty without device= follows the default device")
+@BACKENDS
+def test_a_default_device_of_torch_does_not_touch_what_is_loaded(
+    tmp_path: Path, backend: str
+) -> None:
+    if not installed("torch"):
+        pytest.skip("torch is not here")
+    import torch
+
+    import safetensors.torch as stt
+
+    kinds = [torch.bool, torch.uint16, torch.float8_e4m3fn, torch.float32]
+    saved = {str(kind): torch.ones(2, 2).to(kind) for kind in kinds}
+    stt.save_file({**saved, "empty": torch.zeros(0, 3)}, tmp_path / "t")
+    with torch.device("meta"):
+        loaded = stt.load_file(tmp_path / "t", backend=backend)
+        with safe_open(tmp_path / "t", "pt", backend=backend) as f:
+            loaded["part"] = f.get_slice("torch.float32")[1:]
+        copied = stt.load((tmp_path / "t").read_bytes())
+    assert {t.device.type for t in (*loaded.values(), *copied.values())} == {"cpu"}
+    assert all(
+        torch.equal(loaded[n].to(torch.float32), t.to(torch.float32)) for n, t in saved.items()
+    )
