@@ -136,6 +136,22 @@ def _check_contiguous(tensor: torch.Tensor, name: str) -> None:
         )
 
 
+def _span(host: torch.Tensor, name: str) -> tuple[int, int]:
+    """Return address and size in bytes of a contiguous tensor in the host's memory.
+
+    ValueError where its storage was made smaller than the tensor: the bytes behind are not its own.
+    """
+    pointer, size = host.data_ptr(), host.nelement() * host.element_size()
+    if pointer and size:
+        storage = host.untyped_storage()
+        if pointer + size > storage.data_ptr() + storage.nbytes():
+            raise ValueError(
+                f"Key `{name}` has {size} bytes, of which its storage of {storage.nbytes()} bytes"
+                " does not hold all."
+            )
+    return pointer, size
+
+
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor in the host's memory whose bytes are those that a file holds.
 
@@ -153,8 +169,10 @@ def _tobytes(tensor: torch.Tensor, name: str) -> bytes:
     _check_contiguous(tensor, name)
     _spec_name(tensor, name)
     host = _on_host(tensor)
-    size = host.nelement() * host.element_size()
-    return ctypes.string_at(host.data_ptr(), size) if size else b""
+    pointer, size = _span(host, name)
+    if size and not pointer:
+        raise ValueError(f"Key `{name}` has {size} bytes, but no memory: its storage was freed.")
+    return ctypes.string_at(pointer, size) if size else b""
 
 
 def _to_specs(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> dict[str, TensorSpec]:
@@ -163,13 +181,9 @@ def _to_specs(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> dict[s
         _check_contiguous(tensor, name)
         dtype = _spec_name(tensor, name)
         host = _on_host(tensor)
+        pointer, size = _span(host, name)
         keep_alive.append(host)
-        specs[name] = TensorSpec(
-            dtype=dtype,
-            shape=host.shape,
-            data_ptr=host.data_ptr(),
-            data_len=host.nelement() * host.element_size(),
-        )
+        specs[name] = TensorSpec(dtype=dtype, shape=host.shape, data_ptr=pointer, data_len=size)
     return specs
 
 
@@ -202,7 +216,7 @@ def _save_streamed(
 
     def fetch(name: str) -> tuple[int, int, torch.Tensor]:
         host = _on_host(tensors[name])
-        return host.data_ptr(), host.nelement() * host.element_size(), host
+        return *_span(host, name), host
 
     _native._serialize_stream(specs, filename, metadata, fetch, durability=durability)
 

@@ -320,3 +320,27 @@ def test_an_error_while_copying_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="^the device is gone$"):
         st.save_file({"a": torch.ones(3), "z": torch.ones(2).as_subclass(Lost)}, tmp_path / "t")
     assert (tmp_path / "t").read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_tensor_larger_than_its_storage_is_refused_not_read_past_its_end(tmp_path):
+    tensor = torch.ones(1000)
+    tensor.untyped_storage().resize_(4)
+    expected = "Key `a` has 4000 bytes, of which its storage of 4 bytes does not hold all."
+    for call in (
+        lambda: st.save({"a": tensor}),
+        lambda: st.save_file({"a": tensor}, tmp_path / "a"),
+        lambda: st._tobytes(tensor, "a"),
+    ):
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == expected
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_bytes_of_a_tensor_whose_storage_was_freed_are_refused():
+    tensor = torch.ones(1000)
+    tensor.untyped_storage().resize_(0)
+    with pytest.raises(ValueError) as error:
+        st._tobytes(tensor, "a")
+    expected = "Key `a` has 4000 bytes, but no memory: its storage was freed."
+    assert str(error.value) == expected
