@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +85,16 @@ def _packed(tensor: Any, name: str) -> Array:
     return array
 
 
+@lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    # NumPy makes the name anew each time, which takes longer than all else for a small array.
+    return dtype.name
+
+
 def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
     """Describe an array that `_packed` returned; dtype: what its bytes are, if not what it says."""
     return TensorSpec(
-        dtype=dtype or tensor.dtype.name,
+        dtype=dtype or _name(tensor.dtype),
         shape=tensor.shape,
         data_ptr=tensor.__array_interface__["data"][0],
         data_len=tensor.nbytes,
