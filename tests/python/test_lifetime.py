@@ -294,3 +294,29 @@ def test_a_default_device_of_torch_does_not_touch_what_is_loaded(
     assert all(
         torch.equal(loaded[n].to(torch.float32), t.to(torch.float32)) for n, t in saved.items()
     )
+
+
+AT_EXIT = """
+import sys, threading, time
+import safetensors.numpy as stn
+from safetensors import safe_open
+path, backend = sys.argv[1:]
+def work():
+    while True:
+        with safe_open(path, "np", backend=backend) as f:
+            f.get_tensors(), f.get_tensor("large"), f.get_slice("large")[3:]
+        stn.save_file({}, path + backend, durability="none")
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="a thread that asks for the GIL then is unwound: terminate")
+@BACKENDS
+def test_daemon_threads_do_not_abort_the_end_of_the_program(path: Path, backend: str) -> None:
+    if sys.version_info >= (3, 14):  # 3.14: PyEval_RestoreThread does not return
+        pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
+    command = [sys.executable, "-c", AT_EXIT, str(path), backend]
+    ends = [subprocess.run(command, capture_output=True, text=True) for _ in range(4)]
+    assert [(end.returncode, end.stderr) for end in ends] == [(0, "")] * 4
