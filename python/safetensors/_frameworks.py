@@ -8,11 +8,12 @@ from typing import Any
 __all__ = ["converter"]
 
 
-def converter(framework: str, device: str) -> Callable[[Any], Any]:
+def converter(framework: str, device: str) -> Callable[..., Any]:
     """Return the function that makes a framework's array of NumPy's, copying it.
 
     framework: "jax", "tf", "mlx" or "paddle"; device: where the array goes (paddle). Imports the
-    framework.
+    framework. For MLX and Paddle, which do without ml_dtypes, the function takes a second argument:
+    the name of the dtype whose bits an array of uint16 or uint8 holds, None if it is what it says.
     """
     if framework == "jax":
         from . import flax
@@ -28,4 +29,4 @@ def converter(framework: str, device: str) -> Callable[[Any], Any]:
         return mlx._from_numpy
     from . import paddle
 
-    return lambda array: paddle._from_numpy(array, device)
+    return lambda array, dtype=None: paddle._from_numpy(array, device, dtype)

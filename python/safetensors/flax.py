@@ -5,6 +5,7 @@ Without `jax_enable_x64`, 64-bit numbers load as 32-bit ones, as everywhere in J
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +24,27 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> jax.Array:
-    # A copy: JAX takes arrays to be immutable, and a mapped file need not be.
-    return jnp.array(array)
+    # A copy, and a finished one: JAX copies in the background, while the caller may go on to change
+    # the buffer, or others the mapped file.
+    return jnp.array(array).block_until_ready()
+
+
+def _given(array: np.ndarray[Any, Any]) -> jax.Array:
+    # Without a copy where the place in memory suits JAX: nobody else has this array.
+    return jax.device_put(array)
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
-    if not isinstance(tensor, (jax.Array, np.ndarray)):
-        raise ValueError(f"Key `{name}` is invalid, expected jax.Array but received {type(tensor)}")
-    return np.asarray(tensor)
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if isinstance(tensor, jax.Array):
+        return np.asarray(tensor)
+    return _numpy._as_array(tensor, name, "jax.Array")
 
 
-def _jnp2np(jnp_dict: dict[str, jax.Array]) -> dict[str, np.ndarray[Any, Any]]:
+def _jnp2np(jnp_dict: Mapping[str, jax.Array]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
-    if not isinstance(jnp_dict, dict):
-        raise ValueError(f"Expected a dict of [str, jax.Array] but received {type(jnp_dict)}")
-    return {name: _to_numpy(tensor, name) for name, tensor in jnp_dict.items()}
+    return _numpy._converted(jnp_dict, "jax.Array", _to_numpy)
 
 
 def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]:
@@ -45,7 +52,7 @@ def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
-def save(tensors: dict[str, jax.Array], metadata: dict[str, str] | None = None) -> bytes:
+def save(tensors: Mapping[str, jax.Array], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these arrays.
 
     Raises ValueError for what is none, SafetensorError for a dtype that the format lacks.
@@ -54,7 +61,7 @@ def save(tensors: dict[str, jax.Array], metadata: dict[str, str] | None = None) 
 
 
 def save_file(
-    tensors: dict[str, jax.Array],
+    tensors: Mapping[str, jax.Array],
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
@@ -69,11 +76,13 @@ def save_file(
 
 
 def load(data: Buffer) -> dict[str, jax.Array]:
-    """Return the arrays of a file in memory, in the order of their bytes; they are copies.
+    """Return the arrays of a file in memory, in the order of their bytes.
 
-    `data`: bytes or anything with the buffer protocol. Raises SafetensorError.
+    `data`: bytes or anything with the buffer protocol, which no array shares memory with. Raises
+    SafetensorError.
     """
-    return _native._load(data, "jax", copy=False)
+    arrays = _native._load(data, "np")
+    return {name: _given(array) for name, array in arrays.items()}
 
 
 def load_file(
@@ -81,8 +90,12 @@ def load_file(
 ) -> dict[str, jax.Array]:
     """Return the arrays of a file, in the order of their bytes.
 
-    They are copies whatever the backend, which only says how the file is read. Raises
-    SafetensorError for a file that breaks the format, OSError where it cannot be read.
+    With the backend "mmap" they are copied from a map of the file, with "pread" the file is read by
+    several threads into memory of their own. Raises SafetensorError for a file that breaks the
+    format, OSError where it cannot be read.
     """
-    with safe_open(filename, "jax", backend=backend) as f:
-        return f.get_tensors()
+    if backend != "pread":
+        with safe_open(filename, "jax", backend=backend) as f:
+            return f.get_tensors()
+    with safe_open(filename, "np", backend=backend) as f:
+        return {name: _given(array) for name, array in f.get_tensors().items()}

@@ -5,6 +5,7 @@ MLX makes 32-bit floats of 64-bit ones. It has no 8-bit floats: loading them is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -21,28 +22,29 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_file", "save", "save_file"]
 
 
-def _from_numpy(array: np.ndarray[Any, Any]) -> mx.array:
-    if array.dtype.name.startswith("float8"):
-        raise SafetensorError(f"MLX has no {array.dtype.name}: load with another framework")
-    return mx.array(array)
+def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
+    # dtype: what the array's elements are the bits of, if it is not what NumPy says.
+    name = dtype or array.dtype.name
+    if name.startswith("float8"):
+        raise SafetensorError(f"MLX has no {name}: load with another framework")
+    made = mx.array(array)
+    return made if dtype is None else made.view(getattr(mx, dtype))
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(tensor, np.ndarray):
         return tensor
     if not isinstance(tensor, mx.array):
-        raise ValueError(f"Key `{name}` is invalid, expected mlx.core.array but received {type(tensor)}")
+        return _numpy._as_array(tensor, name, "mlx.core.array")
     if tensor.dtype == mx.bfloat16:  # which NumPy does not take from MLX
-        bits = np.array(tensor.reshape(-1).view(mx.uint16)).reshape(tensor.shape)
+        bits = np.asarray(tensor.reshape(-1).view(mx.uint16)).reshape(tensor.shape)
         return bits.view(_numpy._getdtype("BF16"))
-    return np.array(tensor)
+    return np.asarray(tensor)  # a view
 
 
-def _mx2np(mx_dict: dict[str, mx.array]) -> dict[str, np.ndarray[Any, Any]]:
+def _mx2np(mx_dict: Mapping[str, mx.array]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
-    if not isinstance(mx_dict, dict):
-        raise ValueError(f"Expected a dict of [str, mlx.core.array] but received {type(mx_dict)}")
-    return {name: _to_numpy(tensor, name) for name, tensor in mx_dict.items()}
+    return _numpy._converted(mx_dict, "mlx.core.array", _to_numpy)
 
 
 def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
@@ -50,7 +52,7 @@ def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
-def save(tensors: dict[str, mx.array], metadata: dict[str, str] | None = None) -> bytes:
+def save(tensors: Mapping[str, mx.array], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these arrays.
 
     Raises ValueError for what is none, SafetensorError for a dtype that the format lacks.
@@ -59,7 +61,7 @@ def save(tensors: dict[str, mx.array], metadata: dict[str, str] | None = None) -
 
 
 def save_file(
-    tensors: dict[str, mx.array],
+    tensors: Mapping[str, mx.array],
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,

@@ -1,12 +1,13 @@
 """Save and load NumPy arrays.
 
-bfloat16 and 8-bit floats are those of the package ml_dtypes. Tensors of 4 and 6 bits load as packed uint8.
+bfloat16 and 8-bit floats are those of the package ml_dtypes. Tensors of 4 and 6 bits load as packed
+uint8.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -49,16 +50,16 @@ _EXTENDED = {
 }
 
 
-def _getdtype(dtype_str: str) -> np.dtype[Any]:
-    """Return NumPy's dtype for the format's name; KeyError for one it cannot have."""
+def _getdtype(dtype_str: str) -> type[Any]:
+    """Return NumPy's type for the format's name; KeyError for one it cannot have."""
     if dtype_str in _EXTENDED:
         try:
             import ml_dtypes
         except ImportError:
             raise KeyError(f"{dtype_str} (needs the package ml_dtypes)") from None
-        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _EXTENDED[dtype_str]))
+        extended: type[Any] = getattr(ml_dtypes, _EXTENDED[dtype_str])
         return extended
-    return np.dtype(_TYPES[dtype_str])
+    return _TYPES[dtype_str]
 
 
 def _is_little_endian(tensor: Array) -> bool:
@@ -72,11 +73,14 @@ def _packed(tensor: Any, name: str) -> Array:
     if isinstance(tensor, np.generic):
         tensor = np.asarray(tensor)
     if not isinstance(tensor, np.ndarray):
-        raise ValueError(f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}")
+        raise ValueError(
+            f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}"
+        )
     array: Array = tensor
     if isinstance(tensor, np.ma.MaskedArray):
         raise ValueError(
-            f"Key `{name}` is a masked array, and a file has no place for the mask: call `.filled()` first."
+            f"Key `{name}` is a masked array, and a file has no place for the mask: "
+            "call `.filled()` first."
         )
     if not _is_little_endian(array):
         array = array.astype(array.dtype.newbyteorder("<"), order="C")
@@ -101,20 +105,44 @@ def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
     )
 
 
-def _flatten(tensor_dict: dict[str, Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+def _as_array(value: Any, name: str, expected: str) -> Array:
+    """Return what NumPy makes of a value that is no array: numbers, lists, arrays of others."""
+    array: Array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        raise ValueError(f"Key `{name}` is invalid, expected {expected} but received {type(value)}")
+    return array
+
+
+def _converted(
+    tensors: Mapping[str, Any], expected: str, convert: Callable[[Any, str], Array]
+) -> dict[str, Array]:
+    """Return a new dict of `convert(tensor, name)`.
+
+    Any mapping will do, as what numpy.load returns for an .npz.
+    """
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"Expected a dict of [str, {expected}] but received {type(tensors)}")
+    return {name: convert(tensor, name) for name, tensor in tensors.items()}
+
+
+def _flatten(
+    tensor_dict: Mapping[str, Array], keep_alive_buffer: list[Any]
+) -> dict[str, TensorSpec]:
     """Return what is to be saved; what it points to lives as long as keep_alive_buffer."""
-    if not isinstance(tensor_dict, dict):
-        raise ValueError(f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}")
+    if not isinstance(tensor_dict, Mapping):
+        raise ValueError(
+            f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}"
+        )
     specs = {}
     for name, tensor in tensor_dict.items():
         packed = _packed(tensor, name)
-        if packed is not tensor:
-            keep_alive_buffer.append(packed)
+        # Always: a mapping that reads its arrays as they are asked for keeps none of them.
+        keep_alive_buffer.append(packed)
         specs[name] = _spec(packed)
     return specs
 
 
-def save(tensor_dict: dict[str, Array], metadata: dict[str, str] | None = None) -> bytes:
+def save(tensor_dict: Mapping[str, Array], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these arrays.
 
     Arrays that are not in C order or not little-endian are packed. Raises ValueError for what is no
@@ -125,7 +153,7 @@ def save(tensor_dict: dict[str, Array], metadata: dict[str, str] | None = None) 
 
 
 def save_file(
-    tensor_dict: dict[str, Array],
+    tensor_dict: Mapping[str, Array],
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
@@ -135,7 +163,8 @@ def save_file(
 
     As `save`. Programs see the old file or the new one, never a mix. `durability`: with "full" the
     new file is there after a power cut, with "file" the old or the new one, with "none" nothing is
-    promised. Raises SafetensorError where the file cannot be written; the old one is then as it was.
+    promised. Raises SafetensorError where the file cannot be written; the old one is then as it
+    was.
     """
     keep_alive: list[Any] = []
     specs = _flatten(tensor_dict, keep_alive)

@@ -1,7 +1,7 @@
 """Save and load Paddle's tensors.
 
-Paddle has no dtype that is told apart from bfloat16 for 16-bit unsigned integers, and of the 8-bit floats only
-float8_e4m3fn and float8_e5m2: loading others is a SafetensorError.
+Paddle has no dtype that is told apart from bfloat16 for 16-bit unsigned integers, and of the 8-bit
+floats only float8_e4m3fn and float8_e5m2: loading others is a SafetensorError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 _OLDEST = (3, 0)
 
-# What Paddle takes only as the bits of another dtype: (NumPy's dtype of these bits, Paddle's dtype).
+# What Paddle takes only as the bits of another dtype: (NumPy's dtype of these, Paddle's dtype).
 _AS_BITS = {
     "bfloat16": (np.uint16, "bfloat16"),
     "float8_e4m3fn": (np.uint8, "float8_e4m3fn"),
@@ -64,22 +64,37 @@ def _check_version(version: str) -> None:
 _check_version(paddle.__version__)
 
 
-def _from_numpy(array: np.ndarray[Any, Any], device: str = "cpu") -> paddle.Tensor:
-    name = array.dtype.name
-    place = device.replace("cuda", "gpu")
+def _place(device: Any) -> Any:
+    """Return Paddle's word for a device: CUDA's are "gpu", an integer is the number of one."""
+    if device is None:
+        return "cpu"
+    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
+        return f"gpu:{device}"
+    return device.replace("cuda", "gpu") if isinstance(device, str) else device
+
+
+def _from_numpy(
+    array: np.ndarray[Any, Any], device: Any = "cpu", dtype: str | None = None
+) -> paddle.Tensor:
+    # dtype: what the array's elements are the bits of, if it is not what NumPy says.
+    name = dtype or array.dtype.name
     if name == "uint16" or (name.startswith("float8") and name not in _AS_BITS):
         raise SafetensorError(f"Paddle has no {name}: load with another framework")
-    if name not in _AS_BITS:
-        return paddle.to_tensor(array, place=place)
-    bits, wanted = _AS_BITS[name]
-    tensor = paddle.to_tensor(array.view(bits), place=place)
-    return tensor if name == "bfloat16" else tensor.view(getattr(paddle, wanted))
+    bits, wanted = _AS_BITS.get(name, (None, ""))
+    tensor = paddle.to_tensor(array if bits is None else array.view(bits), place="cpu")
+    place = _place(device)
+    if place != "cpu":
+        tensor = tensor.to(place)
+    # Paddle takes uint16 for bfloat16 by itself.
+    return tensor.view(getattr(paddle, wanted)) if wanted not in ("", "bfloat16") else tensor
 
 
 def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
     """Return an array that holds the tensor's bytes, and the name of their dtype."""
     if not isinstance(tensor, paddle.Tensor):
-        raise ValueError(f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}")
+        raise ValueError(
+            f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}"
+        )
     dtype = str(tensor.dtype).removeprefix("paddle.")
     if dtype not in _NAMES:
         raise ValueError(f"Key `{name}` has dtype {tensor.dtype}, which the format cannot hold.")
@@ -131,13 +146,14 @@ def save_file(
     _native.serialize_file(specs, filename, metadata, durability=durability)
 
 
-def load(data: Buffer, device: str = "cpu") -> dict[str, paddle.Tensor]:
+def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:
     """Return the tensors of a file in memory, in the order of their bytes; they are copies.
 
     `data`: bytes or anything with the buffer protocol. Raises SafetensorError.
     """
-    arrays = _native._load(data, "np", copy=False)
-    return {name: _from_numpy(array, device) for name, array in arrays.items()}
+    tensors = _native._load(data, "paddle", copy=False)
+    place = _place(device)
+    return tensors if place == "cpu" else {name: t.to(place) for name, t in tensors.items()}
 
 
 def load_file(

@@ -5,6 +5,7 @@ TensorFlow has no float8_e8m0fnu: loading it is a SafetensorError.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,18 @@ def _from_numpy(array: np.ndarray[Any, Any]) -> tf.Tensor:
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
-    if not isinstance(tensor, (tf.Tensor, tf.Variable, np.ndarray)):
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if isinstance(tensor, tf.Tensor) and tensor.shape.rank:
+        return np.asarray(tensor)  # a view, which numpy() is not
+    if not callable(getattr(tensor, "numpy", None)):  # variables, those of Keras, too, have it
         raise ValueError(f"Key `{name}` is invalid, expected tf.Tensor but received {type(tensor)}")
-    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tensor.numpy())
+    return np.asarray(tensor.numpy())
 
 
-def _tf2np(tf_dict: dict[str, tf.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+def _tf2np(tf_dict: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
-    if not isinstance(tf_dict, dict):
-        raise ValueError(f"Expected a dict of [str, tf.Tensor] but received {type(tf_dict)}")
-    return {name: _to_numpy(tensor, name) for name, tensor in tf_dict.items()}
+    return _numpy._converted(tf_dict, "tf.Tensor", _to_numpy)
 
 
 def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
@@ -45,7 +48,7 @@ def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
-def save(tensors: dict[str, tf.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+def save(tensors: Mapping[str, tf.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
     Raises ValueError for what is none, SafetensorError for a dtype that the format lacks.
@@ -54,7 +57,7 @@ def save(tensors: dict[str, tf.Tensor], metadata: dict[str, str] | None = None) 
 
 
 def save_file(
-    tensors: dict[str, tf.Tensor],
+    tensors: Mapping[str, tf.Tensor],
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,

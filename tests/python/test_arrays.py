@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import mmap
+import os
 import threading
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -48,6 +51,13 @@ class Module:
             return np.asarray(tensor)
         made = self.module._to_numpy(tensor, "t")
         return made[0] if isinstance(made, tuple) else made
+
+    def transposed(self, tensor: Any) -> Any:
+        if self.name != "tensorflow":
+            return tensor.T
+        import tensorflow as tf
+
+        return tf.transpose(tensor)
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Any:
         return array if self.name == "numpy" else self.module._from_numpy(array)
@@ -134,13 +144,83 @@ def test_load_takes_any_buffer(module: Module, kind: Any) -> None:
 
 
 def test_what_is_no_tensor_is_refused(module: Module, tmp_path: Path) -> None:
-    for wrong in ({"test": "x"}, {"test": [1, 2]}, {"test": None}):
+    for wrong in ({"test": "x"}, {"test": {}}, {"test": None}):
         for call in (module.module.save, lambda t: module.module.save_file(t, tmp_path / "t")):
             with pytest.raises(ValueError, match="^Key `test` is invalid, expected .* but received <class "):
                 call(wrong)
     with pytest.raises(ValueError, match=r"^Expected a dict of \[str, .*\] but received <class 'str'>$"):
         module.module.save("x")
     assert not (tmp_path / "t").exists()
+
+
+def test_any_mapping_is_taken(module: Module, tmp_path: Path) -> None:
+    tensors = {"a": module.from_numpy(array_of("float32")), "b": module.from_numpy(array_of("int32"))}
+    if module.name == "paddle":
+        with pytest.raises(ValueError, match=r"^Expected a dict of \[str, paddle.Tensor\] but received <class 'mappi"):
+            module.module.save(MappingProxyType(tensors))
+        return
+    assert module.module.save(MappingProxyType(tensors)) == module.module.save(tensors)
+    module.module.save_file(MappingProxyType(tensors), tmp_path / "t")
+    assert (tmp_path / "t").read_bytes() == module.module.save(tensors)
+
+
+@pytest.mark.parametrize("name", ["flax", "mlx"])
+def test_what_numpy_makes_an_array_of_is_saved(name: str) -> None:
+    module = Module(name).module
+    values = {"list": [1, 2], "number": 1.5, "numpy": np.ones((2, 3), np.float32), "element": np.float32(1)}
+    arrays = {key: np.asarray(value) for key, value in values.items()}
+    assert module.save(values) == safetensors.numpy.save(arrays)
+    with pytest.raises(ValueError, match="^Key `a` is a masked array"):
+        module.save({"a": np.ma.array([1, 2], mask=[0, 1])})
+
+
+def test_tensorflow_saves_whatever_has_numpy() -> None:
+    module = Module("tensorflow").module
+    import keras
+    import tensorflow as tf
+
+    array = array_of("float32")
+    want = safetensors.numpy.save({"a": array})
+    for value in (tf.constant(array), tf.Variable(array), keras.Variable(array), array):
+        assert module.save({"a": value}) == want
+
+
+def test_arrays_that_are_not_contiguous_are_packed(module: Module) -> None:
+    base = array_of("float32", (4, 6))
+    tensor = module.from_numpy(base)
+    want = safetensors.numpy.save({"a": base.T, "b": base[:, ::2], "c": base[1:3]})
+    turned = module.transposed(tensor)
+    assert module.module.save({"a": turned, "b": tensor[:, ::2], "c": tensor[1:3]}) == want
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_loaded_tensors_are_independent_of_the_buffer_at_once(module: Module, size: int) -> None:
+    want = np.zeros(size, np.float32)
+    for _ in range(8):
+        with mmap.mmap(-1, len(data := safetensors.numpy.save({"a": want}))) as buffer:
+            buffer[:] = data
+            tensor = module.module.load(buffer)["a"]
+            buffer[-4 * size :] = b"\xff" * (4 * size)
+            # Leaving closes it, which is refused while anything holds the memory.
+        assert (module.to_numpy(tensor) == 0).all()
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_loaded_tensors_are_independent_of_the_file_at_once(module: Module, size: int, tmp_path: Path) -> None:
+    if module.name == "numpy":
+        pytest.skip("NumPy's arrays are views of a map of the file")
+    data = safetensors.numpy.save({"a": np.zeros(size, np.float32)})
+    path = tmp_path / "t"
+    for backend in ("mmap", "pread") * 3:
+        path.write_bytes(data)
+        loaded = module.module.load_file(path, backend=backend)["a"]
+        with safe_open(path, module.framework, backend=backend) as f:
+            one, part = f.get_tensor("a"), f.get_slice("a")[1:]
+        with open(path, "r+b") as file:
+            file.seek(-4 * size, os.SEEK_END)
+            file.write(b"\xff" * (4 * size))
+        for tensor in (loaded, one, part):
+            assert (module.to_numpy(tensor) == 0).all()
 
 
 def test_signatures(module: Module) -> None:
@@ -193,3 +273,36 @@ def test_paddle_takes_a_device(tmp_path: Path) -> None:
     assert loaded["a"].place.is_cpu_place()
     loaded = module.module.load((tmp_path / "t").read_bytes(), device="cpu")
     assert loaded["a"].place.is_cpu_place()
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_paddle_load_takes_the_devices_of_paddle(device: Any) -> None:
+    module = Module("paddle").module
+    import paddle
+
+    data = safetensors.numpy.save({"a": array_of("float32")})
+    assert module.load(data, device)["a"].place.is_cpu_place()
+    assert module.load(data, paddle.CPUPlace())["a"].place.is_cpu_place()
+
+
+def test_paddle_says_which_devices_there_are(tmp_path: Path) -> None:
+    module = Module("paddle").module
+    data = safetensors.numpy.save({"a": array_of("float32")})
+    (tmp_path / "t").write_bytes(data)
+    unknown = "^The device must be a string which is like 'cpu', 'gpu', 'gpu:x'"
+    for call in (lambda d: module.load(data, d), lambda d: module.load_file(tmp_path / "t", d)):
+        with pytest.raises(ValueError, match=unknown):
+            call("mps")
+    with pytest.raises(ValueError, match=unknown):
+        module.load(data, "bad")
+    with pytest.raises(SafetensorError, match=r"^device bad is invalid$"):
+        module.load_file(tmp_path / "t", "bad")
+
+
+def test_only_paddle_and_torch_have_devices(module: Module, tmp_path: Path) -> None:
+    if module.name == "paddle":
+        pytest.skip("Paddle has devices")
+    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
+    called = {"numpy": "numpy", "flax": "flax", "tensorflow": "tensorflow", "mlx": "mlx"}[module.name]
+    with pytest.raises(SafetensorError, match=f"^Device cuda:0 is not supported for framework {called}$"):
+        safe_open(tmp_path / "t", module.framework, "cuda:0")

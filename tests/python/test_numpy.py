@@ -154,9 +154,17 @@ def test_load_without_a_copy() -> None:
     assert not frozen.flags.writeable
 
 
+def test_the_arrays_of_an_npz_are_saved(tmp_path: Path) -> None:
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.arange(3)}
+    np.savez(tmp_path / "t.npz", **arrays)
+    with np.load(tmp_path / "t.npz") as npz:  # reads an array whenever it is asked for
+        st.save_file(npz, tmp_path / "t")
+        assert st.save(npz) == st.save(arrays) == (tmp_path / "t").read_bytes()
+
+
 def test_private_names() -> None:
     assert st._TYPES["F32"] is np.float32 and st._TYPES["BOOL"] is bool
-    assert st._getdtype("F16") == np.float16
+    assert st._getdtype("F16") is np.float16
     with pytest.raises(KeyError):
         st._getdtype("XX")
     assert st._is_little_endian(np.zeros(1, "<f4")) and not st._is_little_endian(np.zeros(1, ">f4"))
