@@ -73,6 +73,7 @@ def serialize_file(
     *,
     durability: str = "full",
 ) -> None: ...
+def _set_leak_warnings(enabled: bool) -> None: ...
 def _serialize_stream(
     tensor_dict: Mapping[str, TensorSpec],
     filename: _Path,

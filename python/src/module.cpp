@@ -6,6 +6,10 @@
 NB_MODULE(_native, module) {
   using namespace safetensors::python;
   module.doc() = "The compiled part of safetensors. Use the package safetensors.";
+  // Tests ask for it. Others should not be told of what a thread still holds when the program ends.
+  nb::set_leak_warnings(false);
+  module.def("_set_leak_warnings", &nb::set_leak_warnings, nb::arg("enabled"),
+             "Whether objects that are alive when the interpreter ends are told of on standard error.");
   module.attr("_version") = SAFETENSORS_RELEASE;
   define_errors(module);
   define_tensor_spec(module);

@@ -17,7 +17,7 @@ Array inside(const Array& data, const TensorInfo& tensor) {
 
 template <class Function>
 auto without_gil(Function&& function) {
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return function();
 }
 

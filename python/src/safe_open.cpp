@@ -63,7 +63,7 @@ std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb:
   const std::string path = to_path(filename);
   const Wanted wanted = parse_wanted(framework, device, backend);
   Result<File> file = [&] {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     return File::open(path, options_of(wanted));
   }();
   return finish(std::move(file), path, wanted);
@@ -104,7 +104,13 @@ nb::object metadata(const SafeOpen& self) {
 
 bool contains(const SafeOpen& self, nb::handle name) {
   const std::shared_ptr<Opened> opened = self.get();
-  return PyUnicode_Check(name.ptr()) && opened->header().find(from_str(name, "name")) != nullptr;
+  if (!PyUnicode_Check(name.ptr())) return false;
+  try {
+    return opened->header().find(from_str(name, "name")) != nullptr;
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_UnicodeEncodeError)) throw;
+    return false;  // a lone surrogate: no header can hold such a name
+  }
 }
 
 // A tensor of which parts may be asked for.

@@ -37,7 +37,8 @@ class Tensors {
  private:
   void add(std::string_view name, nb::handle value) {
     const TensorSpec* spec = nullptr;
-    if (nb::inst_check(value) && nb::isinstance<TensorSpec>(value)) {
+    if (nb::isinstance<TensorSpec>(value)) {
+      if (!nb::inst_ready(value)) raise_type_error("argument 'tensor_dict': a TensorSpec that was never initialized");
       spec = nb::inst_ptr<TensorSpec>(value);
     } else {
       specs_.push_back(from_dict(value));
@@ -98,7 +99,7 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   nb::object result = own(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(start + header->data_bytes())));
   char* const out = PyBytes_AsString(result.ptr());
 
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   for (int i = 0; i < 8; ++i) out[i] = static_cast<char>(text->size() >> (8 * i) & 0xFF);
   std::memcpy(out + 8, text->data(), text->size());
   for (const TensorData& tensor : tensors.data()) {
@@ -118,7 +119,7 @@ Durability to_durability(nb::handle name) {
 
 // Whether Ctrl-C, or another signal whose handler raises, has come meanwhile.
 bool interrupted() {
-  const nb::gil_scoped_acquire acquired;
+  const WithGil acquired;
   return PyErr_CheckSignals() != 0;
 }
 
@@ -131,7 +132,7 @@ void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle meta
   options.progress = [&stopped](std::uint64_t, std::uint64_t) { return !(stopped = interrupted()); };
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status = write_file(path, tensors.data(), pairs, options);
   }
   if (stopped) throw nb::python_error();
@@ -164,7 +165,7 @@ void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
   for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
     Status status;
     {
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kStep, bytes.size() - begin)));
     }
     if (!status) raise_saving(status.error());
@@ -184,7 +185,7 @@ void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle me
   for (const TensorInfo& tensor : header->tensors()) write_fetched(writer.value(), tensor, fetch);
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status = writer.value().commit();
   }
   if (!status) raise_saving(status.error());

@@ -1,5 +1,8 @@
 #include "support.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -28,7 +31,27 @@ void add_details(nb::handle exception, const Error& error) {
   throw nb::python_error();
 }
 
+[[noreturn]] void sleep_for_ever() noexcept {
+  for (;;) ::pause();
+}
+
 }  // namespace
+
+WithoutGil::~WithoutGil() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (const abi::__forced_unwind&) {
+    sleep_for_ever();
+  }
+}
+
+WithGil::WithGil() noexcept {
+  try {
+    state_ = PyGILState_Ensure();
+  } catch (const abi::__forced_unwind&) {
+    sleep_for_ever();
+  }
+}
 
 void define_errors(nb::module_& module) {
   safetensor_error = PyErr_NewExceptionWithDoc(
@@ -142,7 +165,7 @@ Buffer::~Buffer() {
 std::shared_ptr<const Buffer> Buffer::share(nb::handle object) {
   return {new Buffer(object), [](const Buffer* buffer) {
             if (!nb::is_alive()) return;
-            const nb::gil_scoped_acquire acquired;
+            const WithGil acquired;
             delete buffer;
           }};
 }

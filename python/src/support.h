@@ -45,6 +45,30 @@ void define_errors(nb::module_& module);
 // OverflowError for a negative one, TypeError for what is no integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
+// Without the GIL, for as long as it lives. A thread that asks for it back while the interpreter ends never gets it: it
+// must not return, and what Python does with it, unwinding, would end in std::terminate. So it sleeps until the end.
+class WithoutGil {
+ public:
+  WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+  ~WithoutGil();
+
+ private:
+  PyThreadState* state_;
+};
+// With the GIL, on any thread; otherwise as WithoutGil.
+class WithGil {
+ public:
+  WithGil() noexcept;
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+  ~WithGil() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // A buffer of bytes that somebody else owns, held until this goes.
 class Buffer {
  public:

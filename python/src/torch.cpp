@@ -119,7 +119,7 @@ class TorchMaker final : public Maker {
     const std::vector<std::int64_t> shape = shape_of(array);
     nb::object tensor;
     if (array.nbytes() == 0) {
-      tensor = empty_(to_object(shape), nb::arg("dtype") = type);
+      tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
       tensor = torch_type(dtype).direct ? import(usable, dlpack_type(dtype), shape) : reinterpret(usable, type, shape);
@@ -159,7 +159,7 @@ class TorchMaker final : public Maker {
   // As bytes first. Not tensor.view(dtype): that would be a view of another tensor, which autograd tells apart.
   nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
     const nb::object bytes = import(array, dlpack_type(Dtype::U8), {static_cast<std::int64_t>(array.nbytes())});
-    const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type);
+    const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
   }
 

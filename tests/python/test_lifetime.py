@@ -36,7 +36,8 @@ EVERYTHING = """
 import gc, sys, threading
 import numpy as np
 import safetensors, safetensors.numpy as stn
-from safetensors import safe_open, SafetensorError, TensorSpec
+from safetensors import safe_open, SafetensorError, TensorSpec, _native
+_native._set_leak_warnings(True)
 path = sys.argv[1]
 kept = []
 for backend in ("mmap", "pread"):
@@ -271,7 +272,6 @@ def test_a_data_loader(tmp_path: Path, backend: str, method: str, early: bool) -
     )
 
 
-@pytest.mark.xfail(strict=True, reason="torch.empty without device= follows the default device")
 @BACKENDS
 def test_a_default_device_of_torch_does_not_touch_what_is_loaded(
     tmp_path: Path, backend: str
@@ -312,7 +312,6 @@ time.sleep(0.2)
 """
 
 
-@pytest.mark.xfail(strict=True, reason="a thread that asks for the GIL then is unwound: terminate")
 @BACKENDS
 def test_daemon_threads_do_not_abort_the_end_of_the_program(path: Path, backend: str) -> None:
     if sys.version_info >= (3, 14):  # 3.14: PyEval_RestoreThread does not return
