@@ -183,6 +183,20 @@ TEST_F(ReplaceTest, AnOpenFileWithoutANameIsRefused) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
+TEST_F(ReplaceTest, TwoWritersWhoReplaceEachOthersFileAllTheTimeBothSucceed) {
+  std::atomic<int> failures{0};
+  const auto work = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      if (!replace(path, "new", {.sync = Sync::none})) ++failures;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
 TEST_F(ReplaceTest, WhatBecameAFifoMeanwhileIsRefused) {
   auto file = Replacement::create(path, 0, {}).value();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -35,19 +35,27 @@ const char* converter_name(Framework framework) noexcept {
   }
 }
 
-// NumPy's arrays, handed to a function of the package that makes the framework's of them.
+// NumPy's arrays, handed to a function of the package that makes the framework's of them. MLX and Paddle work without
+// ml_dtypes: they are handed bits, and the dtype's name.
 class ConvertingMaker final : public Maker {
  public:
   ConvertingMaker(Framework framework, const Device& device)
-      : numpy_(make_numpy_maker()),
+      : bits_(framework == Framework::mlx || framework == Framework::paddle),
+        numpy_(make_numpy_maker(bits_)),
         convert_(nb::module_::import_("safetensors._frameworks")
                      .attr("converter")(converter_name(framework), to_str(device.name))) {}
-  nb::object make(const Array& array) override { return convert_(numpy_->make(array)); }
+  nb::object make(const Array& array) override { return converted(array.dtype(), numpy_->make(array)); }
   nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) override {
-    return convert_(numpy_->make_inside(array, whole, memory));
+    return converted(array.dtype(), numpy_->make_inside(array, whole, memory));
   }
 
  private:
+  nb::object converted(Dtype dtype, const nb::object& made) {
+    const char* const name = bits_ ? extended_name(dtype) : nullptr;
+    return name == nullptr ? convert_(made) : convert_(made, name);
+  }
+
+  bool bits_;
   std::shared_ptr<Maker> numpy_;
   nb::object convert_;
 };

@@ -40,7 +40,10 @@ class Maker {
 };
 
 // Imports the framework.
-[[nodiscard]] std::shared_ptr<Maker> make_numpy_maker();
+// extended_as_bits: what NumPy has only with ml_dtypes is made as unsigned integers, without that package.
+[[nodiscard]] std::shared_ptr<Maker> make_numpy_maker(bool extended_as_bits = false);
+// The name that ml_dtypes has for what NumPy lacks, or null.
+[[nodiscard]] const char* extended_name(Dtype dtype) noexcept;
 [[nodiscard]] std::shared_ptr<Maker> make_torch_maker(const Device& device);
 [[nodiscard]] std::shared_ptr<Maker> make_maker(Framework framework, const Device& device);
 

@@ -69,8 +69,11 @@ NumpyName numpy_name(Dtype dtype) noexcept {
 
 class NumpyMaker final : public Maker {
  public:
-  NumpyMaker()
-      : numpy_(nb::module_::import_("numpy")), ndarray_(numpy_.attr("ndarray")), empty_(numpy_.attr("empty")) {}
+  explicit NumpyMaker(bool extended_as_bits)
+      : extended_as_bits_(extended_as_bits),
+        numpy_(nb::module_::import_("numpy")),
+        ndarray_(numpy_.attr("ndarray")),
+        empty_(numpy_.attr("empty")) {}
   ~NumpyMaker() override {
     for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
   }
@@ -119,6 +122,8 @@ class NumpyMaker final : public Maker {
     nb::object made;
     if (name.numpy != nullptr) {
       made = numpy_.attr("dtype")(name.numpy);
+    } else if (extended_as_bits_) {
+      made = numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
     } else {
       nb::object types;
       try {
@@ -134,6 +139,7 @@ class NumpyMaker final : public Maker {
     return other;
   }
 
+  bool extended_as_bits_;
   nb::object numpy_;
   nb::object ndarray_;
   nb::object empty_;
@@ -142,8 +148,12 @@ class NumpyMaker final : public Maker {
 
 }  // namespace
 
-std::shared_ptr<Maker> make_numpy_maker() {
-  return std::make_shared<NumpyMaker>();
+std::shared_ptr<Maker> make_numpy_maker(bool extended_as_bits) {
+  return std::make_shared<NumpyMaker>(extended_as_bits);
+}
+
+const char* extended_name(Dtype dtype) noexcept {
+  return numpy_name(dtype).ml_dtypes;
 }
 
 }  // namespace safetensors::python

@@ -39,6 +39,14 @@ Status open_directory(Target& target, const std::string& directory, std::string_
   return {};
 }
 
+// Links of /proc/PID/fd lead to open files that may have no name any more. A file that another writer replaces has none
+// either, in the moment of being looked at; but then its path leads to the next one.
+bool still_nameless(std::string_view path, const struct stat& seen) {
+  struct stat again;
+  return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&
+         identity_of(again).same_file(identity_of(seen));
+}
+
 // Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
 Result<Target> follow(std::string_view path) {
   Target target;
@@ -79,9 +87,7 @@ Result<Target> resolve_target(std::string_view path) {
   } else if (errno != ENOENT) {
     return system_error(Errc::open_failed, errno, "cannot open", path);
   }
-  // Links of /proc/PID/fd lead to open files that may have no name any more. (Other names that change between the two
-  // looks are only another writer at work.)
-  if (exists && seen.st_nlink == 0 && (!target->old || !identity_of(seen).same_file(identity_of(*target->old))))
+  if (exists && seen.st_nlink == 0 && still_nameless(path, seen))
     return plain_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
   return target;
 }

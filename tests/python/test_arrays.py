@@ -6,6 +6,8 @@ import importlib
 import inspect
 import mmap
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import MappingProxyType
@@ -306,3 +308,22 @@ def test_only_paddle_and_torch_have_devices(module: Module, tmp_path: Path) -> N
     called = {"numpy": "numpy", "flax": "flax", "tensorflow": "tensorflow", "mlx": "mlx"}[module.name]
     with pytest.raises(SafetensorError, match=f"^Device cuda:0 is not supported for framework {called}$"):
         safe_open(tmp_path / "t", module.framework, "cuda:0")
+
+
+@pytest.mark.parametrize("name", ["paddle", "mlx"])
+def test_bfloat16_loads_without_ml_dtypes(name: str, tmp_path: Path) -> None:
+    """Neither package brings it."""
+    Module(name)
+    safetensors.numpy.save_file({"a": array_of("bfloat16")}, tmp_path / "t")
+    code = (
+        "import sys; sys.modules['ml_dtypes'] = None\n"
+        f"import safetensors.{name} as m\n"
+        "from safetensors import safe_open\n"
+        "for backend in ('mmap', 'pread'):\n"
+        "    print(m.load_file(sys.argv[1], backend=backend)['a'].dtype)\n"
+        f"    with safe_open(sys.argv[1], '{name}', backend=backend) as f: print(f.get_slice('a')[1:].dtype)\n"
+        "print(m.load(open(sys.argv[1], 'rb').read())['a'].dtype)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], capture_output=True, text=True)
+    prefix = "mlx.core" if name == "mlx" else name
+    assert done.stdout.split() == [f"{prefix}.bfloat16"] * 5, done.stderr
