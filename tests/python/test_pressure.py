@@ -53,7 +53,7 @@ def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             [sys.executable, "-c", code, *arguments], capture_output=True, text=True
         )
     # Imports come first: nobody may not be allowed to look at where packages lie.
-    drop = "import os, sys, numpy as np, safetensors.numpy as st; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+    drop = "import os, sys, numpy as np, safetensors.numpy as st; st.save({'a': np.zeros(1)}); os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     return subprocess.run(
         [sys.executable, "-c", drop + code, *arguments], capture_output=True, text=True
     )
@@ -135,6 +135,7 @@ print(safe_open(sys.argv[1], 'np').get_slice('a')[5:8])
 
 
 SAVE_FOREVER = """
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell's & began the tests
 import sys, time, threading, numpy as np
 from safetensors import TensorSpec, serialize_file
 block = np.zeros(64 << 20, np.uint8)
