@@ -1,0 +1,170 @@
+#include "format/cast_kernels.h"
+
+#include "format/cast_float.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define SAFETENSORS_CAST_AVX2 1
+#include <cpuid.h>
+#include <immintrin.h>
+#else
+#define SAFETENSORS_CAST_AVX2 0
+#endif
+
+namespace safetensors::format {
+namespace {
+
+// A number known to the compiler: without it GCC makes no vector code at -O2.
+constexpr std::size_t kBlock = 128;
+// Of floats between two kernels, in the fastest cache.
+constexpr std::size_t kBetween = 4 * kBlock;
+
+template <class Bits>
+[[gnu::always_inline]] inline Bits swap_if_big_endian(Bits bits) noexcept {
+  if constexpr (std::endian::native == std::endian::little || sizeof(Bits) == 1) return bits;
+  std::uint64_t swapped = 0;
+  for (std::size_t i = 0; i < sizeof(Bits); ++i) swapped = swapped << 8 | (std::uint64_t{bits} >> (8 * i) & 0xFF);
+  return static_cast<Bits>(swapped);
+}
+
+template <class From, class To>
+[[gnu::always_inline]] inline void turn_block(const std::byte* __restrict in, std::byte* __restrict out) noexcept {
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    typename From::Bits bits;
+    std::memcpy(&bits, in + i * sizeof bits, sizeof bits);
+    const auto turned = swap_if_big_endian(convert<From, To>(swap_if_big_endian(bits)));
+    std::memcpy(out + i * sizeof turned, &turned, sizeof turned);
+  }
+}
+
+struct Portable {
+  template <class From, class To>
+  static void block(const std::byte* in, std::byte* out) noexcept {
+    turn_block<From, To>(in, out);
+  }
+};
+
+#if SAFETENSORS_CAST_AVX2
+// Asked once: a virtual machine takes microseconds to answer. The builtin of clang 14 knows no F16C.
+bool has_avx2_and_f16c() noexcept {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("avx2") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  }();
+  return has;
+}
+
+struct Avx2 {
+  template <class From, class To>
+  [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
+    if constexpr (std::is_same_v<From, Float16> && std::is_same_v<To, Float32>) {
+      for (std::size_t i = 0; i < kBlock; i += 8) {
+        const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * 2));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * 4), _mm256_castps_si256(_mm256_cvtph_ps(half)));
+      }
+    } else if constexpr (std::is_same_v<From, Float32> && std::is_same_v<To, Float16>) {
+      for (std::size_t i = 0; i < kBlock; i += 8) {
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i * 4));
+        const __m128i half = _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * 2), half);
+      }
+    } else {
+      turn_block<From, To>(in, out);
+    }
+  }
+};
+#endif
+
+template <class Loops, class From, class To>
+void turn(const std::byte* in, std::byte* out, std::size_t count) noexcept {
+  constexpr std::size_t from_size = sizeof(typename From::Bits);
+  constexpr std::size_t to_size = sizeof(typename To::Bits);
+  for (; count >= kBlock; count -= kBlock) {
+    Loops::template block<From, To>(in, out);
+    in += kBlock * from_size;
+    out += kBlock * to_size;
+  }
+  if (count == 0) return;
+  std::byte rest[kBlock * from_size] = {};
+  std::byte turned[kBlock * to_size];
+  std::memcpy(rest, in, count * from_size);
+  Loops::template block<From, To>(rest, turned);
+  std::memcpy(out, turned, count * to_size);
+}
+
+// clang-format off
+template <class Loops>
+CastKernel to_float32(Dtype from) noexcept {
+  switch (from) {
+    case Dtype::F64: return turn<Loops, Float64, Float32>;
+    case Dtype::F16: return turn<Loops, Float16, Float32>;
+    case Dtype::BF16: return turn<Loops, BFloat16, Float32>;
+    case Dtype::F8_E4M3: return turn<Loops, Float8E4M3, Float32>;
+    case Dtype::F8_E5M2: return turn<Loops, Float8E5M2, Float32>;
+    case Dtype::F8_E4M3FNUZ: return turn<Loops, Float8E4M3Fnuz, Float32>;
+    case Dtype::F8_E5M2FNUZ: return turn<Loops, Float8E5M2Fnuz, Float32>;
+    case Dtype::F8_E8M0: return turn<Loops, Float8E8M0, Float32>;
+    default: return nullptr;
+  }
+}
+
+template <class Loops, class From>
+CastKernel to_narrow(Dtype to) noexcept {
+  switch (to) {
+    case Dtype::F16: return turn<Loops, From, Float16>;
+    case Dtype::BF16: return turn<Loops, From, BFloat16>;
+    case Dtype::F8_E4M3: return turn<Loops, From, Float8E4M3>;
+    case Dtype::F8_E5M2: return turn<Loops, From, Float8E5M2>;
+    case Dtype::F8_E4M3FNUZ: return turn<Loops, From, Float8E4M3Fnuz>;
+    case Dtype::F8_E5M2FNUZ: return turn<Loops, From, Float8E5M2Fnuz>;
+    default: return nullptr;
+  }
+}
+// clang-format on
+
+template <class Loops>
+CastKernel kernel(Dtype from, Dtype to) noexcept {
+  if (to == Dtype::F32) return to_float32<Loops>(from);
+  if (from == Dtype::F32) return to == Dtype::F64 ? turn<Loops, Float32, Float64> : to_narrow<Loops, Float32>(to);
+  return from == Dtype::F64 ? to_narrow<Loops, Float64>(to) : nullptr;
+}
+
+void copy(Dtype dtype, const std::byte* in, std::byte* out, std::size_t count) noexcept {
+  const std::size_t size = count / 8 * bits(dtype) + count % 8 * bits(dtype) / 8;
+  if (size != 0) std::memcpy(out, in, size);
+}
+
+}  // namespace
+
+bool available(Instructions instructions) noexcept {
+#if SAFETENSORS_CAST_AVX2
+  if (instructions == Instructions::avx2) return has_avx2_and_f16c();
+#endif
+  return instructions == Instructions::portable;
+}
+
+CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept {
+#if SAFETENSORS_CAST_AVX2
+  if (instructions == Instructions::avx2) return kernel<Avx2>(from, to);
+#endif
+  return instructions == Instructions::portable ? kernel<Portable>(from, to) : nullptr;
+}
+
+void cast_with(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
+               std::size_t count) noexcept {
+  if (from == to) return copy(from, in, out, count);
+  if (const CastKernel kernel = cast_kernel(from, to, instructions)) return kernel(in, out, count);
+  // Through F32, which holds every number of fewer bits.
+  const CastKernel first = cast_kernel(from, Dtype::F32, instructions);
+  const CastKernel second = cast_kernel(Dtype::F32, to, instructions);
+  std::byte between[kBetween * sizeof(float)];
+  while (count > 0) {
+    const std::size_t now = std::min(count, kBetween);
+    first(in, between, now);
+    second(between, out, now);
+    in += now * (bits(from) / 8);
+    out += now * (bits(to) / 8);
+    count -= now;
+  }
+}
+
+}  // namespace safetensors::format
