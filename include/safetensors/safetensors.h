@@ -2,6 +2,7 @@
 #pragma once
 
 #ifdef __cplusplus
+#include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>

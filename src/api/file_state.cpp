@@ -36,7 +36,10 @@ Status FileState::read(const TensorInfo& tensor, std::uint64_t offset,
                        std::span<std::byte> destination) const noexcept {
   Status status = io::read_exactly(*source, offset, destination);
   if (status) return {};
-  Error error = std::move(status).error();
+  return failed(tensor, offset, std::move(status).error());
+}
+
+Error FileState::failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept {
   if (error.code == Errc::ok) error.code = Errc::read_failed;
   if (error.offset == Error::kNoOffset) error.offset = offset;
   return describe(tensor, std::move(error));

@@ -33,6 +33,9 @@ struct FileState {
   // Adds tensor and path to an error that something below reported.
   [[nodiscard]] Error describe(const TensorInfo& tensor, Error error) const noexcept;
 
+  // The error of reading the tensor's bytes at offset, complete.
+  [[nodiscard]] Error failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept;
+
   // The tensor's bytes where the Source has them in memory, else none.
   [[nodiscard]] Source::Memory memory(const TensorInfo& tensor) const noexcept;
 

@@ -1,13 +1,17 @@
+// ReadPlan: collecting items, and reading them all at once.
 #include <safetensors/read_plan.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
-#include "api/file_state.h"
+#include "api/plan_item.h"
+#include "api/plan_run.h"
+#include "api/plan_state.h"
 #include "io/guard.h"
-#include "io/memory.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
 
@@ -15,122 +19,125 @@ namespace safetensors {
 namespace api {
 namespace {
 
-struct Item {
-  Tensor tensor;
-  std::optional<Slice> slice;  // none: all of it, which is read in pieces
-  Shape shape;                 // of the result
-  std::uint64_t size;          // of the result, in bytes
-  std::span<std::byte> destination;
-};
-
-// Part of an item that one thread reads at once.
-struct Piece {
-  const Item* item;
-  std::span<std::byte> destination;
-  std::uint64_t offset;  // from the tensor's first byte; not of slices
-};
-
-class Pieces final : public io::Tasks {
+// Each task is a thread that takes jobs until there are none.
+class Crew final : public io::Tasks {
  public:
-  void add(const Item& item, std::span<std::byte> destination) {
-    if (destination.empty()) return;
-    if (item.slice) {
-      pieces_.push_back({&item, destination, 0});
-      return;
+  explicit Crew(PlanRun& run)
+      : run_(run), jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.chunk(item); }) {}
+
+  [[nodiscard]] Status run(std::size_t) noexcept override {
+    PlanWorker worker(run_);
+    PlanJob job;
+    for (std::size_t number = 0; take(job, number);) {
+      Status status = worker.work(job);
+      if (status && std::this_thread::get_id() == caller_) status = tell_progress();
+      if (!status) fail(number, std::move(status).error());
     }
-    for (std::size_t begin = 0; begin < destination.size(); begin += io::kReadPiece) {
-      const std::size_t size = std::min(io::kReadPiece, destination.size() - begin);
-      pieces_.push_back({&item, destination.subspan(begin, size), begin});
-    }
+    return {};
   }
-  [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    const Piece& piece = pieces_[index];
-    if (piece.item->slice) return piece.item->tensor.read_into(*piece.item->slice, piece.destination);
-    const TensorInfo& info = piece.item->tensor.info();
-    return detail::TensorAccess::state(piece.item->tensor)
-        .read(info, info.file_offset + piece.offset, piece.destination);
+  // After all threads have ended.
+  [[nodiscard]] Status result() {
+    if (failed_) return std::move(error_);
+    return tell_progress();
   }
 
  private:
-  std::vector<Piece> pieces_;
+  bool take(PlanJob& job, std::size_t& number) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (failed_) return false;
+    number = next_++;
+    return jobs_.next(job, [](std::size_t) { return true; }) == PlanJobs::Next::job;
+  }
+  // Of several failures that of the first job counts.
+  void fail(std::size_t number, Error error) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (failed_ && failed_job_ < number) return;
+    failed_ = true;
+    failed_job_ = number;
+    error_ = std::move(error);
+  }
+  Status tell_progress() noexcept {
+    const ReadOptions& options = run_.options();
+    const std::uint64_t done = run_.done();
+    if (!options.progress || options.progress(done, run_.total())) return {};
+    return cancelled_error(done, run_.total());
+  }
+
+  PlanRun& run_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::mutex mutex_;  // of what follows
+  PlanJobs jobs_;
+  std::size_t next_ = 0;
+  bool failed_ = false;
+  std::size_t failed_job_ = 0;
+  Error error_;
 };
 
-// Over the destination, or over memory of its own.
-Result<Array> make_array(const Item& item) {
-  const Dtype dtype = item.tensor.dtype();
-  if (!item.destination.empty()) return Array(dtype, item.shape, item.destination, nullptr, MemoryKind::borrowed);
-  Result<std::shared_ptr<std::byte>> memory = io::allocate(item.size);
-  if (!memory) return detail::TensorAccess::state(item.tensor).describe(item.tensor.info(), std::move(memory).error());
-  const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(item.size));
-  return Array(dtype, item.shape, bytes, *std::move(memory), MemoryKind::owned);
-}
-
-std::span<std::byte> bytes_of(Array& array) {
-  const std::span<const std::byte> bytes = array.bytes();
-  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // just made, and nobody else's
-}
-
 }  // namespace
+
+Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept {
+  const Status status = io::guarded([&]() -> Status {
+    return io::plain_error(Errc::cancelled,
+                           "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes");
+  });
+  return status.error();
+}
+
 }  // namespace api
 
 inline namespace v0 {
-
-struct ReadPlan::State {
-  std::vector<api::Item> items;
-
-  Status add(api::Item item) {
-    if (!item.destination.empty() && item.destination.size() != item.size) {
-      return detail::TensorAccess::state(item.tensor)
-          .describe(item.tensor.info(),
-                    io::plain_error(Errc::buffer_size, "the result has " + std::to_string(item.size) +
-                                                           " bytes, the destination " +
-                                                           std::to_string(item.destination.size())));
-    }
-    items.push_back(std::move(item));
-    return {};
-  }
-};
 
 ReadPlan::ReadPlan() noexcept = default;
 ReadPlan::ReadPlan(ReadPlan&&) noexcept = default;
 ReadPlan& ReadPlan::operator=(ReadPlan&&) noexcept = default;
 ReadPlan::~ReadPlan() = default;
 
-Status ReadPlan::add(const Tensor& tensor, const Destination& destination) noexcept {
-  return io::guarded([&]() -> Status {
-    if (!state_) state_ = std::make_unique<State>();
-    return state_->add({tensor, std::nullopt, Shape(tensor.shape()), tensor.nbytes(), destination.bytes});
-  });
+Status ReadPlan::add(const Tensor& tensor, const Destination& destination, const AddOptions& options) noexcept {
+  return io::guarded([&]() -> Status { return State::add(state_, tensor, nullptr, destination, options); });
 }
 
-Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination& destination) noexcept {
-  return io::guarded([&]() -> Status {
-    const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
-    if (!resolved) return detail::TensorAccess::state(tensor).describe(tensor.info(), resolved.error());
-    if (!state_) state_ = std::make_unique<State>();
-    return state_->add({tensor, slice, Shape(resolved->shape()), resolved->nbytes(), destination.bytes});
-  });
+Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination& destination,
+                     const AddOptions& options) noexcept {
+  return io::guarded([&]() -> Status { return State::add(state_, tensor, &slice, destination, options); });
+}
+
+// A stream that is under way keeps the plan as it was.
+Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
+                            const Destination& destination, const AddOptions& options) {
+  Result<api::PlanItem> item = api::make_item(tensor, slice, destination, options);
+  if (!item) return std::move(item).error();
+  if (!state)
+    state = std::make_shared<State>();
+  else if (state.use_count() > 1)
+    state = std::make_shared<State>(*state);
+  state->items.push_back(*std::move(item));
+  state->bytes += state->items.back().size;
+  return {};
 }
 
 std::size_t ReadPlan::size() const noexcept {
   return state_ ? state_->items.size() : 0;
 }
 
+std::uint64_t ReadPlan::nbytes() const noexcept {
+  return state_ ? state_->bytes : 0;
+}
+
 Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept {
   return io::guarded([&]() -> Result<ReadResult> {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::span<const api::PlanItem> items =
+        state_ ? std::span<const api::PlanItem>(state_->items) : std::span<const api::PlanItem>();
+    api::PlanRun run(items, options, false);
+    if (Status status = run.place(0, items.size()); !status) return std::move(status).error();
+    api::Crew crew(run);
+    if (Status status = io::run_parallel(crew, run.threads(), run.threads()); !status) return std::move(status).error();
+    if (Status status = crew.result(); !status) return std::move(status).error();
     ReadResult result;
-    if (!state_) return result;
-    api::Pieces pieces;
-    result.arrays.reserve(size());
-    for (const api::Item& item : state_->items) {
-      Result<Array> array = api::make_array(item);
-      if (!array) return std::move(array).error();
-      result.arrays.push_back(*std::move(array));
-      pieces.add(item, api::bytes_of(result.arrays.back()));
-    }
-    const unsigned threads = options.threads == 0 ? io::usable_processors() : options.threads;
-    if (Status status = io::run_parallel(pieces, pieces.size(), threads); !status) return std::move(status).error();
+    result.arrays.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.take_array(i));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    result.report = run.report(taken.count());
     return result;
   });
 }

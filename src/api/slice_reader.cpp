@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/memory.h"
-
 namespace safetensors::api {
 namespace {
 
@@ -44,24 +42,28 @@ std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t coun
 // A place among the pieces of a slice, in the order of the result.
 class Cursor {
  public:
-  explicit Cursor(const ResolvedSlice& slice) : rows_(slice) { more_ = rows_.next(row_); }
+  Cursor(const ResolvedSlice& slice, PieceRange pieces) : rows_(slice, pieces.first), left_(pieces.count) {
+    if (left_ == 0 || !rows_.next(row_)) return;
+    at_ = pieces.first % row_.count;
+  }
 
-  [[nodiscard]] bool done() const { return !more_; }
+  [[nodiscard]] bool done() const { return left_ == 0; }
   [[nodiscard]] std::uint64_t offset() const { return row_.offset + at_ * static_cast<std::uint64_t>(row_.stride); }
   [[nodiscard]] std::int64_t stride() const { return row_.stride; }
-  [[nodiscard]] std::uint64_t left_in_row() const { return row_.count - at_; }
+  [[nodiscard]] std::uint64_t left_in_row() const { return std::min(row_.count - at_, left_); }
   void advance(std::uint64_t count) {
     at_ += count;
-    if (at_ < row_.count) return;
+    left_ -= count;
+    if (at_ < row_.count || left_ == 0) return;
     at_ = 0;
-    more_ = rows_.next(row_);
+    (void)rows_.next(row_);
   }
 
  private:
   format::PieceRows rows_;
   format::PieceRow row_;
   std::uint64_t at_ = 0;
-  bool more_ = false;
+  std::uint64_t left_;
 };
 
 // Pieces that are read together.
@@ -75,7 +77,8 @@ struct Group {
 
 class Planner {
  public:
-  explicit Planner(const ResolvedSlice& slice) : cursor_(slice), size_(detail::SliceAccess::piece_size(slice)) {}
+  Planner(const ResolvedSlice& slice, PieceRange pieces)
+      : cursor_(slice, pieces), size_(detail::SliceAccess::piece_size(slice)) {}
 
   // The next pieces to be read together; none at the end.
   Group next() {
@@ -166,11 +169,11 @@ void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
 
 }  // namespace
 
-Status read_slice(const ResolvedSlice& slice, ReadTensorBytes& read, std::byte* destination) {
+Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read, io::Bounce& bounce,
+                  std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
-  Planner planner(slice);
-  Cursor cursor(slice);  // of what has been delivered, behind the planner's
-  std::shared_ptr<std::byte> buffer;
+  Planner planner(slice, pieces);
+  Cursor cursor(slice, pieces);  // of what has been delivered, behind the planner's
   for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
     const auto span = static_cast<std::size_t>(group.span());
     if (group.gapless) {
@@ -179,20 +182,17 @@ Status read_slice(const ResolvedSlice& slice, ReadTensorBytes& read, std::byte* 
       destination += span;
       continue;
     }
-    if (!buffer) {
-      Result<std::shared_ptr<std::byte>> memory = io::allocate(kBounceBytes);
-      if (!memory) return std::move(memory).error();
-      buffer = *std::move(memory);
-    }
-    if (Status status = read(group.low, {buffer.get(), span}); !status) return status;
-    destination = gather_pieces(cursor, group.pieces, size, buffer.get(), group.low, destination);
+    const Result<std::span<std::byte>> memory = bounce.memory();
+    if (!memory) return memory.error();
+    if (Status status = read(group.low, memory->first(span)); !status) return status;
+    destination = gather_pieces(cursor, group.pieces, size, memory->data(), group.low, destination);
   }
   return {};
 }
 
-void gather_slice(const ResolvedSlice& slice, const std::byte* tensor, std::byte* destination) {
+void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
-  for (Cursor cursor(slice); !cursor.done();)
+  for (Cursor cursor(slice, pieces); !cursor.done();)
     destination = gather_pieces(cursor, cursor.left_in_row(), size, tensor, 0, destination);
 }
 

@@ -6,17 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "format/slice_access.h"
+#include "io/read_path.h"
 
 namespace safetensors::api {
 
 inline constexpr std::uint64_t kExactPiece = 64 << 10;  // from here on a piece is read by itself
 inline constexpr std::uint64_t kTinyPiece = 512;        // below, what lies between is read whatever it is
 inline constexpr std::uint64_t kWidestGap = 64 << 10;   // unless it is this wide
-inline constexpr std::uint64_t kBounceBytes = 1 << 20;
+inline constexpr std::uint64_t kBounceBytes = io::Bounce::kBytes;
 
 // Reads bytes of the tensor, offset counted from its first.
 class ReadTensorBytes {
@@ -30,9 +30,17 @@ class ReadTensorBytes {
   ~ReadTensorBytes() = default;
 };
 
-// Both write to destination, which has slice.nbytes() bytes. May throw std::bad_alloc.
-[[nodiscard]] Status read_slice(const ResolvedSlice& slice, ReadTensorBytes& read, std::byte* destination);
+// Of the pieces that a slice consists of (format::piece_count), `count` from `first` on.
+struct PieceRange {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+// Both write the pieces to destination, one behind the other. bounce: the calling thread's, for what is read together.
+// May throw std::bad_alloc.
+[[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
+                                io::Bounce& bounce, std::byte* destination);
 // The tensor is in memory.
-void gather_slice(const ResolvedSlice& slice, const std::byte* tensor, std::byte* destination);
+void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination);
 
 }  // namespace safetensors::api

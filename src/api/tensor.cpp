@@ -35,13 +35,15 @@ Array make_array(const TensorInfo& tensor, ShapeView shape, std::span<std::byte>
 
 Status read_resolved(const FileState& state, const TensorInfo& tensor, const ResolvedSlice& slice,
                      std::byte* destination) {
+  const PieceRange all{0, format::piece_count(slice)};
   const Source::Memory memory = state.memory(tensor);
   if (!memory.bytes.empty()) {
-    gather_slice(slice, memory.bytes.data(), destination);
+    gather_slice(slice, all, memory.bytes.data(), destination);
     return {};
   }
   TensorBytes bytes(state, tensor);
-  Status status = read_slice(slice, bytes, destination);
+  io::Bounce bounce;
+  Status status = read_slice(slice, all, bytes, bounce, destination);
   if (!status && status.error().code == Errc::out_of_memory) return state.describe(tensor, std::move(status).error());
   return status;
 }

@@ -42,13 +42,30 @@ bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
 
 namespace format {
 
-PieceRows::PieceRows(const ResolvedSlice& slice)
-    : loops_(&detail::SliceAccess::loops(slice)), counter_(loops_->size()), done_(slice.nbytes() == 0) {
-  row_ = {.offset = detail::SliceAccess::first(slice), .size = detail::SliceAccess::piece_size(slice), .count = 1};
+std::uint64_t piece_count(const ResolvedSlice& slice) noexcept {
+  return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::SliceAccess::piece_size(slice);
+}
+
+std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept {
+  std::uint64_t offset = detail::SliceAccess::first(slice);
+  const std::vector<detail::SliceAccess::Loop>& loops = detail::SliceAccess::loops(slice);
+  for (std::size_t i = loops.size(); i-- > 0; piece /= loops[i].count)
+    offset += piece % loops[i].count * static_cast<std::uint64_t>(loops[i].stride);
+  return offset;
+}
+
+PieceRows::PieceRows(const ResolvedSlice& slice, std::uint64_t first_piece)
+    : loops_(&detail::SliceAccess::loops(slice)), counter_(loops_->size()), done_(first_piece >= piece_count(slice)) {
+  row_ = {.size = detail::SliceAccess::piece_size(slice), .count = 1};
+  std::uint64_t row = first_piece;
   if (!loops_->empty()) {
     row_.count = loops_->back().count;
     row_.stride = loops_->back().stride;
+    row /= row_.count;
   }
+  row_.offset = piece_offset(slice, row * row_.count);
+  for (std::size_t i = counter_.size(); i-- > 1; row /= (*loops_)[i - 1].count)
+    counter_[i - 1] = row % (*loops_)[i - 1].count;
 }
 
 bool PieceRows::next(PieceRow& row) noexcept {

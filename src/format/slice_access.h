@@ -34,12 +34,17 @@ struct PieceRow {
   std::int64_t stride = 0;
 };
 
+// The pieces that a slice consists of: SliceAccess::piece_size() bytes each, one behind the other in the result.
+[[nodiscard]] std::uint64_t piece_count(const ResolvedSlice& slice) noexcept;
+// From the tensor's first byte.
+[[nodiscard]] std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept;
+
 // Walks a slice by the rows of its innermost loop, in the order of the result: millions of small pieces in one step.
 // Pieces at the edges of two rows may meet in the file. The ResolvedSlice must outlive it.
 class PieceRows {
  public:
-  // May throw std::bad_alloc.
-  explicit PieceRows(const ResolvedSlice& slice);
+  // From the row that holds this piece on. May throw std::bad_alloc.
+  explicit PieceRows(const ResolvedSlice& slice, std::uint64_t first_piece = 0);
   [[nodiscard]] bool next(PieceRow& row) noexcept;
 
  private:

@@ -22,41 +22,19 @@ std::size_t whole_pages(std::size_t size) noexcept {
   return (size + page - 1) / page * page;
 }
 
-// nullptr on failure. Reserved in full (no MAP_NORESERVE), so that a strict system refuses here, not when written to.
-void* map_huge(std::size_t size) noexcept {
-  if (size > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
-      !fits_in_machine(size))
-    return nullptr;
-  const std::size_t length = whole_pages(size);
-  void* const address = ::mmap(nullptr, length + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(address);
-  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
-  const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
-  if (head != 0) ::munmap(begin, head);
-  ::munmap(begin + head + length, kHugePage - head);
-  // Refused where huge pages are not compiled in; the memory is good all the same.
-  (void)::madvise(begin + head, length, MADV_HUGEPAGE);
-  return begin + head;
-}
-
-void unmap_huge(void* address, std::size_t size) noexcept {
-  ::munmap(address, whole_pages(size));
-}
-
 class LargeMemory final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t size, std::size_t alignment) override {
     if (size < kHugePage || alignment > kHugePage) return ::operator new(size, std::align_val_t(alignment));
-    void* const address = map_huge(size);
-    if (address == nullptr) throw std::bad_alloc();
-    return address;
+    const Pages pages = map_pages(size);
+    if (pages.begin == nullptr) throw std::bad_alloc();
+    return pages.begin;
   }
   void do_deallocate(void* address, std::size_t size, std::size_t alignment) override {
     if (size < kHugePage || alignment > kHugePage)
       ::operator delete(address, std::align_val_t(alignment));
     else
-      unmap_huge(address, size);
+      unmap_pages({static_cast<std::byte*>(address), whole_pages(size)});
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
@@ -74,16 +52,34 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return size <= bytes;
 }
 
+Pages map_pages(std::uint64_t size) noexcept {
+  if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
+      !fits_in_machine(size))
+    return {};
+  const std::size_t length = whole_pages(static_cast<std::size_t>(size));
+  void* const address = ::mmap(nullptr, length + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) return {};
+  auto* const begin = static_cast<std::byte*>(address);
+  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
+  const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
+  if (head != 0) ::munmap(begin, head);
+  ::munmap(begin + head + length, kHugePage - head);
+  // Refused where huge pages are not compiled in; the memory is good all the same.
+  const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0;
+  return {begin + head, length, huge};
+}
+
+void unmap_pages(const Pages& pages) noexcept {
+  if (pages.begin != nullptr) ::munmap(pages.begin, pages.size);
+}
+
 Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment) noexcept {
   return guarded([&]() -> Result<std::shared_ptr<std::byte>> {
     if (size >= kHugePage) {
-      void* const address =
-          size <= std::numeric_limits<std::size_t>::max() ? map_huge(static_cast<std::size_t>(size)) : nullptr;
-      if (address == nullptr)
+      const Pages pages = map_pages(size);
+      if (pages.begin == nullptr)
         return plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
-      return std::shared_ptr<std::byte>(static_cast<std::byte*>(address), [size](std::byte* bytes) noexcept {
-        unmap_huge(bytes, static_cast<std::size_t>(size));
-      });
+      return std::shared_ptr<std::byte>(pages.begin, [pages](std::byte*) noexcept { unmap_pages(pages); });
     }
     const std::align_val_t aligned{std::max(alignment, alignof(std::max_align_t))};
     auto* const bytes = static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), aligned));

@@ -12,6 +12,17 @@ namespace safetensors::io {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// Pages of the system's, aligned to kHugePage: zero until written, and huge where the system has such pages.
+struct Pages {
+  std::byte* begin = nullptr;
+  std::size_t size = 0;  // whole pages
+  bool huge = false;     // whether the system took the wish for huge pages
+};
+// Reserved in full (no MAP_NORESERVE), so that a strict system refuses here, not when written to. begin is null when
+// it does, or when size is more than the machine has.
+[[nodiscard]] Pages map_pages(std::uint64_t size) noexcept;
+void unmap_pages(const Pages& pages) noexcept;
+
 // Uninitialised memory, released with the last copy. From kHugePage bytes up: aligned to kHugePage, in huge pages
 // where the system has them, and zero until written. alignment: a power of two up to kHugePage.
 // Error: out_of_memory, also for more than the machine has, whatever the system's overcommit setting would promise.

@@ -1,0 +1,213 @@
+#include "api/plan_run.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "api/arena_access.h"
+#include "io/page_arena.h"
+#include "io/parallel.h"
+#include "io/system_error.h"
+
+namespace safetensors::api {
+namespace {
+
+constexpr std::size_t kSmallestChunk = 4096;
+constexpr std::uint64_t kLarge = 256 << 10;  // items from here on may cost a page to be where a device can write to
+constexpr unsigned kThreadsOfDevices = 8;    // that keep one busy
+constexpr unsigned kThreadsOfNetworks = 16;
+
+io::Caching to_caching(Cache cache) noexcept {
+  switch (cache) {
+    case Cache::fill:
+      return io::Caching::fill;
+    case Cache::drop:
+      return io::Caching::drop;
+    case Cache::bypass:
+      return io::Caching::bypass;
+    case Cache::keep:
+      break;
+  }
+  return io::Caching::keep;
+}
+
+// Which bytes of a file a plan is about.
+struct Extent {
+  std::uint64_t begin = ~std::uint64_t{0};
+  std::uint64_t end = 0;
+};
+
+}  // namespace
+
+PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool in_order)
+    : items_(items), options_(options), order_(items.size()), slots_(new PlanSlot[items.size()]) {
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  make_paths();
+  if (!in_order) sort_order();
+  choose_threads();
+  for (const PlanItem& item : items) total_ += item.size;
+}
+
+void PlanRun::make_paths() {
+  std::unordered_map<const detail::FileState*, std::size_t> known;
+  std::vector<Extent> extents;
+  std::vector<std::size_t> path_of(items_.size());
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const PlanItem& item = items_[i];
+    const auto [found, made] = known.try_emplace(&item.file(), files_.size());
+    if (made) {
+      files_.push_back(&item.file());
+      extents.emplace_back();
+    }
+    path_of[i] = found->second;
+    Extent& extent = extents[found->second];
+    extent.begin = std::min(extent.begin, item.info().file_offset);
+    extent.end = std::max(extent.end, item.info().file_offset + item.info().nbytes());
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    paths_.push_back(std::make_unique<io::ReadPath>(*files_[i]->source, to_caching(options_.cache), extents[i].begin,
+                                                    extents[i].end - extents[i].begin));
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    slots_[i].path = paths_[path_of[i]].get();
+    slots_[i].mapped = items_[i].file().memory(items_[i].info());
+    slots_[i].left.store(items_[i].size, std::memory_order_relaxed);
+  }
+}
+
+// Files in the order in which the plan first names them.
+void PlanRun::sort_order() {
+  std::unordered_map<const io::ReadPath*, std::size_t> rank;
+  for (const std::unique_ptr<io::ReadPath>& path : paths_) rank.emplace(path.get(), rank.size());
+  const bool many = paths_.size() > 1;
+  const auto before = [&](std::size_t a, std::size_t b) {
+    if (many && slots_[a].path != slots_[b].path) return rank[slots_[a].path] < rank[slots_[b].path];
+    return items_[a].file_offset() < items_[b].file_offset();
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
+}
+
+void PlanRun::choose_threads() {
+  unsigned wanted = io::usable_processors();
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    most_ = std::max(most_, paths_[i]->piece());
+    if (paths_[i]->waits())
+      wanted = std::max(
+          wanted, files_[i]->posix->file_system() == io::FileSystem::remote ? kThreadsOfNetworks : kThreadsOfDevices);
+  }
+  threads_ = std::max(options_.threads == 0 ? wanted : options_.threads, 1U);
+  if (options_.chunk != 0)
+    most_ = static_cast<std::size_t>(std::min<std::uint64_t>(options_.chunk, std::size_t{1} << 30));
+  most_ = std::max(most_ / io::PageArena::kAlignment * io::PageArena::kAlignment, kSmallestChunk);
+  bound_by_work();
+  if (options_.bytes_in_flight == 0) return;
+  // Half of the budget is for what is being read, however few threads that leaves.
+  const std::uint64_t room = std::max<std::uint64_t>(options_.bytes_in_flight / 2, kSmallestChunk);
+  if (room < most_) most_ = static_cast<std::size_t>(room / kSmallestChunk * kSmallestChunk);
+  threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(room / most_, 1, threads_));
+}
+
+// No more threads than there are jobs, nearly: small items that wait for a device may each be one.
+void PlanRun::bound_by_work() {
+  bool waits = false;
+  for (const std::unique_ptr<io::ReadPath>& path : paths_) waits = waits || path->waits();
+  std::uint64_t bytes = 0;
+  for (const PlanItem& item : items_) bytes += item.stored;
+  std::uint64_t jobs = bytes / most_ + 1;
+  if (waits) jobs = std::max<std::uint64_t>(jobs, items_.size());
+  threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
+}
+
+std::size_t PlanRun::chunk(std::size_t item) const noexcept {
+  return options_.chunk != 0 ? most_ : std::min(most_, slots_[item].path->piece());
+}
+
+// Where a device writes to memory that is in phase with the file, large items are put there if that still lets them be
+// at multiples of 64.
+std::uint32_t PlanRun::phase(std::size_t number) const noexcept {
+  const PlanItem& item = items_[number];
+  const PlanSlot& slot = slots_[number];
+  const std::uint64_t offset = item.file_offset();
+  if (item.size < kLarge || item.slice || !item.plain() || slot.path->direct_alignment() <= io::PageArena::kAlignment ||
+      offset % io::PageArena::kAlignment != 0)
+    return io::PageArena::Request::kAnyPhase;
+  return static_cast<std::uint32_t>(offset % io::PageArena::kPhase);
+}
+
+Status PlanRun::place(std::size_t first, std::size_t count) {
+  std::vector<io::PageArena::Request> requests;
+  requests.reserve(count);
+  for (std::size_t i = first; i < first + count; ++i) {
+    const PlanItem& item = items_[order_[i]];
+    if (item.owned()) requests.push_back({.size = item.size, .phase = phase(order_[i])});
+  }
+  bool huge = true;
+  io::PageArena* const arena = options_.arena == nullptr ? nullptr : detail::ArenaAccess::pages(*options_.arena);
+  Status status = arena != nullptr ? arena->place(requests) : io::PageArena::place_once(requests, huge);
+  if (arena != nullptr) huge = arena->huge();
+  if (!status) {
+    // One tensor is named; of several the sum is what matters.
+    if (count == 1)
+      return items_[order_[first]].file().describe(items_[order_[first]].info(), std::move(status).error());
+    return status;
+  }
+  if (!huge) {
+    const std::lock_guard lock(mutex_);
+    huge_refused_ = true;
+  }
+  std::size_t next = 0;
+  for (std::size_t i = first; i < first + count; ++i) {
+    const PlanItem& item = items_[order_[i]];
+    PlanSlot& slot = slots_[order_[i]];
+    slot.memory = item.destination.data();
+    if (!item.owned()) continue;
+    slot.owner = std::move(requests[next++].memory);
+    slot.memory = slot.owner.get();
+  }
+  return {};
+}
+
+std::uint64_t PlanRun::staging_bytes() const noexcept {
+  const bool staged = std::ranges::any_of(items_, [](const PlanItem& item) { return !item.plain(); });
+  return staged ? std::uint64_t{threads_} * most_ : 0;
+}
+
+Array PlanRun::take_array(std::size_t item) {
+  const PlanItem& made = items_[item];
+  PlanSlot& slot = slots_[item];
+  const std::span<std::byte> bytes(slot.memory, made.strides.empty() ? static_cast<std::size_t>(made.size) : 0);
+  if (made.owned()) return Array(made.dtype, made.shape, bytes, std::move(slot.owner), MemoryKind::owned);
+  return Array(made.dtype, made.shape, bytes, nullptr, MemoryKind::borrowed);
+}
+
+void PlanRun::add(const io::ReadCounts& counts, std::uint64_t mapped, const io::ThreadUsage& usage) noexcept {
+  const std::lock_guard lock(mutex_);
+  counts_ += counts;
+  mapped_ += mapped;
+  usage_ += usage;
+}
+
+ReadReport PlanRun::report(double seconds) const {
+  const std::lock_guard lock(mutex_);
+  ReadReport report{.bytes = done(),
+                    .bytes_buffered = counts_.buffered,
+                    .bytes_direct = counts_.direct,
+                    .bytes_mapped = mapped_,
+                    .reads = counts_.calls,
+                    .page_faults = usage_.page_faults,
+                    .threads = threads_,
+                    .seconds = seconds,
+                    .cpu_seconds = usage_.cpu_seconds};
+  if (huge_refused_) report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    const int number = paths_[i]->direct_refused();
+    if (number == 0) continue;
+    std::string file = files_[i]->path.empty() ? "a file" : printable(files_[i]->path);
+    report.fallbacks.push_back(std::move(file) + " is read through the page cache: reading past it is refused (" +
+                               io::describe_errno(number) + ")");
+  }
+  return report;
+}
+
+}  // namespace safetensors::api

@@ -1,0 +1,114 @@
+// A plan that is being executed: what its threads share, and what each of them does.
+#pragma once
+
+#include <safetensors/read_plan.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "api/plan_item.h"
+#include "api/plan_jobs.h"
+#include "io/read_path.h"
+#include "io/thread_usage.h"
+
+namespace safetensors::api {
+
+// What becomes of an item while it is read.
+struct PlanSlot {
+  const io::ReadPath* path = nullptr;
+  Source::Memory mapped = {};  // the tensor's bytes, where the Source has them
+  std::byte* memory = nullptr;
+  std::shared_ptr<std::byte> owner = nullptr;
+  std::atomic<std::uint64_t> left{0};  // bytes of the result that are not there yet
+};
+
+class PlanRun {
+ public:
+  // The items must outlive this, and options what they point to. in_order: as added, else as they lie in the files.
+  PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool in_order);
+  PlanRun(const PlanRun&) = delete;
+  PlanRun& operator=(const PlanRun&) = delete;
+
+  // Memory for the items order()[first, first + count). Error: out_of_memory.
+  [[nodiscard]] Status place(std::size_t first, std::size_t count);
+  [[nodiscard]] Array take_array(std::size_t item);
+
+  [[nodiscard]] std::span<const PlanItem> items() const noexcept { return items_; }
+  [[nodiscard]] std::span<const std::size_t> order() const noexcept { return order_; }
+  [[nodiscard]] const ReadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] PlanSlot& slot(std::size_t item) noexcept { return slots_[item]; }
+  [[nodiscard]] unsigned threads() const noexcept { return threads_; }
+  [[nodiscard]] std::size_t chunk(std::size_t item) const noexcept;
+  // Of the budget, what threads may hold besides results.
+  [[nodiscard]] std::uint64_t staging_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
+  [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
+  void add_done(std::uint64_t bytes) noexcept { done_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  void add(const io::ReadCounts& counts, std::uint64_t mapped, const io::ThreadUsage& usage) noexcept;
+  [[nodiscard]] ReadReport report(double seconds) const;
+
+ private:
+  void make_paths();
+  void sort_order();
+  void choose_threads();
+  void bound_by_work();
+  [[nodiscard]] std::uint32_t phase(std::size_t number) const noexcept;
+
+  const std::span<const PlanItem> items_;
+  const ReadOptions options_;
+  std::vector<std::size_t> order_;
+  std::unique_ptr<PlanSlot[]> slots_;
+  std::vector<std::unique_ptr<io::ReadPath>> paths_;
+  std::vector<const detail::FileState*> files_;  // of each path
+  std::uint64_t total_ = 0;
+  unsigned threads_ = 1;
+  std::size_t most_ = 0;  // that a job may read
+  std::atomic<std::uint64_t> done_{0};
+
+  mutable std::mutex mutex_;  // of what follows
+  bool huge_refused_ = false;
+  io::ReadCounts counts_;
+  std::uint64_t mapped_ = 0;
+  io::ThreadUsage usage_;
+};
+
+// What one thread does with jobs, and the memory that it does it with.
+class PlanWorker {
+ public:
+  explicit PlanWorker(PlanRun& run) noexcept : run_(run) {}
+  // Tells the run what it did.
+  ~PlanWorker();
+  PlanWorker(const PlanWorker&) = delete;
+  PlanWorker& operator=(const PlanWorker&) = delete;
+
+  // Errors name tensor, path and offset. Afterwards left of the job's items is less by what was read.
+  [[nodiscard]] Status work(const PlanJob& job) noexcept;
+
+ private:
+  class Bytes;
+  Status stretch(const PlanJob& job);
+  Status batch(const PlanJob& job);
+  Status read_batch(const PlanJob& job, std::span<std::byte> memory) noexcept;
+  Status pieces(const PlanJob& job);
+  Status read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
+  void deliver(std::size_t number, std::uint64_t at, std::span<const std::byte> stored);
+  void arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept;
+  Result<std::span<std::byte>> staging(const PlanItem& item, std::size_t size);
+
+  PlanRun& run_;
+  io::ThreadClock clock_;
+  io::ReadCounts counts_;
+  std::uint64_t mapped_ = 0;
+  io::Bounce direct_;
+  io::Bounce gather_;
+  std::shared_ptr<std::byte> stored_;  // bytes as they are in the file
+  std::size_t room_ = 0;
+};
+
+}  // namespace safetensors::api

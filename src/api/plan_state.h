@@ -1,0 +1,30 @@
+// What a ReadPlan holds.
+#pragma once
+
+#include <safetensors/read_plan.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "api/plan_item.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+struct ReadPlan::State {
+  static Status add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
+                    const Destination& destination, const AddOptions& options);
+
+  std::vector<api::PlanItem> items;
+  std::uint64_t bytes = 0;  // of all results
+};
+
+}  // namespace v0
+
+namespace api {
+
+[[nodiscard]] Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept;
+
+}  // namespace api
+}  // namespace safetensors

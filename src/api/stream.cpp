@@ -1,0 +1,210 @@
+// Stream: a plan whose items are handed out while others are read.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "api/plan_run.h"
+#include "api/plan_state.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+constexpr std::uint64_t kDefaultBudget = 256 << 20;
+
+ReadOptions with_budget(ReadOptions options) {
+  if (options.bytes_in_flight == 0) options.bytes_in_flight = kDefaultBudget;
+  return options;
+}
+
+}  // namespace
+
+struct Stream::State {
+  State(std::shared_ptr<const ReadPlan::State> what, const ReadOptions& options)
+      : plan(std::move(what)),
+        run(items(), with_budget(options), true),
+        jobs(run.items(), run.order(), [this](std::size_t item) { return run.chunk(item); }),
+        announced(items().size()) {
+    const std::uint64_t staging = run.staging_bytes();
+    budget = run.options().bytes_in_flight - std::min(staging, run.options().bytes_in_flight);
+  }
+  ~State() { stop(); }
+
+  Status start() noexcept;
+  void stop() noexcept;
+  void work() noexcept;
+  Result<std::optional<StreamItem>> next();
+  [[nodiscard]] double seconds() const noexcept {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  const std::shared_ptr<const ReadPlan::State> plan;  // null: nothing was added
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  api::PlanRun run;
+
+ private:
+  [[nodiscard]] std::span<const api::PlanItem> items() const noexcept {
+    return plan ? std::span<const api::PlanItem>(plan->items) : std::span<const api::PlanItem>();
+  }
+  bool admit(std::size_t item) noexcept;
+  void announce(const api::PlanJob& job);
+  void fail(Error error) noexcept;
+  Result<std::optional<StreamItem>> hand_out(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex;  // of all that follows
+  std::condition_variable ready_changed;
+  std::condition_variable room_changed;
+  api::PlanJobs jobs;
+  std::deque<std::size_t> ready;  // complete and not yet taken
+  std::vector<bool> announced;
+  std::uint64_t budget = 0;
+  std::uint64_t in_flight = 0;  // of results that were begun and not yet taken
+  bool stopping = false;
+  std::optional<Error> failure;
+  unsigned working = 0;
+  std::vector<std::thread> threads;
+};
+
+Status Stream::State::start() noexcept {
+  return io::guarded([&]() -> Status {
+    const unsigned wanted = items().empty() ? 0 : run.threads();
+    threads.reserve(wanted);
+    const std::lock_guard lock(mutex);
+    for (unsigned i = 0; i < wanted; ++i) {
+      try {
+        threads.emplace_back([this] { work(); });
+      } catch (const std::system_error& error) {
+        if (threads.empty())
+          return io::system_error(Errc::out_of_memory, error.code().value(), "cannot start a thread to read");
+        break;  // those that there are do the work
+      }
+      ++working;
+    }
+    return {};
+  });
+}
+
+void Stream::State::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  room_changed.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+}
+
+void Stream::State::work() noexcept {
+  {
+    api::PlanWorker worker(run);
+    std::unique_lock lock(mutex);
+    while (!stopping && !failure) {
+      api::PlanJob job;
+      const api::PlanJobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
+      if (next == api::PlanJobs::Next::end) break;
+      if (next == api::PlanJobs::Next::wait) {
+        if (!failure) room_changed.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      Status status = worker.work(job);
+      lock.lock();
+      if (status) status = io::guarded([&]() -> Status { return announce(job), Status(); });
+      if (!status) fail(std::move(status).error());
+    }
+  }
+  const std::lock_guard lock(mutex);
+  --working;
+  room_changed.notify_all();
+  ready_changed.notify_all();
+}
+
+// Under the mutex. Memory is set aside, not touched.
+bool Stream::State::admit(std::size_t item) noexcept {
+  const std::uint64_t size = run.items()[item].size;
+  if (in_flight != 0 && (size > budget || in_flight > budget - size)) return false;
+  Status status = io::guarded([&] { return run.place(item, 1); });
+  if (!status) {
+    fail(std::move(status).error());
+    return false;
+  }
+  in_flight += size;
+  return true;
+}
+
+void Stream::State::announce(const api::PlanJob& job) {
+  for (std::size_t item = job.first; item < job.first + job.count; ++item) {
+    if (announced[item] || run.slot(item).left.load() != 0) continue;
+    ready.push_back(item);
+    announced[item] = true;
+  }
+  ready_changed.notify_all();
+}
+
+void Stream::State::fail(Error error) noexcept {
+  if (!failure) failure = std::move(error);
+  room_changed.notify_all();
+  ready_changed.notify_all();
+}
+
+Result<std::optional<StreamItem>> Stream::State::next() {
+  std::unique_lock lock(mutex);
+  ready_changed.wait(lock, [&] { return failure || !ready.empty() || working == 0; });
+  if (failure) return *failure;
+  if (ready.empty()) return std::optional<StreamItem>();
+  return hand_out(lock);
+}
+
+Result<std::optional<StreamItem>> Stream::State::hand_out(std::unique_lock<std::mutex>& lock) {
+  const std::size_t item = ready.front();
+  ready.pop_front();
+  in_flight -= run.items()[item].size;
+  room_changed.notify_all();
+  lock.unlock();
+  StreamItem result{item, run.take_array(item)};
+  const ReadOptions& options = run.options();
+  if (options.progress && !options.progress(run.done(), run.total())) {
+    Error error = api::cancelled_error(run.done(), run.total());
+    lock.lock();
+    fail(error);
+    return error;
+  }
+  return std::optional<StreamItem>(std::move(result));
+}
+
+Stream::Stream(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Stream::Stream(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&&) noexcept = default;
+Stream::~Stream() = default;
+
+Result<std::optional<StreamItem>> Stream::next() noexcept {
+  return io::guarded([&]() -> Result<std::optional<StreamItem>> {
+    if (!state_) return std::optional<StreamItem>();
+    return state_->next();
+  });
+}
+
+Result<ReadReport> Stream::report() const noexcept {
+  return io::guarded([&]() -> Result<ReadReport> {
+    if (!state_) return ReadReport();
+    return state_->run.report(state_->seconds());
+  });
+}
+
+Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
+  return io::guarded([&]() -> Result<Stream> {
+    auto state = std::make_unique<Stream::State>(state_, options);
+    if (Status status = state->start(); !status) return std::move(status).error();
+    return Stream(std::move(state));
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

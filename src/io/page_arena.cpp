@@ -1,0 +1,242 @@
+#include "io/page_arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+
+// A mapping, and how many stretches live on each of its pages. A count goes from 0 to 1 only under the arena's mutex;
+// it comes down without.
+class PageArena::Region {
+ public:
+  Region(const Pages& pages, bool keep)
+      : pages_(pages),
+        count_((pages.size + kHugePage - 1) / kHugePage),
+        live_(new std::atomic<std::uint32_t>[count_]()),
+        keep_(keep) {}
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() { unmap_pages(pages_); }
+
+  [[nodiscard]] std::byte* begin() const noexcept { return pages_.begin; }
+  [[nodiscard]] std::size_t size() const noexcept { return pages_.size; }
+  [[nodiscard]] std::size_t page_count() const noexcept { return count_; }
+  [[nodiscard]] bool huge() const noexcept { return pages_.huge; }
+  [[nodiscard]] bool unused(std::size_t page) const noexcept { return live_[page].load() == 0; }
+
+  void use(std::size_t begin, std::size_t end) noexcept {
+    for (std::size_t page = begin / kHugePage; page <= (end - 1) / kHugePage; ++page) live_[page].fetch_add(1);
+  }
+  void leave(std::size_t begin, std::size_t end) noexcept {
+    std::size_t first = begin / kHugePage;
+    const std::size_t last = (end - 1) / kHugePage;
+    for (std::size_t page = first; page <= last; ++page) {
+      if (live_[page].fetch_sub(1) == 1) continue;
+      discard(first, page);
+      first = page + 1;
+    }
+    discard(first, last + 1);
+  }
+  // From now on pages go to the system when their last stretch does.
+  void stop_keeping() noexcept {
+    keep_.store(false);
+    (void)discard_unused();
+  }
+  // A run of pages at a time: a call costs more than a page.
+  std::uint64_t discard_unused() noexcept {
+    std::uint64_t bytes = 0;
+    for (std::size_t page = 0; page < count_; ++page) {
+      const std::size_t first = page;
+      while (page < count_ && unused(page)) ++page;
+      if (first < page) bytes += give_back(first, page);
+    }
+    return bytes;
+  }
+
+ private:
+  // Pages [first, last), which nothing lives on.
+  void discard(std::size_t first, std::size_t last) noexcept {
+    if (first < last && !keep_.load()) (void)give_back(first, last);
+  }
+  std::uint64_t give_back(std::size_t first, std::size_t last) noexcept {
+    const std::size_t begin = first * kHugePage;
+    const std::size_t end = std::min(last * kHugePage, pages_.size);
+    (void)::madvise(pages_.begin + begin, end - begin, MADV_DONTNEED);
+    return end - begin;
+  }
+
+  const Pages pages_;
+  const std::size_t count_;
+  const std::unique_ptr<std::atomic<std::uint32_t>[]> live_;
+  std::atomic<bool> keep_;
+};
+
+// What a shared_ptr to a stretch holds.
+struct PageArena::Stretch {
+  std::shared_ptr<Region> region;
+  std::size_t begin;
+  std::size_t end;
+  void operator()(const std::byte*) const noexcept { region->leave(begin, end); }
+};
+
+namespace {
+
+// Where a request begins when what is free begins at `at`; regions begin in phase 0.
+std::size_t start_of(const PageArena::Request& request, std::size_t at) noexcept {
+  if (request.phase == PageArena::Request::kAnyPhase)
+    return (at + PageArena::kAlignment - 1) / PageArena::kAlignment * PageArena::kAlignment;
+  const std::size_t phase = at % PageArena::kPhase;
+  return at + (phase <= request.phase ? request.phase - phase : PageArena::kPhase - phase + request.phase);
+}
+
+// Where requests end that begin to be placed at `at`; the largest number when that is no number.
+std::uint64_t end_of(std::span<const PageArena::Request> requests, std::uint64_t at) noexcept {
+  constexpr std::uint64_t kTooFar = std::numeric_limits<std::uint64_t>::max();
+  for (const PageArena::Request& request : requests) {
+    if (request.size == 0) continue;
+    if (at > kTooFar / 2 || request.size > kTooFar / 2) return kTooFar;
+    at = start_of(request, static_cast<std::size_t>(at)) + request.size;
+  }
+  return at;
+}
+
+// Runs place; when it fails, nothing stays placed.
+template <class Place>
+Status all_or_none(std::span<PageArena::Request> requests, const Place& place) {
+  Status status = guarded(place);
+  if (status) return status;
+  for (PageArena::Request& request : requests) request.memory.reset();
+  return guarded([&]() -> Status {
+    return plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(end_of(requests, 0)) + " bytes");
+  });
+}
+
+}  // namespace
+
+PageArena::~PageArena() {
+  for (const std::shared_ptr<Region>& region : regions_) region->stop_keeping();
+}
+
+Status PageArena::place(std::span<Request> requests) noexcept {
+  return all_or_none(requests, [&]() -> Status {
+    const std::lock_guard lock(mutex_);
+    place_all(requests);
+    return {};
+  });
+}
+
+Status PageArena::place_once(std::span<Request> requests, bool& huge) noexcept {
+  const std::uint64_t size = end_of(requests, 0);
+  huge = true;
+  return all_or_none(requests, [&]() -> Status {
+    if (size < kHugePage) return place_small(requests, size);
+    // Not used again, so nobody waits for its pages: they may go at any time.
+    PageArena arena;
+    arena.cursor_ = arena.add_region(size, false);
+    huge = arena.huge();
+    arena.place_all(requests);
+    return {};
+  });
+}
+
+Status PageArena::place_small(std::span<Request> requests, std::uint64_t size) {
+  Result<std::shared_ptr<std::byte>> memory = allocate(size, kPhase);
+  if (!memory) return std::move(memory).error();
+  std::size_t at = 0;
+  for (Request& request : requests) {
+    if (request.size == 0) continue;
+    at = start_of(request, at);
+    request.memory = std::shared_ptr<std::byte>(*memory, memory->get() + at);
+    at += static_cast<std::size_t>(request.size);
+  }
+  return {};
+}
+
+void PageArena::place_all(std::span<Request> requests) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Request& request = requests[i];
+    if (request.size == 0) continue;
+    if (end_of(requests.subspan(i, 1), cursor_.at) > cursor_.end) cursor_ = find_room(requests.subspan(i), cursor_);
+    const std::size_t begin = start_of(request, cursor_.at);
+    const std::size_t end = begin + static_cast<std::size_t>(request.size);
+    const std::shared_ptr<Region>& region = regions_[cursor_.region];
+    region->use(begin, end);
+    // Calls the deleter by itself if there is no memory for the counter.
+    request.memory = std::shared_ptr<std::byte>(region->begin() + begin, Stretch{region, begin, end});
+    cursor_.at = end;
+  }
+}
+
+// For the first of them at least; for all of them if there is such room.
+PageArena::Cursor PageArena::find_room(std::span<const Request> rest, const Cursor& after) {
+  Cursor good;
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const Region& region = *regions_[i];
+    for (std::size_t page = 0; page < region.page_count(); ++page) {
+      if (!region.unused(page)) continue;
+      const std::size_t first = page;
+      while (page < region.page_count() && region.unused(page)) ++page;
+      const Cursor run{i, first * kHugePage, std::min(page * kHugePage, region.size())};
+      if (end_of(rest, run.at) <= run.end) return run;
+      const bool behind = i > after.region || (i == after.region && run.at >= after.at);
+      if (good.end == 0 && behind && end_of(rest.first(1), run.at) <= run.end) good = run;
+    }
+  }
+  return good.end != 0 ? good : add_region(end_of(rest, 0), true);
+}
+
+PageArena::Cursor PageArena::add_region(std::uint64_t size, bool keep) {
+  // What is used again is used in whole pages.
+  if (keep && size <= std::numeric_limits<std::uint64_t>::max() - kHugePage)
+    size = (size + kHugePage - 1) / kHugePage * kHugePage;
+  regions_.reserve(regions_.size() + 1);
+  const Pages pages = map_pages(size);
+  if (pages.begin == nullptr) throw std::bad_alloc();
+  try {
+    regions_.push_back(std::make_shared<Region>(pages, keep));
+  } catch (...) {
+    unmap_pages(pages);
+    throw;
+  }
+  return {regions_.size() - 1, 0, pages.size};
+}
+
+std::uint64_t PageArena::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const std::shared_ptr<Region>& region : regions_) bytes += region->discard_unused();
+  return bytes;
+}
+
+std::uint64_t PageArena::reserved_bytes() const noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const std::shared_ptr<Region>& region : regions_) bytes += region->size();
+  return bytes;
+}
+
+std::uint64_t PageArena::live_bytes() const noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const std::shared_ptr<Region>& region : regions_) {
+    for (std::size_t page = 0; page < region->page_count(); ++page)
+      if (!region->unused(page)) bytes += std::min(kHugePage, region->size() - page * kHugePage);
+  }
+  return bytes;
+}
+
+bool PageArena::huge() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(regions_, [](const std::shared_ptr<Region>& region) { return region->huge(); });
+}
+
+}  // namespace safetensors::io

@@ -1,0 +1,75 @@
+// Memory in huge pages for many results at once, that comes back page by page.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "io/memory.h"
+
+namespace safetensors::io {
+
+// Hands out stretches of large mappings and counts, for every page of kHugePage bytes, the stretches that live on it.
+// A stretch outlives the arena. Giving one back takes no lock, so a forked child may do it.
+class PageArena {
+ public:
+  // A stretch that is wanted, and what it became.
+  struct Request {
+    static constexpr std::uint32_t kAnyPhase = ~std::uint32_t{0};
+
+    std::uint64_t size = 0;
+    // address % kPhase, a multiple of kAlignment; kAnyPhase: any address that is a multiple of kAlignment.
+    std::uint32_t phase = kAnyPhase;
+    std::shared_ptr<std::byte> memory = nullptr;  // null for no bytes
+  };
+  static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kPhase = 4096;
+
+  PageArena() noexcept = default;
+  PageArena(const PageArena&) = delete;
+  PageArena& operator=(const PageArena&) = delete;
+  // What nothing lives on goes to the system now, the rest when its last stretch does.
+  ~PageArena();
+
+  // One behind the other where there is room. All requests or none. Error: out_of_memory.
+  [[nodiscard]] Status place(std::span<Request> requests) noexcept;
+
+  // The same in memory of their own: pages go to the system as soon as nothing lives on them. Less than kHugePage
+  // bytes go when all of them may. huge: whether the system took the wish for huge pages, where there was one.
+  [[nodiscard]] static Status place_once(std::span<Request> requests, bool& huge) noexcept;
+
+  // Gives the pages that nothing lives on to the system; they stay reserved. Returns their bytes.
+  std::uint64_t trim() noexcept;
+
+  // In whole pages.
+  [[nodiscard]] std::uint64_t reserved_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t live_bytes() const noexcept;
+  // Whether the system took the wish for huge pages, every time.
+  [[nodiscard]] bool huge() const noexcept;
+
+ private:
+  class Region;
+  struct Stretch;
+  // Room in a region: nothing lives in [at, end).
+  struct Cursor {
+    std::size_t region = 0;
+    std::size_t at = 0;
+    std::size_t end = 0;
+  };
+
+  void place_all(std::span<Request> requests);
+  Cursor find_room(std::span<const Request> rest, const Cursor& after);
+  Cursor add_region(std::uint64_t size, bool keep);
+  static Status place_small(std::span<Request> requests, std::uint64_t size);
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Region>> regions_;
+  Cursor cursor_;  // behind what was placed last: small requests share pages
+};
+
+}  // namespace safetensors::io

@@ -1,0 +1,27 @@
+#include "io/thread_usage.h"
+
+#include <sys/resource.h>
+
+namespace safetensors::io {
+namespace {
+
+double seconds(const timeval& time) noexcept {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+ThreadUsage now() noexcept {
+  rusage usage{};
+  (void)::getrusage(RUSAGE_THREAD, &usage);
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<std::uint64_t>(usage.ru_minflt)};
+}
+
+}  // namespace
+
+ThreadClock::ThreadClock() noexcept : begin_(now()) {}
+
+ThreadUsage ThreadClock::usage() const noexcept {
+  const ThreadUsage end = now();
+  return {end.cpu_seconds - begin_.cpu_seconds, end.page_faults - begin_.page_faults};
+}
+
+}  // namespace safetensors::io
