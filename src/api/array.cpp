@@ -1,9 +1,11 @@
 #include <safetensors/array.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "io/guard.h"
+#include "io/memory.h"
 #include "io/system_error.h"
 
 namespace safetensors {
@@ -26,6 +28,25 @@ Status Array::check_element(bool accepted, std::size_t alignment, std::size_t si
                                                           " cannot be read in place: use Tensor::read(), or bytes()");
     }
     return {};
+  });
+}
+
+Status Array::prefault(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::private_map) return {};
+  if (offset >= size_) return {};
+  return io::populate({data_ + offset, static_cast<std::size_t>(std::min<std::uint64_t>(size, size_ - offset))});
+}
+
+Status Array::release() const noexcept {
+  if (memory_ == MemoryKind::shared_map) {
+    io::give_up_pages({data_, size_});
+    return {};
+  }
+  return io::guarded([&]() -> Status {
+    if (memory_ == MemoryKind::private_map)
+      return io::plain_error(Errc::unsupported,
+                             "pages of a private map are not given up: what was written to them would be lost");
+    return io::plain_error(Errc::unsupported, "the array is no map of a file: its memory goes with it");
   });
 }
 

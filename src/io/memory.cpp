@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -71,6 +72,39 @@ Pages map_pages(std::uint64_t size) noexcept {
 
 void unmap_pages(const Pages& pages) noexcept {
   if (pages.begin != nullptr) ::munmap(pages.begin, pages.size);
+}
+
+Status populate(std::span<const std::byte> mapped) noexcept {
+  if (mapped.empty()) return {};
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
+  auto* const begin = const_cast<std::byte*>(mapped.data()) - skipped;
+  const std::size_t size = mapped.size() + skipped;
+  int result = -1;
+  do {
+    result = ::madvise(begin, size, kPopulateRead);
+  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+  if (result == 0) return {};
+  const int number = errno;
+  if (number == EINVAL) {
+    (void)::madvise(begin, size, MADV_WILLNEED);
+    return {};
+  }
+  return guarded([&]() -> Status {
+    const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
+    if (number == EFAULT) return plain_error(Errc::file_truncated, what + ": the file became shorter");
+    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, number, what);
+  });
+}
+
+void give_up_pages(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
+  if (begin < end)
+    (void)::madvise(const_cast<std::byte*>(mapped.data()) + (begin - reinterpret_cast<std::uintptr_t>(mapped.data())),
+                    end - begin, MADV_DONTNEED);
 }
 
 Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment) noexcept {

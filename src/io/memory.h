@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <span>
 
 namespace safetensors::io {
 
@@ -27,6 +28,12 @@ void unmap_pages(const Pages& pages) noexcept;
 // where the system has them, and zero until written. alignment: a power of two up to kHugePage.
 // Error: out_of_memory, also for more than the machine has, whatever the system's overcommit setting would promise.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
+
+// Makes the pages under mapped bytes present. Errors: file_truncated where the file has become shorter, read_failed,
+// out_of_memory. Systems without a way to do it (before Linux 5.14) are asked to read ahead.
+[[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
+// Gives up the whole pages among mapped bytes. Of a shared map they come back from the file.
+void give_up_pages(std::span<const std::byte> mapped) noexcept;
 
 // Whether the machine has that much memory at all, used or not, swap included.
 [[nodiscard]] bool fits_in_machine(std::uint64_t size) noexcept;
