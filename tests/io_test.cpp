@@ -178,8 +178,8 @@ TEST(PosixFileTest, ADescriptorIsDuplicatedAndItsPositionLeftAlone) {
   ASSERT_EQ(::lseek(mine.get(), 3, SEEK_SET), 3);
   const auto file = PosixFile::from_fd(mine.get());
   ASSERT_TRUE(succeeds(file));
-  EXPECT_NE((*file)->descriptor(), mine.get());
-  EXPECT_NE(::fcntl((*file)->descriptor(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_NE((*file)->lease().value().get(), mine.get());
+  EXPECT_NE(::fcntl((*file)->lease().value().get(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_EQ(read(**file, 5, 5), "56789");
   EXPECT_EQ(::lseek(mine.get(), 0, SEEK_CUR), 3);
   mine.reset();

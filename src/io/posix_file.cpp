@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <limits>
 #include <string>
 
@@ -34,6 +35,64 @@ int open_readable(const char* path) noexcept {
   return descriptor;
 }
 
+// Path from the root on, links not followed; as it is where that cannot be had.
+std::string absolute(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  char directory[PATH_MAX];
+  if (::getcwd(directory, sizeof directory) == nullptr) return path;
+  std::string whole = std::string(directory) + "/" + path;
+  return whole.size() < PATH_MAX ? whole : path;
+}
+
+Error changed_error(const FileIdentity& then, const FileIdentity& now) {
+  if (!then.same_file(now))
+    return plain_error(Errc::file_changed, "file was replaced: its path leads to another file than the one opened");
+  if (then.size != now.size)
+    return plain_error(Errc::file_changed, "file was changed: it had " + std::to_string(then.size) +
+                                               " bytes when it was opened, now it has " + std::to_string(now.size));
+  return plain_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
+}
+
+class OpenFirst final : public Opener {
+ public:
+  explicit OpenFirst(const std::string& path) noexcept : path_(path) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    return guarded([&]() -> Result<Descriptor> {
+      // Asked first, because merely opening some devices does something.
+      struct stat status;
+      if (::stat(path_.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path_);
+      if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path_);
+      Descriptor descriptor(open_readable(path_.c_str()));
+      if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path_);
+      return descriptor;
+    });
+  }
+
+ private:
+  const std::string& path_;
+};
+
+class OpenAgain final : public Opener {
+ public:
+  OpenAgain(const std::string& path, const FileIdentity& identity) noexcept : path_(path), identity_(identity) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    return guarded([&]() -> Result<Descriptor> {
+      struct stat status;
+      if (::stat(path_.c_str(), &status) != 0) return refused();
+      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      Descriptor descriptor(open_readable(path_.c_str()));
+      if (!descriptor.valid() || ::fstat(descriptor.get(), &status) != 0) return refused();
+      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      return descriptor;
+    });
+  }
+
+ private:
+  static Error refused() { return system_error(Errc::open_failed, errno, "cannot open again"); }
+  const std::string& path_;
+  const FileIdentity& identity_;
+};
+
 struct Unmap {
   void* address;
   std::size_t length;
@@ -42,29 +101,42 @@ struct Unmap {
 
 }  // namespace
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::adopt(Descriptor descriptor, std::string_view path) {
-  struct stat status;
-  if (::fstat(descriptor.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
-  if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
-  const FileSystem file_system = file_system_of(descriptor.get());
-  if (file_system == FileSystem::kernel)
-    return plain_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
-                       path);
-  return std::shared_ptr<const PosixFile>(new PosixFile(std::move(descriptor), identity_of(status), file_system));
+PosixFile::~PosixFile() {
+  if (slot_.pool) slot_.pool->close(slot_.slot);
 }
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path) noexcept {
+Status PosixFile::look(int descriptor, std::string_view path) {
+  struct stat status;
+  if (::fstat(descriptor, &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
+  identity_ = identity_of(status);
+  file_system_ = file_system_of(descriptor);
+  if (file_system_ == FileSystem::kernel)
+    return plain_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
+                       path);
+  return {};
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, PoolSlot slot) noexcept {
   return guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
     if (path.find('\0') != std::string_view::npos)
       return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
     const std::string terminated(path);
-    // Asked first, because merely opening some devices does something.
-    struct stat status;
-    if (::stat(terminated.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
-    if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
-    Descriptor descriptor(open_readable(terminated.c_str()));
-    if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path);
-    return adopt(std::move(descriptor), path);
+    const OpenFirst opener(terminated);
+    const std::shared_ptr<PosixFile> file(new PosixFile);
+    if (slot.pool) {
+      file->again_ = absolute(terminated);
+      file->slot_ = std::move(slot);
+      const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
+      if (!lease) return lease.error();
+      if (Status status = file->look(lease->get(), path); !status) return std::move(status).error();
+      return std::shared_ptr<const PosixFile>(file);
+    }
+    Result<Descriptor> descriptor = opener.open();
+    if (!descriptor) return std::move(descriptor).error();
+    file->descriptor_ = *std::move(descriptor);
+    if (Status status = file->look(file->descriptor_.get(), path); !status) return std::move(status).error();
+    return std::shared_ptr<const PosixFile>(file);
   });
 }
 
@@ -77,17 +149,27 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noex
     Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.valid())
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
-    return adopt(std::move(copy), {});
+    const std::shared_ptr<PosixFile> file(new PosixFile);
+    file->descriptor_ = std::move(copy);
+    if (Status status = file->look(file->descriptor_.get(), {}); !status) return std::move(status).error();
+    return std::shared_ptr<const PosixFile>(file);
   });
+}
+
+Result<Lease> PosixFile::lease() const noexcept {
+  if (!slot_.pool) return Lease(descriptor_.get());
+  return slot_.pool->acquire(slot_.slot, OpenAgain(again_, identity_));
 }
 
 Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
   if (destination.empty() || offset >= kLargestOffset) return std::size_t{0};
   std::size_t length = std::min(destination.size(), kLargestRead);
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kLargestOffset - offset));
+  Result<Lease> descriptor = lease();
+  if (!descriptor) return std::move(descriptor).error();
   ssize_t count = -1;
   do {
-    count = ::pread(descriptor_.get(), destination.data(), length, static_cast<off_t>(offset));
+    count = ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset));
   } while (count < 0 && errno == EINTR);
   if (count >= 0) return static_cast<std::size_t>(count);
   const int number = errno;
@@ -102,8 +184,10 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
 Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
   return guarded([&]() -> Result<Mapping> {
     if (size == 0) return Mapping{};
+    const Result<Lease> descriptor = lease();
+    if (!descriptor) return descriptor.error();
     struct stat status;
-    if (::fstat(descriptor_.get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
+    if (::fstat(descriptor->get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
     const std::uint64_t available = identity_of(status).size;
     if (offset > available || size > available - offset) {
       Error error =
@@ -120,7 +204,7 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
       return system_error(Errc::map_failed, ENOMEM, "cannot map " + std::to_string(size) + " bytes");
     const bool shared = mode == MapMode::shared;
     void* const address = ::mmap(nullptr, static_cast<std::size_t>(length), shared ? PROT_READ : PROT_READ | PROT_WRITE,
-                                 shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor_.get(),
+                                 shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor->get(),
                                  static_cast<off_t>(offset - skipped));
     if (address == MAP_FAILED)
       return system_error(Errc::map_failed, errno,

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "io/descriptor.h"
+#include "io/descriptor_pool.h"
 #include "io/file_system.h"
 
 namespace safetensors::io {
@@ -26,36 +28,49 @@ struct Mapping {
   std::shared_ptr<const void> owner;
 };
 
+// A slot that is one file's alone; without a pool the file keeps its descriptor open.
+struct PoolSlot {
+  std::shared_ptr<DescriptorPool> pool = nullptr;
+  std::size_t slot = 0;
+};
+
 class PosixFile final : public Source {
  public:
-  // Never waits on a FIFO or a device, and does not touch a device.
+  // Never waits on a FIFO or a device, and does not touch a device. In a pool's slot the descriptor may be closed and
+  // opened again: by the same path, whatever the working directory is then, and only if the file is still the same.
   // Errors: invalid_argument (path with a zero byte), open_failed, not_regular_file; path and os_error are set.
-  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path) noexcept;
+  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path,
+                                                                     PoolSlot slot = {}) noexcept;
   // Duplicates the descriptor. Errors: as open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
+  ~PosixFile() override;
 
   // As it was when the file was opened.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return identity_.size; }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override;
 
+  // The descriptor, for as long as the Lease lives, which must be shorter than the file does. Errors, only in a pool:
+  // open_failed, file_changed (device, inode, size or change time are not what they were); without a path.
+  [[nodiscard]] Result<Lease> lease() const noexcept;
+
   // Errors: map_failed (os_error), file_truncated when the range ends past the end of the file as it is now.
-  // A range of no bytes gives an empty span and no owner.
+  // A range of no bytes gives an empty span and no owner. Also lease()'s; the map needs no descriptor to stay.
   [[nodiscard]] Result<Mapping> map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept;
 
   // As they were when the file was opened.
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] FileSystem file_system() const noexcept { return file_system_; }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
  private:
-  PosixFile(Descriptor descriptor, const FileIdentity& identity, FileSystem file_system) noexcept
-      : descriptor_(std::move(descriptor)), identity_(identity), file_system_(file_system) {}
-  static Result<std::shared_ptr<const PosixFile>> adopt(Descriptor descriptor, std::string_view path);
+  PosixFile() noexcept = default;
+  Status look(int descriptor, std::string_view path);
 
-  Descriptor descriptor_;
+  Descriptor descriptor_;  // none in a pool
+  PoolSlot slot_;
+  std::string again_;  // the path to open again
   FileIdentity identity_;
-  FileSystem file_system_;
+  FileSystem file_system_ = FileSystem::local;
 };
 
 // Fills destination from offset on. Errors: the source's; file_truncated when it ends before, with both numbers.

@@ -147,7 +147,9 @@ Status Replacement::copy_at(std::uint64_t offset, const Source& source, std::uin
     const auto* file = dynamic_cast<const PosixFile*>(&source);
     while (file != nullptr && size != 0) {
       const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kChunk));
-      const ssize_t count = system_.copy_range(file->descriptor(), from, descriptor_, offset, most);
+      const Result<Lease> lease = file->lease();
+      if (!lease) return lease.error();
+      const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) break;  // whatever the reason, reading and writing will do it or name it
       const auto copied = static_cast<std::size_t>(count);
