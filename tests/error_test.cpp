@@ -15,7 +15,7 @@ TEST(Errc, each_has_a_name_of_its_own) {
     if (name == "unknown") continue;
     EXPECT_TRUE(names.insert(name).second) << name;
   }
-  EXPECT_EQ(names.size(), 51u);
+  EXPECT_EQ(names.size(), 53u);
   EXPECT_STREQ(st::to_string(st::Errc::duplicate_key), "duplicate_key");
 }
 
@@ -24,6 +24,8 @@ TEST(Errc, rules_of_the_format_are_a_tenth_of_the_number) {
   EXPECT_EQ(st::format_rule(st::Errc::duplicate_key), 5);
   EXPECT_EQ(st::format_rule(st::Errc::incomplete_data), 10);
   EXPECT_EQ(st::format_rule(st::Errc::ok), 0);
+  EXPECT_EQ(st::format_rule(st::Errc::invalid_index), 0);
+  EXPECT_EQ(st::format_rule(st::Errc::ambiguous_checkpoint), 0);
   EXPECT_EQ(st::format_rule(st::Errc::reserved_name), 0);
 }
 

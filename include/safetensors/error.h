@@ -42,8 +42,11 @@ enum class Errc : std::uint16_t {
   size_mismatch = 90,            // rule 9: data_offsets do not span what dtype and shape need
   incomplete_data = 100,         // rule 10: the file is shorter or longer than the tensors
 
+  invalid_index = 110,         // of a model of several files: which tensor is in which
+  ambiguous_checkpoint = 111,  // a folder with several files or indexes, and none that comes first
+
   reserved_name = 120,      // a tensor may not be called __metadata__
-  duplicate_name = 121,     // a tensor or metadata key was added twice
+  duplicate_name = 121,     // a tensor or metadata key was added twice, or a tensor is in two files
   data_length = 122,        // bytes given do not match dtype and shape
   invalid_alignment = 123,  // not a power of two from 1 to 65536
   overlapping_write = 130,  // a byte of a tensor was written twice

@@ -36,6 +36,7 @@ enum class Map : std::uint8_t {
 };
 
 namespace detail {
+struct FileAccess;
 struct FileState;
 struct TensorAccess;
 }  // namespace detail
@@ -81,6 +82,7 @@ class File {
 
  private:
   friend class Tensor;
+  friend struct detail::FileAccess;
   explicit File(std::shared_ptr<const detail::FileState> state) noexcept;
   std::shared_ptr<const detail::FileState> state_;
 };
@@ -115,6 +117,7 @@ class Tensor {
 
  private:
   friend class File;
+  friend struct detail::FileAccess;
   friend struct detail::TensorAccess;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}

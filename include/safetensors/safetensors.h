@@ -4,6 +4,7 @@
 #ifdef __cplusplus
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
+#include <safetensors/checkpoint.h>
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>

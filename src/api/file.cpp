@@ -9,6 +9,7 @@
 #include "api/file_image.h"
 #include "api/file_state.h"
 #include "api/memory_source.h"
+#include "api/open_file.h"
 #include "api/similar_name.h"
 #include "format/header_state.h"
 #include "io/guard.h"
@@ -30,7 +31,8 @@ Error clean(Error error) {
   return error;
 }
 
-Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options) {
+Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options,
+                           unsigned threads) {
   std::array<std::byte, 8> prefix{};
   const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
   if (Status status = io::read_exactly(source, 0, head); !status) return clean(std::move(status).error());
@@ -39,19 +41,19 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
 
   format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
   const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
-  if (Status status = io::read_parallel(source, 8, bytes); !status) return clean(std::move(status).error());
+  if (Status status = io::read_parallel(source, 8, bytes, threads); !status) return clean(std::move(status).error());
   return format::parse_header(std::move(text), file_size - 8 - *length, options);
 }
 
 // Fills in header; the source and whatever else is known are there already.
-Status finish(detail::FileState& state, const ParseOptions& options) {
+Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads = 0) {
   const auto fail = [&](Error error) {
     if (error.path.empty()) error.path = state.path;
     return error;
   };
   const Result<std::uint64_t> size = state.source->size();
   if (!size) return fail(clean(size.error()));
-  Result<Header> header = read_header(*state.source, *size, options);
+  Result<Header> header = read_header(*state.source, *size, options, threads);
   if (!header) return fail(std::move(header).error());
   state.header = *std::move(header);
   return {};
@@ -98,15 +100,27 @@ Result<Array> view_data(const detail::FileState& state, Map map) {
 }
 
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const io::PosixFile>> file,
-                  const OpenOptions& options) {
+                  const OpenOptions& options, unsigned threads = 0) {
   if (!file) return std::move(file).error();
   state.posix = *std::move(file);
   state.source = state.posix;
   state.access = decide(options.access, *state.posix);
-  return finish(state, options.parse);
+  return finish(state, options.parse, threads);
 }
 
 }  // namespace
+
+Result<File> open_file(std::string_view path, const OpenOptions& options, io::PoolSlot slot,
+                       unsigned threads) noexcept {
+  return io::guarded([&]() -> Result<File> {
+    const auto state = std::make_shared<detail::FileState>();
+    state->path = path;
+    if (Status status = open_posix(*state, io::PosixFile::open(path, std::move(slot)), options, threads); !status)
+      return std::move(status).error();
+    return detail::FileAccess::make(state);
+  });
+}
+
 }  // namespace api
 
 inline namespace v0 {
@@ -114,13 +128,7 @@ inline namespace v0 {
 File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
 
 Result<File> File::open(std::string_view path, const OpenOptions& options) noexcept {
-  return io::guarded([&]() -> Result<File> {
-    const auto state = std::make_shared<detail::FileState>();
-    state->path = path;
-    if (Status status = api::open_posix(*state, io::PosixFile::open(path), options); !status)
-      return std::move(status).error();
-    return File(state);
-  });
+  return api::open_file(path, options, {}, 0);
 }
 
 Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {

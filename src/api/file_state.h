@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "io/posix_file.h"
 
@@ -47,6 +48,12 @@ struct FileState {
 
  private:
   mutable std::atomic<const io::Mapping*> shared_map_{nullptr};
+};
+
+// The one way to make a File, and a Tensor of it, from outside of them.
+struct FileAccess {
+  static File make(std::shared_ptr<const FileState> state) noexcept { return File(std::move(state)); }
+  static Tensor tensor(const File& file, const TensorInfo& info) noexcept { return Tensor(file.state_, &info); }
 };
 
 // The one way into the private parts of Tensor.

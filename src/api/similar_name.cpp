@@ -43,24 +43,32 @@ bool is_tail(std::string_view whole, std::string_view tail) {
 
 }  // namespace
 
-std::string_view similar_name(const Header& header, std::string_view name) noexcept {
-  if (name.empty() || name.size() > kLongest) return {};
-  std::string_view best;
-  std::size_t limit = std::min(kMostEdits, std::max<std::size_t>(name.size() / 4, 1));
-  std::uint64_t steps = 0;
-  for (const TensorInfo& tensor : header.tensors()) {
-    const std::string_view other = tensor.name;
-    if (steps++ > kMostSteps) break;
-    if (other.empty() || other.size() > kLongest) continue;
-    if (is_tail(other, name) || is_tail(name, other)) return other;
-    const std::size_t lengths = other.size() > name.size() ? other.size() - name.size() : name.size() - other.size();
-    if (limit == 0 || lengths > limit) continue;
-    const std::size_t edits = distance(name, other, limit, steps);
-    if (edits > limit) continue;
-    best = other;
-    limit = edits - 1;
+SimilarName::SimilarName(std::string_view meant) noexcept
+    : meant_(meant), limit_(std::min(kMostEdits, std::max<std::size_t>(meant.size() / 4, 1))) {}
+
+bool SimilarName::offer(std::string_view name) noexcept {
+  if (meant_.empty() || meant_.size() > kLongest) return false;
+  if (steps_++ > kMostSteps) return false;
+  if (name.empty() || name.size() > kLongest) return true;
+  if (is_tail(name, meant_) || is_tail(meant_, name)) {
+    best_ = name;
+    return false;
   }
-  return best;
+  const std::size_t lengths = name.size() > meant_.size() ? name.size() - meant_.size() : meant_.size() - name.size();
+  if (limit_ == 0 || lengths > limit_) return true;
+  const std::size_t edits = distance(meant_, name, limit_, steps_);
+  if (edits > limit_) return true;
+  best_ = name;
+  limit_ = edits - 1;
+  return true;
+}
+
+std::string_view similar_name(const Header& header, std::string_view name) noexcept {
+  SimilarName similar(name);
+  for (const TensorInfo& tensor : header.tensors()) {
+    if (!similar.offer(tensor.name)) break;
+  }
+  return similar.best();
 }
 
 }  // namespace safetensors::api

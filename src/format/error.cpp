@@ -114,6 +114,10 @@ const char* to_string(Errc code) noexcept {
       return "size_mismatch";
     case Errc::incomplete_data:
       return "incomplete_data";
+    case Errc::invalid_index:
+      return "invalid_index";
+    case Errc::ambiguous_checkpoint:
+      return "ambiguous_checkpoint";
     case Errc::reserved_name:
       return "reserved_name";
     case Errc::duplicate_name:

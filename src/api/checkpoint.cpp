@@ -1,0 +1,77 @@
+// Many files as one set of tensors: looking things up in it.
+#include <safetensors/checkpoint.h>
+
+#include <utility>
+
+#include "api/checkpoint_open.h"
+#include "api/checkpoint_state.h"
+#include "api/file_image.h"
+#include "api/file_state.h"
+#include "api/similar_name.h"
+#include "io/descriptor_pool.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors {
+namespace api {
+namespace {
+
+std::string counted(std::size_t number, const char* what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+Error no_tensor(const detail::CheckpointState& state, std::string_view name) {
+  std::string message = "no " + tensor_named(name) + " in " + counted(state.files.size(), "file") + " of " +
+                        counted(state.entries.size(), "tensor");
+  SimilarName similar(name);
+  for (const auto& entry : state.entries) {
+    if (!similar.offer(entry.info->name)) break;
+  }
+  if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
+  return io::plain_error(Errc::not_found, std::move(message), state.path);
+}
+
+}  // namespace
+}  // namespace api
+
+inline namespace v0 {
+
+std::size_t CheckpointTensors::size() const noexcept {
+  return state_ == nullptr ? 0 : state_->entries.size();
+}
+
+Tensor CheckpointTensors::operator[](std::size_t index) const noexcept {
+  const detail::CheckpointState::Entry& entry = state_->entries[index];
+  return detail::FileAccess::tensor(state_->files[entry.file], *entry.info);
+}
+
+Checkpoint::Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}
+
+Result<Checkpoint> Checkpoint::open(std::string_view path, const CheckpointOptions& options) noexcept {
+  return io::guarded([&]() -> Result<Checkpoint> {
+    const std::string one(path);
+    return open(std::span(&one, 1), options);
+  });
+}
+
+Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const CheckpointOptions& options) noexcept {
+  auto state = api::open_checkpoint(paths, options, io::descriptor_limit());
+  if (!state) return std::move(state).error();
+  return Checkpoint(*std::move(state));
+}
+
+Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {
+  if (const std::uint32_t index = state_->find(name); index != format::NameIndex::kNone) return tensors()[index];
+  return io::guarded([&]() -> Result<Tensor> { return api::no_tensor(*state_, name); });
+}
+
+bool Checkpoint::contains(std::string_view name) const noexcept {
+  return state_->find(name) != format::NameIndex::kNone;
+}
+
+std::span<const File> Checkpoint::files() const& noexcept {
+  return state_->files;
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,143 @@
+#include "api/checkpoint_open.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "api/checkpoint_paths.h"
+#include "api/file_image.h"
+#include "api/file_state.h"
+#include "api/open_file.h"
+#include "io/descriptor_pool.h"
+#include "io/guard.h"
+#include "io/parallel.h"
+#include "io/system_error.h"
+
+namespace safetensors::api {
+namespace {
+
+using detail::CheckpointState;
+
+constexpr unsigned kThreads = 16;  // they wait for the storage more than they compute
+constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
+
+struct OpenedFile {
+  File file;
+  std::vector<const TensorInfo*> tensors;  // those that are seen, by offset
+};
+
+class OpenFiles final : public io::Tasks {
+ public:
+  OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors)
+      : paths_(paths), options_(options), opened_(paths.size()) {
+    if (paths.size() > 1) pool_ = std::make_shared<io::DescriptorPool>(paths.size(), descriptors);
+  }
+
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    return io::guarded([&]() -> Status {
+      // Of several files, each is read by one thread.
+      const unsigned threads = pool_ ? 1 : options_.threads;
+      const CheckpointPaths::Part& part = paths_[index];
+      Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads);
+      if (!file) return std::move(file).error();
+      opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
+      return part.index == nullptr ? select_all(*opened_[index]) : select(part, *opened_[index]);
+    });
+  }
+
+  // After all have run. Errors: duplicate_name, out_of_memory. Throws std::bad_alloc.
+  Status join(CheckpointState& state);
+
+ private:
+  static Status select_all(OpenedFile& opened);
+  static Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
+
+  const CheckpointPaths& paths_;
+  const CheckpointOptions& options_;
+  std::shared_ptr<io::DescriptorPool> pool_;
+  std::vector<std::unique_ptr<OpenedFile>> opened_;
+};
+
+Status OpenFiles::select_all(OpenedFile& opened) {
+  opened.tensors.reserve(opened.file.header().size());
+  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
+  return {};
+}
+
+Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
+  const format::ShardIndex& index = *part.index->shards;
+  const format::ShardIndex::Range wanted = index.of_shard(part.number);
+  opened.tensors.reserve(wanted.size());
+  for (const TensorInfo& tensor : opened.file.header().tensors()) {
+    const std::uint32_t entry = index.find(tensor.name);
+    if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
+  }
+  if (opened.tensors.size() == wanted.size()) return {};
+  for (const std::uint32_t entry : wanted) {
+    if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
+    Error error = io::plain_error(Errc::invalid_index,
+                                  tensor_named(index[entry].tensor) + " is not in `" +
+                                      printable(index.shards()[part.number]) + "`, where the index has it",
+                                  part.index->path);
+    error.offset = index[entry].at;
+    return error;
+  }
+  return {};
+}
+
+Status OpenFiles::join(CheckpointState& state) {
+  std::size_t count = 0;
+  for (const auto& opened : opened_) count += opened->tensors.size();
+  if (count > kMostTensors) return io::out_of_memory();
+  state.files.reserve(opened_.size());
+  state.entries.reserve(count);
+  for (auto& opened : opened_) {
+    for (const TensorInfo* tensor : opened->tensors) {
+      state.names.push(state.arena, base::hash(tensor->name, state.seed), count);
+      state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
+    }
+    state.files.push_back(std::move(opened->file));
+    opened.reset();
+  }
+  const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
+  const std::uint32_t twice = state.names.build(state.arena, name_at);
+  if (twice == format::NameIndex::kNone) return {};
+  std::size_t first = 0;
+  while (name_at(first) != name_at(twice)) ++first;
+  const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
+  return io::plain_error(Errc::duplicate_name,
+                         tensor_named(name_at(twice)) + " is in two files: " + path(first) + " and " + path(twice));
+}
+
+Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
+                  unsigned threads, CheckpointState& state) {
+  OpenFiles files(paths, options, descriptors);
+  if (Status status = io::run_parallel(files, paths.size(), threads); !status) return status;
+  return files.join(state);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
+                                                               const CheckpointOptions& options,
+                                                               std::size_t descriptors) noexcept {
+  return io::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
+    if (paths.empty()) return io::plain_error(Errc::invalid_argument, "no paths were given");
+    CheckpointPaths parts;
+    for (const std::string& path : paths) {
+      if (Status status = parts.add(path); !status) return std::move(status).error();
+    }
+    const auto state = std::make_shared<CheckpointState>();
+    if (paths.size() == 1) state->path = paths[0];
+    // Each thread needs a descriptor.
+    const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
+    Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), *state);
+    // Others have most of the descriptors: one is enough.
+    if (!status && status.error().os_error == EMFILE && threads > 1)
+      status = open_files(parts, options, descriptors, 1, *state);
+    if (!status) return std::move(status).error();
+    return std::shared_ptr<const CheckpointState>(state);
+  });
+}
+
+}  // namespace safetensors::api

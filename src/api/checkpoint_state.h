@@ -1,0 +1,41 @@
+// What a Checkpoint and its lists share.
+#pragma once
+
+#include <safetensors/checkpoint.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "format/name_index.h"
+#include "io/memory.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace detail {
+
+struct CheckpointState {
+  struct Entry {
+    const TensorInfo* info;  // of the file's header
+    std::uint32_t file;
+  };
+
+  // The number of the tensor, or NameIndex::kNone.
+  [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept {
+    return names.find(name, base::hash(name, seed), [this](std::size_t i) { return entries[i].info->name; });
+  }
+
+  std::string path;  // the one that was given; empty for several
+  std::vector<File> files;
+  std::vector<Entry> entries;
+  base::HashSeed seed = base::HashSeed::random();
+  base::Arena arena{&io::large_memory(), std::size_t{4} << 10};
+  format::NameIndex names;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,193 @@
+#include "format/shard_index.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "json/reader.h"
+
+namespace safetensors::format {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::size_t kShortestEntry = 18;  // "":".safetensors",
+constexpr std::size_t kBlock = std::size_t{64} << 10;
+
+// `..`, also as Windows reads it: dots and spaces at the end of a component count for nothing there.
+bool leads_up(std::string_view component) noexcept {
+  return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
+}
+
+std::string shown(std::string_view name) {
+  constexpr std::size_t kShown = 200;
+  return "`" + printable(name.substr(0, kShown)) + (name.size() > kShown ? "...`" : "`");
+}
+
+}  // namespace
+
+const char* check_shard_name(std::string_view name) noexcept {
+  constexpr std::string_view kSeparators = "/\\";
+  if (name.empty()) return "it is empty";
+  if (name.find('\0') != name.npos) return "it holds a zero byte";
+  if (kSeparators.find(name[0]) != kSeparators.npos) return "it begins with a separator";
+  if (name.find(':') != name.npos) return "it holds a colon";
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find_first_of(kSeparators, begin), name.size());
+    if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
+    begin = end + 1;
+  }
+  return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
+}
+
+class IndexParser {
+ public:
+  IndexParser(ShardIndex& index, std::size_t size) noexcept
+      : index_(index),
+        reader_(index.text_.get(), size),
+        most_(size / kShortestEntry + 1),
+        runs_arena_(index.arena_.upstream(), kBlock) {}
+
+  [[nodiscard]] bool parse();
+  // After parse().
+  [[nodiscard]] bool make_index();
+  [[nodiscard]] Error failure() const;
+
+ private:
+  bool weight_map();
+  bool entry();
+  void number_shards();
+  void group_by_shard();
+  bool fail(std::size_t at, std::string detail) {
+    detail_ = std::move(detail);
+    return reader_.fail(Errc::invalid_index, at, "");
+  }
+
+  ShardIndex& index_;
+  json::Reader reader_;
+  const std::size_t most_;  // entries
+  base::Arena runs_arena_;
+  base::Chunked<std::string_view> runs_;  // shards as they follow each other in the text
+  std::string_view tensor_;
+  bool in_entry_ = false;
+  std::string detail_;
+};
+
+bool IndexParser::parse() {
+  bool seen = false;
+  if (!reader_.open('{', "an index must be an object")) return false;
+  for (bool more = !reader_.consume('}'); more;) {
+    std::string_view key;
+    std::size_t at = 0;
+    if (!reader_.key(key, at)) return false;
+    if (key != "weight_map") {
+      if (!reader_.skip_value(1)) return false;
+    } else if (seen) {
+      return fail(at, "a second weight_map");
+    } else {
+      seen = true;
+      if (!weight_map()) return false;
+    }
+    if (!reader_.next('}', more)) return false;
+  }
+  if (!reader_.end()) return false;
+  return seen || fail(0, "it has no weight_map");
+}
+
+bool IndexParser::weight_map() {
+  if (!reader_.open('{', "weight_map must be an object")) return false;
+  for (bool more = !reader_.consume('}'); more;) {
+    if (!entry()) return false;
+    if (!reader_.next('}', more)) return false;
+  }
+  return true;
+}
+
+bool IndexParser::entry() {
+  std::size_t at = 0;
+  if (!reader_.key(tensor_, at)) return false;
+  in_entry_ = true;
+  std::string_view shard;
+  (void)reader_.peek();
+  const std::size_t shard_at = reader_.offset();
+  if (!reader_.string(shard)) return false;
+  if (runs_.empty() || runs_[runs_.size() - 1] != shard) {
+    if (const char* why = check_shard_name(shard))
+      return fail(shard_at, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why);
+    runs_.push(runs_arena_, most_) = shard;
+  }
+  in_entry_ = false;
+  index_.names_.push(index_.arena_, base::hash(tensor_, index_.seed_), most_);
+  index_.entries_.push(index_.arena_, most_) = {tensor_, static_cast<std::uint32_t>(runs_.size() - 1),
+                                                static_cast<std::uint32_t>(at)};
+  return true;
+}
+
+bool IndexParser::make_index() {
+  const auto key_at = [this](std::size_t i) { return index_.entries_[i].tensor; };
+  const std::uint32_t twice = index_.names_.build(index_.arena_, key_at);
+  if (twice != ShardIndex::kNone)
+    return fail(index_.entries_[twice].at, "tensor " + shown(key_at(twice)) + " is in weight_map twice");
+  number_shards();
+  group_by_shard();
+  return true;
+}
+
+// Entries have the number of a run until now.
+void IndexParser::number_shards() {
+  std::vector<std::string_view>& shards = index_.shards_;
+  shards.reserve(runs_.size());
+  for (std::size_t i = 0; i < runs_.size(); ++i) shards.push_back(runs_[i]);
+  std::sort(shards.begin(), shards.end());
+  shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+  std::vector<std::uint32_t> numbers(runs_.size());
+  for (std::size_t i = 0; i < runs_.size(); ++i)
+    numbers[i] = static_cast<std::uint32_t>(std::lower_bound(shards.begin(), shards.end(), runs_[i]) - shards.begin());
+  for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = numbers[index_.entries_[i].shard];
+}
+
+void IndexParser::group_by_shard() {
+  std::vector<std::uint32_t>& begin = index_.begin_;
+  const std::size_t count = index_.entries_.size();
+  begin.assign(index_.shards_.size() + 1, 0);
+  for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard + 1];
+  for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+  index_.by_shard_.resize(count);
+  // Backwards from each shard's end, which leaves every begin where it belongs but one place early.
+  for (std::size_t i = count; i-- > 0;)
+    index_.by_shard_[--begin[index_.entries_[i].shard + 1]] = static_cast<std::uint32_t>(i);
+  for (std::size_t i = 1; i + 1 < begin.size(); ++i) begin[i] = begin[i + 1];
+  begin.back() = static_cast<std::uint32_t>(count);
+  begin.front() = 0;
+}
+
+Error IndexParser::failure() const {
+  const json::Failure& failure = reader_.failure();
+  Error error;
+  error.code = Errc::invalid_index;
+  error.offset = failure.at;
+  if (failure.code == Errc::invalid_utf8)
+    error.message = std::string("invalid UTF-8 in index: ") + failure.what;
+  else if (failure.code == Errc::invalid_index)
+    error.message = "invalid index: " + detail_;
+  else
+    error.message =
+        "invalid JSON in index: " + (in_entry_ ? "tensor " + shown(tensor_) + ": " : std::string()) + failure.what;
+  return error;
+}
+
+ShardIndex::ShardIndex(std::unique_ptr<char[]> text, std::size_t size)
+    : text_(std::move(text)),
+      arena_(std::pmr::new_delete_resource(), std::clamp(size / 16, std::size_t{1} << 10, kBlock)) {}
+
+Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size) {
+  std::unique_ptr<ShardIndex> index(new ShardIndex(std::move(text), size));
+  IndexParser parser(*index, size);
+  if (!parser.parse() || !parser.make_index()) return parser.failure();
+  return std::unique_ptr<const ShardIndex>(std::move(index));
+}
+
+std::uint32_t ShardIndex::find(std::string_view tensor) const noexcept {
+  return names_.find(tensor, base::hash(tensor, seed_), [this](std::size_t i) { return entries_[i].tensor; });
+}
+
+}  // namespace safetensors::format

@@ -1,0 +1,40 @@
+// Names in directories. Names that begin with a dot are hidden, as a shell has it.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors::io {
+
+enum class PathKind : std::uint8_t {
+  nothing,  // no such name
+  directory,
+  other,  // anything else, also what the system does not let us look at
+};
+
+// What a path leads to, links followed. The path must hold no zero byte.
+[[nodiscard]] PathKind kind_of(const std::string& path) noexcept;
+
+// Sorted by their bytes, without `.` and `..`. Errors: open_failed, read_failed; path and os_error are set. Throws
+// std::bad_alloc.
+[[nodiscard]] Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden = false);
+
+// The directory's path and the name, with one separator between them; an empty directory is the working one.
+[[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
+
+// Whether text has a *, ? or [ at all.
+[[nodiscard]] bool is_pattern(std::string_view text) noexcept;
+
+// * is any text, ? one character, [a-z] one of a set, [!a-z] one that is not in it, \ takes the next literally; none
+// matches a hidden name's dot. A [ that is never closed stands for itself.
+[[nodiscard]] bool matches_pattern(std::string_view pattern, std::string_view name) noexcept;
+
+// The paths that exist and match, component by component, sorted by their bytes. Directories that cannot be listed hold
+// nothing. Throws std::bad_alloc.
+[[nodiscard]] std::vector<std::string> expand_pattern(std::string_view pattern);
+
+}  // namespace safetensors::io
