@@ -37,6 +37,7 @@ io::Caching to_caching(Cache cache) noexcept {
 struct Extent {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
+  std::uint64_t results = 0;  // bytes
 };
 
 }  // namespace
@@ -65,10 +66,11 @@ void PlanRun::make_paths() {
     Extent& extent = extents[found->second];
     extent.begin = std::min(extent.begin, item.info().file_offset);
     extent.end = std::max(extent.end, item.info().file_offset + item.info().nbytes());
+    extent.results += item.size;
   }
   for (std::size_t i = 0; i < files_.size(); ++i)
     paths_.push_back(std::make_unique<io::ReadPath>(*files_[i]->source, to_caching(options_.cache), extents[i].begin,
-                                                    extents[i].end - extents[i].begin));
+                                                    extents[i].end - extents[i].begin, extents[i].results));
   for (std::size_t i = 0; i < items_.size(); ++i) {
     slots_[i].path = paths_[path_of[i]].get();
     slots_[i].mapped = items_[i].file().memory(items_[i].info());

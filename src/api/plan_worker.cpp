@@ -190,6 +190,7 @@ void PlanWorker::deliver(std::size_t number, std::uint64_t at, std::span<const s
 
 void PlanWorker::arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
   if (run_.options().on_chunk) run_.options().on_chunk(number, at, bytes);
+  run_.slot(number).path->finish(bytes.size());
   run_.slot(number).left.fetch_sub(bytes.size());
   run_.add_done(bytes.size());
 }

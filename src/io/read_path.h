@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
-#include "io/descriptor.h"
 #include "io/posix_file.h"
 
 namespace safetensors::io {
@@ -48,8 +48,10 @@ class Bounce {
 
 class ReadPath {
  public:
-  // size: how many bytes of the source, from begin on, the transfer is about. The source must outlive the path.
-  ReadPath(const Source& source, Caching caching, std::uint64_t begin, std::uint64_t size) noexcept;
+  // size: how many bytes of the source, from begin on, the transfer is about. work: what finish() will count down from.
+  // The source must outlive the path.
+  ReadPath(const Source& source, Caching caching, std::uint64_t begin, std::uint64_t size, std::uint64_t work) noexcept;
+  ~ReadPath();
   ReadPath(const ReadPath&) = delete;
   ReadPath& operator=(const ReadPath&) = delete;
 
@@ -58,25 +60,30 @@ class ReadPath {
   [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                             Bounce& bounce) const noexcept;
 
+  // So much of the work is done. When all of it is, the path gives up what it holds open. From any thread.
+  void finish(std::uint64_t work) const noexcept;
+
   // How much is best read at once.
   [[nodiscard]] std::size_t piece() const noexcept { return piece_; }
   // Reads wait for a device or a network: more threads than there are processors pay.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   // Where the device should find memory: address and file offset equal modulo this; 1 if it does not matter.
-  [[nodiscard]] std::size_t direct_alignment() const noexcept { return direct_.valid() ? memory_alignment_ : 1; }
+  [[nodiscard]] std::size_t direct_alignment() const noexcept { return directs_ ? memory_alignment_ : 1; }
   // Why reads that were to go past the page cache did not; 0 if none.
   [[nodiscard]] int direct_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
   class Counted;
-  void open_direct() noexcept;
-  [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
+  void prepare_direct(int descriptor) noexcept;
+  // The descriptor for it, or -1.
+  [[nodiscard]] int open_direct() const noexcept;
+  [[nodiscard]] bool wants_direct(int direct, std::uint64_t offset, std::size_t size) const noexcept;
   Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts) const noexcept;
-  Status read_direct(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+  Status read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                      Bounce& bounce) const noexcept;
-  Status read_bounced(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+  Status read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                       Bounce& bounce) const noexcept;
-  Status direct_call(std::uint64_t offset, std::span<std::byte> aligned, std::size_t& got,
+  Status direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& got,
                      ReadCounts& counts) const noexcept;
 
   const Source& source_;
@@ -84,10 +91,13 @@ class ReadPath {
   const Caching caching_;
   std::size_t piece_;
   bool waits_ = false;
-  Descriptor direct_;
+  bool directs_ = false;  // some reads should go past the page cache
   std::size_t memory_alignment_ = 4096;
   std::size_t offset_alignment_ = 4096;
   mutable std::atomic<int> refused_{0};
+  mutable std::atomic<std::uint64_t> work_;
+  mutable std::mutex mutex_;  // of opening and closing what follows
+  mutable std::atomic<int> direct_{-1};
 };
 
 }  // namespace safetensors::io
