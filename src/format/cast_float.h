@@ -62,6 +62,7 @@ struct Float8E4M3 {
   static constexpr unsigned kMantissa = 3;
   static constexpr int kBias = 7;
   static constexpr Bits kInfinity = 0x7F;  // none: from here on NaN, which is this code alone
+  // The largest number, as in torch since 2.12; before, and in ml_dtypes, NaN.
   static constexpr Bits kOverflow = 0x7E, kNan = 0x7F;
   static constexpr bool kPayload = false, kNanIsMinusZero = false;
 };
@@ -158,12 +159,13 @@ template <class From, class To>
   const Bits rounded = round_magnitude<From, To>(magnitude);
   const Bits number = rounded < To::kOverflow ? rounded : Bits{To::kOverflow};
   Bits nan = To::kNan;
-  if constexpr (To::kPayload)
-    nan |= (magnitude >> (From::kMantissa - To::kMantissa)) & (To::kNan ^ ((Bits{1} << kSignAt<To>)-1));
+  if constexpr (To::kPayload) {
+    constexpr Bits payload = (Bits{1} << (To::kMantissa - 1)) - 1;
+    nan |= (magnitude >> (From::kMantissa - To::kMantissa)) & payload;
+  }
   const Bits code = magnitude > From::kInfinity ? nan : number;
   if constexpr (To::kNanIsMinusZero) {
-    const bool signless = code == 0 || code == To::kNan;
-    return static_cast<typename To::Bits>(code | (signless ? Bits{0} : sign));
+    return static_cast<typename To::Bits>(code | select(code == 0, Bits{0}, sign));
   } else {
     return static_cast<typename To::Bits>(code | sign);
   }

@@ -17,7 +17,8 @@ enum class Instructions : std::uint8_t { portable, avx2 };
 // As cast(), for count elements.
 using CastKernel = void (*)(const std::byte* in, std::byte* out, std::size_t count) noexcept;
 
-// Between F32 or F64 and another dtype, F64 only to others and from F32; else nullptr.
+// From every float to F32, and from F32 and F64 to every one but F8_E8M0; else nullptr. instructions must be available
+// when it is called.
 [[nodiscard]] CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept;
 
 // cast() with the loops named, which must be available.
