@@ -29,7 +29,7 @@ struct Destination {
 
 struct AddOptions {
   // The dtype of the result. Between F64, F32, F16, BF16 and the F8s (from F8_E8M0 only), rounded once to the nearest,
-  // ties to even; what is too large becomes an infinity, or NaN where the dtype has none.
+  // ties to even. What is too large becomes an infinity; of F8_E4M3 its largest number, of the FNUZ dtypes NaN.
   std::optional<Dtype> cast = std::nullopt;
 };
 
