@@ -54,8 +54,9 @@ struct ReadOptions {
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
   // page of 2 MiB goes back to it with the last Array on it.
   Arena* arena = nullptr;
-  // Called by execute()'s or Stream::next()'s own thread now and then, and at the end, with the bytes of results that
-  // are there and that there will be; false ends the work with Errc::cancelled. Must not throw.
+  // Called by execute()'s or Stream::next()'s own thread now and then (next() also while it waits), and at the end, with
+  // the bytes of results that are there and that there will be; false ends the work with Errc::cancelled. Must not
+  // throw.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
   // Called for every byte of every result once, in pieces, as soon as they are there and still in a processor's cache:
   // the number of the item in the order of add(), where the piece begins in the result, and the piece (C order,
@@ -129,7 +130,7 @@ struct StreamItem {
 
 // The items of a plan in the order in which they become complete. Its threads wait while bytes_in_flight bytes are
 // read, being read, or not yet taken. The plan may be changed or destroyed meanwhile. One thread at a time calls
-// next(); not to be used in a forked child.
+// next(). Not to be used in a forked child.
 class Stream {
  public:
   SAFETENSORS_API Stream(Stream&&) noexcept;
@@ -140,6 +141,9 @@ class Stream {
   // The next complete item, waited for; nullopt after the last. After an error, which stops all reading, every call
   // returns it. Errors: as ReadPlan::execute.
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
+
+  // Stops reading; a next() that waits and every later one return Errc::cancelled. From any thread.
+  SAFETENSORS_API void cancel() noexcept;
 
   // Of what has been read until now.
   [[nodiscard]] SAFETENSORS_API Result<ReadReport> report() const noexcept;

@@ -1,21 +1,29 @@
 """Read, check and write safetensors files.
 
 `safetensors.torch`, `safetensors.numpy`, `safetensors.flax`, `safetensors.tensorflow`, `safetensors.mlx` and
-`safetensors.paddle` save and load dicts of tensors; `safe_open` loads single tensors and parts of them. Nothing but
-the framework that is asked for is imported.
+`safetensors.paddle` save and load dicts of tensors; `safe_open` loads single tensors and parts of them. `Checkpoint`,
+`load` and `stream` read one or many files as one, whole or in parts, cast if wished; `Writer` writes a file in pieces.
+Nothing but the framework that is asked for is imported.
 """
 
+from ._checkpoint import Checkpoint, TensorStream, load, stream
 from ._functions import _safe_open_handle, deserialize, serialize, serialize_file
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._version import __version__
+from ._writer import Writer
 
 __all__ = [
+    "Checkpoint",
     "SafetensorError",
     "TensorSpec",
+    "TensorStream",
+    "Writer",
     "__version__",
     "_safe_open_handle",
     "deserialize",
+    "load",
     "safe_open",
     "serialize",
     "serialize_file",
+    "stream",
 ]

@@ -17,4 +17,6 @@ NB_MODULE(_native, module) {
   define_serialize(module);
   define_safe_open(module);
   define_load(module);
+  define_checkpoint(module);
+  define_writer(module);
 }

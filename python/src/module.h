@@ -8,5 +8,7 @@ namespace safetensors::python {
 void define_serialize(nb::module_& module);
 void define_safe_open(nb::module_& module);
 void define_load(nb::module_& module);
+void define_checkpoint(nb::module_& module);
+void define_writer(nb::module_& module);
 
 }  // namespace safetensors::python

@@ -26,7 +26,8 @@ auto without_gil(Function&& function) {
 Backend parse_backend(std::string_view name) {
   if (name == "mmap") return Backend::mmap;
   if (name == "pread") return Backend::pread;
-  raise("backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread"))");
+  if (name == "auto") return Backend::automatic;
+  raise("backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread", "auto"))");
 }
 
 void Opened::fail(const Error& error) const {
@@ -62,12 +63,16 @@ Array Opened::data() {
   return *data_;
 }
 
+ReadOptions Opened::read_options() const noexcept {
+  return {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill};
+}
+
 Array Opened::read(const Tensor& tensor) const {
   Result<Array> array = without_gil([&]() -> Result<Array> {
-    if (backend_ == Backend::mmap && tensor.nbytes() >= kWorthMapping) return tensor.view(Map::copy_on_write);
+    if (maps() && tensor.nbytes() >= kWorthMapping) return tensor.view(Map::copy_on_write);
     ReadPlan plan;
     if (Status status = plan.add(tensor); !status) return std::move(status).error();
-    Result<ReadResult> result = plan.execute();
+    Result<ReadResult> result = plan.execute(read_options());
     if (!result) return std::move(result).error();
     return std::move(result->arrays.front());
   });
@@ -78,7 +83,7 @@ Array Opened::read(const Tensor& tensor) const {
 Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
   Result<Array> array = without_gil([&]() -> Result<Array> {
     const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
-    if (backend_ == Backend::pread || !resolved || !resolved->contiguous() || resolved->nbytes() < kWorthMapping)
+    if (!maps() || !resolved || !resolved->contiguous() || resolved->nbytes() < kWorthMapping)
       return tensor.read(slice);
     Result<Array> whole = tensor.view(Map::copy_on_write);
     if (!whole) return whole;
@@ -95,13 +100,13 @@ Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
 
 nb::object Opened::tensor(const Tensor& tensor) {
   const std::shared_ptr<Maker> made = maker();
-  if (backend_ == Backend::mmap && made->shares()) return made->make(inside(data(), tensor.info()));
+  if (maps() && made->shares()) return made->make(inside(data(), tensor.info()));
   return made->make(read(tensor));
 }
 
 nb::object Opened::tensors() {
   const std::shared_ptr<Maker> made = maker();
-  if (backend_ == Backend::pread) return each_tensor(*made);
+  if (!maps()) return each_tensor(*made);
   Array all;
   if (made->shares()) {
     all = data();
@@ -132,7 +137,7 @@ nb::object Opened::each_tensor(Maker& maker) {
       if (!found) return std::move(found).error();
       if (Status status = plan.add(*found); !status) return std::move(status).error();
     }
-    return plan.execute();
+    return plan.execute(read_options());
   });
   if (!read) fail(read.error());
   std::size_t i = 0;
@@ -148,7 +153,7 @@ nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
 }
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
-  if (backend_ == Backend::pread && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
+  if (!maps() && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
       nb::object result = maker()->make(read_slice(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;

@@ -12,7 +12,11 @@
 
 namespace safetensors::python {
 
-enum class Backend : std::uint8_t { mmap, pread };
+enum class Backend : std::uint8_t {
+  mmap,       // views of the file
+  pread,      // memory of their own, read through the page cache
+  automatic,  // memory of their own, read as is best for where the bytes are
+};
 [[nodiscard]] Backend parse_backend(std::string_view name);
 
 // From any number of threads at once, all of them attached to the interpreter. The GIL is released while bytes move.
@@ -40,6 +44,8 @@ class Opened {
   Array data();                            // all of it, writable, shared by those who share
   Array read(const Tensor& tensor) const;  // or mapped: of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
+  [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
+  [[nodiscard]] ReadOptions read_options() const noexcept;
   nb::object torch_slice(const Tensor& tensor, nb::handle index);
   nb::object each_tensor(Maker& maker);
   [[noreturn]] void fail(const Error& error) const;
@@ -53,5 +59,8 @@ class Opened {
   std::shared_ptr<Maker> maker_;
   std::optional<Array> data_;
 };
+
+// A tensor of which parts may be asked for.
+[[nodiscard]] nb::object make_slice(std::shared_ptr<Opened> opened, Tensor tensor);
 
 }  // namespace safetensors::python

@@ -119,6 +119,14 @@ struct PySafeSlice {
   Tensor tensor;
 };
 
+}  // namespace
+
+nb::object make_slice(std::shared_ptr<Opened> opened, Tensor tensor) {
+  return nb::cast(PySafeSlice{std::move(opened), std::move(tensor)});
+}
+
+namespace {
+
 void define_slice(nb::module_& module) {
   nb::class_<PySafeSlice>(module, "PySafeSlice",
                           "A tensor of an open file, read in parts: `slice[2:4, ..., -1]` reads no more than that.\n\n"
@@ -146,7 +154,8 @@ void define_safe_open(nb::module_& module) {
       "A file whose tensors are loaded when they are asked for.\n\n"
       "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
       "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"
-      "file, their pages are read when touched) or \"pread\" (memory of their own).\n\n"
+      "file, their pages are read when touched), \"pread\" (memory of their own, through the page\n"
+      "cache) or \"auto\" (the same, past it what is not in it).\n\n"
       "A context manager. Tensors and slices stay valid after it is closed and the file removed.\n"
       "May be used from any number of threads at once.")
       .def(

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "module.h"
+#include "saving.h"
 #include "tensor_spec.h"
 
 namespace safetensors::python {
@@ -70,23 +71,6 @@ class Tensors {
   std::vector<TensorData> data_;
 };
 
-std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
-  if (metadata.is_none()) return std::nullopt;
-  if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
-  MetadataPairs pairs;
-  const nb::object copy = own(PyDict_Copy(metadata.ptr()));  // another thread may change the caller's
-  for (const auto [key, value] : nb::borrow<nb::dict>(copy))
-    pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
-  return pairs;
-}
-
-[[noreturn]] void raise_saving(const Error& error) {
-  if (error.code == Errc::out_of_memory) PyErr_NoMemory(), throw nb::python_error();
-  std::string text = kSaving + error.message;
-  if (!error.path.empty()) text += ": \"" + printable(error.path) + "\"";
-  raise(text, &error);
-}
-
 nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   const Tensors tensors(tensor_dict);
   const Result<Header> header = layout(tensors.data(), to_metadata(metadata));
@@ -107,20 +91,6 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
       std::memcpy(out + start + header->find(tensor.name)->begin, tensor.bytes.data(), tensor.bytes.size());
   }
   return result;
-}
-
-Durability to_durability(nb::handle name) {
-  const std::string_view text = from_str(name, "durability");
-  if (text == "full") return Durability::full;
-  if (text == "file") return Durability::file;
-  if (text == "none") return Durability::none;
-  raise("durability \"" + std::string(text) + "\" is invalid (expected one of: \"full\", \"file\", \"none\")");
-}
-
-// Whether Ctrl-C, or another signal whose handler raises, has come meanwhile.
-bool interrupted() {
-  const WithGil acquired;
-  return PyErr_CheckSignals() != 0;
 }
 
 void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
@@ -210,6 +180,36 @@ nb::object deserialize(nb::handle buffer) {
 }
 
 }  // namespace
+
+std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
+  if (metadata.is_none()) return std::nullopt;
+  if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
+  MetadataPairs pairs;
+  const nb::object copy = own(PyDict_Copy(metadata.ptr()));  // another thread may change the caller's
+  for (const auto [key, value] : nb::borrow<nb::dict>(copy))
+    pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
+  return pairs;
+}
+
+void raise_saving(const Error& error) {
+  if (error.code == Errc::out_of_memory) PyErr_NoMemory(), throw nb::python_error();
+  std::string text = kSaving + error.message;
+  if (!error.path.empty()) text += ": \"" + printable(error.path) + "\"";
+  raise(text, &error);
+}
+
+Durability to_durability(nb::handle name) {
+  const std::string_view text = from_str(name, "durability");
+  if (text == "full") return Durability::full;
+  if (text == "file") return Durability::file;
+  if (text == "none") return Durability::none;
+  raise("durability \"" + std::string(text) + "\" is invalid (expected one of: \"full\", \"file\", \"none\")");
+}
+
+bool interrupted() {
+  const WithGil acquired;
+  return PyErr_CheckSignals() != 0;
+}
 
 void define_serialize(nb::module_& module) {
   module.def("serialize", &serialize, nb::arg("tensor_dict").none(), nb::arg("metadata") = nb::none(),

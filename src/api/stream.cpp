@@ -18,6 +18,7 @@ inline namespace v0 {
 namespace {
 
 constexpr std::uint64_t kDefaultBudget = 256 << 20;
+constexpr auto kBetweenReports = std::chrono::milliseconds(50);
 
 ReadOptions with_budget(ReadOptions options) {
   if (options.bytes_in_flight == 0) options.bytes_in_flight = kDefaultBudget;
@@ -40,6 +41,7 @@ struct Stream::State {
   Status start() noexcept;
   void stop() noexcept;
   void work() noexcept;
+  void cancel() noexcept;
   Result<std::optional<StreamItem>> next();
   [[nodiscard]] double seconds() const noexcept {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -56,7 +58,7 @@ struct Stream::State {
   bool admit(std::size_t item) noexcept;
   void announce(const api::PlanJob& job);
   void fail(Error error) noexcept;
-  Result<std::optional<StreamItem>> hand_out(std::unique_lock<std::mutex>& lock);
+  void tell_progress() noexcept;
 
   std::mutex mutex;  // of all that follows
   std::condition_variable ready_changed;
@@ -156,27 +158,35 @@ void Stream::State::fail(Error error) noexcept {
 
 Result<std::optional<StreamItem>> Stream::State::next() {
   std::unique_lock lock(mutex);
-  ready_changed.wait(lock, [&] { return failure || !ready.empty() || working == 0; });
+  const auto decided = [&] { return failure || !ready.empty() || working == 0; };
+  while (!ready_changed.wait_for(lock, kBetweenReports, decided)) {
+    lock.unlock();
+    tell_progress();
+    lock.lock();
+  }
   if (failure) return *failure;
   if (ready.empty()) return std::optional<StreamItem>();
-  return hand_out(lock);
-}
-
-Result<std::optional<StreamItem>> Stream::State::hand_out(std::unique_lock<std::mutex>& lock) {
   const std::size_t item = ready.front();
   ready.pop_front();
   in_flight -= run.items()[item].size;
   room_changed.notify_all();
   lock.unlock();
   StreamItem result{item, run.take_array(item)};
-  const ReadOptions& options = run.options();
-  if (options.progress && !options.progress(run.done(), run.total())) {
-    Error error = api::cancelled_error(run.done(), run.total());
-    lock.lock();
-    fail(error);
-    return error;
-  }
+  tell_progress();
+  lock.lock();
+  if (failure) return *failure;
   return std::optional<StreamItem>(std::move(result));
+}
+
+// Without the mutex.
+void Stream::State::tell_progress() noexcept {
+  const ReadOptions& options = run.options();
+  if (options.progress && !options.progress(run.done(), run.total())) cancel();
+}
+
+void Stream::State::cancel() noexcept {
+  const std::lock_guard lock(mutex);
+  fail(api::cancelled_error(run.done(), run.total()));
 }
 
 Stream::Stream(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
@@ -189,6 +199,10 @@ Result<std::optional<StreamItem>> Stream::next() noexcept {
     if (!state_) return std::optional<StreamItem>();
     return state_->next();
   });
+}
+
+void Stream::cancel() noexcept {
+  if (state_) state_->cancel();
 }
 
 Result<ReadReport> Stream::report() const noexcept {

@@ -106,7 +106,7 @@ def test_errors_of_files(module: Module, tmp_path: Path) -> None:  # noqa: F811
         module.module.load_file(tmp_path / "none")
     assert str(missing.value) == f"No such file or directory: {tmp_path / 'none'}"
     safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
-    with pytest.raises(SafetensorError, match=r'^backend "x" is invalid \(expected one of: "mmap", "pread"'):
+    with pytest.raises(SafetensorError, match=r'^backend "x" is invalid \(expected one of: "mmap", "pread", "auto"'):
         module.module.load_file(tmp_path / "t", backend="x")
     with pytest.raises(SafetensorError, match="^Error while deserializing: header too small"):
         module.module.load(b"abc")

@@ -310,7 +310,7 @@ def test_unknown_names(path: Path) -> None:
     ("arguments", "options", "text"),
     [
         (["xx"], {}, "framework xx is invalid"),
-        (["np"], {"backend": "x"}, 'backend "x" is invalid (expected one of: "mmap", "pread")'),
+        (["np"], {"backend": "x"}, 'backend "x" is invalid (expected one of: "mmap", "pread", "auto")'),
         (["np", "cuda:0"], {}, "Device cuda:0 is not supported for framework numpy"),
         (["np", "cuda"], {}, "Device cuda:0 is not supported for framework numpy"),
         (["tf", 1], {}, "Device 1 is not supported for framework tensorflow"),

@@ -1,0 +1,288 @@
+"""Many files as one mapping of tensors, and loading from them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from . import _native
+from ._dtypes import CASTABLE, format_name
+from ._native import PySafeSlice, SafetensorError
+from ._targets import to_target
+
+__all__ = ["Checkpoint", "TensorStream", "load", "stream"]
+
+Paths = "str | PathLike[str] | Iterable[str | PathLike[str]]"
+Progress = Callable[[int, int], object]
+
+_DEFAULT_BUDGET = 256 << 20
+
+
+@contextmanager
+def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
+    """Give what is called with bytes done and in all: a bar of tqdm's where there is one."""
+    if not isinstance(progress, bool):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield None
+        return
+    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc="Loading") as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+class TensorStream:
+    """Pairs of a name and its tensor, in the order in which they are complete.
+
+    An iterator and a context manager. At most `memory_limit` bytes are read, being read or not yet
+    taken; tensors that were taken are the caller's. `close()` stops reading.
+    """
+
+    def __init__(self, items: _native._Stream, names: list[str]) -> None:
+        self._items = items
+        self._names = names
+
+    def __iter__(self) -> TensorStream:
+        return self
+
+    def __next__(self) -> tuple[str, Any]:
+        number, tensor = next(self._items)
+        return self._names[number], tensor
+
+    def close(self) -> None:
+        """Stop reading; nothing more comes. May be called again."""
+        self._items.close()
+
+    def __enter__(self) -> TensorStream:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Checkpoint(Mapping[str, Any]):
+    """The tensors of one or many files: names to tensors, read when they are asked for.
+
+    `paths`: a file; an index (`*.safetensors.index.json`); a folder that holds one of them; a glob
+    pattern; or several of these. An index decides which tensors there are. `framework`: as in
+    `safe_open`; `device`: where tensors go (torch and paddle). All headers are read and checked at
+    once, nothing else is. May be used from any number of threads.
+
+    Raises SafetensorError for an invalid file or index, for a tensor in two files, and for a folder
+    with several checkpoints; KeyError for a name that is not there; OSError where the system
+    refuses.
+    """
+
+    def __init__(
+        self,
+        paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+        framework: str = "np",
+        device: Any = "cpu",
+    ) -> None:
+        self._native = _native._Checkpoint(paths, framework, device)
+
+    def __getitem__(self, name: str) -> Any:
+        """Read one tensor into memory of its own."""
+        return self._native.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the order of the files and of their bytes."""
+        return iter(self._native.names())
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._native
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.files!r}, {len(self)} tensors)"
+
+    @property
+    def files(self) -> list[str]:
+        """The files' paths, in the order in which they were opened."""
+        return self._native.files()
+
+    def get_slice(self, name: str) -> PySafeSlice:
+        """Return one tensor to take parts of; nothing is read yet."""
+        return self._native.get_slice(name)
+
+    def load(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        slices: Mapping[str, Any] | None = None,
+        dtype: Any = None,
+        threads: int = 0,
+        memory_limit: int = 0,
+        cache: str = "keep",
+        out: Mapping[str, Any] | None = None,
+        progress: bool | Progress = False,
+    ) -> dict[str, Any]:
+        """Load many tensors at once; see `safetensors.load`."""
+        names, requests = self._requests(keys, slices, dtype, out)
+        with _reporting(progress) as report:
+            loaded = self._native.load(
+                requests, threads=threads, memory_limit=memory_limit, cache=cache, progress=report
+            )
+        return dict(zip(names, loaded, strict=True))
+
+    def stream(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        slices: Mapping[str, Any] | None = None,
+        dtype: Any = None,
+        threads: int = 0,
+        memory_limit: int = _DEFAULT_BUDGET,
+        cache: str = "keep",
+        out: Mapping[str, Any] | None = None,
+    ) -> TensorStream:
+        """Load tensors one after the other while others are read; see `safetensors.stream`."""
+        names, requests = self._requests(keys, slices, dtype, out)
+        items = self._native.stream(
+            requests, threads=threads, memory_limit=memory_limit, cache=cache, progress=None
+        )
+        return TensorStream(items, names)
+
+    def _requests(
+        self,
+        keys: Iterable[str] | None,
+        slices: Mapping[str, Any] | None,
+        dtype: Any,
+        out: Mapping[str, Any] | None,
+    ) -> tuple[list[str], list[tuple[str, Any, str | None, Any]]]:
+        if isinstance(keys, str):
+            raise TypeError("keys is a str: give a list of names")
+        names = self._native.names() if keys is None else list(dict.fromkeys(keys))
+        selected = set(names)
+        for what, given in (("slices", slices), ("out", out)):
+            for name in given or ():
+                if name not in selected:
+                    raise SafetensorError(f"{what} names a tensor that is not loaded: {name}")
+        casts = _Casts(dtype, selected)
+        requests = []
+        for name in names:
+            index = None if slices is None else slices.get(name)
+            if dtype is None and (out is None or name not in out):
+                requests.append((name, index, None, None))
+                continue
+            stored, shape, _ = self._native.meta(name, index)
+            cast = casts.of(name, stored)
+            target = None
+            if out is not None and name in out:
+                target = to_target(out[name], name, cast or stored, shape)
+            requests.append((name, index, cast, target))
+        return names, requests
+
+
+class _Casts:
+    """What `dtype=` comes to for each tensor."""
+
+    def __init__(self, dtype: Any, selected: set[str]) -> None:
+        self._one: str | None = None
+        self._each: dict[str, str] = {}
+        if isinstance(dtype, Mapping):
+            self._each = {name: format_name(wanted) for name, wanted in dtype.items()}
+            for name in self._each:
+                if name not in selected:
+                    raise SafetensorError(f"dtype names a tensor that is not loaded: {name}")
+        elif dtype is not None:
+            self._one = format_name(dtype)
+            if self._one not in CASTABLE - {"F8_E8M0"}:
+                raise SafetensorError(f"cannot cast to {self._one}: floats only")
+
+    def of(self, name: str, stored: str) -> str | None:
+        if self._one is not None and stored in CASTABLE:
+            return self._one
+        return self._each.get(name)
+
+
+def load(
+    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    keys: Iterable[str] | None = None,
+    slices: Mapping[str, Any] | None = None,
+    framework: str = "np",
+    device: Any = "cpu",
+    dtype: Any = None,
+    threads: int = 0,
+    memory_limit: int = 0,
+    cache: str = "keep",
+    out: Mapping[str, Any] | None = None,
+    progress: bool | Progress = False,
+) -> dict[str, Any]:
+    """Load tensors of one or many files at once, into memory of their own.
+
+    `paths`, `framework`, `device`: as in `Checkpoint`. `keys`: the names wanted, else all.
+    `slices`: name to what would stand between the brackets of `get_slice(name)[...]`; the others
+    come whole. `dtype`: what floats are cast to while they are read, rounded to nearest even; other
+    tensors stay what they are. Or a dict of names to dtypes. `threads`: that read; 0: as many as are
+    of use. `memory_limit`: bytes that may be read or converted at one time besides the results; 0:
+    automatic. `cache`: "keep" reads what is not in the page cache past it, "fill" brings it there,
+    "drop" removes it, "bypass" never uses it. `out`: names to NumPy arrays or torch tensors on the
+    CPU that are filled, and are the values of the result. `progress`: True shows a bar where tqdm
+    is installed; or a function of bytes done and in all, which may raise to stop.
+
+    Returns a dict in the order of `keys`, else of the files and their bytes. Raises SafetensorError,
+    KeyError for a name that is not there, ValueError and TypeError for `out` that does not fit,
+    OSError where the system refuses. The GIL is released.
+    """
+    return Checkpoint(paths, framework, device).load(
+        keys,
+        slices=slices,
+        dtype=dtype,
+        threads=threads,
+        memory_limit=memory_limit,
+        cache=cache,
+        out=out,
+        progress=progress,
+    )
+
+
+def stream(
+    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    keys: Iterable[str] | None = None,
+    slices: Mapping[str, Any] | None = None,
+    framework: str = "np",
+    device: Any = "cpu",
+    dtype: Any = None,
+    threads: int = 0,
+    memory_limit: int = _DEFAULT_BUDGET,
+    cache: str = "keep",
+    out: Mapping[str, Any] | None = None,
+) -> TensorStream:
+    """Return an iterator of names and tensors that reads ahead in the background.
+
+    Arguments as `load`, but `memory_limit` bounds all that is read, being read or not yet taken; a
+    larger tensor goes alone. Begun in the order of `keys`, handed out as they are complete; close
+    it, or use it in a `with`, to stop early.
+    """
+    return Checkpoint(paths, framework, device).stream(
+        keys,
+        slices=slices,
+        dtype=dtype,
+        threads=threads,
+        memory_limit=memory_limit,
+        cache=cache,
+        out=out,
+    )

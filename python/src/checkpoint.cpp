@@ -1,0 +1,225 @@
+// Checkpoint: many files as one mapping of tensors, and what is read of them at once.
+#include <nanobind/stl/shared_ptr.h>
+
+#include <mutex>
+#include <string>
+
+#include "checkpoint.h"
+#include "index.h"
+#include "module.h"
+#include "requests.h"
+
+namespace safetensors::python {
+namespace {
+
+std::vector<std::string> to_paths(nb::handle paths) {
+  const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
+  if (one) return {to_path(paths)};
+  std::vector<std::string> list;
+  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path));
+  return list;
+}
+
+// The framework's array of a result, or the caller's own object that it was read into.
+nb::object finish(Maker& maker, Array array, const nb::object& target) {
+  return target.is_valid() ? target : maker.make(array);
+}
+
+// What a plan reads, item by item, while more is read.
+class PyStream {
+ public:
+  PyStream(Requests requests, ReadOptions options, nb::handle progress, std::shared_ptr<Maker> maker)
+      : watch_(progress), targets_(std::move(requests.targets)), maker_(std::move(maker)) {
+    options.progress = watch_.callback();
+    Result<Stream> stream = requests.plan.stream(options);
+    if (!stream) raise_read_error(stream.error(), "", "");
+    stream_ = std::make_shared<Stream>(*std::move(stream));
+  }
+  PyStream(const PyStream&) = delete;
+  PyStream& operator=(const PyStream&) = delete;
+  ~PyStream() {
+    const WithoutGil released;
+    stream_.reset();
+  }
+
+  // (number, array); StopIteration at the end and after close.
+  nb::object next() {
+    const std::shared_ptr<Stream> stream = this->stream();
+    if (!stream) throw nb::stop_iteration();
+    Result<std::optional<StreamItem>> item = [&] {
+      const WithoutGil released;
+      const std::lock_guard lock(turn_);
+      return stream->next();
+    }();
+    watch_.rethrow();
+    if (!item && item.error().code == Errc::cancelled) throw nb::stop_iteration();
+    if (!item) raise_read_error(item.error(), "", "");
+    if (!*item) throw nb::stop_iteration();
+    nb::object& target = targets_[(*item)->item];
+    return nb::make_tuple((*item)->item, finish(*maker_, std::move((*item)->array), target));
+  }
+
+  void close() {
+    std::shared_ptr<Stream> stream;
+    {
+      const std::lock_guard lock(mutex_);
+      stream = std::move(stream_);
+    }
+    if (!stream) return;
+    const WithoutGil released;
+    stream->cancel();
+    const std::lock_guard lock(turn_);
+    stream.reset();
+  }
+
+ private:
+  std::shared_ptr<Stream> stream() {
+    const std::lock_guard lock(mutex_);
+    return stream_;
+  }
+
+  Watch watch_;
+  std::vector<nb::object> targets_;
+  std::shared_ptr<Maker> maker_;
+  std::mutex turn_;   // whose next() it is; never asked for with the GIL
+  std::mutex mutex_;  // of what follows; never held while the GIL is asked for
+  std::shared_ptr<Stream> stream_;
+};
+
+nb::list names(const PyCheckpoint& self) {
+  nb::list list;
+  for (const Tensor& tensor : self.get().tensors()) list.append(to_str(tensor.name()));
+  return list;
+}
+
+nb::list files(const PyCheckpoint& self) {
+  nb::list list;
+  for (const File& file : self.get().files()) {
+    const std::string& path = file.path();
+    list.append(own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()))));
+  }
+  return list;
+}
+
+bool contains(const PyCheckpoint& self, nb::handle name) {
+  if (!PyUnicode_Check(name.ptr())) return false;
+  const nb::object bytes = nb::steal(PyUnicode_AsUTF8String(name.ptr()));
+  if (!bytes.is_valid()) return PyErr_Clear(), false;  // a lone surrogate: no header can hold such a name
+  return self.get().contains({PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))});
+}
+
+nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
+  const Tensor tensor = self.find(name);
+  const Slice slice = index.is_none() ? Slice() : parse_index(index, tensor.shape());
+  const Result<ResolvedSlice> part = slice.resolve(tensor.dtype(), tensor.shape());
+  if (!part) raise_read_error(part.error(), "", "");
+  return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part->shape()), part->nbytes());
+}
+
+// One after the other when they go on to another device: no more than the budget waits on the way.
+nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOptions& options, nb::handle progress) {
+  nb::list result;
+  for (std::size_t i = 0; i < requests.targets.size(); ++i) result.append(nb::none());
+  PyStream stream(std::move(requests), options, progress, self.maker());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const nb::object item = stream.next();
+    result[nb::cast<std::size_t>(item[0])] = item[1];
+  }
+  return result;
+}
+
+nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads, nb::handle memory_limit,
+              nb::handle cache, nb::handle progress) {
+  Requests made = make_requests(self.get(), requests);
+  ReadOptions options = make_read_options(threads, memory_limit, cache);
+  if (!self.on_cpu()) return load_streamed(self, std::move(made), options, progress);
+  Watch watch(progress);
+  options.progress = watch.callback();
+  Result<ReadResult> read = [&] {
+    const WithoutGil released;
+    return made.plan.execute(options);
+  }();
+  watch.rethrow();
+  if (!read) raise_read_error(read.error(), "", "");
+  const std::shared_ptr<Maker> maker = self.maker();
+  nb::list result;
+  for (std::size_t i = 0; i < read->arrays.size(); ++i)
+    result.append(finish(*maker, std::exchange(read->arrays[i], Array()), made.targets[i]));
+  return result;
+}
+
+}  // namespace
+
+PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device)
+    : framework_(parse_framework(from_str(framework, "framework"))), device_(parse_device(device)) {
+  if (!device_.cpu() && framework_ != Framework::torch && framework_ != Framework::paddle)
+    raise("Device " + device_.given + " is not supported for framework " + name_of(framework_));
+  const std::vector<std::string> list = to_paths(paths);
+  Result<Checkpoint> opened = [&] {
+    const WithoutGil released;
+    return Checkpoint::open(list);
+  }();
+  if (!opened) raise_read_error(opened.error(), "", list.empty() ? "" : list.front());
+  checkpoint_.emplace(*std::move(opened));
+  for (const File& file : checkpoint_->files())
+    files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, Backend::automatic);
+}
+
+Tensor PyCheckpoint::find(nb::handle name) const {
+  Result<Tensor> tensor = checkpoint_->tensor(from_str(name, "name"));
+  if (tensor) return *std::move(tensor);
+  PyErr_SetObject(PyExc_KeyError, name.ptr());
+  throw nb::python_error();
+}
+
+const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const {
+  const File file = tensor.file();
+  return files_.at(&file.header());
+}
+
+void define_checkpoint(nb::module_& module) {
+  nb::class_<PyStream>(module, "_Stream", "(number, array) of a plan's items, in the order in which they are complete.")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", &PyStream::next)
+      .def("close", &PyStream::close, "Stops reading and waits for what is under way.");
+  nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. From any thread.")
+      .def(
+          "__init__",
+          [](PyCheckpoint* self, nb::object paths, nb::object framework, nb::object device) {
+            new (self) PyCheckpoint(paths, framework, device);
+          },
+          nb::arg("paths"), nb::arg("framework"), nb::arg("device").none())
+      .def("names", &names, "In the order of the files and of their bytes.")
+      .def("files", &files, "Their paths.")
+      .def("meta", &meta, nb::arg("name"), nb::arg("index") = nb::none(),
+           "(dtype, shape, bytes) of a tensor, or of the part of it that stands between brackets.")
+      .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
+      .def("__contains__", &contains, nb::arg("name").none())
+      .def(
+          "get_tensor",
+          [](const PyCheckpoint& self, nb::object name) {
+            const Tensor tensor = self.find(name);
+            return self.opened(tensor)->tensor(tensor);
+          },
+          nb::arg("name"))
+      .def(
+          "get_slice",
+          [](const PyCheckpoint& self, nb::object name) {
+            const Tensor tensor = self.find(name);
+            return make_slice(self.opened(tensor), tensor);
+          },
+          nb::arg("name"))
+      .def("load", &load, nb::arg("requests"), nb::kw_only(), nb::arg("threads"), nb::arg("memory_limit"),
+           nb::arg("cache"), nb::arg("progress").none(), "The results of requests, in their order.")
+      .def(
+          "stream",
+          [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
+             nb::object cache, nb::object progress) {
+            return std::make_shared<PyStream>(make_requests(self.get(), requests),
+                                              make_read_options(threads, memory_limit, cache), progress, self.maker());
+          },
+          nb::arg("requests"), nb::kw_only(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("cache"),
+          nb::arg("progress").none());
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,100 @@
+#include "requests.h"
+
+#include <string>
+#include <utility>
+
+#include "index.h"
+
+namespace safetensors::python {
+namespace {
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+
+Tensor find(const Checkpoint& checkpoint, nb::handle name) {
+  Result<Tensor> tensor = checkpoint.tensor(from_str(name, "name"));
+  if (tensor) return *std::move(tensor);
+  PyErr_SetObject(PyExc_KeyError, name.ptr());
+  throw nb::python_error();
+}
+
+std::optional<Dtype> to_dtype(nb::handle name) {
+  if (name.is_none()) return std::nullopt;
+  const std::string_view text = from_str(name, "dtype");
+  const std::optional<Dtype> dtype = parse_dtype(text);
+  if (!dtype) raise("dtype \"" + std::string(text) + "\" is unknown");
+  return dtype;
+}
+
+// The caller's memory, and its strides.
+struct Target {
+  std::vector<std::uint64_t> strides;
+  Destination destination;
+
+  explicit Target(nb::handle target) {
+    auto* const address = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(to_unsigned(target[0])));
+    destination.bytes = {address, static_cast<std::size_t>(to_unsigned(target[1]))};
+    const nb::object given = target[2];
+    if (given.is_none()) return;
+    for (const nb::handle stride : nb::iter(given)) strides.push_back(to_unsigned(stride));
+    destination.strides = strides;
+  }
+};
+
+void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
+  const Tensor tensor = find(checkpoint, nb::object(request[0]));
+  const nb::object index = request[1];
+  const nb::object given = request[3];
+  const AddOptions options{.cast = to_dtype(nb::object(request[2]))};
+  std::optional<Target> target;
+  if (!given.is_none()) target.emplace(given);
+  const Destination destination = target ? target->destination : Destination();
+  const Status status = index.is_none()
+                            ? requests.plan.add(tensor, destination, options)
+                            : requests.plan.add(tensor, parse_index(index, tensor.shape()), destination, options);
+  if (!status) raise_read_error(status.error(), "", "");
+  requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
+}
+
+}  // namespace
+
+Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
+  Requests made;
+  for (const nb::handle request : nb::iter(requests)) add(made, checkpoint, request);
+  return made;
+}
+
+ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache) {
+  constexpr std::uint64_t kMostThreads = 1024;
+  const std::uint64_t number = to_unsigned(threads);
+  if (number > kMostThreads)
+    raise("threads is " + std::to_string(number) + ", at most " + std::to_string(kMostThreads) + " are of use");
+  ReadOptions options{.threads = static_cast<unsigned>(number), .bytes_in_flight = to_unsigned(memory_limit)};
+  const std::string_view text = from_str(cache, "cache");
+  if (text == "keep") return options;
+  options.cache = text == "fill" ? Cache::fill : text == "drop" ? Cache::drop : Cache::bypass;
+  if (text != "fill" && text != "drop" && text != "bypass")
+    raise("cache \"" + std::string(text) + "\" is invalid (expected one of: \"keep\", \"fill\", \"drop\", \"bypass\")");
+  return options;
+}
+
+bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
+  const auto now = std::chrono::steady_clock::now();
+  if (done != total && now - last_ < kBetweenLooks) return true;
+  last_ = now;
+  const WithGil acquired;
+  try {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (progress_.is_none()) return true;
+    (void)progress_(done, total);
+    return true;
+  } catch (...) {
+    raised_ = std::current_exception();
+    return false;
+  }
+}
+
+void Watch::rethrow() {
+  if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
+}
+
+}  // namespace safetensors::python

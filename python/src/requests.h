@@ -1,0 +1,50 @@
+// What is to be read, as Python says it, and how.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <vector>
+
+#include "support.h"
+
+namespace safetensors::python {
+
+// A plan, and for each of its items the caller's own object that it is read into, or null.
+struct Requests {
+  ReadPlan plan;
+  std::vector<nb::object> targets;
+};
+
+// requests: a sequence of (name, index, dtype, target). index: what stands between brackets, or None for all of it.
+// dtype: the format's name of what to cast to, or None. target: (address, size in bytes, strides in bytes or None,
+// object), or None for memory of its own. Raises KeyError for a name that is not there, and SafetensorError.
+[[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
+
+// threads, memory_limit: 0 for automatic; cache: "keep", "fill", "drop" or "bypass". Raises SafetensorError,
+// OverflowError.
+[[nodiscard]] ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache);
+
+// Lets a long call without the GIL be ended by signals, and tells a callable of its progress (or None): now and then,
+// with bytes done and in all; what it raises ends the call.
+class Watch {
+ public:
+  explicit Watch(nb::handle progress) : progress_(nb::borrow(progress)) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  [[nodiscard]] std::function<bool(std::uint64_t, std::uint64_t)> callback() {
+    return [this](std::uint64_t done, std::uint64_t total) { return go_on(done, total); };
+  }
+  // With the GIL, after the call: throws what was raised meanwhile.
+  void rethrow();
+
+ private:
+  bool go_on(std::uint64_t done, std::uint64_t total);
+
+  nb::object progress_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::exception_ptr raised_;
+};
+
+}  // namespace safetensors::python
