@@ -18,7 +18,7 @@ target_compile_features(safetensors PUBLIC cxx_std_20)
 target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(safetensors PRIVATE Threads::Threads)
+target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(safetensors PROPERTIES
   CXX_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON
@@ -37,7 +37,7 @@ if(BUILD_SHARED_LIBS)
   add_library(safetensors_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:safetensors>)
   set_target_properties(safetensors_internal PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(safetensors_internal INTERFACE Threads::Threads)
+  target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 else()
   add_library(safetensors_internal INTERFACE)
   target_link_libraries(safetensors_internal INTERFACE safetensors)

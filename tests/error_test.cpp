@@ -15,7 +15,7 @@ TEST(Errc, each_has_a_name_of_its_own) {
     if (name == "unknown") continue;
     EXPECT_TRUE(names.insert(name).second) << name;
   }
-  EXPECT_EQ(names.size(), 53u);
+  EXPECT_EQ(names.size(), 54u);
   EXPECT_STREQ(st::to_string(st::Errc::duplicate_key), "duplicate_key");
 }
 
@@ -32,6 +32,8 @@ TEST(Errc, rules_of_the_format_are_a_tenth_of_the_number) {
 TEST(Errc, the_system_is_told_from_the_caller_and_the_file) {
   EXPECT_TRUE(st::is_system_error(st::Errc::open_failed));
   EXPECT_TRUE(st::is_system_error(st::Errc::out_of_memory));
+  EXPECT_TRUE(st::is_system_error(st::Errc::device_failed));
+  EXPECT_FALSE(st::is_system_error(st::Errc::unsupported));
   EXPECT_FALSE(st::is_system_error(st::Errc::invalid_argument));
   EXPECT_FALSE(st::is_system_error(st::Errc::size_mismatch));
 }

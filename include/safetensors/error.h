@@ -78,6 +78,7 @@ enum class Errc : std::uint16_t {
   file_changed = 178,          // the path now leads to another file than the one opened
   map_failed = 179,
   unsupported = 180,
+  device_failed = 181,        // the driver of an accelerator refused; the message has its reason
   header_does_not_fit = 182,  // edit in place: the new header is longer than the old one
   cancelled = 190,
 };
@@ -91,9 +92,9 @@ enum class Errc : std::uint16_t {
   return number >= 10 && number < 110 ? number / 10 : 0;
 }
 
-// Whether the system refused (memory, open, read, write): not the file's fault and not the caller's.
+// Whether the system refused (memory, open, read, write, device): not the file's fault and not the caller's.
 [[nodiscard]] constexpr bool is_system_error(Errc code) noexcept {
-  return code >= Errc::out_of_memory && code < Errc::unsupported;
+  return (code >= Errc::out_of_memory && code < Errc::unsupported) || code == Errc::device_failed;
 }
 
 // Text safe to show: control, bidirectional, zero-width and other invisible characters and bytes that are not

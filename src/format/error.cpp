@@ -178,6 +178,8 @@ const char* to_string(Errc code) noexcept {
       return "map_failed";
     case Errc::unsupported:
       return "unsupported";
+    case Errc::device_failed:
+      return "device_failed";
     case Errc::header_does_not_fit:
       return "header_does_not_fit";
     case Errc::cancelled:

@@ -1,0 +1,140 @@
+#include "device/cuda.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors::device {
+
+// A loaded library until keep(); then it is never unloaded.
+class CudaLibrary {
+ public:
+  explicit CudaLibrary(const char* name) noexcept : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
+  CudaLibrary(const CudaLibrary&) = delete;
+  CudaLibrary& operator=(const CudaLibrary&) = delete;
+  ~CudaLibrary() {
+    if (handle_) ::dlclose(handle_);
+  }
+
+  [[nodiscard]] bool loaded() const noexcept { return handle_ != nullptr; }
+  // The first entry point that is not there, or null.
+  [[nodiscard]] const char* missing() const noexcept { return missing_; }
+
+  void bind_all(CudaCalls& calls) noexcept;
+
+  [[nodiscard]] std::shared_ptr<const Cuda> keep(const CudaCalls& calls) {
+    std::shared_ptr<const Cuda> cuda(new Cuda(calls));
+    handle_ = nullptr;
+    return cuda;
+  }
+
+ private:
+  template <class Function>
+  void bind(Function*& function, const char* name) noexcept {
+    function = reinterpret_cast<Function*>(::dlsym(handle_, name));
+    if (!function && !missing_) missing_ = name;
+  }
+
+  void* handle_;
+  const char* missing_ = nullptr;
+};
+
+void CudaLibrary::bind_all(CudaCalls& calls) noexcept {
+  bind(calls.init, "cuInit");
+  bind(calls.get_error_name, "cuGetErrorName");
+  bind(calls.get_error_string, "cuGetErrorString");
+  bind(calls.device_get_count, "cuDeviceGetCount");
+  bind(calls.device_get, "cuDeviceGet");
+  bind(calls.primary_context_retain, "cuDevicePrimaryCtxRetain");
+  bind(calls.primary_context_release, "cuDevicePrimaryCtxRelease_v2");
+  bind(calls.context_push, "cuCtxPushCurrent_v2");
+  bind(calls.context_pop, "cuCtxPopCurrent_v2");
+  bind(calls.memory_allocate, "cuMemAlloc_v2");
+  bind(calls.memory_free, "cuMemFree_v2");
+  bind(calls.host_allocate, "cuMemHostAlloc");
+  bind(calls.host_free, "cuMemFreeHost");
+  bind(calls.copy_to_device_async, "cuMemcpyHtoDAsync_v2");
+  bind(calls.copy_from_device, "cuMemcpyDtoH_v2");
+  bind(calls.stream_create, "cuStreamCreate");
+  bind(calls.stream_destroy, "cuStreamDestroy_v2");
+  bind(calls.stream_synchronize, "cuStreamSynchronize");
+  bind(calls.stream_wait_event, "cuStreamWaitEvent");
+  bind(calls.event_create, "cuEventCreate");
+  bind(calls.event_record, "cuEventRecord");
+  bind(calls.event_query, "cuEventQuery");
+  bind(calls.event_synchronize, "cuEventSynchronize");
+  bind(calls.event_destroy, "cuEventDestroy_v2");
+  bind(calls.pointer_get_attribute, "cuPointerGetAttribute");
+}
+
+Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
+  return io::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
+    CudaLibrary opened(library);
+    if (!opened.loaded()) {
+      const char* const reason = ::dlerror();
+      return io::plain_error(Errc::unsupported,
+                             "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
+    }
+    CudaCalls calls;
+    opened.bind_all(calls);
+    if (opened.missing()) {
+      return io::plain_error(Errc::unsupported,
+                             "the CUDA driver " + printable(library) + " has no " + std::string(opened.missing()));
+    }
+    const CudaResult result = calls.init(0);
+    // From here on it may have threads.
+    std::shared_ptr<const Cuda> cuda = opened.keep(calls);
+    if (result == CudaResult::success) return cuda;
+    Error error = cuda->error(result, "the CUDA driver cannot be initialised");
+    if (result == CudaResult::no_device) error.code = Errc::unsupported;
+    return error;
+  });
+}
+
+Result<int> Cuda::device_count() const noexcept {
+  int count = 0;
+  const CudaResult result = calls_.device_get_count(&count);
+  if (result != CudaResult::success) return error(result, "cannot count the CUDA devices");
+  return count;
+}
+
+Result<int> Cuda::device_of(Address address) const noexcept {
+  return io::guarded([&]() -> Result<int> {
+    unsigned type = 0;
+    int ordinal = 0;
+    CudaResult result = calls_.pointer_get_attribute(&type, kPointerMemoryType, address);
+    if (result == CudaResult::success && type != kMemoryTypeDevice) {
+      return io::plain_error(Errc::invalid_argument, "memory is of the host, not of a CUDA device");
+    }
+    if (result == CudaResult::success) {
+      result = calls_.pointer_get_attribute(&ordinal, kPointerDeviceOrdinal, address);
+    }
+    if (result != CudaResult::success) return error(result, "memory is of no CUDA device");
+    return ordinal;
+  });
+}
+
+Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
+  Status status = io::guarded([&]() -> Status {
+    std::string message(what);
+    const char* name = nullptr;
+    const char* text = nullptr;
+    if (calls_.get_error_name(result, &name) == CudaResult::success && name) {
+      message.append(": ").append(printable(name));
+    } else {
+      message.append(": CUDA error ").append(std::to_string(static_cast<int>(result)));
+    }
+    if (calls_.get_error_string(result, &text) == CudaResult::success && text) {
+      message.append(" (").append(printable(text)).append(")");
+    }
+    return io::plain_error(Errc::device_failed, std::move(message));
+  });
+  return std::move(status).error();
+}
+
+}  // namespace safetensors::device

@@ -1,0 +1,88 @@
+// The CUDA driver, opened at run time: nothing of it is needed to build.
+//
+// Names, signatures and numbers are facts of NVIDIA's "CUDA Driver API" reference manual. Where a symbol of the library
+// ends in _v2, that is the one bound here, and the name here goes without it.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace safetensors::device {
+
+struct CUctx_st;
+struct CUstream_st;
+struct CUevent_st;
+using Context = CUctx_st*;
+using Stream = CUstream_st*;  // null: the default stream
+using Event = CUevent_st*;
+using Device = int;
+using Address = std::uint64_t;  // of memory of a device
+
+// CUresult: those that mean something here; any other number may come.
+enum class CudaResult : int { success = 0, out_of_memory = 2, no_device = 100, not_ready = 600 };
+
+inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING: no ties to the default stream
+inline constexpr unsigned kEventBlockingSync = 1;   // CU_EVENT_BLOCKING_SYNC: who waits sleeps
+inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr int kPointerMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr int kPointerDeviceOrdinal = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+inline constexpr unsigned kMemoryTypeDevice = 2;    // CU_MEMORYTYPE_DEVICE
+
+struct CudaCalls {
+  CudaResult (*init)(unsigned flags) = nullptr;
+  CudaResult (*get_error_name)(CudaResult result, const char** name) = nullptr;
+  CudaResult (*get_error_string)(CudaResult result, const char** text) = nullptr;
+  CudaResult (*device_get_count)(int* count) = nullptr;
+  CudaResult (*device_get)(Device* device, int ordinal) = nullptr;
+  CudaResult (*primary_context_retain)(Context* context, Device device) = nullptr;
+  CudaResult (*primary_context_release)(Device device) = nullptr;
+  CudaResult (*context_push)(Context context) = nullptr;
+  CudaResult (*context_pop)(Context* context) = nullptr;
+  CudaResult (*memory_allocate)(Address* address, std::size_t size) = nullptr;
+  CudaResult (*memory_free)(Address address) = nullptr;
+  CudaResult (*host_allocate)(void** memory, std::size_t size, unsigned flags) = nullptr;
+  CudaResult (*host_free)(void* memory) = nullptr;
+  CudaResult (*copy_to_device_async)(Address to, const void* from, std::size_t size, Stream stream) = nullptr;
+  CudaResult (*copy_from_device)(void* to, Address from, std::size_t size) = nullptr;
+  CudaResult (*stream_create)(Stream* stream, unsigned flags) = nullptr;
+  CudaResult (*stream_destroy)(Stream stream) = nullptr;
+  CudaResult (*stream_synchronize)(Stream stream) = nullptr;
+  CudaResult (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
+  CudaResult (*event_create)(Event* event, unsigned flags) = nullptr;
+  CudaResult (*event_record)(Event event, Stream stream) = nullptr;
+  CudaResult (*event_query)(Event event) = nullptr;
+  CudaResult (*event_synchronize)(Event event) = nullptr;
+  CudaResult (*event_destroy)(Event event) = nullptr;
+  CudaResult (*pointer_get_attribute)(void* data, int attribute, Address address) = nullptr;
+};
+
+// The driver, initialised. From any number of threads; not in a child forked after load().
+class Cuda {
+ public:
+  // library: a name that the dynamic linker looks for, or a path. What was initialised stays loaded until the process
+  // ends, since the driver has threads of its own.
+  // Errors: unsupported (no such library, an entry point is missing, no device), device_failed.
+  [[nodiscard]] static Result<std::shared_ptr<const Cuda>> load(const char* library = "libcuda.so.1") noexcept;
+
+  [[nodiscard]] const CudaCalls& calls() const noexcept { return calls_; }
+
+  // Errors: device_failed.
+  [[nodiscard]] Result<int> device_count() const noexcept;
+  // The ordinal of the device whose memory address is in. Errors: device_failed, invalid_argument (it is of the host).
+  [[nodiscard]] Result<int> device_of(Address address) const noexcept;
+
+  // device_failed, "WHAT: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)".
+  [[nodiscard]] Error error(CudaResult result, std::string_view what) const noexcept;
+
+ private:
+  friend class CudaLibrary;
+  explicit Cuda(const CudaCalls& calls) noexcept : calls_(calls) {}
+
+  CudaCalls calls_;
+};
+
+}  // namespace safetensors::device

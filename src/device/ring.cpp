@@ -1,0 +1,192 @@
+#include "device/ring.h"
+
+#include <algorithm>
+#include <string>
+
+#include "device/current.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+
+namespace safetensors::device {
+
+CopyRing::~CopyRing() {
+  tear_down();
+}
+
+Result<CopyRing::Slot> CopyRing::acquire() noexcept {
+  return io::guarded([&]() -> Result<Slot> {
+    std::size_t index = 0;
+    bool copied = false;
+    {
+      std::unique_lock lock(mutex_);
+      available_.wait(lock, [&] { return failed_ || !free_.empty() || !in_flight_.empty(); });
+      if (failed_) return error_;
+      copied = free_.empty();
+      if (copied) {
+        index = in_flight_.front();
+        in_flight_.erase(in_flight_.begin());
+      } else {
+        index = free_.back();
+        free_.pop_back();
+      }
+      stats_.most_in_use = std::max(stats_.most_in_use, static_cast<unsigned>(slots_.size() - free_.size()));
+    }
+    // Ours alone now: nobody else waits for it or reuses its event.
+    if (copied) {
+      if (Status status = wait_for(index); !status) return std::move(status).error();
+    }
+    return Slot(this, index);
+  });
+}
+
+Status CopyRing::wait_for(std::size_t index) noexcept {
+  const CudaCalls& calls = cuda_->calls();
+  const Current current(calls, context_);
+  CudaResult result = current.result();
+  if (result == CudaResult::success) result = calls.event_query(slots_[index].event);
+  if (result == CudaResult::not_ready) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++stats_.waits;
+    }
+    result = calls.event_synchronize(slots_[index].event);
+  }
+  return result == CudaResult::success ? Status() : fail(result, slots_[index].bytes);
+}
+
+Status CopyRing::copy(Slot slot, std::size_t size, Address device_address) noexcept {
+  const Part part{.from = 0, .size = size, .device_address = device_address};
+  return copy_parts(std::move(slot), {&part, 1});
+}
+
+Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
+  return io::guarded([&]() -> Status {
+    if (Status status = check(slot, parts); !status) return status;
+    std::uint64_t bytes = 0;
+    for (const Part& part : parts) bytes += part.size;
+    std::size_t stream = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) return error_;
+      stream = next_stream_;
+      if (bytes != 0) next_stream_ = (next_stream_ + 1) % streams_.size();
+    }
+    if (bytes == 0) return {};
+    // After a failure the slot is nobody's: part of it may be on its way.
+    const std::size_t index = slot.index_;
+    slot.ring_ = nullptr;
+    slots_[index].stream = stream;
+    slots_[index].bytes = bytes;
+    if (const CudaResult result = begin(index, parts); result != CudaResult::success) return fail(result, bytes);
+    put_in_flight(index);
+    return {};
+  });
+}
+
+Status CopyRing::check(const Slot& slot, std::span<const Part> parts) const {
+  if (slot.ring_ != this) return io::plain_error(Errc::invalid_argument, "slot is of another ring, or of none");
+  for (const Part& part : parts) {
+    if (part.from <= slot_bytes_ && part.size <= slot_bytes_ - part.from) continue;
+    return io::plain_error(Errc::invalid_argument, "part of " + std::to_string(part.size) + " bytes from byte " +
+                                                       std::to_string(part.from) + ", but the slot has " +
+                                                       std::to_string(slot_bytes_));
+  }
+  return {};
+}
+
+CudaResult CopyRing::begin(std::size_t index, std::span<const Part> parts) noexcept {
+  const CudaCalls& calls = cuda_->calls();
+  const Pinned& slot = slots_[index];
+  const Current current(calls, context_);
+  if (!current.ok()) return current.result();
+  for (const Part& part : parts) {
+    if (part.size == 0) continue;
+    const CudaResult result =
+        calls.copy_to_device_async(part.device_address, slot.memory + part.from, part.size, streams_[slot.stream]);
+    if (result != CudaResult::success) return result;
+  }
+  return calls.event_record(slot.event, streams_[slot.stream]);
+}
+
+void CopyRing::put_in_flight(std::size_t index) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    slots_[index].ticket = ++last_ticket_;
+    in_flight_.push_back(index);  // reserved
+    stats_.bytes += slots_[index].bytes;
+    ++stats_.copies;
+  }
+  available_.notify_one();
+}
+
+void CopyRing::give_back(std::size_t index) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(index);  // reserved
+  }
+  available_.notify_one();
+}
+
+Status CopyRing::finish() noexcept {
+  return io::guarded([&]() -> Status {
+    std::uint64_t ticket = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      ticket = last_ticket_;
+    }
+    const CudaCalls& calls = cuda_->calls();
+    const Current current(calls, context_);
+    if (!current.ok()) (void)fail(current.result(), 0);
+    // All of them, whatever fails: nothing may be written after finish().
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      const CudaResult result = calls.stream_synchronize(streams_[i]);
+      if (result != CudaResult::success) (void)fail(result, bytes_in_flight(i));
+    }
+    const std::lock_guard lock(mutex_);
+    if (failed_) return error_;
+    reclaim_until(ticket);
+    return {};
+  });
+}
+
+// With mutex_ held.
+void CopyRing::reclaim_until(std::uint64_t ticket) noexcept {
+  const auto done = std::find_if(in_flight_.begin(), in_flight_.end(),
+                                 [&](std::size_t index) { return slots_[index].ticket > ticket; });
+  free_.insert(free_.end(), in_flight_.begin(), done);  // reserved
+  in_flight_.erase(in_flight_.begin(), done);
+}
+
+std::uint64_t CopyRing::bytes_in_flight(std::size_t stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const std::size_t index : in_flight_) {
+    if (slots_[index].stream == stream) bytes += slots_[index].bytes;
+  }
+  return bytes;
+}
+
+// Keeps the first failure and returns it. bytes: of the copy, or 0.
+Status CopyRing::fail(CudaResult result, std::uint64_t bytes) noexcept {
+  Status status = io::guarded([&]() -> Status {
+    if (bytes == 0) return cuda_->error(result, "cannot wait for the device");
+    return cuda_->error(result, "cannot copy " + std::to_string(bytes) + " bytes to the device");
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failed_) error_ = std::move(status).error();
+    failed_ = true;
+  }
+  available_.notify_all();
+  return io::guarded([&]() -> Status {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  });
+}
+
+RingStats CopyRing::stats() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+}  // namespace safetensors::device
