@@ -136,8 +136,8 @@ Status CopyRing::finish() noexcept {
     }
     const CudaCalls& calls = cuda_->calls();
     const Current current(calls, context_);
-    if (!current.ok()) (void)fail(current.result(), 0);
-    // All of them, whatever fails: nothing may be written after finish().
+    if (!current.ok()) return fail(current.result(), 0);
+    // All of them, whatever fails: nothing shall be written after finish().
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       const CudaResult result = calls.stream_synchronize(streams_[i]);
       if (result != CudaResult::success) (void)fail(result, bytes_in_flight(i));
