@@ -143,7 +143,9 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
   const auto ring = make_ring({.slots = 2, .slot_bytes = 4096});
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
+  driver.hold(1);
   ASSERT_TRUE(succeeds(send(*ring, pattern(4096), memory.address() + 1)));
+  driver.hold(0);
   const std::string message =
       "cannot copy 4096 bytes to the device: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)";
   const Error error = error_of(ring->finish());
