@@ -200,6 +200,19 @@ TEST_F(DeviceFaultsTest, a_failure_is_told_without_the_texts_of_the_driver) {
   EXPECT_EQ(cuda->error(device::CudaResult{700}, "it broke").message, "it broke: CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
+TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_copies_are_done) {
+  const DeviceMemory memory(*cuda, 2);
+  auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
+  driver.hold(1);
+  ASSERT_TRUE(succeeds(send(*ring, "ab", memory.address())));
+  driver.fail("cuStreamSynchronize", driver.calls("cuStreamSynchronize") + 1, kLaunchFailed, 0);
+  std::thread death([&] { ring.reset(); });
+  while (driver.calls("cuStreamSynchronize") < 2 && driver.state().pinned_bytes != 0) std::this_thread::yield();
+  driver.hold(0);
+  death.join();
+  EXPECT_EQ(memory.bytes(), "ab");
+}
+
 TEST_F(DeviceFaultsTest, a_ring_is_given_up_with_copies_under_way) {
   driver.delay(200, 3);
   const std::string text = pattern(4096);

@@ -187,6 +187,7 @@ TEST_F(CopyRingTest, acquire_waits_for_a_slot_that_another_thread_holds) {
     EXPECT_TRUE(succeeds(slot));
     EXPECT_EQ(slot->bytes().data(), memory);
   });
+  while (ring->stats().slot_waits == 0) std::this_thread::yield();
   { const CopyRing::Slot dropped = std::move(*held); }
   other.join();
 }
@@ -322,6 +323,24 @@ TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_eac
   EXPECT_EQ(driver.calls("cuEventSynchronize"), 0u);
   EXPECT_EQ(driver.calls("cuMemHostAlloc"), 8u);
   EXPECT_EQ(ring->stats().waits, 0u);
+}
+
+TEST_F(CopyRingTest, finish_takes_back_only_the_slots_of_copies_begun_before) {
+  const DeviceMemory memory(*cuda, 3);
+  driver.hold(1);
+  const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
+  ASSERT_TRUE(succeeds(send(*ring, "a", memory.address())));
+  std::thread finishing([&] { EXPECT_TRUE(succeeds(ring->finish())); });
+  driver.wait_for_waiting(1);
+  ASSERT_TRUE(succeeds(send(*ring, "b", memory.address() + 1)));
+  driver.step(4);  // the caller's event, the wait for it, the copy of a, its event
+  finishing.join();
+  EXPECT_EQ(driver.state().copies, 1);
+  ASSERT_TRUE(succeeds(send(*ring, "c", memory.address() + 2)));
+  EXPECT_EQ(ring->stats().waits, 0u);
+  driver.hold(0);
+  ASSERT_TRUE(succeeds(ring->finish()));
+  EXPECT_EQ(memory.bytes(), "abc");
 }
 
 TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {

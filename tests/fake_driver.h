@@ -31,6 +31,7 @@ class FakeDriver {
     find(host_limit, "fake_cuda_host_limit");
     find(delay, "fake_cuda_delay");
     find(hold, "fake_cuda_hold");
+    find(step, "fake_cuda_step");
     find(fail, "fake_cuda_fail");
     find(calls, "fake_cuda_calls");
     find(violation, "fake_cuda_violation");
@@ -44,6 +45,7 @@ class FakeDriver {
   decltype(&fake_cuda_host_limit) host_limit;
   decltype(&fake_cuda_delay) delay;
   decltype(&fake_cuda_hold) hold;
+  decltype(&fake_cuda_step) step;
   decltype(&fake_cuda_fail) fail;
   decltype(&fake_cuda_calls) calls;
   decltype(&fake_cuda_violation) violation;

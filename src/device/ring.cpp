@@ -19,7 +19,9 @@ Result<CopyRing::Slot> CopyRing::acquire() noexcept {
     bool copied = false;
     {
       std::unique_lock lock(mutex_);
-      available_.wait(lock, [&] { return failed_ || !free_.empty() || !in_flight_.empty(); });
+      const auto ready = [&] { return failed_ || !free_.empty() || !in_flight_.empty(); };
+      if (!ready()) ++stats_.slot_waits;
+      available_.wait(lock, ready);
       if (failed_) return error_;
       copied = free_.empty();
       if (copied) {

@@ -34,9 +34,10 @@ struct RingOptions {
 [[nodiscard]] RingOptions ring_within(std::size_t budget) noexcept;
 
 struct RingStats {
-  std::uint64_t bytes = 0;   // handed to the device
-  std::uint64_t copies = 0;  // slots handed to the device
-  std::uint64_t waits = 0;   // acquire() had to wait for the device
+  std::uint64_t bytes = 0;       // handed to the device
+  std::uint64_t copies = 0;      // slots handed to the device
+  std::uint64_t waits = 0;       // times that acquire() waited for the device
+  std::uint64_t slot_waits = 0;  // times that it waited for another thread's slot
   unsigned slots = 0;
   unsigned most_in_use = 0;  // of the slots, at once
   std::size_t slot_bytes = 0;

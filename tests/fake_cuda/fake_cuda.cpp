@@ -395,6 +395,12 @@ void fake_cuda_hold(int held) {
   machine().changed.notify_all();
 }
 
+void fake_cuda_step(unsigned operations) {
+  const Lock lock(machine().mutex);
+  machine().steps += operations;
+  machine().changed.notify_all();
+}
+
 void fake_cuda_fail(const char* function, unsigned call, int result, int sticky) {
   const Lock lock(machine().mutex);
   machine().failures[function] = {.call = call, .result = CudaResult{result}, .sticky = sticky != 0};

@@ -30,6 +30,8 @@ void fake_cuda_host_limit(std::size_t bytes);
 void fake_cuda_delay(unsigned most_microseconds, unsigned seed);
 // While held, the device does nothing of what it was given.
 void fake_cuda_hold(int held);
+// Lets so many operations through while it is held.
+void fake_cuda_step(unsigned operations);
 // The call-th call (from 1) of function returns result. What frees does free, all others do nothing. sticky: the
 // context is dead from then on, what was not done is never done, and all calls but those that free do nothing.
 void fake_cuda_fail(const char* function, unsigned call, int result, int sticky);

@@ -41,6 +41,7 @@ void Machine::reset() {
   delay = 0;
   random.seed(1);
   held = false;
+  steps = 0;
   dead = CudaResult::success;
   calls.clear();
   failures.clear();
@@ -121,7 +122,8 @@ std::shared_ptr<FakeStream> Machine::choose() {
     }
     ++stream;
   }
-  if (ready.empty() || held) return nullptr;
+  if (ready.empty() || (held && steps == 0)) return nullptr;
+  if (held) --steps;
   return ready[random() % ready.size()];
 }
 

@@ -78,6 +78,7 @@ struct Machine {
   unsigned delay = 0;
   std::mt19937 random;
   bool held = false;
+  unsigned steps = 0;  // operations let through while held
   bool busy = false;
   CudaResult dead = CudaResult::success;
   std::map<std::string, unsigned> calls;
