@@ -79,7 +79,7 @@ def bits(array: np.ndarray[Any, Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) -> None:
     arrays = {"a": array_of(dtype), "scalar": array_of(dtype, ()), "empty": array_of(dtype, (0, 3))}
@@ -102,7 +102,7 @@ def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) ->
     assert bits(module.to_numpy(from_bytes["a"])) == bits(module.to_numpy(loaded["a"]))
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize(
     "index", [1, slice(1, 3), (slice(None), slice(None, None, 2)), (..., -1), (slice(None, None, -1), 0), (0, 0)]
 )
@@ -213,7 +213,7 @@ def test_loaded_tensors_are_independent_of_the_file_at_once(module: Module, size
         pytest.skip("NumPy's arrays are views of a map of the file")
     data = safetensors.numpy.save({"a": np.zeros(size, np.float32)})
     path = tmp_path / "t"
-    for backend in ("mmap", "pread") * 3:
+    for backend in ("mmap", "pread", "auto") * 3:
         path.write_bytes(data)
         loaded = module.module.load_file(path, backend=backend)["a"]
         with safe_open(path, module.framework, backend=backend) as f:
@@ -319,7 +319,7 @@ def test_bfloat16_loads_without_ml_dtypes(name: str, tmp_path: Path) -> None:
         "import sys; sys.modules['ml_dtypes'] = None\n"
         f"import safetensors.{name} as m\n"
         "from safetensors import safe_open\n"
-        "for backend in ('mmap', 'pread'):\n"
+        "for backend in ('mmap', 'pread', 'auto'):\n"
         "    print(m.load_file(sys.argv[1], backend=backend)['a'].dtype)\n"
         f"    with safe_open(sys.argv[1], '{name}', backend=backend) as f: print(f.get_slice('a')[1:].dtype)\n"
         "print(m.load(open(sys.argv[1], 'rb').read())['a'].dtype)\n"

@@ -21,7 +21,7 @@ from safetensors import (
     serialize,
 )
 
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 
 
 @pytest.fixture

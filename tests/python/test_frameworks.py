@@ -13,7 +13,7 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 SPELLED = {"numpy": "numpy", "flax": "flax", "tensorflow": "tensorflow", "mlx": "mlx"}
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 UNSUPPORTED = "Unsupported slice index at position 0: expected slice, int, or ellipsis"
 SLICING = "Error during slicing %s with shape [10, 5]: "
 ERRORS: list[tuple[Any, str]] = [

@@ -77,7 +77,7 @@ def past_the_end(array: Any, index: Any) -> bool:
 
 
 @MANY
-@given(array_and_index(), draw.sampled_from(["mmap", "pread"]))
+@given(array_and_index(), draw.sampled_from(["mmap", "pread", "auto"]))
 def test_slices_are_numpy_s(folder: Path, drawn: tuple[Any, Any], backend: str) -> None:
     array, index = drawn
     stn.save_file({"a": array}, folder / "n", durability="none")
@@ -91,7 +91,7 @@ def test_slices_are_numpy_s(folder: Path, drawn: tuple[Any, Any], backend: str) 
 
 
 @MANY
-@given(array_and_index(torch=True), draw.sampled_from(["mmap", "pread"]))
+@given(array_and_index(torch=True), draw.sampled_from(["mmap", "pread", "auto"]))
 def test_slices_are_torch_s(folder: Path, drawn: tuple[Any, Any], backend: str) -> None:
     if not installed("torch"):
         pytest.skip("torch is not here")
@@ -143,7 +143,7 @@ NAMES = draw.text(draw.characters(exclude_categories=["Cs"]), max_size=12).filte
     | draw.dictionaries(
         draw.text(draw.characters(exclude_categories=["Cs"]), max_size=8), NAMES, max_size=3
     ),
-    draw.sampled_from(["mmap", "pread"]),
+    draw.sampled_from(["mmap", "pread", "auto"]),
 )
 def test_round_trip(
     folder: Path, tensors: dict[str, Any], metadata: dict[str, str] | None, backend: str

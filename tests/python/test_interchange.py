@@ -72,7 +72,7 @@ def test_numpy_both_ways(reference: str, metadata: dict[str, str] | None, tmp_pa
     mine = names["arrays"]()
     st.save_file(mine, tmp_path / "ours", metadata)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         loaded = st.load_file(tmp_path / "theirs", backend=backend)
         assert loaded.keys() == mine.keys()
         assert all(

@@ -20,7 +20,7 @@ from conftest import installed
 import safetensors.numpy as stn
 from safetensors import SafetensorError, _native, safe_open
 
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ from safetensors import safe_open, SafetensorError, TensorSpec, _native
 _native._set_leak_warnings(True)
 path = sys.argv[1]
 kept = []
-for backend in ("mmap", "pread"):
+for backend in ("mmap", "pread", "auto"):
     for _ in range(3):
         with safe_open(path, "np", backend=backend) as f:
             f.keys(); f.offset_keys(); f.metadata(); len(f); list(f)
@@ -57,7 +57,7 @@ for backend in ("mmap", "pread"):
     with open(path, "rb") as opened: kept.append(safetensors._safe_open_handle(opened, "np"))
 if "torch" in sys.argv:
     import torch, safetensors.torch as stt
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         with safe_open(path, "pt", backend=backend) as f:
             kept += [f.get_tensor("large"), f.get_slice("small")[1:], f.get_slice("small")[[0, 1]], f.get_tensors()]
             try: f.get_slice("small")[9]
@@ -93,7 +93,7 @@ def test_memory_that_is_given_up_is_given_back(path: Path) -> None:
 
     if not Path("/proc/self/statm").exists():
         pytest.skip("this system does not tell what a process holds")
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         for i in range(40):
             with safe_open(path, "np", backend=backend) as f:
                 f.get_tensor("large")[:] = 1

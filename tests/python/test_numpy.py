@@ -16,7 +16,7 @@ import pytest
 import safetensors.numpy as st
 from safetensors import SafetensorError, TensorSpec, deserialize, safe_open, serialize_file
 
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 
 
 @BACKENDS
@@ -71,7 +71,7 @@ def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
         '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
         b"\1" + struct.pack("<2f", 1, 2),
     )
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         loaded = st.load_file(path, backend=backend)["b"]
         assert loaded.flags.aligned and loaded.tolist() == [1, 2]
 

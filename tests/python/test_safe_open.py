@@ -58,7 +58,8 @@ def test_the_package_exports_what_programs_import() -> None:
         "SafetensorError", "TensorSpec", "__version__", "deserialize", "safe_open", "_safe_open_handle",
         "serialize", "serialize_file",
     }  # fmt: skip
-    assert set(safetensors.__all__) == names
+    ours = {"Checkpoint", "TensorStream", "Writer", "load", "stream"}
+    assert set(safetensors.__all__) == names | ours
     rust = importlib.import_module("safetensors._safetensors_rust")
     for name in names:
         assert getattr(rust, name) is getattr(safetensors, name)
@@ -256,7 +257,7 @@ def test_deserialize_takes_any_buffer_and_gives_fresh_bytes() -> None:
 # safe_open
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 def test_a_file_is_looked_at_and_loaded(path: Path, backend: str) -> None:
     with safe_open(path, "np", backend=backend) as f:
         assert f.keys() == ["a", "s", "z"]
@@ -387,7 +388,7 @@ def test_an_open_file_object(path: Path) -> None:
 # Slices, as all frameworks but torch take them.
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize(
     "index",
     [

@@ -207,7 +207,7 @@ def test_shapes_that_differ(path: Path) -> None:
 # Arguments.
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize("device", ["cpu", None, torch.device("cpu")])
 def test_devices_and_backends(device: Any, backend: str, path: Path) -> None:
     model, other = Model(), Model()

@@ -19,7 +19,7 @@ torch = framework("torch")
 import safetensors.torch as st  # noqa: E402
 from safetensors import SafetensorError, safe_open  # noqa: E402
 
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 DTYPES = sorted(st._TYPES.values(), key=str)
 
 
@@ -131,7 +131,7 @@ def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
         '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
         b"\1" + struct.pack("<2f", 1, 2),
     )
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         b = st.load_file(path, backend=backend)["b"]
         assert b.tolist() == [1, 2] and b.data_ptr() % 4 == 0
 
@@ -292,7 +292,7 @@ def test_views_that_are_conjugated_or_negated_are_saved_as_they_look() -> None:
 
 def test_six_bits_have_no_place_in_torch(make: Any) -> None:
     path = make('{"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}      ', bytes(3))
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         with raises(SafetensorError, "Dtype not understood: F6_E2M3"):
             st.load_file(path, backend=backend)
 
@@ -311,7 +311,7 @@ def test_many_threads_on_one_file(tmp_path: Path) -> None:
         except BaseException as problem:  # noqa: BLE001
             problems.append(problem)
 
-    for backend in ("mmap", "pread"):
+    for backend in ("mmap", "pread", "auto"):
         with safe_open(tmp_path / "t", "pt", backend=backend) as f:
             threads = [threading.Thread(target=work, args=[f]) for _ in range(4)]
             for thread in threads:

@@ -63,7 +63,7 @@ def test_a_model_without_twins_gets_no_metadata(path: Path) -> None:
     assert given == {"k": "v"}
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 def test_what_was_saved_is_loaded(path: Path, backend: str) -> None:
     model, other = Pair(), Pair()
     save_model(model, str(path))
