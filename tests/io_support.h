@@ -70,6 +70,16 @@ inline ino_t inode_of(const std::string& path) {
   return status.st_ino;
 }
 
+// Descriptors of this process that lead below path.
+inline std::size_t open_below(const std::string& path) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += std::filesystem::read_symlink(entry.path(), gone).string().starts_with(path) ? 1 : 0;
+  }
+  return count;
+}
+
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

@@ -130,6 +130,7 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, 
       const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
       if (!lease) return lease.error();
       if (Status status = file->look(lease->get(), path); !status) return std::move(status).error();
+      file->slot_.pool->identify(file->slot_.slot, file->identity_);
       return std::shared_ptr<const PosixFile>(file);
     }
     Result<Descriptor> descriptor = opener.open();
