@@ -276,6 +276,16 @@ TEST_F(CheckpointTest, OptionsReachTheFiles) {
   EXPECT_EQ(error_of(Checkpoint::open(directory_.path(), {.open = {.parse = parse}})).code, Errc::header_too_large);
 }
 
+TEST_F(CheckpointTest, ErrorsOfAnIndexNameIt) {
+  const std::string path = at("model.safetensors.index.json");
+  put(path, "{} ");
+  expect_error(Checkpoint::open(directory_.path()), Errc::invalid_index, path, 0,
+               "invalid index: it has no weight_map");
+  ASSERT_EQ(::truncate(path.c_str(), (off_t{1} << 30) + 1), 0);
+  expect_error(Checkpoint::open(path), Errc::invalid_index, path, Error::kNoOffset,
+               "index too large: 1073741825 bytes, at most 1073741824 are read");
+}
+
 TEST_F(CheckpointTest, AnIndexOfNothingIsEmpty) {
   put_file("model.safetensors.index.json", R"({"weight_map":{}})");
   const Checkpoint model = Checkpoint::open(directory_.path()).value();
