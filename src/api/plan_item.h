@@ -36,7 +36,7 @@ struct PlanItem {
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr; }
   // What `bytes` of the file come to in the result; whole elements if it casts.
   [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
-    return casts() ? bytes / bits(tensor.dtype()) * bits(dtype) : bytes;
+    return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;
   }
 };
 
