@@ -49,23 +49,24 @@ class PageArena::Region {
   // From now on pages go to the system when their last stretch does.
   void stop_keeping() noexcept {
     keep_.store(false);
-    (void)discard_unused();
+    (void)discard_unused(0, count_);
   }
-  // A run of pages at a time: a call costs more than a page.
-  std::uint64_t discard_unused() noexcept {
+  // Of pages [begin, end). A run of pages at a time: a call costs more than a page.
+  std::uint64_t discard_unused(std::size_t begin, std::size_t end) noexcept {
     std::uint64_t bytes = 0;
-    for (std::size_t page = 0; page < count_; ++page) {
+    for (std::size_t page = begin; page < end; ++page) {
       const std::size_t first = page;
-      while (page < count_ && unused(page)) ++page;
+      while (page < end && unused(page)) ++page;
       if (first < page) bytes += give_back(first, page);
     }
     return bytes;
   }
 
  private:
-  // Pages [first, last), which nothing lives on.
+  // Pages [first, last), which nothing lived on just now. Another may live there since; but once pages are not kept
+  // none are given out, so that then a count of 0 stays.
   void discard(std::size_t first, std::size_t last) noexcept {
-    if (first < last && !keep_.load()) (void)give_back(first, last);
+    if (first < last && !keep_.load()) (void)discard_unused(first, last);
   }
   std::uint64_t give_back(std::size_t first, std::size_t last) noexcept {
     const std::size_t begin = first * kHugePage;
@@ -107,6 +108,17 @@ std::uint64_t end_of(std::span<const PageArena::Request> requests, std::uint64_t
     at = start_of(request, static_cast<std::size_t>(at)) + request.size;
   }
   return at;
+}
+
+// Whether requests have room in [at, end).
+bool fit(std::span<const PageArena::Request> requests, std::uint64_t at, std::uint64_t end) noexcept {
+  for (const PageArena::Request& request : requests) {
+    if (request.size == 0) continue;
+    at = start_of(request, static_cast<std::size_t>(at));
+    if (at > end || request.size > end - at) return false;
+    at += request.size;
+  }
+  return true;
 }
 
 // Runs place; when it fails, nothing stays placed.
@@ -162,10 +174,11 @@ Status PageArena::place_small(std::span<Request> requests, std::uint64_t size) {
 }
 
 void PageArena::place_all(std::span<Request> requests) {
+  if (!fit(requests, cursor_.at, cursor_.end)) cursor_ = find_room(requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request& request = requests[i];
     if (request.size == 0) continue;
-    if (end_of(requests.subspan(i, 1), cursor_.at) > cursor_.end) cursor_ = find_room(requests.subspan(i), cursor_);
+    if (!fit(requests.subspan(i, 1), cursor_.at, cursor_.end)) cursor_ = find_room(requests.subspan(i));
     const std::size_t begin = start_of(request, cursor_.at);
     const std::size_t end = begin + static_cast<std::size_t>(request.size);
     const std::shared_ptr<Region>& region = regions_[cursor_.region];
@@ -176,9 +189,10 @@ void PageArena::place_all(std::span<Request> requests) {
   }
 }
 
-// For the first of them at least; for all of them if there is such room.
-PageArena::Cursor PageArena::find_room(std::span<const Request> rest, const Cursor& after) {
+// For all of them if there is such room, else for the first of them at least.
+PageArena::Cursor PageArena::find_room(std::span<const Request> rest) {
   Cursor good;
+  if (fit(rest.first(1), cursor_.at, cursor_.end)) good = cursor_;
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = *regions_[i];
     for (std::size_t page = 0; page < region.page_count(); ++page) {
@@ -186,9 +200,8 @@ PageArena::Cursor PageArena::find_room(std::span<const Request> rest, const Curs
       const std::size_t first = page;
       while (page < region.page_count() && region.unused(page)) ++page;
       const Cursor run{i, first * kHugePage, std::min(page * kHugePage, region.size())};
-      if (end_of(rest, run.at) <= run.end) return run;
-      const bool behind = i > after.region || (i == after.region && run.at >= after.at);
-      if (good.end == 0 && behind && end_of(rest.first(1), run.at) <= run.end) good = run;
+      if (fit(rest, run.at, run.end)) return run;
+      if (good.end == 0 && fit(rest.first(1), run.at, run.end)) good = run;
     }
   }
   return good.end != 0 ? good : add_region(end_of(rest, 0), true);
@@ -213,7 +226,7 @@ PageArena::Cursor PageArena::add_region(std::uint64_t size, bool keep) {
 std::uint64_t PageArena::trim() noexcept {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
-  for (const std::shared_ptr<Region>& region : regions_) bytes += region->discard_unused();
+  for (const std::shared_ptr<Region>& region : regions_) bytes += region->discard_unused(0, region->page_count());
   return bytes;
 }
 

@@ -63,7 +63,7 @@ class PageArena {
   };
 
   void place_all(std::span<Request> requests);
-  Cursor find_room(std::span<const Request> rest, const Cursor& after);
+  Cursor find_room(std::span<const Request> rest);
   Cursor add_region(std::uint64_t size, bool keep);
   static Status place_small(std::span<Request> requests, std::uint64_t size);
 
