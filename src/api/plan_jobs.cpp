@@ -8,7 +8,6 @@
 namespace safetensors::api {
 namespace {
 
-constexpr std::uint64_t kSmall = 256 << 10;  // items below are read together
 constexpr std::uint64_t kPage = 4096;
 
 // Pieces that end on a page of the file let a device write to where they go, and never cut an element that begins at a
@@ -65,7 +64,7 @@ PlanJob PlanJobs::pieces(const PlanItem& item, std::size_t chunk) {
 
 bool PlanJobs::batches(std::size_t at, std::size_t chunk) const noexcept {
   const PlanItem& candidate = item(at);
-  return !candidate.slice && candidate.stored < std::min<std::uint64_t>(kSmall, chunk) && candidate.stored != 0;
+  return !candidate.slice && candidate.stored < std::min<std::uint64_t>(kSmallItem, chunk) && candidate.stored != 0;
 }
 
 // The items that follow, while they follow in the file too, at most kWidestGap apart and a quarter of all that is read

@@ -12,6 +12,9 @@
 
 namespace safetensors::api {
 
+// Items of fewer bytes in the file are read together, through memory of the thread's.
+inline constexpr std::uint64_t kSmallItem = 256 << 10;
+
 struct PlanJob {
   enum class Kind : std::uint8_t {
     stretch,  // bytes of one item, one behind the other in the file

@@ -171,7 +171,8 @@ Status PlanRun::place(std::size_t first, std::size_t count) {
 }
 
 std::uint64_t PlanRun::staging_bytes() const noexcept {
-  const bool staged = std::ranges::any_of(items_, [](const PlanItem& item) { return !item.plain(); });
+  const bool staged =
+      std::ranges::any_of(items_, [](const PlanItem& item) { return !item.plain() || item.stored < kSmallItem; });
   return staged ? std::uint64_t{threads_} * most_ : 0;
 }
 

@@ -82,12 +82,11 @@ class PlanRun {
 class PlanWorker {
  public:
   explicit PlanWorker(PlanRun& run) noexcept : run_(run) {}
-  // Tells the run what it did.
-  ~PlanWorker();
   PlanWorker(const PlanWorker&) = delete;
   PlanWorker& operator=(const PlanWorker&) = delete;
 
-  // Errors name tensor, path and offset. Afterwards left of the job's items is less by what was read.
+  // Errors name tensor, path and offset. Afterwards left of the job's items is less by what was read, and the run has
+  // been told what it took.
   [[nodiscard]] Status work(const PlanJob& job) noexcept;
 
  private:

@@ -30,12 +30,8 @@ class PlanWorker::Bytes final : public ReadTensorBytes {
   const PlanSlot& slot_;
 };
 
-PlanWorker::~PlanWorker() {
-  run_.add(counts_, mapped_, clock_.usage());
-}
-
 Status PlanWorker::work(const PlanJob& job) noexcept {
-  return io::guarded([&]() -> Status {
+  Status status = io::guarded([&]() -> Status {
     switch (job.kind) {
       case PlanJob::Kind::batch:
         return batch(job);
@@ -46,6 +42,8 @@ Status PlanWorker::work(const PlanJob& job) noexcept {
     }
     return stretch(job);
   });
+  run_.add(std::exchange(counts_, {}), std::exchange(mapped_, 0), clock_.lap());
+  return status;
 }
 
 Status PlanWorker::read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset,
@@ -191,8 +189,9 @@ void PlanWorker::deliver(std::size_t number, std::uint64_t at, std::span<const s
 void PlanWorker::arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
   if (run_.options().on_chunk) run_.options().on_chunk(number, at, bytes);
   run_.slot(number).path->finish(bytes.size());
-  run_.slot(number).left.fetch_sub(bytes.size());
+  // First: who finds that nothing is left may ask at once how much is done.
   run_.add_done(bytes.size());
+  run_.slot(number).left.fetch_sub(bytes.size());
 }
 
 Result<std::span<std::byte>> PlanWorker::staging(const PlanItem& item, std::size_t size) {

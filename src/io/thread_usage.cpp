@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <utility>
+
 namespace safetensors::io {
 namespace {
 
@@ -19,9 +21,9 @@ ThreadUsage now() noexcept {
 
 ThreadClock::ThreadClock() noexcept : begin_(now()) {}
 
-ThreadUsage ThreadClock::usage() const noexcept {
-  const ThreadUsage end = now();
-  return {end.cpu_seconds - begin_.cpu_seconds, end.page_faults - begin_.page_faults};
+ThreadUsage ThreadClock::lap() noexcept {
+  const ThreadUsage begin = std::exchange(begin_, now());
+  return {begin_.cpu_seconds - begin.cpu_seconds, begin_.page_faults - begin.page_faults};
 }
 
 }  // namespace safetensors::io

@@ -19,8 +19,8 @@ struct ThreadUsage {
 class ThreadClock {
  public:
   ThreadClock() noexcept;
-  // From then to now; to be asked by the same thread.
-  [[nodiscard]] ThreadUsage usage() const noexcept;
+  // Since then, or since this was asked last; to be asked by the same thread.
+  [[nodiscard]] ThreadUsage lap() noexcept;
 
  private:
   ThreadUsage begin_;
