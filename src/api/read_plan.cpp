@@ -11,6 +11,7 @@
 #include "api/plan_item.h"
 #include "api/plan_run.h"
 #include "api/plan_state.h"
+#include "base/checked.h"
 #include "io/guard.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
@@ -106,12 +107,17 @@ Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor,
                             const Destination& destination, const AddOptions& options) {
   Result<api::PlanItem> item = api::make_item(tensor, slice, destination, options);
   if (!item) return std::move(item).error();
+  std::uint64_t bytes = 0;
+  if (!base::add(state ? state->bytes : 0, item->size, bytes))
+    return item->file().describe(
+        item->info(),
+        io::plain_error(Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes"));
   if (!state)
     state = std::make_shared<State>();
   else if (state.use_count() > 1)
     state = std::make_shared<State>(*state);
   state->items.push_back(*std::move(item));
-  state->bytes += state->items.back().size;
+  state->bytes = bytes;
   return {};
 }
 
