@@ -141,7 +141,8 @@ Status ReadPath::read(std::uint64_t offset, std::span<std::byte> destination, Re
 bool ReadPath::wants_direct(int direct, std::uint64_t offset, std::size_t size) const noexcept {
   if (direct < 0) return false;
   if (caching_ == Caching::bypass) return true;
-  return cached_share(direct, offset, size).value_or(1.0) < kMostlyCached;
+  const Result<Lease> lease = file_->lease();
+  return lease && cached_share(lease->get(), offset, size).value_or(1.0) < kMostlyCached;
 }
 
 Status ReadPath::read_buffered(std::uint64_t offset, std::span<std::byte> destination,
