@@ -32,9 +32,10 @@ struct WriteOptions {
   // File systems that cannot rename (some object-store mounts): write in place instead of failing with unsupported.
   // An error or a crash then leaves a torn file.
   bool in_place_if_no_rename = false;
-  // write_file calls it from its own thread every few MiB with the bytes written so far and the file's size; false
-  // ends the call with Errc::cancelled, the old file as it was. Not called by a Writer or edit_metadata. Must not
-  // throw.
+  // Called every few MiB with the bytes written so far and the size of the file, or of all files together, by the
+  // thread that called write_file, write_files, Writer::write or Writer::copy, and never by two at once. false ends the
+  // call with Errc::cancelled, and so every later call of that Writer; the old file is as it was. Not called by
+  // edit_metadata. Must not throw, nor use the Writer.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
 };
 
@@ -77,6 +78,22 @@ struct Serialized {
                                                 const WriteOptions& options = {},
                                                 const LayoutOptions& layout_options = {}) noexcept;
 
+// One file of several.
+struct FileContents {
+  std::string_view path;
+  std::span<const TensorData> tensors;
+  std::optional<MetadataPairs> metadata = std::nullopt;
+};
+
+// Writes several files, the shards of a checkpoint, by a few threads at once. Room for all is set aside first (unless
+// durability is none), all are written and synced, and only then the first takes its place: an error or a crash until
+// then leaves every old file. Each file is replaced atomically, the set is not: a crash between the first renaming and
+// the last leaves some new files beside old ones, and so does an error there, whose message then ends in
+// "N of M files were already replaced"; that N is never 0. Three descriptors for each file are open until the end.
+// Errors: write_file's; invalid_argument if two paths lead to one file. They name the file.
+[[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
+                                                 const LayoutOptions& layout_options = {}) noexcept;
+
 // A file larger than memory, written in pieces in any order. Nothing appears at the path before commit(); without it
 // the destructor removes what was written. Not to be used in a forked child.
 class Writer {
@@ -91,11 +108,15 @@ class Writer {
 
   // Bytes [offset, offset + bytes.size()) of a tensor; each byte exactly once. From any number of threads at once.
   // After the first failure to write, every call returns that failure.
-  // Errors: not_found, overlapping_write, buffer_size (past the tensor's end), write_failed, writer_closed.
+  // Where durable, pieces of 256 KiB and more go to the disk at once, by up to four threads of the call's own: then
+  // few large pieces are faster than many small ones. Memory besides: 8 MiB at most for each Writer.
+  // Errors: not_found, overlapping_write, buffer_size (past the tensor's end), write_failed, out_of_memory,
+  // writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              std::span<const std::byte> bytes) noexcept;
 
-  // All of a tensor from another file, which must have the same dtype and shape, in bounded memory.
+  // All of a tensor from another file, which must have the same dtype and shape, in the same 8 MiB of memory; its
+  // Source may be read by several threads at once.
   // Errors also: dtype_mismatch, data_length, and those of reading.
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
 

@@ -1,4 +1,4 @@
-// layout, serialize and write_file: files whose tensors are all in memory.
+// layout, serialize, write_file and write_files: files whose tensors are all in memory.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "api/file_image.h"
@@ -13,23 +14,18 @@
 #include "io/memory.h"
 #include "io/replace.h"
 #include "io/system_error.h"
+#include "io/write_images.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
 
-constexpr std::size_t kStaged = std::size_t{1} << 20;   // small tensors are written together
-constexpr std::size_t kLarge = std::size_t{128} << 10;  // larger ones by themselves
-constexpr std::size_t kStep = std::size_t{16} << 20;    // at most, between two reports of progress
+using io::Piece;
 
-struct Piece {
-  std::uint64_t begin;
-  std::span<const std::byte> bytes;
-};
-
+// The pieces point into head and into the tensors.
 struct Image {
-  std::string head;
-  std::vector<Piece> pieces;  // in order, without gaps
+  std::unique_ptr<std::string> head;
+  std::vector<Piece> pieces;  // in order, without gaps; the first is head
   std::uint64_t size = 0;
 };
 
@@ -73,69 +69,70 @@ Result<Image> make_image(std::span<const TensorData> tensors, const std::optiona
   if (!head) return std::move(head).error();
   const Result<std::uint64_t> size = api::file_size(*head, header->data_bytes());
   if (!size) return size.error();
-  Image image{.head = std::move(*head), .pieces = {}, .size = *size};
-  image.pieces.reserve(tensors.size());
+  Image image{.head = std::make_unique<std::string>(std::move(*head)), .pieces = {}, .size = *size};
+  image.pieces.reserve(tensors.size() + 1);
+  image.pieces.push_back({0, api::bytes_of(*image.head)});
   for (const TensorData& tensor : tensors) {
-    if (!tensor.bytes.empty()) image.pieces.push_back({header->find(tensor.name)->begin, tensor.bytes});
+    if (!tensor.bytes.empty())
+      image.pieces.push_back({image.head->size() + header->find(tensor.name)->begin, tensor.bytes});
   }
-  std::sort(image.pieces.begin(), image.pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  std::ranges::sort(image.pieces, {}, &Piece::offset);
   return image;
 }
-
-// Writes one after the other, small pieces together: a system call costs as much as copying many kilobytes.
-class SequentialWriter {
- public:
-  SequentialWriter(io::Replacement& file, std::uint64_t total, const WriteOptions& options)
-      : file_(file), total_(total), options_(options) {}
-
-  Status append(std::span<const std::byte> bytes) {
-    if (bytes.size() < kLarge && staged_size_ + bytes.size() <= kStaged) {
-      if (!staged_) staged_.reset(new std::byte[kStaged]);
-      std::copy(bytes.begin(), bytes.end(), staged_.get() + staged_size_);
-      staged_size_ += bytes.size();
-      return {};
-    }
-    if (Status status = flush(); !status) return status;
-    if (bytes.size() < kLarge) return append(bytes);
-    for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
-      if (Status status = write(bytes.subspan(begin, std::min(kStep, bytes.size() - begin))); !status) return status;
-    }
-    return {};
-  }
-
-  Status flush() {
-    const std::size_t size = std::exchange(staged_size_, 0);
-    return size == 0 ? Status() : write({staged_.get(), size});
-  }
-
- private:
-  Status write(std::span<const std::byte> bytes) {
-    if (Status status = file_.write_at(position_, bytes); !status) return status;
-    position_ += bytes.size();
-    if (!options_.progress || options_.progress(position_, total_)) return {};
-    return io::plain_error(Errc::cancelled,
-                           "cancelled after " + std::to_string(position_) + " of " + std::to_string(total_) + " bytes");
-  }
-
-  io::Replacement& file_;
-  const std::uint64_t total_;
-  const WriteOptions& options_;
-  std::unique_ptr<std::byte[]> staged_;
-  std::size_t staged_size_ = 0;
-  std::uint64_t position_ = 0;
-};
 
 Status write_image(std::string_view path, const Image& image, const WriteOptions& options) {
   const Result<std::unique_ptr<io::Replacement>> file =
       io::Replacement::create(path, image.size, api::to_replace_options(options));
   if (!file) return file.error();
-  SequentialWriter out(**file, image.size, options);
-  if (Status status = out.append(api::bytes_of(image.head)); !status) return status;
-  for (const Piece& piece : image.pieces) {
-    if (Status status = out.append(piece.bytes); !status) return status;
-  }
-  if (Status status = out.flush(); !status) return status;
+  const io::Image target[] = {{&(*file)->file(), image.pieces, image.size}};
+  if (Status status = io::write_images(target, options.progress); !status) return status;
   return (*file)->commit();
+}
+
+using Replacements = std::vector<std::unique_ptr<io::Replacement>>;
+
+Error with_path(Error error, std::string_view path) {
+  if (error.path.empty()) error.path = path;
+  return error;
+}
+
+// Room for all is set aside before a byte is written.
+Result<Replacements> make_replacements(std::span<const FileContents> files, std::span<const Image> images,
+                                       const WriteOptions& options) {
+  Replacements made;
+  std::set<io::Replacement::Place> places;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Result<std::unique_ptr<io::Replacement>> file =
+        io::Replacement::create(files[i].path, images[i].size, api::to_replace_options(options));
+    if (!file) return std::move(file).error();
+    if (!places.insert((*file)->place()).second)
+      return io::plain_error(Errc::invalid_argument, "two of the files to be written have this path", files[i].path);
+    made.push_back(std::move(*file));
+  }
+  return made;
+}
+
+// All are written and synced. What can be known to fail fails before the first takes its place.
+Status replace_all(const Replacements& files) {
+  for (const auto& file : files) {
+    if (Status status = file->check(); !status) return status;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Status status = files[i]->replace();
+    if (status) continue;
+    Error error = std::move(status).error();
+    if (i != 0)
+      error.message +=
+          "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";
+    return error;
+  }
+  std::set<std::pair<std::uint64_t, std::uint64_t>> synced;
+  for (const auto& file : files) {
+    const io::Replacement::Place place = file->place();
+    if (!synced.emplace(place.device, place.directory).second) continue;
+    if (Status status = file->sync_directory(); !status) return status;
+  }
+  return {};
 }
 
 }  // namespace
@@ -157,9 +154,8 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
     }
     if (!result.data)
       return io::plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
-    std::memcpy(result.data.get(), image->head.data(), image->head.size());
     for (const Piece& piece : image->pieces)
-      std::memcpy(result.data.get() + image->head.size() + piece.begin, piece.bytes.data(), piece.bytes.size());
+      std::memcpy(result.data.get() + piece.offset, piece.bytes.data(), piece.bytes.size());
     return result;
   });
 }
@@ -173,6 +169,27 @@ Status write_file(std::string_view path, std::span<const TensorData> tensors,
     return write_image(path, *image, options);
   });
   return status;
+}
+
+Status write_files(std::span<const FileContents> files, const WriteOptions& options,
+                   const LayoutOptions& layout_options) noexcept {
+  return io::guarded([&]() -> Status {
+    std::vector<Image> images;
+    images.reserve(files.size());
+    for (const FileContents& file : files) {
+      Result<Image> image = make_image(file.tensors, file.metadata, layout_options);
+      if (!image) return with_path(std::move(image).error(), file.path);
+      images.push_back(std::move(*image));
+    }
+    Result<Replacements> made = make_replacements(files, images, options);
+    if (!made) return std::move(made).error();
+    std::vector<io::Image> targets;
+    targets.reserve(images.size());
+    for (std::size_t i = 0; i < images.size(); ++i)
+      targets.push_back({&(*made)[i]->file(), images[i].pieces, images[i].size});
+    if (Status status = io::write_images(targets, options.progress); !status) return status;
+    return replace_all(*made);
+  });
 }
 
 }  // namespace v0

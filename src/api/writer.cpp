@@ -16,11 +16,17 @@ inline namespace v0 {
 using api::ByteRange;
 
 struct Writer::State {
-  explicit State(const Header& checked, std::string_view target) : header(checked), path(target) {}
+  State(const Header& checked, std::string_view target, const WriteOptions& options)
+      : header(checked), path(target), progress(options.progress) {}
 
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
   // Marks a range as written, before it is: two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
+  // Calls step(offset, size) for [0, total) in order: all at once, unless somebody wants to be told in between.
+  template <class Step>
+  Status in_steps(std::uint64_t total, Step step);
+  Status report(std::uint64_t written);
+  void take_back(std::uint64_t written);
   // What a write came to; its failure is kept.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
@@ -28,8 +34,14 @@ struct Writer::State {
 
   const Header header;
   const std::string path;
+  const decltype(WriteOptions::progress) progress;
   std::unique_ptr<io::Replacement> file;
   std::uint64_t data_start = 0;
+  std::uint64_t file_size = 0;
+
+  std::mutex progress_mutex;  // held while progress runs; of the next two
+  std::uint64_t done = 0;
+  std::uint64_t reported = 0;
 
   std::mutex mutex;  // of all that follows
   api::Coverage coverage;
@@ -38,6 +50,9 @@ struct Writer::State {
 };
 
 namespace {
+
+constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
+constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
 
 Error closed_error() {
   return io::plain_error(Errc::writer_closed, "the writer was already committed or moved from");
@@ -66,6 +81,34 @@ Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
   return error(Errc::overlapping_write, api::tensor_named(tensor.name) + ": " +
                                             range_of(taken->begin - tensor.begin, taken->end - tensor.begin) + " of " +
                                             std::to_string(tensor.nbytes()) + " were already written");
+}
+
+template <class Step>
+Status Writer::State::in_steps(std::uint64_t total, Step step) {
+  if (!progress) return step(std::uint64_t{0}, total);
+  for (std::uint64_t at = 0; at < total;) {
+    const std::uint64_t size = std::min(kStep, total - at);
+    if (Status status = step(at, size); !status) return status;
+    if (Status status = report(size); !status) return status;
+    at += size;
+  }
+  return {};
+}
+
+Status Writer::State::report(std::uint64_t written) {
+  const std::lock_guard lock(progress_mutex);
+  done += written;
+  if (done - reported < kReport && done != file_size) return {};
+  reported = done;
+  if (progress(done, file_size)) return {};
+  return error(Errc::cancelled,
+               "cancelled after " + std::to_string(done) + " of " + std::to_string(file_size) + " bytes");
+}
+
+void Writer::State::take_back(std::uint64_t written) {
+  const std::lock_guard lock(progress_mutex);
+  done -= written;
+  reported = std::min(reported, done);
 }
 
 Status Writer::State::conclude(Status status) {
@@ -102,9 +145,10 @@ Result<Writer> Writer::create(std::string_view path, const Header& header, const
     Result<std::unique_ptr<io::Replacement>> file =
         io::Replacement::create(path, *size, api::to_replace_options(options));
     if (!file) return std::move(file).error();
-    auto state = std::make_unique<State>(header, path);
+    auto state = std::make_unique<State>(header, path, options);
     state->file = std::move(*file);
-    state->data_start = head->size();
+    state->data_start = state->done = head->size();
+    state->file_size = *size;
     if (Status status = state->file->write_at(0, api::bytes_of(*head)); !status) return std::move(status).error();
     return Writer(std::move(state));
   });
@@ -118,7 +162,10 @@ Status Writer::write(std::string_view name, std::uint64_t offset, std::span<cons
     const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
     if (!range) return range.error();
     if (Status status = state_->claim(*tensor, *range); !status) return status;
-    return state_->conclude(state_->file->write_at(state_->data_start + range->begin, bytes));
+    return state_->conclude(state_->in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+      return state_->file->write_at(state_->data_start + range->begin + at,
+                                    bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    }));
   });
 }
 
@@ -141,11 +188,18 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     const std::uint64_t offset = from.info().file_offset;
     const std::uint64_t target = state_->data_start + range.begin;
     const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
-    Status status = memory.bytes.size() == tensor->nbytes()
-                        ? state_->file->write_at(target, memory.bytes)
-                        : state_->file->copy_at(target, file.source(), offset, tensor->nbytes());
-    if (status || status.error().code == Errc::write_failed) return state_->conclude(std::move(status));
+    std::uint64_t reached = 0;
+    Status status = state_->in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
+      reached = at;
+      if (memory.bytes.size() != tensor->nbytes())
+        return state_->file->copy_at(target + at, file.source(), offset + at, size);
+      return state_->file->write_at(target + at,
+                                    memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    });
+    if (status || status.error().code == Errc::write_failed || status.error().code == Errc::cancelled)
+      return state_->conclude(std::move(status));
     // Only reading failed: the tensor counts as not written and may be tried again.
+    state_->take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);
     Error error = std::move(status).error();

@@ -12,15 +12,13 @@
 #include <limits>
 
 #include "io/guard.h"
-#include "io/memory.h"
 #include "io/posix_file.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{32} << 20;  // written before the system is told to start on it
-constexpr std::size_t kBuffer = std::size_t{1} << 20;  // for copies that the system does not make
+constexpr std::uint64_t kDirectFrom = std::uint64_t{1} << 20;  // smaller files gain nothing past the page cache
 constexpr int kMostNames = 100;
 constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
@@ -43,7 +41,12 @@ bool out_of_space(int number) noexcept {
 }  // namespace
 
 Replacement::Replacement(Target target, std::string_view path, const ReplaceOptions& options, System& system)
-    : system_(system), path_(path), options_(options), target_(std::move(target)), process_(::getpid()) {}
+    : system_(system),
+      path_(path),
+      options_(options),
+      target_(std::move(target)),
+      file_(options.sync, path, system),
+      process_(::getpid()) {}
 
 Replacement::~Replacement() {
   discard();
@@ -58,6 +61,8 @@ Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, 
     if (!target) return std::move(target).error();
     std::unique_ptr<Replacement> made(new Replacement(std::move(*target), path, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
+    // Before the mode is that of the old file, which may not let itself be opened again.
+    if (size >= kDirectFrom) made->file_.open_direct(made->target_.directory.get(), made->temporary_.c_str());
     made->adopt_mode_and_owner();
     if (Status status = made->preallocate(size); !status) return std::move(status).error();
     return made;
@@ -70,8 +75,10 @@ Status Replacement::open_temporary() {
   int number = 0;
   for (int i = 0; i < kMostNames; ++i) {
     std::string name = temporary_name();
-    descriptor_ = system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (descriptor_ >= 0) {
+    const int made =
+        system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (made >= 0) {
+      file_.adopt(made);
       temporary_ = std::move(name);
       return {};
     }
@@ -86,111 +93,54 @@ void Replacement::adopt_mode_and_owner() noexcept {
   if (!target_.old) return;
   const struct stat& old = *target_.old;
   struct stat now;
-  if (::fstat(descriptor_, &now) != 0) return;
+  if (::fstat(file_.descriptor(), &now) != 0) return;
   bool same_user = old.st_uid == now.st_uid;
   bool same_group = old.st_gid == now.st_gid;
   if (!same_user || !same_group) {
-    if (system_.change_owner(descriptor_, old.st_uid, old.st_gid) == 0)
+    if (system_.change_owner(file_.descriptor(), old.st_uid, old.st_gid) == 0)
       same_user = same_group = true;
     else if (!same_group)
-      same_group = system_.change_owner(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0;
+      same_group = system_.change_owner(file_.descriptor(), static_cast<uid_t>(-1), old.st_gid) == 0;
   }
   mode_t mode = old.st_mode & mode_t{07777};
   if (!same_user || !same_group) mode &= mode_t{0777};
   // Another group gets no more than everybody.
   if (!same_group) mode = (mode & ~mode_t{070}) | (mode & mode_t{07}) << 3;
-  (void)system_.change_mode(descriptor_, mode);
+  (void)system_.change_mode(file_.descriptor(), mode);
 }
 
 Status Replacement::preallocate(std::uint64_t size) {
   if (options_.sync == Sync::none || size == 0) return {};
-  if (system_.preallocate(descriptor_, size) == 0 || !out_of_space(errno)) return {};
+  if (system_.preallocate(file_.descriptor(), size) == 0 || !out_of_space(errno)) return {};
   return system_error(Errc::write_failed, errno, "cannot write " + std::to_string(size) + " bytes", path_);
-}
-
-Status Replacement::write_failed(int number, std::size_t size, std::uint64_t offset) const {
-  Error error =
-      system_error(Errc::write_failed, number,
-                   "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
-  error.offset = offset;
-  return error;
-}
-
-// The sooner the disk is at work, the shorter the final fsync.
-Status Replacement::after_writing(std::size_t written) {
-  if (options_.sync == Sync::none) return {};
-  if (unflushed_.fetch_add(written) + written < kChunk) return {};
-  unflushed_ = 0;
-  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !out_of_space(errno))) return {};
-  return system_error(Errc::write_failed, errno, "cannot write", path_);
-}
-
-Status Replacement::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  return guarded([&]() -> Status {
-    while (!bytes.empty()) {
-      const std::size_t size = std::min(bytes.size(), kChunk);
-      const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
-      const auto written = static_cast<std::size_t>(count);
-      bytes = bytes.subspan(written);
-      offset += written;
-      if (Status status = after_writing(written); !status) return status;
-    }
-    return {};
-  });
-}
-
-Status Replacement::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                            std::uint64_t size) noexcept {
-  return guarded([&]() -> Status {
-    const auto* file = dynamic_cast<const PosixFile*>(&source);
-    while (file != nullptr && size != 0) {
-      const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kChunk));
-      const Result<Lease> lease = file->lease();
-      if (!lease) return lease.error();
-      const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) break;  // whatever the reason, reading and writing will do it or name it
-      const auto copied = static_cast<std::size_t>(count);
-      offset += copied, from += copied, size -= copied;
-      if (Status status = after_writing(copied); !status) return status;
-    }
-    if (size == 0) return {};
-    const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
-    const Result<std::shared_ptr<std::byte>> memory = allocate(capacity);
-    if (!memory) return memory.error();
-    while (size != 0) {
-      const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
-      if (Status status = read_exactly(source, from, part); !status) return status;
-      if (Status status = write_at(offset, part); !status) return status;
-      offset += part.size(), from += part.size(), size -= part.size();
-    }
-    return {};
-  });
 }
 
 Status Replacement::commit() noexcept {
   Status status = guarded([&]() -> Status {
-    if (descriptor_ < 0) return plain_error(Errc::writer_closed, "the file was already committed", path_);
-    if (Status finished = finish_temporary(); !finished) return finished;
-    if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
-    if (Status renamed = rename(); !renamed) return renamed;
-    return options_.sync == Sync::full ? sync_directory() : Status();
+    if (temporary_.empty()) return plain_error(Errc::writer_closed, "the file was already committed", path_);
+    return file_.finished() ? Status() : file_.finish();
   });
+  if (status) status = replace();
+  if (status) status = sync_directory();
   discard();
   return status;
 }
 
-Status Replacement::finish_temporary() {
-  // Never tried again: after a failed fsync the system may have dropped what it could not write.
-  if (options_.sync != Sync::none && system_.sync(descriptor_) != 0)
-    return system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
-  // Network file systems report here what they could not write.
-  const int descriptor = std::exchange(descriptor_, -1);
-  if (system_.close(descriptor) != 0 && errno != EINTR)
-    return system_error(Errc::write_failed, errno, "cannot close the new file", path_);
-  return {};
+Status Replacement::check() const noexcept {
+  return guarded([&] { return check_replaceable(target_, path_); });
+}
+
+Status Replacement::replace() noexcept {
+  return guarded([&]() -> Status {
+    if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
+    return rename();
+  });
+}
+
+Replacement::Place Replacement::place() const {
+  struct stat directory;
+  if (::fstat(target_.directory.get(), &directory) != 0) directory = {};
+  return {static_cast<std::uint64_t>(directory.st_dev), static_cast<std::uint64_t>(directory.st_ino), target_.name};
 }
 
 Status Replacement::rename() {
@@ -220,42 +170,36 @@ Status Replacement::write_in_place() {
   const int to = system_.open_at(target_.directory.get(), target_.name.c_str(),
                                  O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (to < 0) return system_error(Errc::replace_failed, errno, "cannot write in place", path_);
-  Status status = copy_to_target(from, to);
-  if (status && options_.sync != Sync::none && system_.sync(to) != 0)
-    status = system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
-  if (system_.close(to) != 0 && errno != EINTR && status)
-    status = system_error(Errc::write_failed, errno, "cannot close the new file", path_);
-  return status;
+  FileWriter target(options_.sync, path_, system_);
+  target.adopt(to);
+  const Result<std::shared_ptr<const PosixFile>> file = PosixFile::from_fd(from);
+  if (!file) return file.error();
+  if (Status copied = target.copy_at(0, **file, 0, (*file)->identity().size); !copied) return copied;
+  return target.finish();
 }
 
-Status Replacement::copy_to_target(int from, int to) {
-  const Result<std::shared_ptr<const PosixFile>> source = PosixFile::from_fd(from);
-  if (!source) return source.error();
-  descriptor_ = to;
-  Status status = copy_at(0, **source, 0, (*source)->identity().size);
-  descriptor_ = -1;
-  return status;
-}
-
-Status Replacement::sync_directory() {
-  int number = EBADF;
-  if (target_.directory_readable) {
-    if (system_.sync(target_.directory.get()) == 0) return {};
-    number = errno;
-  }
-  // A directory that cannot be opened or synced on its own: its whole file system, then.
-  if (number == EBADF || number == EINVAL || number == ENOSYS || number == EOPNOTSUPP) {
-    const Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
-                                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
-    if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
-    number = errno;
-  }
-  return system_error(Errc::replaced_not_durable, number, "the new file is in place, but its directory was not synced",
-                      path_);
+Status Replacement::sync_directory() noexcept {
+  return guarded([&]() -> Status {
+    if (options_.sync != Sync::full) return {};
+    int number = EBADF;
+    if (target_.directory_readable) {
+      if (system_.sync(target_.directory.get()) == 0) return {};
+      number = errno;
+    }
+    // A directory that cannot be opened or synced on its own: its whole file system, then.
+    if (number == EBADF || number == EINVAL || number == ENOSYS || number == EOPNOTSUPP) {
+      const Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
+                                            O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
+      if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
+      number = errno;
+    }
+    return system_error(Errc::replaced_not_durable, number,
+                        "the new file is in place, but its directory was not synced", path_);
+  });
 }
 
 void Replacement::discard() noexcept {
-  if (descriptor_ >= 0) (void)system_.close(std::exchange(descriptor_, -1));
+  file_.close();
   if (temporary_.empty() || ::getpid() != process_) return;
   (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();

@@ -5,7 +5,6 @@
 #include <safetensors/source.h>
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,17 +12,11 @@
 #include <string>
 #include <string_view>
 
+#include "io/file_writer.h"
 #include "io/system.h"
 #include "io/target.h"
 
 namespace safetensors::io {
-
-// What survives a power cut once commit() has returned.
-enum class Sync : std::uint8_t {
-  none,  // nothing is promised
-  file,  // the old file or the new one
-  full,  // the new one
-};
 
 struct ReplaceOptions {
   Sync sync = Sync::full;
@@ -43,29 +36,44 @@ class Replacement {
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
-  // From any number of threads at once. Error: write_failed.
-  [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
-  // Copies [from, from + size) of source, by the system where both are files, else through a buffer of 1 MiB.
-  // From any number of threads at once. Errors: write_failed, read_failed, file_truncated, out_of_memory.
+  // See FileWriter's.
+  [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    return file_.write_at(offset, bytes);
+  }
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                               std::uint64_t size) noexcept;
+                               std::uint64_t size) noexcept {
+    return file_.copy_at(offset, source, from, size);
+  }
+  [[nodiscard]] FileWriter& file() noexcept { return file_; }
 
-  // Once, and not while another call runs. Errors: sync_failed, write_failed, not_regular_file, replace_failed,
-  // unsupported (no rename here), replaced_not_durable (the only one after which the new file is in place).
+  // Finishes the file unless that was done, replace(), sync_directory(). Once, and not while another call runs.
+  // Errors: FileWriter::finish's and those of the two.
   [[nodiscard]] Status commit() noexcept;
+
+  // The steps of commit(), for several files that take their places together; file().finish() comes before.
+  // Error not_regular_file, unless replace() may do its work now.
+  [[nodiscard]] Status check() const noexcept;
+  // Errors: not_regular_file, replace_failed, unsupported (no rename here).
+  [[nodiscard]] Status replace() noexcept;
+  // Error replaced_not_durable: the only one after which the new file is in place.
+  [[nodiscard]] Status sync_directory() noexcept;
+
+  // What tells one target from another.
+  struct Place {
+    std::uint64_t device = 0;
+    std::uint64_t directory = 0;
+    std::string name;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  [[nodiscard]] Place place() const;
 
  private:
   Replacement(Target target, std::string_view path, const ReplaceOptions& options, System& system);
   Status open_temporary();
   void adopt_mode_and_owner() noexcept;
   Status preallocate(std::uint64_t size);
-  Status after_writing(std::size_t written);
-  Status write_failed(int number, std::size_t size, std::uint64_t offset) const;
-  Status finish_temporary();
   Status rename();
   Status write_in_place();
-  Status copy_to_target(int from, int to);
-  Status sync_directory();
   bool rename_unsupported(int number) const noexcept;
   void discard() noexcept;
 
@@ -74,9 +82,8 @@ class Replacement {
   const ReplaceOptions options_;
   Target target_;
   std::string temporary_;  // empty: none there
-  int descriptor_ = -1;
+  FileWriter file_;
   pid_t process_ = 0;  // a forked child must not remove its parent's temporary
-  std::atomic<std::uint64_t> unflushed_{0};
 };
 
 }  // namespace safetensors::io

@@ -28,6 +28,19 @@ ssize_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uin
   return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
 }
 
+int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
+  alignment = {};
+#ifdef STATX_DIOALIGN
+  struct statx status;
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) != 0) return -1;
+  if ((status.stx_mask & STATX_DIOALIGN) != 0)
+    alignment = {.known = true, .memory = status.stx_dio_mem_align, .offset = status.stx_dio_offset_align};
+#else
+  (void)descriptor;
+#endif
+  return 0;
+}
+
 int System::preallocate(int descriptor, std::uint64_t size) noexcept {
   return ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
 }

@@ -8,6 +8,13 @@
 
 namespace safetensors::io {
 
+// What O_DIRECT asks for, in bytes; 0: it cannot be used on this file.
+struct DirectAlignment {
+  bool known = false;  // whether the system says
+  std::uint32_t memory = 0;
+  std::uint32_t offset = 0;
+};
+
 // Results and errno as the system's. Called from any thread; EINTR is the caller's to handle.
 class System {
  public:
@@ -21,6 +28,7 @@ class System {
   virtual ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
   virtual ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                              std::size_t size) noexcept;
+  virtual int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;
   virtual int preallocate(int descriptor, std::uint64_t size) noexcept;
   // Starts writing out what is dirty, without waiting for it.
   virtual int start_writeback(int descriptor) noexcept;

@@ -1,0 +1,125 @@
+#include "io/direct_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "io/file_system.h"
+#include "io/memory.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::uint32_t kBlock = 4096;
+
+bool power_of_two(std::uint64_t number) noexcept {
+  return number != 0 && (number & (number - 1)) == 0;
+}
+
+// Other file systems may take O_DIRECT and only pretend, or were never measured.
+bool worth_it(int descriptor) noexcept {
+  struct statfs status;
+  if (::fstatfs(descriptor, &status) != 0) return false;
+  const auto magic = static_cast<std::uint32_t>(status.f_type);
+  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
+}
+
+bool same_file(int left, int right) noexcept {
+  struct stat a, b;
+  return ::fstat(left, &a) == 0 && ::fstat(right, &b) == 0 && identity_of(a).same_file(identity_of(b));
+}
+
+bool fits(const DirectAlignment& alignment) noexcept {
+  return power_of_two(alignment.memory) && power_of_two(alignment.offset) && alignment.memory <= kDirectChunk &&
+         alignment.offset <= kDirectChunk;
+}
+
+}  // namespace
+
+std::size_t Chunks::count() const noexcept {
+  if (size == 0) return 0;
+  return static_cast<std::size_t>((offset + size - 1) / kDirectChunk - offset / kDirectChunk + 1);
+}
+
+Chunks::Range Chunks::operator[](std::size_t index) const noexcept {
+  const std::uint64_t first = (offset / kDirectChunk + index) * kDirectChunk;
+  const std::uint64_t begin = std::max(first, offset);
+  return {begin, static_cast<std::size_t>(std::min(first + kDirectChunk, offset + size) - begin)};
+}
+
+ScratchPool::Lease::~Lease() {
+  if (memory_) pool_->give_back(std::move(memory_));
+}
+
+Result<ScratchPool::Lease> ScratchPool::take() {
+  std::unique_lock lock(mutex_);
+  free_.reserve(kDirectThreads);  // giving back must not allocate
+  bool no_memory = false;
+  while (free_.empty()) {
+    if (made_ < kDirectThreads && !no_memory) {
+      Result<std::shared_ptr<std::byte>> memory = allocate(kDirectChunk);
+      if (memory) {
+        ++made_;
+        return Lease(*this, std::move(*memory));
+      }
+      if (made_ == 0) return std::move(memory).error();
+      no_memory = true;
+    }
+    returned_.wait(lock);
+  }
+  std::shared_ptr<std::byte> memory = std::move(free_.back());
+  free_.pop_back();
+  return Lease(*this, std::move(memory));
+}
+
+void ScratchPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(memory));
+  }
+  returned_.notify_one();
+}
+
+DirectFile::DirectFile(Descriptor descriptor, const DirectAlignment& alignment, System& system) noexcept
+    : system_(system),
+      descriptor_(std::move(descriptor)),
+      block_(std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock},
+                       static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))})),
+      memory_alignment_(alignment.memory) {}
+
+std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, System& system) {
+  if (!worth_it(descriptor)) return nullptr;
+  Descriptor opened(
+      system.open_at(directory, name, O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0));
+  if (!opened.valid() || !same_file(opened.get(), descriptor)) return nullptr;
+  DirectAlignment alignment;
+  if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
+    alignment = {.known = true, .memory = kBlock, .offset = kBlock};
+  if (!fits(alignment)) return nullptr;
+  return std::unique_ptr<DirectFile>(new DirectFile(std::move(opened), alignment, system));
+}
+
+DirectFile::Outcome DirectFile::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
+  std::size_t done = 0;
+  while (done < blocks.size() && usable()) {
+    const ssize_t count =
+        system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) return {done, errno};
+    if (count <= 0) {
+      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: whatever the reason, the page cache will do it or name it.
+      usable_.store(false, std::memory_order_relaxed);
+      break;
+    }
+    done += static_cast<std::size_t>(count);
+    if (done % block_ != 0) break;
+  }
+  return {done, 0};
+}
+
+}  // namespace safetensors::io

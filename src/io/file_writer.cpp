@@ -1,0 +1,215 @@
+#include "io/file_writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "io/guard.h"
+#include "io/memory.h"
+#include "io/parallel.h"
+#include "io/posix_file.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::size_t kStep = std::size_t{32} << 20;   // written before the system is told to start on it
+constexpr std::size_t kBuffer = std::size_t{1} << 20;  // for copies that the system does not make
+// Smaller writes are gathered by the page cache: one by one they would wait for the disk.
+constexpr std::size_t kDirectFrom = std::size_t{256} << 10;
+
+bool out_of_space(int number) noexcept {
+  return number == ENOSPC || number == EDQUOT || number == EFBIG;
+}
+
+// As many as wanted, or as are left.
+unsigned take(std::atomic<unsigned>& left, std::size_t wanted) noexcept {
+  unsigned now = left.load();
+  unsigned taken = 0;
+  do {
+    taken = static_cast<unsigned>(std::min<std::size_t>(now, wanted));
+  } while (!left.compare_exchange_weak(now, now - taken));
+  return taken;
+}
+
+}  // namespace
+
+class FileWriter::WriteTasks final : public Tasks {
+ public:
+  WriteTasks(FileWriter& file, Chunks chunks, const std::byte* bytes) noexcept
+      : file_(file), chunks_(chunks), bytes_(bytes) {}
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    return guarded([&] {
+      const Chunks::Range part = chunks_[index];
+      return file_.write_chunk(part.offset, {bytes_ + (part.offset - chunks_.offset), part.size}, file_.scratch_);
+    });
+  }
+
+ private:
+  FileWriter& file_;
+  const Chunks chunks_;
+  const std::byte* const bytes_;
+};
+
+class FileWriter::CopyTasks final : public Tasks {
+ public:
+  CopyTasks(FileWriter& file, Chunks chunks, const Source& source, std::uint64_t from) noexcept
+      : file_(file), chunks_(chunks), source_(source), from_(from) {}
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    return guarded([&]() -> Status {
+      const Chunks::Range part = chunks_[index];
+      const Result<ScratchPool::Lease> scratch = file_.scratch_.take();
+      if (!scratch) return scratch.error();
+      const std::span<std::byte> bytes(scratch->at(part.offset), part.size);
+      if (Status status = read_exactly(source_, from_ + (part.offset - chunks_.offset), bytes); !status) return status;
+      return file_.write_chunk(part.offset, bytes, file_.scratch_);
+    });
+  }
+
+ private:
+  FileWriter& file_;
+  const Chunks chunks_;
+  const Source& source_;
+  const std::uint64_t from_;
+};
+
+void FileWriter::close() noexcept {
+  direct_.reset();
+  if (descriptor_ >= 0) (void)system_.close(std::exchange(descriptor_, -1));
+}
+
+void FileWriter::open_direct(int directory, const char* name) {
+  if (sync_ != Sync::none) direct_ = DirectFile::open(directory, name, descriptor_, system_);
+}
+
+Error FileWriter::write_failed(int number, std::size_t size, std::uint64_t offset) const {
+  Error error =
+      system_error(Errc::write_failed, number,
+                   "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
+  error.offset = offset;
+  return error;
+}
+
+// The sooner the disk is at work, the shorter the final fsync.
+Status FileWriter::after_writing(std::size_t written) {
+  if (sync_ == Sync::none) return {};
+  if (unflushed_.fetch_add(written) + written < kStep) return {};
+  unflushed_ = 0;
+  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !out_of_space(errno))) return {};
+  return system_error(Errc::write_failed, errno, "cannot write", path_);
+}
+
+Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), kStep);
+    const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
+    const auto written = static_cast<std::size_t>(count);
+    bytes = bytes.subspan(written);
+    offset += written;
+    if (Status status = after_writing(written); !status) return status;
+  }
+  return {};
+}
+
+Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes, ScratchPool& scratch) {
+  if (!direct() || bytes.size() < direct_->block()) return write_buffered(offset, bytes);
+  const std::size_t block = direct_->block();
+  const std::size_t head = (block - static_cast<std::size_t>(offset % block)) % block;
+  const std::size_t whole = bytes.size() < head ? 0 : (bytes.size() - head) / block * block;
+  if (whole == 0) return write_buffered(offset, bytes);
+  if (Status status = write_buffered(offset, bytes.first(head)); !status) return status;
+
+  const std::uint64_t begin = offset + head;
+  std::span<const std::byte> blocks = bytes.subspan(head, whole);
+  DirectFile::Outcome outcome{};
+  if (direct_->aligned(blocks.data())) {
+    outcome = direct_->write(begin, blocks);
+  } else {
+    const Result<ScratchPool::Lease> copy = scratch.take();
+    if (!copy) return copy.error();
+    std::memcpy(copy->at(begin), blocks.data(), whole);
+    outcome = direct_->write(begin, {copy->at(begin), whole});
+  }
+  if (outcome.number != 0) return write_failed(outcome.number, whole - outcome.written, begin + outcome.written);
+  return write_buffered(begin + outcome.written, bytes.subspan(head + outcome.written));
+}
+
+template <class ChunkTasks>
+Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
+  const unsigned helpers = take(helpers_, count - 1);
+  Status status = run_parallel(tasks, count, helpers + 1);
+  helpers_.fetch_add(helpers);
+  return status;
+}
+
+Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  return guarded([&]() -> Status {
+    if (!direct() || bytes.size() < kDirectFrom) return write_buffered(offset, bytes);
+    const Chunks chunks{offset, bytes.size()};
+    WriteTasks tasks(*this, chunks, bytes.data());
+    return run_chunks(tasks, chunks.count());
+  });
+}
+
+// Changes its arguments to what is left.
+Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from,
+                                  std::uint64_t& size) {
+  const auto* file = dynamic_cast<const PosixFile*>(&source);
+  while (file != nullptr && size != 0) {
+    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kStep));
+    const Result<Lease> lease = file->lease();
+    if (!lease) return lease.error();
+    const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;  // whatever the reason, reading and writing will do it or name it
+    const auto copied = static_cast<std::size_t>(count);
+    offset += copied, from += copied, size -= copied;
+    if (Status status = after_writing(copied); !status) return status;
+  }
+  return {};
+}
+
+Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
+                                       std::uint64_t size) {
+  const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
+  const Result<std::shared_ptr<std::byte>> memory = allocate(capacity);
+  if (!memory) return memory.error();
+  while (size != 0) {
+    const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
+    if (Status status = read_exactly(source, from, part); !status) return status;
+    if (Status status = write_buffered(offset, part); !status) return status;
+    offset += part.size(), from += part.size(), size -= part.size();
+  }
+  return {};
+}
+
+Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
+                           std::uint64_t size) noexcept {
+  return guarded([&]() -> Status {
+    if (direct() && size >= kDirectFrom) {
+      const Chunks chunks{offset, size};
+      CopyTasks tasks(*this, chunks, source, from);
+      return run_chunks(tasks, chunks.count());
+    }
+    if (Status status = copy_by_system(offset, source, from, size); !status) return status;
+    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size);
+  });
+}
+
+Status FileWriter::finish() {
+  direct_.reset();
+  // Never tried again: after a failed fsync the system may have dropped what it could not write.
+  if (sync_ != Sync::none && system_.sync(descriptor_) != 0)
+    return system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
+  // Network file systems report here what they could not write.
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (system_.close(descriptor) != 0 && errno != EINTR)
+    return system_error(Errc::write_failed, errno, "cannot close the new file", path_);
+  finished_ = true;
+  return {};
+}
+
+}  // namespace safetensors::io

@@ -1,0 +1,184 @@
+#include "io/write_images.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "io/guard.h"
+#include "io/parallel.h"
+#include "io/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::size_t kStaged = std::size_t{1} << 20;   // small pieces are written together
+constexpr std::size_t kLarge = std::size_t{128} << 10;  // larger ones by themselves
+constexpr std::size_t kStep = std::size_t{16} << 20;    // at most at once, so that progress is seen
+constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
+
+// Counts what all threads have written; tells of it on the thread that made it.
+class Meter {
+ public:
+  Meter(std::uint64_t total, const Progress& progress) : total_(total), progress_(progress) {}
+
+  Status add(std::size_t bytes) {
+    const std::uint64_t done = done_.fetch_add(bytes) + bytes;
+    if (std::this_thread::get_id() != owner_ || (done - reported_ < kReport && done != total_)) return {};
+    return report(done);
+  }
+  // What other threads wrote last.
+  Status finish() { return reported_ == total_ ? Status() : report(total_); }
+
+ private:
+  Status report(std::uint64_t done) {
+    reported_ = done;
+    if (!progress_ || progress_(done, total_)) return {};
+    return plain_error(Errc::cancelled,
+                       "cancelled after " + std::to_string(done) + " of " + std::to_string(total_) + " bytes");
+  }
+
+  const std::uint64_t total_;
+  const Progress& progress_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  std::atomic<std::uint64_t> done_{0};
+  std::uint64_t reported_ = 0;  // the owner's
+};
+
+// One piece after the other, through the page cache. Small pieces together: a system call costs as much as copying
+// many kilobytes.
+class BufferedImage {
+ public:
+  BufferedImage(FileWriter& file, Meter& meter) : file_(file), meter_(meter) {}
+
+  Status write(std::span<const Piece> pieces) {
+    for (const Piece& piece : pieces) {
+      if (Status status = append(piece.bytes); !status) return status;
+    }
+    return flush();
+  }
+
+ private:
+  Status append(std::span<const std::byte> bytes) {
+    if (bytes.size() < kLarge && staged_size_ + bytes.size() <= kStaged) {
+      if (!staged_) staged_.reset(new std::byte[kStaged]);
+      std::copy(bytes.begin(), bytes.end(), staged_.get() + staged_size_);
+      staged_size_ += bytes.size();
+      return {};
+    }
+    if (Status status = flush(); !status) return status;
+    if (bytes.size() < kLarge) return append(bytes);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
+      if (Status status = put(bytes.subspan(begin, std::min(kStep, bytes.size() - begin))); !status) return status;
+    }
+    return {};
+  }
+  Status flush() {
+    const std::size_t size = std::exchange(staged_size_, 0);
+    return size == 0 ? Status() : put({staged_.get(), size});
+  }
+  Status put(std::span<const std::byte> bytes) {
+    if (Status status = file_.write_at(position_, bytes); !status) return status;
+    position_ += bytes.size();
+    return meter_.add(bytes.size());
+  }
+
+  FileWriter& file_;
+  Meter& meter_;
+  std::unique_ptr<std::byte[]> staged_;
+  std::size_t staged_size_ = 0;
+  std::uint64_t position_ = 0;
+};
+
+// A file that is written directly is a task for each of its chunks, another one is one task.
+class ImageTasks final : public Tasks {
+ public:
+  ImageTasks(std::span<const Image> images, Meter& meter) : meter_(meter), jobs_(images.size()) {
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const Chunks chunks{0, images[i].size};
+      jobs_[i].image = &images[i];
+      jobs_[i].direct = images[i].file->direct() && images[i].size != 0;
+      jobs_[i].first = count_;
+      const std::size_t tasks = jobs_[i].direct ? chunks.count() : 1;
+      jobs_[i].left = tasks;
+      count_ += tasks;
+      any_direct_ = any_direct_ || jobs_[i].direct;
+    }
+  }
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] unsigned threads() const noexcept {
+    return any_direct_ ? kDirectThreads : std::min(usable_processors(), kDirectThreads);
+  }
+
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    return guarded([&]() -> Status {
+      const auto after =
+          std::partition_point(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.first <= index; });
+      Job& job = *std::prev(after);
+      Status status = job.direct ? write_chunk(*job.image, index - job.first)
+                                 : BufferedImage(*job.image->file, meter_).write(job.image->pieces);
+      if (!status) return status;
+      return job.left.fetch_sub(1) == 1 ? job.image->file->finish() : Status();
+    });
+  }
+
+ private:
+  struct Job {
+    const Image* image = nullptr;
+    bool direct = false;
+    std::size_t first = 0;             // task
+    std::atomic<std::size_t> left{0};  // tasks; the last one finishes the file
+  };
+
+  Status write_chunk(const Image& image, std::size_t index) {
+    const Chunks::Range part = Chunks{0, image.size}[index];
+    const auto first = std::partition_point(image.pieces.begin(), image.pieces.end(), [&](const Piece& piece) {
+      return piece.offset + piece.bytes.size() <= part.offset;
+    });
+    Status status =
+        first->offset + first->bytes.size() - part.offset >= part.size
+            ? image.file->write_chunk(
+                  part.offset, first->bytes.subspan(static_cast<std::size_t>(part.offset - first->offset), part.size),
+                  scratch_)
+            : write_gathered(image, part, &*first);
+    return status ? meter_.add(part.size) : status;
+  }
+
+  Status write_gathered(const Image& image, Chunks::Range part, const Piece* piece) {
+    const Result<ScratchPool::Lease> scratch = scratch_.take();
+    if (!scratch) return scratch.error();
+    std::byte* const bytes = scratch->at(part.offset);
+    for (std::size_t done = 0; done < part.size; ++piece) {
+      const auto skipped = static_cast<std::size_t>(part.offset + done - piece->offset);
+      const std::size_t size = std::min(part.size - done, piece->bytes.size() - skipped);
+      std::memcpy(bytes + done, piece->bytes.data() + skipped, size);
+      done += size;
+    }
+    return image.file->write_chunk(part.offset, {bytes, part.size}, scratch_);
+  }
+
+  Meter& meter_;
+  ScratchPool scratch_;
+  std::vector<Job> jobs_;
+  std::size_t count_ = 0;
+  bool any_direct_ = false;
+};
+
+}  // namespace
+
+Status write_images(std::span<const Image> images, const Progress& progress) noexcept {
+  return guarded([&]() -> Status {
+    std::uint64_t total = 0;
+    for (const Image& image : images) total += image.size;
+    Meter meter(total, progress);
+    ImageTasks tasks(images, meter);
+    if (Status status = run_parallel(tasks, tasks.count(), tasks.threads()); !status) return status;
+    return meter.finish();
+  });
+}
+
+}  // namespace safetensors::io
