@@ -1,5 +1,8 @@
-// Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB]
-// The least that must move: each byte once, to the page cache (none) or to the device (file, full).
+// Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB [ROUNDS]]
+// The least that must move: each byte once, to the page cache (none) or to the device (file, full); for a copy, also
+// once from the device.
+#include <sys/resource.h>
+
 #include "model.h"
 
 namespace st = safetensors;
@@ -34,10 +37,61 @@ bool direct(const std::string& path, const char* bytes, std::uint64_t size) {
   return true;
 }
 
+// What a program does that knows nothing of checkpoints.
+void plain_copy(const std::string& from, const std::string& to) {
+  const int in = open(from.c_str(), O_RDONLY);
+  const int out = open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  bench::require(in >= 0 && out >= 0, "open");
+  std::vector<char> buffer(2u << 20);
+  for (ssize_t got = 0; (got = read(in, buffer.data(), buffer.size())) > 0;)
+    bench::require(write(out, buffer.data(), static_cast<std::size_t>(got)) == got, "write");
+  bench::require(fsync(out) == 0, "fsync");
+  close(in), close(out);
+}
+
+void drop(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY);
+  if (fd < 0) return;
+  (void)fsync(fd);
+  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
+void write_pieces(const std::string& path, std::span<const st::TensorData> tensors, std::uint64_t piece) {
+  st::Writer writer = bench::must(st::Writer::create(path, bench::must(st::layout(tensors))));
+  for (const st::TensorData& tensor : tensors) {
+    for (std::uint64_t at = 0; at < tensor.bytes.size(); at += piece)
+      bench::must(writer.write(tensor.name, at, tensor.bytes.subspan(at, std::min(piece, tensor.bytes.size() - at))));
+  }
+  bench::must(writer.commit());
+}
+
+void merge(const std::string& from, const std::string& to) {
+  const st::File file = bench::must(st::File::open(from));
+  st::Writer writer = bench::must(st::Writer::create(to, file.header()));
+  for (const st::TensorInfo& tensor : file.header().tensors())
+    bench::must(writer.copy(tensor.name, bench::must(file.tensor(tensor.name))));
+  bench::must(writer.commit());
+}
+
+void write_shards(const std::vector<std::string>& paths, std::span<const st::TensorData> tensors) {
+  std::vector<st::FileContents> files;
+  const std::size_t each = tensors.size() / paths.size();
+  for (std::size_t i = 0; i < paths.size(); ++i) files.push_back({paths[i], tensors.subspan(i * each, each)});
+  bench::must(st::write_files(files));
+}
+
+long peak_kib() {
+  rusage usage;
+  bench::require(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
+  return usage.ru_maxrss;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::uint64_t size = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 512) << 20;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   bench::Scratch scratch;
   const std::string path = scratch.file("model.safetensors");
   const std::string other = scratch.file("plain");
@@ -50,9 +104,12 @@ int main(int argc, char** argv) {
     const std::span bytes(memory.data() + i * shape[0], shape[0]);
     tensors.push_back({names[i], st::Dtype::U8, shape, std::as_bytes(bytes)});
   }
+  std::vector<std::string> shards;
+  for (const char* name : {"1", "2", "3", "4"}) shards.push_back(scratch.file(name));
   const auto remove = [&] {
     unlink(path.c_str());
     unlink(other.c_str());
+    for (const std::string& shard : shards) unlink(shard.c_str());
     sync();
   };
   const auto save = [&](st::Durability durability) {
@@ -63,7 +120,7 @@ int main(int argc, char** argv) {
   std::vector<bench::Contender> none;
   none.push_back({"plain write", [&] { plain(other, memory.data(), size, End::nothing); }, remove});
   none.push_back({"write_file, durability none", [&] { save(st::Durability::none); }, remove});
-  bench::race(none, 5);
+  bench::race(none, rounds);
   std::printf("%llu MiB in 16 tensors, new file each time\n not durable\n",
               static_cast<unsigned long long>(size >> 20));
   bench::print(none);
@@ -77,9 +134,29 @@ int main(int argc, char** argv) {
   full.push_back({"plain write, fsync", [&] { plain(other, memory.data(), size, End::fsync); }, remove});
   full.push_back({"write_file, durability file", [&] { save(st::Durability::file); }, remove});
   full.push_back({"write_file, durability full", [&] { save(st::Durability::full); }, remove});
-  bench::race(full, 5);
+  full.push_back({"write_files, 4 shards, durability full", [&] { write_shards(shards, tensors); }, remove});
+  for (const std::uint64_t mib : {64, 8, 1}) {
+    full.push_back({"Writer, pieces of " + std::to_string(mib) + " MiB, durability full",
+                    [&, mib] { write_pieces(path, tensors, mib << 20); }, remove});
+  }
+  const long before = peak_kib();
+  bench::race(full, rounds);
   std::printf(" durable\n");
   bench::print(full);
+  std::printf("  memory besides the tensors: %ld MiB\n", (peak_kib() - before) >> 10);
+
+  const std::string source = scratch.file("source");
+  bench::must(st::write_file(source, tensors));
+  const auto cold = [&] {
+    remove();
+    drop(source);
+  };
+  std::vector<bench::Contender> copies;
+  copies.push_back({"read, write, fsync", [&] { plain_copy(source, other); }, cold});
+  copies.push_back({"Writer::copy of 16 tensors, durability full", [&] { merge(source, path); }, cold});
+  bench::race(copies, rounds);
+  std::printf(" a copy, the source not in the page cache\n");
+  bench::print(copies);
 
   std::vector<bench::Contender> serialized;
   serialized.push_back({"memcpy into fresh memory", [&] {
@@ -88,7 +165,7 @@ int main(int argc, char** argv) {
                           sink = static_cast<char>(copy[size / 2]);
                         }});
   serialized.push_back({"serialize", [&] { bench::must(st::serialize(tensors)); }});
-  bench::race(serialized, 5);
+  bench::race(serialized, rounds);
   std::printf(" in memory\n");
   bench::print(serialized);
 
@@ -102,7 +179,7 @@ int main(int argc, char** argv) {
   edit(false);
   edits.push_back({"edit_metadata in place", [&] { edit(true); }});
   edits.push_back({"edit_metadata, a new file", [&] { edit(false); }});
-  bench::race(edits, 5);
+  bench::race(edits, rounds);
   std::printf(" metadata, durability full\n");
   bench::print(edits);
 }
