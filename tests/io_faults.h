@@ -1,13 +1,19 @@
 // A system whose calls fail on order, and a directory to replace a file in.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "io/replace.h"
@@ -20,7 +26,7 @@ using io::ReplaceOptions;
 using io::Sync;
 using Names = std::vector<std::string>;
 
-// The system, with failures to order. Counts what is asked of it.
+// The system, with failures to order. Counts what is asked of it. Writes may come from several threads.
 class FaultySystem final : public io::System {
  public:
   int open_errno = 0, write_errno = 0, copy_errno = 0, preallocate_errno = 0, writeback_errno = 0;
@@ -31,11 +37,19 @@ class FaultySystem final : public io::System {
   int name_collisions = 0;  // so many temporaries are said to exist already
   int writes_before_failure = 0;
   int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
+  int direct_open_errno = 0, direct_write_errno = 0;
+  int direct_writes_before_failure = 0, direct_writes = 0;
+  std::size_t longest_direct_report = ~std::size_t{0};  // what a direct write says at most, having written all
+  std::optional<io::DirectAlignment> alignment;
+  int alignment_errno = 0;
   std::vector<std::string> opened;
+  std::set<std::thread::id> writers;
+  std::atomic<int> most_at_once{0};  // writes
   std::function<void()> before_rename = [] {};
 
   int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
     opened.emplace_back(name);
+    if ((flags & O_DIRECT) != 0 && direct_open_errno != 0) return fail(direct_open_errno);
     if (open_errno != 0) return fail(open_errno);
     if (name_collisions > 0) return --name_collisions, fail(EEXIST);
     return System::open_at(directory, name, flags, mode);
@@ -45,9 +59,18 @@ class FaultySystem final : public io::System {
     return close_errno != 0 ? fail(close_errno) : result;
   }
   ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
-    if (interruptions > 0) return --interruptions, fail(EINTR);
-    if (write_errno != 0 && writes_before_failure-- <= 0) return fail(write_errno);
-    return System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
+    const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
+    if (const int number = order(direct); number != 0) return fail(number);
+    most_at_once = std::max(most_at_once.load(), ++at_once_);
+    const ssize_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
+    --at_once_;
+    return direct ? std::min(count, static_cast<ssize_t>(std::min(longest_direct_report, size))) : count;
+  }
+  int direct_alignment(int descriptor, io::DirectAlignment& found) noexcept override {
+    if (alignment_errno != 0) return fail(alignment_errno);
+    if (!alignment) return System::direct_alignment(descriptor, found);
+    found = *alignment;
+    return 0;
   }
   ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                      std::size_t size) noexcept override {
@@ -60,6 +83,7 @@ class FaultySystem final : public io::System {
     return preallocate_errno != 0 ? fail(preallocate_errno) : System::preallocate(descriptor, size);
   }
   int start_writeback(int descriptor) noexcept override {
+    const std::lock_guard lock(mutex_);
     ++writebacks;
     return writeback_errno != 0 ? fail(writeback_errno) : System::start_writeback(descriptor);
   }
@@ -87,6 +111,19 @@ class FaultySystem final : public io::System {
   }
 
  private:
+  // What a write is to fail with; 0: it is done.
+  int order(bool direct) noexcept {
+    const std::lock_guard lock(mutex_);
+    writers.insert(std::this_thread::get_id());
+    if (direct) ++direct_writes;
+    if (interruptions > 0) return --interruptions, EINTR;
+    if (write_errno != 0 && writes_before_failure-- <= 0) return write_errno;
+    if (direct && direct_write_errno != 0 && direct_writes_before_failure-- <= 0) return direct_write_errno;
+    return 0;
+  }
+
+  std::mutex mutex_;
+  std::atomic<int> at_once_{0};
   static int fail(int number) noexcept {
     errno = number;
     return -1;
