@@ -85,12 +85,12 @@ struct FileContents {
   std::optional<MetadataPairs> metadata = std::nullopt;
 };
 
-// Writes several files, the shards of a checkpoint, by a few threads at once. Room for all is set aside first (unless
+// Writes several files, the shards of a checkpoint, by at most four threads. Room for all is set aside first (unless
 // durability is none), all are written and synced, and only then the first takes its place: an error or a crash until
-// then leaves every old file. Each file is replaced atomically, the set is not: a crash between the first renaming and
-// the last leaves some new files beside old ones, and so does an error there, whose message then ends in
-// "N of M files were already replaced"; that N is never 0. Three descriptors for each file are open until the end.
-// Errors: write_file's; invalid_argument if two paths lead to one file. They name the file.
+// then leaves every old file. Each file is replaced atomically, the set is not: a crash between the first rename and
+// the last leaves new files beside old ones, and so does an error there, whose message then ends in
+// "; N of M files were already replaced". Up to three descriptors for each file are open at once.
+// Errors: write_file's; invalid_argument if two paths lead to one file. Those about one file name it.
 [[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
                                                  const LayoutOptions& layout_options = {}) noexcept;
 
