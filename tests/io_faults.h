@@ -90,7 +90,9 @@ class FaultySystem final : public io::System {
   int sync(int descriptor) noexcept override {
     struct stat status;
     const bool directory = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+    std::unique_lock lock(mutex_);
     ++(directory ? directory_syncs : file_syncs);
+    lock.unlock();
     const int number = directory ? directory_sync_errno : file_sync_errno;
     return number != 0 ? fail(number) : System::sync(descriptor);
   }

@@ -11,10 +11,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors::test {
@@ -49,7 +50,9 @@ class TemporaryDirectory {
 inline std::string contents(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   EXPECT_TRUE(stream) << path;
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  std::ostringstream bytes;
+  bytes << stream.rdbuf();
+  return std::move(bytes).str();
 }
 
 inline void put(const std::string& path, std::string_view bytes) {

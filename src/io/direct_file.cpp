@@ -29,11 +29,6 @@ bool worth_it(int descriptor) noexcept {
   return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
 }
 
-bool same_file(int left, int right) noexcept {
-  struct stat a, b;
-  return ::fstat(left, &a) == 0 && ::fstat(right, &b) == 0 && identity_of(a).same_file(identity_of(b));
-}
-
 bool fits(const DirectAlignment& alignment) noexcept {
   return power_of_two(alignment.memory) && power_of_two(alignment.offset) && alignment.memory <= kDirectChunk &&
          alignment.offset <= kDirectChunk;
@@ -96,11 +91,18 @@ std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, in
   if (!worth_it(descriptor)) return nullptr;
   Descriptor opened(
       system.open_at(directory, name, O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0));
-  if (!opened.valid() || !same_file(opened.get(), descriptor)) return nullptr;
+  struct stat same, expected;
+  if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
+      !identity_of(same).same_file(identity_of(expected)))
+    return nullptr;
   DirectAlignment alignment;
   if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
     alignment = {.known = true, .memory = kBlock, .offset = kBlock};
   if (!fits(alignment)) return nullptr;
+  // Where blocks are larger than pages, the page cache works in blocks.
+  const auto preferred = static_cast<std::uint64_t>(same.st_blksize);
+  if (power_of_two(preferred) && preferred <= kDirectChunk)
+    alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
   return std::unique_ptr<DirectFile>(new DirectFile(std::move(opened), alignment, system));
 }
 
