@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,28 +15,43 @@
 
 namespace bench {
 
+inline double median(std::vector<double> of) {
+  std::sort(of.begin(), of.end());
+  return of[of.size() / 2];
+}
+
+// What this process and its threads have used so far.
+inline double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 struct Contender {
   std::string name;
   std::function<void()> run;
   std::function<void()> prepare = [] {};  // before each run, not timed
   std::vector<double> seconds = {};
+  std::vector<double> cpu = {};
 
-  [[nodiscard]] double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  [[nodiscard]] double median() const { return bench::median(seconds); }
 };
 
 // Each contender in turn, `rounds` times: what disturbs one round disturbs them all.
-inline void race(std::vector<Contender>& contenders, int rounds) {
-  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+inline void race(std::vector<Contender>& contenders, int rounds, bool warm_up = true) {
+  for (int round = warm_up ? -1 : 0; round < rounds; ++round) {
     for (Contender& contender : contenders) {
       contender.prepare();
+      const double cpu = cpu_seconds();
       const auto start = std::chrono::steady_clock::now();
       contender.run();
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (round >= 0) contender.seconds.push_back(taken.count());
+      if (round < 0) continue;
+      contender.seconds.push_back(taken.count());
+      contender.cpu.push_back(cpu_seconds() - cpu);
     }
   }
 }
