@@ -1,8 +1,8 @@
 // What the system itself takes to move bytes: memcpy, pread, O_DIRECT, io_uring, maps and writes, by threads.
 // Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--threads N] [--rounds N]
 //               [--no-warm-up]
-// --only takes names or their beginnings; --json prints one object a line; --file is read instead of one of random
-// bytes made for it, in whole or its first MIB. What this machine cannot do is said, and is no failure.
+// --only takes names or their first words (pread, pread_huge, pread_huge_1); --json prints one object a line; --file is
+// read, its first MIB, instead of random bytes. What this machine cannot do is said, and is no failure.
 #include <sys/utsname.h>
 
 #include <optional>

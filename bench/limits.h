@@ -26,8 +26,10 @@ struct Options {
   bool warm_up = true;
 
   [[nodiscard]] bool wants(const std::string& name) const {
-    const auto begins = [&](const std::string& given) { return name.compare(0, given.size(), given) == 0; };
-    return only.empty() || std::any_of(only.begin(), only.end(), begins);
+    const auto names = [&](const std::string& given) {
+      return name.rfind(given, 0) == 0 && (name.size() == given.size() || name[given.size()] == '_');
+    };
+    return only.empty() || std::any_of(only.begin(), only.end(), names);
   }
   // Whether one whose name begins with one of these may be wanted.
   [[nodiscard]] bool wants_any(std::initializer_list<std::string> beginnings) const {

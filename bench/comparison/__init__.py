@@ -1,0 +1,1 @@
+"""What bench/compare.py is made of."""

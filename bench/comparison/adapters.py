@@ -1,0 +1,464 @@
+"""What each peer does, by its own documented calls. A peer is imported when it is first called."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import files
+
+Function = Callable[..., Any]
+Tensors = dict[str, Any]
+
+
+class Missing(Exception):
+    """This version of the peer does not do that."""
+
+
+def does(op: str, variant: str = "") -> Callable[[Function], Function]:
+    """Declare that a method does a piece of work, and in which of several ways."""
+
+    def mark(function: Function) -> Function:
+        marks = [*getattr(function, "marks", []), (op, variant)]
+        function.marks = marks  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def part(length: int, rank: int, world: int) -> slice:
+    """Return the rank's part of a dimension."""
+    return slice(length * rank // world, length * (rank + 1) // world)
+
+
+def box(shape: Any, dim: int, rank: int, world: int) -> tuple[slice, ...]:
+    """Return the index of the rank's part of a tensor."""
+    return (slice(None),) * dim + (part(shape[dim], rank, world),)
+
+
+def layers(names: Any, rank: int, world: int) -> list[str]:
+    """Return the names of the rank's tensors, a run of layers."""
+    ordered = sorted(names, key=lambda name: int(name.split(".")[2]))
+    return ordered[part(len(ordered), rank, world)]
+
+
+class Adapter:
+    """One peer. Methods marked with `does` take the paths of a set in the peer's form, then the work's arguments."""
+
+    form = "safetensors"
+    package = "safetensors"
+    framework = "torch"  # of what save is given
+
+    @classmethod
+    def contenders(cls, op: str) -> dict[str, str]:
+        """Return the ways in which this peer does `op`: names of methods by variant, in order of declaration."""
+        found: dict[str, str] = {}
+        for kind in reversed(cls.__mro__):
+            for name, member in vars(kind).items():
+                found.update({variant: name for marked, variant in getattr(member, "marks", []) if marked == op})
+        return found
+
+    def version(self) -> str:
+        return importlib.metadata.version(self.package)
+
+    def source(self, paths: list[str], variant: str) -> Tensors:
+        """Return the tensors that save is given, on a private map of the files."""
+        tensors: Tensors = {}
+        for path in paths:
+            tensors.update(files.arrays(path))
+        for array in tensors.values():
+            array.reshape(-1)[::2048].sum()  # its pages are mapped now
+        if "numpy" in (variant, self.framework):
+            return tensors
+        import torch
+
+        return {name: torch.from_numpy(array) for name, array in tensors.items()}
+
+
+def synced(path: str) -> None:
+    """Make a file durable, as programs do whose library does not."""
+    for place in (path, str(Path(path).parent)):
+        descriptor = os.open(place, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+class Reference(Adapter):
+    """The package of the format's authors."""
+
+    def _load(self, paths: list[str], backend: str) -> Tensors:
+        from safetensors.torch import load_file
+
+        tensors: Tensors = {}
+        for path in paths:
+            tensors.update(load_file(path, backend=backend))
+        return tensors
+
+    @does("load", "pread")
+    def load(self, paths: list[str]) -> Tensors:
+        return self._load(paths, "pread")
+
+    @does("view", "mmap")
+    def view(self, paths: list[str]) -> Tensors:
+        return self._load(paths, "mmap")
+
+    @does("view_numpy")
+    def view_numpy(self, paths: list[str]) -> Tensors:
+        from safetensors.numpy import load_file
+
+        return dict(load_file(paths[0]))
+
+    @does("open")
+    def open(self, paths: list[str]) -> object:
+        from safetensors import safe_open
+
+        with safe_open(paths[0], "np") as f:
+            return f.keys()
+
+    def _slice(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
+        tensors: Tensors = {}
+        for path in paths:
+            with safe_open(path, "pt", backend=backend) as f:
+                for name in f.keys():
+                    lazy = f.get_slice(name)
+                    tensor = lazy[box(lazy.get_shape(), dim, rank, world)]
+                    # Of a map it is a view: what is wanted is memory of its own, in order.
+                    tensors[name] = tensor if backend != "mmap" else tensor.clone().contiguous()
+        return tensors
+
+    @does("slice", "pread")
+    def slice_pread(self, paths: list[str], **box: int) -> Tensors:
+        return self._slice(paths, "pread", **box)
+
+    @does("slice", "mmap")
+    def slice_mmap(self, paths: list[str], **box: int) -> Tensors:
+        return self._slice(paths, "mmap", **box)
+
+    def _layers(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
+        with safe_open(paths[0], "pt", backend=backend) as f:
+            tensors = {name: f.get_tensor(name) for name in layers(f.keys(), rank, world)}
+        return tensors if backend != "mmap" else {name: tensor.clone() for name, tensor in tensors.items()}
+
+    @does("layers", "pread")
+    def layers_pread(self, paths: list[str], rank: int, world: int) -> Tensors:
+        return self._layers(paths, "pread", rank, world)
+
+    @does("layers", "mmap")
+    def layers_mmap(self, paths: list[str], rank: int, world: int) -> Tensors:
+        return self._layers(paths, "mmap", rank, world)
+
+    def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
+        save_file(tensors, target)
+        if durable:
+            synced(target)
+        return target
+
+    @does("save", "numpy")
+    def save_numpy(self, tensors: Tensors, target: str, durable: bool) -> str:
+        from safetensors.numpy import save_file
+
+        return self._save(save_file, tensors, target, durable)
+
+    @does("save", "torch")
+    def save_torch(self, tensors: Tensors, target: str, durable: bool) -> str:
+        from safetensors.torch import save_file
+
+        return self._save(save_file, tensors, target, durable)
+
+    @does("save_bytes", "numpy")
+    def save_bytes(self, tensors: Tensors, target: str) -> object:
+        from safetensors.numpy import save
+
+        return save(tensors)
+
+
+class Ours(Reference):
+    """This package: what the reference has, in the same calls, and what it adds."""
+
+    def _new(self) -> Function:
+        import safetensors
+
+        if not hasattr(safetensors, "load"):
+            raise Missing("not in this version")
+        new: Function = safetensors.load
+        return new
+
+    @staticmethod
+    def _one(paths: list[str]) -> Any:
+        return paths[0] if len(paths) == 1 else paths
+
+    @classmethod
+    def contenders(cls, op: str) -> dict[str, str]:
+        """Ours come first: what is new is what ratios are told of, where this version has it."""
+        own = {v: name for name, member in vars(cls).items() for o, v in getattr(member, "marks", []) if o == op}
+        return own | {v: name for v, name in super().contenders(op).items() if v not in own}
+
+    @does("load", "load()")
+    def load_new(self, paths: list[str]) -> Tensors:
+        tensors: Tensors = self._new()(self._one(paths), framework="pt")
+        return tensors
+
+    @does("load", "auto")
+    def load_auto(self, paths: list[str]) -> Tensors:
+        from safetensors import SafetensorError
+
+        try:
+            return self._load(paths, "auto")
+        except SafetensorError as error:
+            if "backend" in str(error):
+                raise Missing("not in this version") from None
+            raise
+
+    @does("slice", "load()")
+    def slice_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
+        new = self._new()
+        boxes = {}
+        for path in paths:
+            with safe_open(path, "pt") as f:
+                boxes.update({name: box(f.get_slice(name).get_shape(), dim, rank, world) for name in f.keys()})
+        tensors: Tensors = new(self._one(paths), slices=boxes, framework="pt")
+        return tensors
+
+    @does("layers", "load()")
+    def layers_new(self, paths: list[str], rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
+        new = self._new()
+        with safe_open(paths[0], "pt") as f:
+            names = layers(f.keys(), rank, world)
+        tensors: Tensors = new(paths[0], keys=names, framework="pt")
+        return tensors
+
+    def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
+        save_file(tensors, target, durability="full" if durable else "none")
+        return target
+
+
+class Fastsafetensors(Adapter):
+    """On a CPU and without GDS, as its documentation shows for machines without a GPU."""
+
+    package = "fastsafetensors"
+
+    def _load(self, paths: list[str], direct: bool) -> Tensors:
+        from fastsafetensors import SafeTensorsFileLoader
+
+        os.environ["FASTSAFETENSORS_ODIRECT"] = "1" if direct else "0"
+        loader = SafeTensorsFileLoader(None, device="cpu", nogds=True)
+        try:
+            loader.add_filenames({0: paths})
+            buffers = loader.copy_files_to_device()
+            tensors = {name: buffers.get_tensor(name) for name in loader.get_keys()}
+            buffers.close()  # tensors own their share of the storage
+        finally:
+            loader.close()
+        return tensors
+
+    @does("load", "direct")
+    def load_direct(self, paths: list[str]) -> Tensors:
+        return self._load(paths, True)
+
+    @does("load", "buffered")
+    def load_buffered(self, paths: list[str]) -> Tensors:
+        return self._load(paths, False)
+
+    @does("slice", "whole, then cut")
+    def slice(self, paths: list[str], **at: int) -> Tensors:
+        return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in self._load(paths, True).items()}
+
+    @does("save", "torch")
+    def save(self, tensors: Tensors, target: str, durable: bool) -> str:
+        from fastsafetensors import ParallelSaver
+
+        written = ParallelSaver(num_shards=1, fsync=durable).save(tensors, target)
+        for other in written:
+            os.replace(other, target)  # it adds to the name
+        return target
+
+
+class Runai(Adapter):
+    """Run:ai's model streamer: every tensor kept, which its default `owned=True` allows."""
+
+    package = "runai-model-streamer"
+
+    @does("load")
+    def load(self, paths: list[str]) -> Tensors:
+        from runai_model_streamer import SafetensorsStreamer
+
+        with SafetensorsStreamer() as streamer:
+            streamer.stream_files(paths)
+            return dict(streamer.get_tensors())
+
+    @does("slice", "whole, then cut")
+    def slice(self, paths: list[str], **at: int) -> Tensors:
+        from runai_model_streamer import SafetensorsStreamer
+
+        with SafetensorsStreamer() as streamer:
+            streamer.stream_files(paths)
+            return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in streamer.get_tensors()}
+
+
+class Torch(Adapter):
+    """torch.save and torch.load."""
+
+    package = "torch"
+    form = "pt"
+
+    def make(self, source: str, target: str) -> None:
+        import torch
+
+        torch.save({name: torch.from_numpy(array) for name, array in files.arrays(source).items()}, target)
+
+    def _load(self, paths: list[str], mmap: bool) -> Tensors:
+        import torch
+
+        tensors: Tensors = {}
+        for path in paths:
+            tensors.update(torch.load(path, weights_only=True, mmap=mmap))
+        return tensors
+
+    @does("load")
+    def load(self, paths: list[str]) -> Tensors:
+        return self._load(paths, False)
+
+    @does("view", "mmap")
+    def view(self, paths: list[str]) -> Tensors:
+        return self._load(paths, True)
+
+    @does("whole", "whole, then cut")
+    def whole(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
+        return self._cut(self._load(paths, False), rank, world, dim)
+
+    def _cut(self, tensors: Tensors, rank: int, world: int, dim: int | None) -> Tensors:
+        if dim is None:
+            return {name: tensors[name].clone() for name in layers(tensors, rank, world)}
+        return {n: t[box(t.shape, dim, rank, world)].clone().contiguous() for n, t in tensors.items()}
+
+    @does("layers", "mmap")
+    @does("slice", "mmap")
+    def mapped(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
+        return self._cut(self._load(paths, True), rank, world, dim)
+
+    @does("save")
+    def save(self, tensors: Tensors, target: str, durable: bool) -> str:
+        import torch
+
+        torch.save(tensors, target)
+        if durable:
+            synced(target)
+        return target
+
+
+class Numpy(Adapter):
+    """np.savez and np.load."""
+
+    package = "numpy"
+    form = "npz"
+    framework = "numpy"
+
+    def make(self, source: str, target: str) -> None:
+        import numpy as np
+
+        np.savez(target, **files.arrays(source))
+
+    @does("load")
+    @does("view_numpy", "owned")
+    def load(self, paths: list[str]) -> Tensors:
+        import numpy as np
+
+        tensors: Tensors = {}
+        for path in paths:
+            with np.load(path) as f:
+                tensors.update({name: f[name] for name in f.files})
+        return tensors
+
+    @does("open")
+    def open(self, paths: list[str]) -> object:
+        import numpy as np
+
+        with np.load(paths[0]) as f:
+            return list(f.files)
+
+    @does("slice", "whole, then cut")
+    def slice(self, paths: list[str], **at: int) -> Tensors:
+        import numpy as np
+
+        with np.load(paths[0]) as f:
+            return {name: (lambda a: a[box(a.shape, **at)].copy())(f[name]) for name in f.files}
+
+    @does("save")
+    def save(self, tensors: Tensors, target: str, durable: bool) -> str:
+        import numpy as np
+
+        with open(target, "wb") as out:  # a name of its own would get a suffix
+            np.savez(out, **tensors)
+        if durable:
+            synced(target)
+        return target
+
+
+class H5py(Adapter):
+    """One dataset a tensor, without compression."""
+
+    package = "h5py"
+    form = "h5"
+    framework = "numpy"
+
+    def make(self, source: str, target: str) -> None:
+        self.save(files.arrays(source), target, False)
+
+    @does("load")
+    @does("view_numpy", "owned")
+    def load(self, paths: list[str]) -> Tensors:
+        import h5py
+
+        tensors: Tensors = {}
+        for path in paths:
+            with h5py.File(path, "r") as f:
+                tensors.update({name: f[name][...] for name in f})
+        return tensors
+
+    @does("open")
+    def open(self, paths: list[str]) -> object:
+        import h5py
+
+        with h5py.File(paths[0], "r") as f:
+            return list(f)
+
+    @does("slice")
+    def slice(self, paths: list[str], **at: int) -> Tensors:
+        import h5py
+
+        with h5py.File(paths[0], "r") as f:
+            return {name: f[name][box(f[name].shape, **at)] for name in f}
+
+    @does("save")
+    def save(self, tensors: Tensors, target: str, durable: bool) -> str:
+        import h5py
+
+        with h5py.File(target, "w") as f:
+            for name, array in tensors.items():
+                f.create_dataset(name, data=array)
+        if durable:
+            synced(target)
+        return target
+
+
+ADAPTERS: dict[str, type[Adapter]] = {
+    "ours": Ours,
+    "reference": Reference,
+    "reference9": Reference,
+    "fastsafetensors": Fastsafetensors,
+    "runai": Runai,
+    "torch": Torch,
+    "numpy": Numpy,
+    "h5py": H5py,
+}

@@ -1,0 +1,42 @@
+"""An environment for each peer: their packages share a name with ours or ask for other versions of the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TORCH = "torch==2.13.0"  # first and by its version: other packages would take the newest, with gigabytes for CUDA
+NUMPY = "numpy==2.4.6"
+PACKAGES = {
+    "reference": [TORCH, NUMPY, "safetensors==0.8.0"],
+    "reference9": [TORCH, NUMPY, "safetensors==0.9.0rc1"],
+    "fastsafetensors": [TORCH, NUMPY, "fastsafetensors==0.5.0"],
+    "runai": [TORCH, NUMPY, "runai-model-streamer==0.17.0"],
+    "torch": [TORCH, NUMPY],
+    "numpy": [NUMPY],
+    "h5py": [NUMPY, "h5py==3.16.0"],
+}
+
+
+def make(directory: Path, peer: str) -> tuple[str, str]:
+    """Return the interpreter of a peer's environment and, if it could not be made, why."""
+    folder = directory / peer
+    python = str((folder / "bin" / "python").absolute())
+    stamp = folder / "stamp"
+    wanted = " ".join(PACKAGES[peer])
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python, ""
+    print(f"making {folder}: {wanted}", file=sys.stderr, flush=True)
+    commands = [[sys.executable, "-m", "venv", "--clear", str(folder)]]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--pre"]
+    if peer != "reference9":
+        pip.remove("--pre")
+    commands += [[*pip, package] for package in PACKAGES[peer]]
+    for command in commands:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            said = [line for line in done.stdout.splitlines() if line.startswith("ERROR")] or [done.stdout[-200:]]
+            return python, f"{command[-1]} cannot be installed: {said[0][:200]}"
+    stamp.write_text(wanted)
+    return python, ""

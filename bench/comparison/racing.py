@@ -1,0 +1,390 @@
+"""Runs the peers' processes in turns and keeps what they report."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .adapters import ADAPTERS
+from .worker import Report, Request
+from .works import Work
+
+GROUP_PEERS = ("ours", "reference", "torch")  # eight processes of each are alive at once
+KEYS = ("seconds", "cpu", "peak", "read", "pss", "most")
+
+
+@dataclass
+class Result:
+    """What one contender took, as medians; or why there is nothing to tell."""
+
+    peer: str
+    variant: str
+    missing: str = ""
+    rounds: int = 0
+    values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return self.values["seconds"]
+
+    @property
+    def label(self) -> str:
+        return f"{self.peer} {self.variant}".strip()
+
+
+@dataclass
+class Row:
+    """A piece of work, what it took everybody, and the limit: its name and seconds."""
+
+    work: Work
+    says: str
+    bytes: int  # of the set
+    results: list[Result] = field(default_factory=list)
+    limit: str = ""
+    limit_seconds: float = 0
+    limit_cpu: float = 0
+    note: str = ""
+
+    def first(self) -> Result | None:
+        """Return the first of ours that this version has: ratios are told of it."""
+        return next((r for r in self.results if r.peer == "ours" and not r.missing), None)
+
+    def limit_bytes(self) -> float:
+        return self.bytes * self.work.part if isinstance(self.work.part, float) else 0
+
+    def told(self) -> dict[str, Any]:
+        """Return all of it, for JSON."""
+        results = [vars(result) for result in self.results]
+        return {"work": self.work.name, "says": self.says, "limit": self.limit, "limit_seconds": self.limit_seconds} | {
+            "bytes": self.bytes,
+            "results": results,
+        }
+
+
+class Process:
+    """A worker of one peer, started when it is needed and again when it has died."""
+
+    def __init__(self, script: Path, peer: str, python: str, more: dict[str, str] | None = None) -> None:
+        self.command = [python, str(script), "--serve", peer]
+        self.environment = os.environ | (more or {})
+        if peer != "ours":
+            self.environment.pop("PYTHONPATH", None)  # it may lead to this package
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process: subprocess.Popen[str] | None = None
+        self.version = ""
+
+    def launch(self) -> str:
+        """Begin to start. Return why it cannot, or nothing."""
+        if self.process and self.process.poll() is None:
+            return ""
+        self.version = ""
+        try:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.errors,
+                text=True,
+                env=self.environment,
+            )
+        except OSError as error:
+            return str(error)
+        return ""
+
+    def start(self) -> str:
+        """Return why it cannot start, or nothing; wait until it is there."""
+        reason = self.launch()
+        if reason or self.version:
+            return reason
+        report = self.receive()
+        self.version = str(report.get("version", ""))
+        return str(report.get("missing", ""))
+
+    def send(self, request: Request) -> None:
+        assert self.process and self.process.stdin
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # receive() tells
+
+    def receive(self) -> Report:
+        assert self.process and self.process.stdout
+        line = self.process.stdout.readline()
+        if line:
+            report: Report = json.loads(line)
+            return report
+        code = self.process.wait()
+        self.errors.seek(0)
+        said = self.errors.read().strip().splitlines()
+        how = f"killed by signal {-code}" if code < 0 else f"ended with {code}"
+        return {"missing": f"{how}: {said[-1][:160]}" if said else how}
+
+    def ask(self, request: Request) -> Report:
+        reason = self.start()
+        if reason:
+            return {"missing": reason}
+        self.send(request)
+        return self.receive()
+
+    def stop(self) -> None:
+        if self.process:
+            assert self.process.stdin and self.process.stdout
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+        self.errors.close()
+
+
+class Limits:
+    """bench/limits, as another contender."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self.program = program
+        self.directory = directory
+        self.chosen: dict[tuple[object, ...], dict[str, Any]] = {}
+
+    def _run(self, only: str, size: float, path: str, rounds: int) -> list[dict[str, Any]]:
+        command = [self.program, "--json", "--only", only, "--size", repr(size / files.MIB), "--rounds", str(rounds)]
+        command += ["--directory", str(self.directory), "--file", path, "--no-warm-up"]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def best(self, names: tuple[str, ...], size: float, path: str) -> dict[str, Any]:
+        """Return the fastest of these limits, or what says why there is none."""
+        key = (names, size, path)
+        if key not in self.chosen:
+            tried = self._run(",".join(names), size, path, 3)
+            able = [each for each in tried if "seconds" in each]
+            self.chosen[key] = min(able, key=lambda each: float(each["seconds"])) if able else tried[0]
+        return self.chosen[key]
+
+    def once(self, name: str, size: float, path: str) -> dict[str, Any]:
+        return self._run(name, size, path, 1)[0]
+
+
+class Races:
+    """All peers and the files, for one race after the other."""
+
+    def __init__(
+        self,
+        script: Path,
+        peers: dict[str, str],
+        library: files.Library,
+        limits: Limits | None,
+        rounds: int,
+        slow: float,
+    ) -> None:
+        self.script = script
+        self.pythons = peers
+        self.library = library
+        self.limits = limits
+        self.rounds = rounds
+        self.slow = slow
+        self.processes = {peer: Process(script, peer, python) for peer, python in peers.items()}
+        self.groups: dict[str, list[Process]] = {}
+        self.versions: dict[str, str] = {}
+        self.failed: dict[str, str] = {}  # peers that cannot start
+        self.evicted = ""
+        self.made: set[tuple[str, str]] = set()
+
+    def start(self) -> None:
+        for process in self.processes.values():
+            process.launch()
+        for peer, process in self.processes.items():
+            reason = process.start()
+            self.versions[peer] = process.version
+            if reason:
+                self.failed[peer] = reason
+
+    def stop(self) -> None:
+        for process in [*self.processes.values(), *(p for group in self.groups.values() for p in group)]:
+            process.stop()
+
+    def forget(self, name: str) -> None:
+        """Remove what peers made of a set, and end the groups."""
+        self.library.forget_forms(name)
+        self.made = {made for made in self.made if made[0] != name}
+        for group in self.groups.values():
+            for process in group:
+                process.stop()
+        self.groups = {}
+
+    def _forms(self, peer: str, name: str) -> list[str]:
+        # The set in the form that this peer reads; it makes that itself, while no clock runs.
+        form = ADAPTERS[peer].form
+        paths = self.library[name].form(form)
+        if form != "safetensors" and (name, form) not in self.made:
+            report = self.processes[peer].ask({"make": list(zip(self.library[name].paths, paths, strict=True))})
+            if "missing" not in report:
+                self.made.add((name, form))
+        return paths
+
+    def _request(self, work: Work, result: Result, op: str, check: bool) -> Request:
+        source = op.startswith("save")
+        paths = self.library[work.data].paths if source else self._forms(result.peer, work.data)
+        return {
+            "op": op,
+            "variant": result.variant,
+            "paths": paths,
+            "args": work.args,
+            "then": work.then,
+            "target": str(self.library.directory / "saved"),
+            "check": check,
+        }
+
+    def _contenders(self, work: Work) -> list[tuple[Result, str]]:
+        entered = []
+        for peer in self.pythons:
+            if peer in self.failed or (work.processes > 1 and peer not in GROUP_PEERS):
+                continue
+            for op in work.ops:
+                for variant in ADAPTERS[peer].contenders(op):
+                    entered.append((Result(peer, variant), op))
+        return entered
+
+    def _group(self, work: Work, result: Result, request: Request) -> Report:
+        if result.peer not in self.groups:
+            python = self.pythons[result.peer]
+            one = {"OMP_NUM_THREADS": "1"}  # as torchrun does: eight processes with threads each would fight
+            group = [Process(self.script, result.peer, python, one) for _ in range(work.processes)]
+            self.groups[result.peer] = group
+        group = self.groups[result.peer]
+        needs = self.library[work.data].bytes * (work.processes if request["op"] in ("whole", "load") else 1) * 1.1
+        free = available()
+        if needs > free:
+            return {"missing": f"needs {files.human(needs)} of memory, {files.human(free)} are free"}
+        for process in group:
+            process.launch()
+        for process in group:
+            before = process.ask({})
+            if "missing" in before:
+                return before
+        own = sum(map(pss, group))
+        for rank, process in enumerate(group):
+            ranked = dict(request["args"], rank=rank) if "world" in request["args"] else request["args"]
+            process.send(dict(request, args=ranked, hold=True, group=True))
+        reports = [process.receive() for process in group]  # they are ready, or cannot do it
+        start = time.perf_counter()  # the same clock in all processes
+        for process, report in zip(group, reports, strict=True):
+            if "ready" in report:
+                process.send({})
+        reports = [process.receive() if "ready" in r else r for process, r in zip(group, reports, strict=True)]
+        missing = [report["missing"] for report in reports if "missing" in report]
+        held = sum(map(pss, group)) - own
+        for process in group:
+            process.ask({})
+        if missing:
+            return {"missing": missing[0]}
+        return {
+            "seconds": max(report["ended"] for report in reports) - start,
+            "cpu": sum(report["cpu"] for report in reports),
+            "peak": sum(report["peak"] for report in reports),
+            "read": sum(report["read"] for report in reports),
+            "most": max(report["read"] for report in reports),
+            "pss": held,
+            "digest": [report.get("digest") for report in reports],
+        }
+
+    def _turn(self, work: Work, result: Result, op: str, check: bool) -> Report:
+        request = self._request(work, result, op, check)
+        if work.cold:
+            try:
+                self.evicted = files.evict(request["paths"])
+            except OSError as error:
+                return {"missing": f"cannot be made cold: {error}"}
+        if work.processes > 1:
+            return self._group(work, result, request)
+        return self.processes[result.peer].ask(request)
+
+    def race(self, work: Work, say: Callable[[str], None]) -> Row:
+        """Let everybody do the work, in turns of changing order; the first turn only warms up and is checked."""
+        made = self.library[work.data]
+        row = Row(work, work.says.format(**made.words()), made.bytes)
+        entered = self._contenders(work)
+        reports: dict[str, list[Report]] = {result.label: [] for result, _ in entered}
+        digests: dict[str, object] = {}
+        limit, limit_path, limit_size = self._limit(work, row)
+        limits: list[dict[str, Any]] = []
+        slow: set[str] = set()
+        for turn in range(self.rounds + 1):
+            for result, op in random.sample(entered, len(entered)):
+                if result.missing or (result.label in slow and turn > 1):
+                    continue
+                say(f"{work.name}: {result.label}, {turn}/{self.rounds}")
+                report = self._turn(work, result, op, turn == 0)
+                result.missing = str(report.get("missing", ""))
+                if result.missing:
+                    continue
+                if turn > 0:
+                    reports[result.label].append(report)
+                    continue
+                digests[result.label] = report.pop("digest", None)
+                if report["seconds"] > self.slow:
+                    slow.add(result.label)
+            if limit and self.limits and turn > 0:
+                limits.append(self.limits.once(limit, limit_size, limit_path))
+        judge(entered, digests)
+        for result, _ in entered:
+            taken = reports[result.label]
+            result.rounds = len(taken)
+            if taken and not result.missing:
+                result.values = {k: statistics.median(r[k] for r in taken) for k in KEYS if k in taken[0]}
+            row.results.append(result)
+        if limits:
+            row.limit_seconds = statistics.median(float(each["seconds"]) for each in limits)
+            row.limit_cpu = statistics.median(float(each["cpu"]) for each in limits)
+        (self.library.directory / "saved").unlink(missing_ok=True)
+        return row
+
+    def _limit(self, work: Work, row: Row) -> tuple[str, str, float]:
+        if not work.limits or not self.limits:
+            return "", "", 0
+        made = self.library["model" if work.data == "shards" else work.data]
+        size = made.header if isinstance(work.part, str) else made.bytes * work.part
+        best = self.limits.best(work.limits, size, made.paths[0])
+        if "seconds" not in best:
+            row.note = f"no limit: {best['missing']}"
+            return "", "", 0
+        row.limit = str(best["says"])
+        return str(best["name"]), made.paths[0], size
+
+
+def judge(entered: list[tuple[Result, str]], digests: dict[str, object]) -> None:
+    """Mark contenders whose tensors are not those of the most."""
+    known = [json.dumps(digest) for digest in digests.values() if digest is not None]
+    if not known:
+        return
+    right = max(set(known), key=known.count)
+    for result, _ in entered:
+        digest = digests.get(result.label)
+        if digest is not None and json.dumps(digest) != right:
+            result.missing = "gave other bytes than the rest"
+
+
+def available() -> int:
+    """Return the bytes of memory that the system can still give."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 1 << 62
+
+
+def pss(process: Process) -> int:
+    """Return a process's share of the memory that it has mapped, in bytes; 0 where that cannot be asked."""
+    assert process.process
+    try:
+        text = Path(f"/proc/{process.process.pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
