@@ -160,10 +160,9 @@ std::string evict(int fd, std::uint64_t size) {
 
 // Reads the file with kDepth requests under way: into memory for all of it, or round and round into as little as
 // needed.
-void read_uring(Bench& b, bool ring_only) {
+void read_uring(Bench& b, char* memory, bool ring_only) {
   bench::Uring uring;
   bench::require(uring.open(kDepth), "io_uring_setup");
-  char* const memory = ring_only ? b.touched(0) : b.fresh->data();
   const std::uint64_t size = b.blocks();
   std::uint64_t lengths[kDepth] = {};
   std::uint64_t next = 0;
@@ -193,15 +192,14 @@ void add_uring(Group& group, Bench& b) {
     group.missing("io_uring_huge", why);
     return;
   }
-  const auto ring = [&b] {
-    b.renew(-1);
-    b.touched(0);
-  };
+  const auto memory = std::make_shared<bench::FreshMemory>(kDepth * kDirectPart, MADV_HUGEPAGE);
+  std::memset(memory->data(), 3, kDepth * kDirectPart);
   group.add(
-      "io_uring_ring", "io_uring, O_DIRECT, 16 x 1 MiB, into 16 MiB", b.blocks(), [&b] { read_uring(b, true); }, ring);
+      "io_uring_ring", "io_uring, O_DIRECT, 16 x 1 MiB, into 16 MiB", b.blocks(),
+      [&b, memory] { read_uring(b, memory->data(), true); }, [&b] { b.renew(-1); });
   group.add(
       "io_uring_huge", "io_uring, O_DIRECT, 16 x 1 MiB, into fresh 2 MiB pages", b.blocks(),
-      [&b] { read_uring(b, false); }, [&b] { b.renew(MADV_HUGEPAGE); });
+      [&b] { read_uring(b, b.fresh->data(), false); }, [&b] { b.renew(MADV_HUGEPAGE); });
 }
 
 void cold_reads(Bench& b, const Options& options) {
@@ -263,6 +261,7 @@ void writes(Bench& b, const Options& options) {
     b.touched(0);
     unlink(b.out.c_str());
     sync();
+    b.pretouch();
   };
   group.add(
       "write_buffered", "buffered writes of 2 MiB, not durable", b.bytes,

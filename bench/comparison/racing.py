@@ -156,7 +156,9 @@ class Limits:
 
     def _run(self, only: str, size: float, path: str, rounds: int) -> list[dict[str, Any]]:
         command = [self.program, "--json", "--only", only, "--size", repr(size / files.MIB), "--rounds", str(rounds)]
-        command += ["--directory", str(self.directory), "--file", path, "--no-warm-up"]
+        command += ["--directory", str(self.directory), "--file", path]
+        if not only.startswith("write"):  # the pages of a file just removed are what the next one is written to
+            command.append("--no-warm-up")
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -239,6 +241,7 @@ class Races:
             "paths": paths,
             "args": work.args,
             "then": work.then,
+            "pretouch": int(self.library[work.data].bytes * 1.1) // work.processes,
             "target": str(self.library.directory / "saved"),
             "check": check,
         }
