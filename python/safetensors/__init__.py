@@ -7,14 +7,31 @@ Nothing but the framework that is asked for is imported.
 """
 
 from ._checkpoint import Checkpoint, TensorStream, load, stream
-from ._functions import _safe_open_handle, deserialize, serialize, serialize_file
-from ._native import SafetensorError, TensorSpec, safe_open
+from ._functions import (
+    PrefetchPlan,
+    _safe_open_handle,
+    deserialize,
+    serialize,
+    serialize_file,
+)
+from ._native import (
+    PrefetchLoader,
+    PySafeSlice,
+    SafetensorError,
+    TensorMeta,
+    TensorSpec,
+    safe_open,
+)
 from ._version import __version__
 from ._writer import Writer
 
 __all__ = [
     "Checkpoint",
+    "PrefetchLoader",
+    "PrefetchPlan",
+    "PySafeSlice",
     "SafetensorError",
+    "TensorMeta",
     "TensorSpec",
     "TensorStream",
     "Writer",

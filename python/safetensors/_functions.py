@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-__all__ = ["_safe_open_handle", "deserialize", "serialize", "serialize_file"]
+__all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "serialize_file"]
+
+# What `safe_open.prefetch` loads: each name with None for the whole tensor, or a slice of its rows.
+PrefetchPlan = dict[str, slice | None]
 
 
 class _LazySignature:

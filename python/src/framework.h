@@ -33,6 +33,8 @@ class Maker {
     (void)whole, (void)memory;
     return make(array);
   }
+  // Whether the framework knows the dtype, where that can be told without a tensor of it.
+  [[nodiscard]] virtual bool has(Dtype dtype) const { return (void)dtype, true; }
   // Whether get_tensor gives views that share their memory with each other, as torch's do.
   [[nodiscard]] virtual bool shares() const noexcept { return false; }
   // Whether slices are taken by the framework from the whole tensor, or by us.

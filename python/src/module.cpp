@@ -1,6 +1,8 @@
 #include "module.h"
 
 #include "memory.h"
+#include "prefetch.h"
+#include "tensor_meta.h"
 #include "tensor_spec.h"
 
 NB_MODULE(_native, module) {
@@ -16,6 +18,8 @@ NB_MODULE(_native, module) {
   define_memory(module);
   define_serialize(module);
   define_safe_open(module);
+  define_tensor_meta(module);
+  define_prefetch(module);
   define_load(module);
   define_checkpoint(module);
   define_writer(module);

@@ -30,6 +30,10 @@ class Opened {
         backend_(backend) {}
 
   [[nodiscard]] const Header& header() const noexcept { return file_.header(); }
+  [[nodiscard]] Framework framework() const noexcept { return framework_; }
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  // Made once: of the framework, for the device.
+  [[nodiscard]] std::shared_ptr<Maker> maker();
   // Raises SafetensorError for a name that is not there.
   [[nodiscard]] Tensor find(std::string_view name) const;
 
@@ -40,7 +44,6 @@ class Opened {
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
-  std::shared_ptr<Maker> maker();
   Array data();                            // all of it, writable, shared by those who share
   Array read(const Tensor& tensor) const;  // or mapped: of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;

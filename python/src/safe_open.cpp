@@ -6,6 +6,9 @@
 
 #include "module.h"
 #include "opened.h"
+#include "prefetch.h"
+#include "prefetch_plan.h"
+#include "tensor_meta.h"
 
 namespace safetensors::python {
 namespace {
@@ -196,6 +199,25 @@ void define_safe_open(nb::module_& module) {
             return PySafeSlice{std::move(opened), std::move(tensor)};
           },
           nb::arg("name").none(), "One tensor to take parts of; nothing is read yet.")
+      .def(
+          "get_tensor_meta",
+          [](const SafeOpen& self, nb::object name) {
+            const std::string_view text = from_name(name);
+            return make_tensor_meta(*self.get(), text);
+          },
+          nb::arg("name").none(), "What the header says of one tensor; nothing is read.")
+      .def(
+          "prefetch",
+          [](const SafeOpen& self, nb::object plan, nb::object device, nb::object threads) {
+            return start_prefetch(plan, device, threads, [&] { return self.get(); });
+          },
+          nb::arg("plan").none() = nb::none(), nb::kw_only(), nb::arg("device").none() = nb::none(),
+          nb::arg("threads").none() = 8,
+          "Begins to read tensors in the background and returns a PrefetchLoader, which hands them out.\n\n"
+          "plan: a dict of names to None (the whole tensor) or a slice of rows within the tensor, of step 1;\n"
+          "None: every tensor. device: where they go, the handle's unless it is given (torch and paddle).\n"
+          "threads: that read; 0: as many as are of use. Memory: that of the tensors planned. Raises\n"
+          "SafetensorError for a plan that cannot be met; errors of reading come with the tensors.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
       .def("__contains__", &contains, nb::arg("name").none())
       .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });

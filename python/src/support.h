@@ -19,6 +19,7 @@ namespace nb = nanobind;
 
 // Makes SafetensorError and puts it into the module.
 void define_errors(nb::module_& module);
+[[nodiscard]] nb::handle error_type() noexcept;
 
 // Raises SafetensorError(text). The Error, when there is one, gives the attributes code, offset and errno, and a note
 // with the path.

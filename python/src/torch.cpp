@@ -126,6 +126,10 @@ class TorchMaker final : public Maker {
     }
     return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
   }
+  bool has(Dtype dtype) const override {
+    const char* const name = torch_type(dtype).name;
+    return name != nullptr && nb::hasattr(torch_, name);
+  }
   bool shares() const noexcept override { return true; }
   bool indexes() const noexcept override { return true; }
 
@@ -177,9 +181,8 @@ class TorchMaker final : public Maker {
   nb::handle dtype_of(Dtype dtype) {
     std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
     if (PyObject* const known = slot.load(std::memory_order_acquire)) return known;
-    const char* const name = torch_type(dtype).name;
-    if (name == nullptr || !nb::hasattr(torch_, name)) raise("Dtype not understood: " + std::string(to_string(dtype)));
-    nb::object made = torch_.attr(name);
+    if (!has(dtype)) raise("Dtype not understood: " + std::string(to_string(dtype)));
+    nb::object made = torch_.attr(torch_type(dtype).name);
     PyObject* other = nullptr;
     if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
     return other;

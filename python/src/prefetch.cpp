@@ -1,0 +1,308 @@
+#include "prefetch.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "background_load.h"
+#include "prefetch_plan.h"
+
+namespace safetensors::python {
+namespace {
+
+using State = BackgroundLoad::State;
+
+constexpr std::chrono::milliseconds kAtOnce{0};
+constexpr std::chrono::milliseconds kStep{50};  // between two looks for Ctrl-C
+constexpr std::uint64_t kMostThreads = 256;
+
+constexpr const char* kClosed = "prefetch loader closed";
+
+// Waits in steps, without the GIL: look(longest) gives the state.
+template <class Look>
+State wait_for(Look&& look) {
+  State state = look(kAtOnce);
+  while (state == State::waiting) {
+    {
+      const WithoutGil released;
+      state = look(kStep);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  return state;
+}
+
+// What torch raises while it copies to a device, as SafetensorError. Within a catch.
+[[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix) {
+  const nb::object cause = nb::borrow(error.value());
+  try {
+    raise(prefix + nb::cast<std::string>(nb::str(cause)));
+  } catch (nb::python_error& made) {
+    PyException_SetCause(made.value().ptr(), nb::object(cause).release().ptr());
+    throw;
+  }
+}
+
+// Makes tensors; for a device, through the framework's own copy.
+class Hand {
+ public:
+  Hand(std::shared_ptr<Maker> maker, const Device& device) : maker_(std::move(maker)), cpu_(device.cpu()) {}
+
+  [[nodiscard]] bool has(Dtype dtype) const { return maker_->has(dtype); }
+  [[nodiscard]] nb::object make(const Array& array, const std::string& prefix) const {
+    if (cpu_) return maker_->make(array);
+    try {
+      return maker_->make(array);
+    } catch (const nb::python_error& error) {
+      const bool kept = error.matches(PyExc_MemoryError) || error.matches(error_type());
+      if (kept || !error.matches(PyExc_Exception)) throw;
+      raise_refused(error, prefix);
+    }
+  }
+  // Whether the device is there, before anything is read for it.
+  void probe() const {
+    if (!cpu_) (void)make(Array(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned), "");
+  }
+
+ private:
+  std::shared_ptr<Maker> maker_;
+  bool cpu_;
+};
+
+class PrefetchLoader {
+ public:
+  PrefetchLoader(const std::vector<Planned>& planned, Hand hand, BackgroundLoad::Owner load)
+      : hand_(std::move(hand)), load_(std::move(load)), made_(planned.size()) {
+    names_.reserve(planned.size());
+    for (const Planned& item : planned) {
+      index_[to_str(item.tensor.name())] = nb::int_(names_.size());
+      names_.push_back(to_str(item.tensor.name()));
+    }
+  }
+  PrefetchLoader(PrefetchLoader&&) = default;
+  PrefetchLoader& operator=(PrefetchLoader&&) = delete;
+  ~PrefetchLoader() {
+    if (!load_) return;
+    const WithoutGil released;
+    load_.reset();
+  }
+
+  [[nodiscard]] const std::vector<nb::object>& names() const noexcept { return names_; }
+  [[nodiscard]] nb::object find(nb::handle name) const {
+    PyObject* const found = PyDict_GetItemWithError(index_.ptr(), name.ptr());
+    if (found == nullptr && PyErr_Occurred()) throw nb::python_error();
+    return nb::borrow(found);  // invalid when there is none
+  }
+  [[nodiscard]] BackgroundLoad& load() const {
+    if (load_->forked())
+      raise("a prefetch loader reads only in the process that made it: open the file again in the forked child");
+    return *load_;
+  }
+  nb::object take(nb::handle self, std::size_t item);
+  nb::object hand_out(nb::handle self, std::size_t item, const std::string& prefix);
+  [[noreturn]] void raise_state(State state, const std::string& prefix) const;
+  void close(nb::handle self);
+
+  std::vector<nb::object>& made() noexcept { return made_; }
+
+ private:
+  Hand hand_;
+  std::vector<nb::object> names_;
+  nb::dict index_;
+  BackgroundLoad::Owner load_;
+  std::vector<nb::object> made_;  // under the critical section of the loader; empty when it was closed
+};
+
+void PrefetchLoader::raise_state(State state, const std::string& prefix) const {
+  if (state != State::failed) raise(prefix + kClosed);
+  const Error error = load_->error();
+  if (error.code == Errc::out_of_memory) raise_read_error(error, "", "");
+  raise(prefix + error.message, &error);
+}
+
+nb::object PrefetchLoader::take(nb::handle self, std::size_t item) {
+  BackgroundLoad& load = this->load();
+  const std::string prefix = nb::cast<std::string>(names_[item]) + ": ";
+  const State state = wait_for([&](std::chrono::milliseconds longest) { return load.wait(item, longest); });
+  if (state != State::ready) raise_state(state, prefix);
+  return hand_out(self, item, prefix);
+}
+
+// Of an item that is there. Made once, whoever else asks meanwhile.
+nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std::string& prefix) {
+  std::optional<Array> array;
+  {
+    const nb::ft_object_guard guard(self);
+    if (item < made_.size() && made_[item].is_valid()) return made_[item];
+    array = load().array(item);
+  }
+  if (!array) raise_state(State::closed, prefix);
+  nb::object made = hand_.make(*array, prefix);
+  const nb::ft_object_guard guard(self);
+  if (item >= made_.size()) return made;  // closed meanwhile
+  if (!made_[item].is_valid()) {
+    made_[item] = std::move(made);
+    load().drop(item);
+  }
+  return made_[item];
+}
+
+void PrefetchLoader::close(nb::handle self) {
+  if (load_->forked()) return;
+  std::vector<nb::object> made;
+  {
+    const nb::ft_object_guard guard(self);
+    made.swap(made_);
+  }
+  const WithoutGil released;
+  load_->close();
+}
+
+// Every call of iter() has its own, which gives all of them.
+struct TensorStream {
+  nb::object loader;
+  std::size_t position = 0;
+};
+
+using Self = nb::pointer_and_handle<PrefetchLoader>;
+
+nb::object take(Self self, nb::object name) {
+  const std::string_view text = from_name(name);
+  const nb::object item = self.p->find(name);
+  if (!item.is_valid()) raise("tensor " + std::string(text) + " is not in the prefetch plan");
+  return self.p->take(self.h, nb::cast<std::size_t>(item));
+}
+
+nb::object next(TensorStream& stream) {
+  PrefetchLoader& loader = *nb::inst_ptr<PrefetchLoader>(stream.loader);
+  BackgroundLoad& load = loader.load();
+  std::size_t item = 0;
+  const State state =
+      wait_for([&](std::chrono::milliseconds longest) { return load.wait_next(stream.position, &item, longest); });
+  if (state == State::end) throw nb::stop_iteration();
+  if (state != State::ready) loader.raise_state(state, "");
+  return nb::make_tuple(loader.names()[item], loader.hand_out(stream.loader, item, ""));
+}
+
+int visit_loader(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const nb::object& made : nb::inst_ptr<PrefetchLoader>(self)->made()) Py_VISIT(made.ptr());
+  return 0;
+}
+
+// What it holds on comes back through it only if somebody hung it on a tensor.
+int clear_loader(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  std::vector<nb::object> made;
+  made.swap(nb::inst_ptr<PrefetchLoader>(self)->made());
+  return 0;
+}
+
+int visit_stream(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<TensorStream>(self)->loader.ptr());
+  return 0;
+}
+
+PyType_Slot loader_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_loader)},
+                              {Py_tp_clear, reinterpret_cast<void*>(&clear_loader)},
+                              {0, nullptr}};
+PyType_Slot stream_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_stream)}, {0, nullptr}};
+
+struct Request {
+  std::shared_ptr<Opened> opened;
+  Device device;
+  std::vector<Planned> planned;
+  unsigned threads;
+};
+
+Request parse_request(nb::handle plan, nb::handle device, nb::handle threads,
+                      const std::function<std::shared_ptr<Opened>()>& open) {
+  if (!plan.is_none() && !PyDict_Check(plan.ptr()))
+    raise_type_error("'" + name_of_type(plan) + "' object is not an instance of 'dict'");
+  Device wanted = device.is_none() ? Device() : parse_device(device);
+  const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMostThreads));
+  std::shared_ptr<Opened> opened = open();
+  if (device.is_none()) wanted = opened->device();
+  const Framework framework = opened->framework();
+  if (!wanted.cpu() && framework != Framework::torch && framework != Framework::paddle)
+    raise("prefetch is only compatible with framework=\"pt\"");
+  std::vector<Planned> planned = parse_prefetch_plan(plan, *opened);
+  return {std::move(opened), std::move(wanted), std::move(planned), readers};
+}
+
+Status add(ReadPlan& plan, const Planned& item) {
+  if (!item.rows) return plan.add(item.tensor);
+  return plan.add(item.tensor, Slice{*item.rows});
+}
+
+}  // namespace
+
+nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads,
+                          const std::function<std::shared_ptr<Opened>()>& open) {
+  const Request request = parse_request(plan, device, threads, open);
+  Opened& opened = *request.opened;
+  const bool same = request.device.name == opened.device().name;
+  Hand hand(same ? opened.maker() : make_maker(opened.framework(), request.device), request.device);
+  for (const Planned& item : request.planned) {
+    const Dtype dtype = item.tensor.dtype();
+    if (!hand.has(dtype))
+      raise("prefetch cannot hand out dtype " + std::string(to_string(dtype)) + ": torch has no matching dtype");
+  }
+  hand.probe();
+  ReadPlan reads;
+  for (const Planned& item : request.planned) {
+    if (Status status = add(reads, item); !status)
+      raise_read_error(status.error(), std::string(item.tensor.name()) + ": ", "");
+  }
+  Result<BackgroundLoad::Owner> load = [&] {
+    const WithoutGil released;
+    return BackgroundLoad::start(reads, request.threads);
+  }();
+  if (!load) raise_read_error(load.error(), "", "");
+  return nb::cast(PrefetchLoader(request.planned, std::move(hand), *std::move(load)));
+}
+
+void define_prefetch(nb::module_& module) {
+  nb::class_<TensorStream>(module, "TensorStream", nb::type_slots(stream_slots),
+                           "The tensors of a PrefetchLoader, as (name, tensor), in the order in which they are read.")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", &next);
+  nb::class_<PrefetchLoader>(
+      module, "PrefetchLoader", nb::type_slots(loader_slots),
+      "Tensors that are read in the background, each handed out as soon as it is there, by its name or in turn.\n\n"
+      "A tensor may be taken again: it is the same object until the loader is closed. A context manager.\n"
+      "Outlives the safe_open that made it. May be used from any number of threads at once, not in a forked child.")
+      .def(
+          "names",
+          [](const PrefetchLoader& self) {
+            nb::list names;
+            for (const nb::object& name : self.names()) names.append(name);
+            return names;
+          },
+          "The names of the plan, in the order of their bytes in the file.")
+      .def("take", &take, nb::arg("name").none(),
+           "The tensor, waited for. Raises SafetensorError for a name that is not in the plan, after close(), and\n"
+           "when reading failed.")
+      .def("__getitem__", &take, nb::arg("name").none(), "As take.")
+      .def(
+          "close", [](Self self) { self.p->close(self.h); },
+          "Stops reading and gives up what was read. Tensors that were taken stay valid.")
+      .def("__len__", [](const PrefetchLoader& self) { return self.names().size(); })
+      .def(
+          "__contains__",
+          [](const PrefetchLoader& self, nb::object name) {
+            return PyUnicode_Check(name.ptr()) && self.find(name).is_valid();
+          },
+          nb::arg("name").none())
+      .def(
+          "__iter__", [](Self self) { return TensorStream{nb::borrow(self.h)}; },
+          "(name, tensor) of each, in the order in which they are read; every call gives all of them.")
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
+      .def(
+          "__exit__", [](Self self, nb::args) { self.p->close(self.h); }, "As close.");
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,41 @@
+#include "tensor_meta.h"
+
+#include <string>
+
+namespace safetensors::python {
+namespace {
+
+struct TensorMeta {
+  Tensor tensor;
+};
+
+std::string representation(const TensorMeta& meta) {
+  const TensorInfo& info = meta.tensor.info();
+  std::string shape;
+  for (const std::uint64_t dim : info.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
+  return "TensorMeta { dtype: \"" + std::string(to_string(info.dtype)) + "\", shape: [" + shape + "], data_offsets: (" +
+         std::to_string(info.begin) + ", " + std::to_string(info.end) + ") }";
+}
+
+}  // namespace
+
+void define_tensor_meta(nb::module_& module) {
+  nb::class_<TensorMeta>(module, "TensorMeta", "What the header says of a tensor. Valid after the file was closed.")
+      .def_prop_ro(
+          "dtype", [](const TensorMeta& meta) { return to_str(to_string(meta.tensor.dtype())); },
+          "As the file has it, such as \"F32\".")
+      .def_prop_ro(
+          "shape", [](const TensorMeta& meta) { return to_list(meta.tensor.shape()); },
+          "In elements, as the file has it.")
+      .def_prop_ro(
+          "data_offsets",
+          [](const TensorMeta& meta) { return nb::make_tuple(meta.tensor.info().begin, meta.tensor.info().end); },
+          "The first byte and the one behind the last, counted from the start of the data.")
+      .def("__repr__", &representation);
+}
+
+nb::object make_tensor_meta(const Opened& opened, std::string_view name) {
+  return nb::cast(TensorMeta{opened.find(name)});
+}
+
+}  // namespace safetensors::python

@@ -1,0 +1,564 @@
+"""safe_open.prefetch: plans, loaders, what they hand out, and when they cannot."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import types
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework, installed
+
+import safetensors
+import safetensors.numpy as stn
+from safetensors import PrefetchLoader, SafetensorError, safe_open
+
+FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
+HEADER = (
+    '{"b":{"dtype":"F32","shape":[4,3],"data_offsets":[8,56]},'
+    '"s":{"dtype":"F32","shape":[],"data_offsets":[56,60]},'
+    '"é/λ":{"dtype":"U8","shape":[4],"data_offsets":[60,64]},'
+    '"z":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},'
+    '"e":{"dtype":"F16","shape":[0,2],"data_offsets":[64,64]}}'
+)
+B = np.arange(12, dtype=np.float32).reshape(4, 3)
+DATA = np.int64(-5).tobytes() + B.tobytes() + np.float32(3.5).tobytes() + bytes([1, 2, 3, 4])
+IN_FILE_ORDER = ["z", "b", "s", "é/λ", "e"]
+
+
+@pytest.fixture
+def path(make: Any) -> Any:
+    return make(HEADER, DATA)
+
+
+def opened(path: Path, kind: str = "np", **options: Any) -> Any:
+    if kind == "pt" and not installed("torch"):
+        pytest.skip("torch is not here")
+    return safe_open(path, kind, **options)
+
+
+class Index:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Boom:
+    def __index__(self) -> int:
+        raise RuntimeError("boom")
+
+
+class Interrupted:
+    def __index__(self) -> int:
+        raise KeyboardInterrupt
+
+
+class Name(str):
+    pass
+
+
+# What the plan says, and what is complained of.
+WRONG_PLANS: list[tuple[Any, str]] = [
+    ({}, "prefetch plan selects no tensors"),
+    ({"zz": None}, "File does not contain tensor zz"),
+    ({"zé": 3}, "File does not contain tensor zé"),
+    ({"zz": None, 3: None}, "File does not contain tensor zz"),
+    ({3: None, "zz": None}, "prefetch plan keys must be tensor names"),
+    ({b"b": None}, "prefetch plan keys must be tensor names"),
+    ({"\ud800": None}, "prefetch plan keys must be tensor names"),
+    ({"b": 3}, "prefetch plan values must be None or a slice, got <class 'int'> for b"),
+    ({"b": (1, 2)}, "prefetch plan values must be None or a slice, got <class 'tuple'> for b"),
+    ({"b": True}, "prefetch plan values must be None or a slice, got <class 'bool'> for b"),
+    ({"b": ...}, "prefetch plan values must be None or a slice, got <class 'ellipsis'> for b"),
+    ({"b": slice}, "prefetch plan values must be None or a slice, got <class 'type'> for b"),
+    ({"s": slice(None)}, "cannot slice rows of the 0-d tensor s"),
+    ({"s": slice("a", 1, 0)}, "cannot slice rows of the 0-d tensor s"),
+    ({"b": slice("a", 2, 0)}, "prefetch plan slice bounds for b must be integers or None"),
+    ({"b": slice(1.0, 2)}, "prefetch plan slice bounds for b must be integers or None"),
+    ({"b": slice(Boom(), 2)}, "prefetch plan slice bounds for b must be integers or None"),
+    ({"b": slice(None, 2**63)}, "prefetch plan slice bounds for b must be integers or None"),
+    ({"b": slice(-(2**63) - 1, 1)}, "prefetch plan slice bounds for b must be integers or None"),
+    ({"b": slice(9, "a")}, "prefetch plan slice start 9 for b is out of range for 4 rows"),
+    ({"b": slice(9, 99)}, "prefetch plan slice start 9 for b is out of range for 4 rows"),
+    ({"b": slice(5, 4)}, "prefetch plan slice start 5 for b is out of range for 4 rows"),
+    ({"b": slice(-5, None, 2)}, "prefetch plan slice start -5 for b is out of range for 4 rows"),
+    (
+        {"b": slice(-(2**63), 1)},
+        f"prefetch plan slice start {-(2**63)} for b is out of range for 4 rows",
+    ),
+    ({"b": slice(1, 99, 2)}, "prefetch plan slice stop 99 for b is out of range for 4 rows"),
+    ({"b": slice(0, Index(9))}, "prefetch plan slice stop 9 for b is out of range for 4 rows"),
+    ({"b": slice(None, -5)}, "prefetch plan slice stop -5 for b is out of range for 4 rows"),
+    ({"e": slice(0, 1)}, "prefetch plan slice stop 1 for e is out of range for 0 rows"),
+    ({"b": slice(0, 4, 2)}, "prefetch plan slices must have step 1, got 2 for b"),
+    ({"b": slice(0, 1, Index(3))}, "prefetch plan slices must have step 1, got 3 for b"),
+    ({"b": slice(4, 0, -1)}, "prefetch plan slices must have step 1, got -1 for b"),
+    (
+        {"b": slice(0, 1, 2**70)},
+        "prefetch plan slices must have step 1, got 9223372036854775807 for b",
+    ),
+    (
+        {"b": slice(0, 1, 0)},
+        "invalid prefetch plan slice for b: ValueError: slice step cannot be zero",
+    ),
+    (
+        {"b": slice(0, 1, 1.0)},
+        "invalid prefetch plan slice for b: TypeError: "
+        + "slice indices must be integers or None or have an __index__ method",
+    ),
+    ({"b": slice(0, 1, Boom())}, "invalid prefetch plan slice for b: RuntimeError: boom"),
+]
+
+
+@pytest.mark.parametrize(("plan", "text"), WRONG_PLANS)
+def test_a_plan_that_cannot_be_met(path: Path, plan: Any, text: str) -> None:
+    with opened(path) as f:
+        with pytest.raises(SafetensorError) as caught:
+            f.prefetch(plan)
+        assert str(caught.value) == text
+        assert f.prefetch({"b": None}).take("b").tolist() == B.tolist()  # the handle is as it was
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "kind", "text"),
+    [
+        ([], {"threads": -1}, TypeError, "'list' object is not an instance of 'dict'"),
+        ("b", {}, TypeError, "'str' object is not an instance of 'dict'"),
+        (types.MappingProxyType({}), {}, TypeError, "'mappingproxy' object is not an instance of 'dict'"),
+        (None, {"device": "nope", "threads": -1}, SafetensorError, "device nope is invalid"),
+        (None, {"device": -1}, SafetensorError, "device -1 is invalid"),
+        (None, {"device": 1.5}, SafetensorError, "device 1.5 is invalid"),
+        ({}, {"threads": -1}, OverflowError, "can't convert negative int to unsigned"),
+        ({}, {"threads": 2**64}, OverflowError, "int too big to convert"),
+        ({}, {"threads": 1.5}, TypeError, "'float' object cannot be interpreted as an integer"),
+        ({}, {"threads": "8"}, TypeError, "'str' object cannot be interpreted as an integer"),
+        ({}, {"threads": None}, TypeError, "'NoneType' object cannot be interpreted as an integer"),
+        ({3: 3}, {"device": "cuda"}, SafetensorError, 'prefetch is only compatible with framework="pt"'),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_none(
+    path: Path, plan: Any, options: Any, kind: type[Exception], text: str
+) -> None:
+    with opened(path) as f, pytest.raises(kind) as caught:
+        f.prefetch(plan, **options)
+    assert str(caught.value) == text
+
+
+def test_the_second_argument_has_a_name(path: Path) -> None:
+    with opened(path) as f, pytest.raises(TypeError):
+        f.prefetch(None, "cpu")
+    with opened(path) as f, pytest.raises(TypeError):
+        f.prefetch(buffer=1)
+
+
+def test_ctrl_c_in_a_plan_stays_what_it_is(path: Path) -> None:
+    with opened(path) as f:
+        for rows in (slice(Interrupted(), 1), slice(0, 1, Interrupted())):
+            with pytest.raises(KeyboardInterrupt):
+                f.prefetch({"b": rows})
+
+
+def test_a_closed_handle(path: Path) -> None:
+    with opened(path) as f:
+        pass
+    with pytest.raises(SafetensorError, match="^File is closed$"):
+        f.prefetch({})
+    with pytest.raises(SafetensorError, match="^device nope is invalid$"):
+        f.prefetch(device="nope")
+    with pytest.raises(SafetensorError, match="^File is closed$"):
+        f.get_tensor_meta("b")
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("threads", [0, 1, True, 8, np.int64(3), 10**6])
+def test_everything_is_loaded(path: Path, kind: str, backend: str, threads: Any) -> None:
+    with opened(path, kind, backend=backend) as f, f.prefetch(threads=threads) as p:
+        assert isinstance(p, PrefetchLoader)
+        assert len(p) == 5 and p.names() == IN_FILE_ORDER
+        assert {n: t.tolist() for n, t in p} == {n: t.tolist() for n, t in f.get_tensors().items()}
+        for name in f:
+            taken, got = p.take(name), f.get_tensor(name)
+            assert type(taken) is type(got)
+            assert (taken.dtype, tuple(taken.shape)) == (got.dtype, tuple(got.shape)), name
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize(
+    "rows",
+    [
+        slice(None), slice(0, 4), slice(1, 3), slice(1, None), slice(None, 2), slice(-3, -1), slice(-4, 4),
+        slice(4, 4), slice(3, 1), slice(-1, 0), slice(0, 0), slice(None, None, 1), slice(0, 2, True),
+        slice(True, False), slice(Index(1), Index(4), Index(1)), slice(np.int64(1), np.uint8(2), np.int32(1)),
+    ],
+)  # fmt: skip
+def test_rows_are_what_get_slice_gives(path: Path, kind: str, rows: slice) -> None:
+    with opened(path, kind) as f, f.prefetch({"b": rows, "é/λ": rows}) as p:
+        plain = slice(*(None if i is None else int(i.__index__()) for i in (rows.start, rows.stop)))
+        for name in ("b", "é/λ"):
+            taken, part = p.take(name), f.get_slice(name)[plain]
+            assert tuple(taken.shape) == tuple(part.shape) and taken.tolist() == part.tolist()
+            assert taken.dtype == part.dtype
+        assert p.take("b").tolist() == B[plain].tolist()
+
+
+@FRAMEWORKS
+def test_many_rows_of_many_kinds(tmp_path: Path, kind: str) -> None:
+    random = np.random.default_rng(1)
+    kinds = [np.float64, np.int8, np.uint16, np.complex64, np.bool_, np.float16]
+    tensors = {
+        f"t{i}": random.integers(0, 99, (random.integers(1, 300), random.integers(1, 9))).astype(
+            kinds[i % 6]
+        )
+        for i in range(200)
+    }
+    stn.save_file(tensors, tmp_path / "t")
+    plan: dict[str, slice | None] = {}
+    for name, tensor in tensors.items():
+        a, b = sorted(random.integers(0, len(tensor) + 1, 2).tolist())
+        plan[name] = slice(a, b) if random.random() < 0.7 else None
+    with opened(tmp_path / "t", kind) as f, f.prefetch(plan) as p:
+        seen = {name: np.asarray(t) for name, t in p}
+    assert seen.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        expected = tensor[plan[name]] if plan[name] is not None else tensor
+        assert seen[name].shape == expected.shape and seen[name].tobytes() == expected.tobytes()
+
+
+def test_the_kinds_of_plans(path: Path) -> None:
+    with opened(path) as f:
+        ordered = collections.OrderedDict([("s", None), ("b", slice(1, 2))])
+        assert f.prefetch(ordered).names() == ["b", "s"]
+        assert f.prefetch(collections.defaultdict(int, {"s": None})).names() == ["s"]
+        assert f.prefetch({Name("b"): None}).take(Name("b")).tolist() == B.tolist()
+        plan: safetensors.PrefetchPlan = {"b": slice(0, 1)}
+        p = f.prefetch(plan)
+        plan["b"], plan["s"] = None, None
+        assert p.names() == ["b"] and p.take("b").shape == (1, 3)
+        assert f.prefetch(None).names() == f.prefetch().names() == IN_FILE_ORDER
+        assert [type(n) for n in p.names()] == [str]
+
+
+def test_a_file_without_tensors(make: Any) -> None:
+    with opened(make("{}")) as f:
+        p = f.prefetch()
+        assert len(p) == 0 and not p and p.names() == [] and list(p) == []
+        p.close()
+        assert list(p) == []
+        with pytest.raises(SafetensorError, match="^prefetch plan selects no tensors$"):
+            f.prefetch({})
+
+
+@FRAMEWORKS
+def test_a_tensor_may_be_read_more_than_once(path: Path, kind: str) -> None:
+    with opened(path, kind) as f, f.prefetch() as p:
+        first = p.take("b")
+        assert p.take("b") is first and p["b"] is first and p.take(name="b") is first
+        one, other = dict(p), dict(iter(p))
+        assert one.keys() == other.keys() and all(one[n] is other[n] for n in one)
+        assert one["b"] is first
+        first[0] = 7
+        assert p.take("b")[0].tolist() == [7, 7, 7]
+        again = f.prefetch()  # another loader has its own
+        assert again.take("b").tolist() == B.tolist() == f.get_tensor("b").tolist()
+
+
+def test_what_a_loader_is_asked(path: Path) -> None:
+    with opened(path) as f:
+        p = f.prefetch({"s": None, "b": None})
+    assert "b" in p and "é/λ" not in p and 3 not in p and None not in p and "\ud800" not in p
+    assert bool(p) and len(p) == 2
+    names = p.names()
+    names.clear()
+    assert p.names() == ["b", "s"]
+    for wrong in ("é/λ", "zz"):
+        for take in (p.take, p.__getitem__):
+            with pytest.raises(
+                SafetensorError, match=f"^tensor {wrong} is not in the prefetch plan$"
+            ):
+                take(wrong)
+    with pytest.raises(TypeError, match="^'int' object is not an instance of 'str'$"):
+        p.take(3)
+    with pytest.raises(TypeError, match="^'None' is not an instance of 'str'$"):
+        p.take(None)
+    with pytest.raises(UnicodeEncodeError):
+        p.take("\ud800")
+    with pytest.raises(TypeError):
+        PrefetchLoader()
+    with pytest.raises(TypeError):
+        pickle.dumps(p)
+    with pytest.raises(TypeError):
+        PrefetchLoader.take(3, "b")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        p.other = 1
+    with pytest.raises(TypeError):
+        weakref.ref(p)
+
+
+def test_iterators_go_their_own_ways(path: Path) -> None:
+    with opened(path) as f:
+        p = f.prefetch()
+    one, other = iter(p), iter(p)
+    assert iter(one) is one and type(one).__name__ == "TensorStream"
+    assert [next(one)[0] for _ in range(3)] == [next(other)[0] for _ in range(3)]
+    p.take("z")
+    del p  # an iterator keeps the loader
+    gc.collect()
+    assert len(list(one)) == len(list(other)) == 2
+    assert next(one, None) is None and next(one, None) is None
+
+
+def test_after_close(path: Path) -> None:
+    with opened(path) as f:
+        p = f.prefetch()
+    done, halfway, fresh = iter(p), iter(p), iter(p)
+    kept = dict(done)
+    next(halfway)
+    with p as entered:
+        assert entered is p
+    for name in IN_FILE_ORDER:
+        with pytest.raises(SafetensorError) as caught:
+            p.take(name)
+        assert str(caught.value) == f"{name}: prefetch loader closed"
+    for stream in (halfway, fresh, iter(p)):
+        for _ in range(2):
+            with pytest.raises(SafetensorError, match="^prefetch loader closed$"):
+                next(stream)
+    assert next(done, None) is None
+    with pytest.raises(SafetensorError, match="^tensor zz is not in the prefetch plan$"):
+        p.take("zz")
+    p.close()
+    assert p.close() is None and p.__exit__(None, None, None) is None
+    with p:
+        pass
+    assert len(p) == 5 and p.names() == IN_FILE_ORDER and "b" in p
+    assert kept["b"].tolist() == B.tolist()  # what was handed out stays
+
+
+def test_a_block_passes_exceptions_on(path: Path) -> None:
+    with opened(path) as f, pytest.raises(ZeroDivisionError), f.prefetch() as p:
+        raise ZeroDivisionError
+    with pytest.raises(SafetensorError, match="^b: prefetch loader closed$"):
+        p.take("b")
+
+
+def test_an_open_file_object(path: Path) -> None:
+    with path.open("rb") as file:
+        f = safetensors._safe_open_handle(file, "np")
+        p = f.prefetch({"b": slice(1, 3)})
+        meta = f.get_tensor_meta("b")
+    assert p.take("b").tolist() == B[1:3].tolist() and meta.shape == [4, 3]
+
+
+@FRAMEWORKS
+def test_large_tensors_as_get_tensors_gives_them(tmp_path: Path, kind: str) -> None:
+    shapes = {"a": (3 << 20,), "b": (7, 1 << 18), "c": (1,), "d": (513, 4099)}
+    tensors = {n: np.random.default_rng(2).random(s, np.float32) for n, s in shapes.items()}
+    stn.save_file(tensors, tmp_path / "t", durability="none")
+    with opened(tmp_path / "t", kind, backend="pread") as f, f.prefetch() as p:
+        whole = f.get_tensors()
+        for name, tensor in p:
+            assert np.array_equal(tensor, whole[name]) and np.array_equal(tensor, tensors[name])
+    with (
+        opened(tmp_path / "t", kind) as f,
+        f.prefetch({"d": slice(5, 400), "b": slice(-2, None)}) as p,
+    ):
+        assert np.array_equal(p.take("d"), tensors["d"][5:400])
+        assert np.array_equal(p.take("b"), tensors["b"][-2:])
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_a_file_that_became_shorter(path: Path, backend: str) -> None:
+    with opened(path, backend=backend) as f:
+        os.truncate(path, path.stat().st_size - 20)
+        p = f.prefetch({"s": None})
+        for _ in range(2):
+            with pytest.raises(SafetensorError) as caught:
+                p.take("s")
+            assert str(caught.value).startswith("s: ") and "closed" not in str(caught.value)
+            assert caught.value.code == "file_truncated"  # type: ignore[attr-defined]
+        text = str(caught.value).removeprefix("s: ")
+        for stream in (iter(p), iter(p)):
+            with pytest.raises(SafetensorError) as caught:
+                next(stream)
+            assert str(caught.value) == text
+        p.close()
+        with pytest.raises(SafetensorError) as caught:
+            p.take("s")
+        assert str(caught.value) == "s: " + text  # it had failed before
+        assert f.prefetch({"z": None}).take("z").tolist() == [-5]
+
+
+MORE = """
+import resource, sys
+from safetensors import safe_open
+with safe_open(sys.argv[1], "np") as f:
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 37, 1 << 37))
+    p = f.prefetch()
+    for wrong in (lambda: p.take("a"), lambda: next(iter(p)), lambda: p.take("a")):
+        try: wrong()
+        except MemoryError: pass
+        else: sys.exit("there is memory")
+    assert f.prefetch({"a": slice(1 << 39, (1 << 39) + 2)}).take("a").tolist() == [0, 0]
+"""
+
+
+def test_more_than_memory_holds(make: Any) -> None:
+    path = make(f'{{"a":{{"dtype":"U8","shape":[{1 << 40}],"data_offsets":[0,{1 << 40}]}}}}')
+    try:
+        os.truncate(path, path.stat().st_size + (1 << 40))
+    except OSError as error:
+        pytest.skip(f"no file of 1 TiB here: {error}")
+    done = subprocess.run([sys.executable, "-c", MORE, str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_dtypes_that_torch_has_not(make: Any) -> None:
+    framework("torch")
+    path = make(
+        '{"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]},'
+        '"f":{"dtype":"F4","shape":[4,2],"data_offsets":[3,7]},'
+        '"g":{"dtype":"F4","shape":[6],"data_offsets":[7,10]}}',
+        bytes(range(10)),
+    )
+    with opened(path, "pt") as f:
+        with pytest.raises(SafetensorError) as caught:
+            f.prefetch()
+        assert (
+            str(caught.value)
+            == "prefetch cannot hand out dtype F6_E2M3: torch has no matching dtype"
+        )
+        p = f.prefetch({"f": slice(1, 3)})
+        if hasattr(__import__("torch"), "float4_e2m1fn_x2"):
+            assert p.take("f").shape == (2, 1) and f.get_tensor_meta("f").shape == [4, 2]
+    with opened(path) as f:
+        p = f.prefetch({"a": None, "f": slice(1, 3), "g": slice(2, 6)})
+        assert p.take("a").tolist() == [0, 1, 2]
+        assert p.take("f").tolist() == [[4], [5]] and p.take("g").tolist() == [8, 9]
+        with pytest.raises(SafetensorError, match="^g: "):
+            f.prefetch({"g": slice(1, 3)})  # half of a byte
+
+
+def test_extended_dtypes(make: Any) -> None:
+    torch = framework("torch")
+    path = make('{"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}', bytes([0x80, 0x3F] * 3))
+    with opened(path, "pt") as f:
+        taken = f.prefetch({"a": slice(1, 3)}).take("a")
+    assert taken.dtype == torch.bfloat16 and taken.tolist() == [1, 1]
+    taken.untyped_storage()
+    assert taken.untyped_storage().nbytes() == 4  # of exactly its size
+
+
+def test_devices(path: Path) -> None:
+    torch = framework("torch")
+    with opened(path, "pt") as f:
+        for device in ("cpu", "cpu:0", torch.device("cpu"), None):
+            assert f.prefetch({"b": None}, device=device).take("b").tolist() == B.tolist()
+        if not torch.cuda.is_available():
+            with pytest.raises(SafetensorError) as caught:
+                f.prefetch({"b": None}, device="cuda")
+            with pytest.raises(Exception, match=".") as own:
+                torch.empty(0).to("cuda:0")
+            assert str(caught.value) == str(own.value)
+            assert type(caught.value.__cause__) is type(own.value)
+            with pytest.raises(SafetensorError, match="^File does not contain tensor zz$"):
+                f.prefetch({"zz": None}, device="cuda")  # a plan is looked at before a device
+    if torch.cuda.is_available():
+        with opened(path, "pt", device=0) as f, f.prefetch() as p:
+            assert p.take("b").device == torch.device("cuda:0") and p.take("b") is p.take("b")
+            assert {n: t.tolist() for n, t in p}["b"] == B.tolist()
+            assert f.prefetch({"b": None}, device="cpu").take("b").device.type == "cpu"
+
+
+def test_a_device_that_refuses_a_tensor(path: Path) -> None:
+    """Told with the tensor's name; it may be asked for again."""
+    torch = framework("torch")
+    answers: list[Any] = []
+
+    class Fake(torch.Tensor):  # type: ignore[name-defined, misc]
+        pass
+
+    original = torch._C._from_dlpack if hasattr(torch._C, "_from_dlpack") else None
+    if original is None:
+        pytest.skip("this torch has another way in")
+
+    class Answer:
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+        def to(self, device: str) -> Any:
+            answers.append(device)
+            if len(answers) == 1:
+                raise RuntimeError("device is full")
+            return self.tensor
+
+    empty = torch.empty
+    torch._C._from_dlpack = lambda capsule: Answer(original(capsule))
+    torch.empty = lambda *a, **k: Answer(empty(0))
+    answers.append("probe")
+    try:
+        with opened(path, "pt") as f:
+            answers[:] = ["probe"]
+            p = f.prefetch({"b": None}, device="xpu:1")
+            assert answers == ["probe", "xpu:1"]
+            answers.clear()
+            with pytest.raises(SafetensorError) as caught:
+                p.take("b")
+            assert str(caught.value) == "b: device is full"
+            assert isinstance(caught.value.__cause__, RuntimeError)
+            taken = p.take("b")
+            assert taken.tolist() == B.tolist() and p.take("b") is taken
+            assert answers == ["xpu:1", "xpu:1"]
+    finally:
+        torch._C._from_dlpack = original
+        torch.empty = empty
+
+
+def test_meta(path: Path) -> None:
+    with opened(path) as f:
+        meta = f.get_tensor_meta("b")
+        other = f.get_tensor_meta("é/λ")
+        assert f.get_tensor_meta(name="s").shape == []
+        with pytest.raises(SafetensorError, match="^File does not contain tensor zz$"):
+            f.get_tensor_meta("zz")
+        with pytest.raises(TypeError, match="^'int' object is not an instance of 'str'$"):
+            f.get_tensor_meta(3)
+        with pytest.raises(TypeError, match="^'None' is not an instance of 'str'$"):
+            f.get_tensor_meta(None)
+    assert (meta.dtype, meta.shape, meta.data_offsets) == ("F32", [4, 3], (8, 56))
+    assert (
+        repr(meta)
+        == str(meta)
+        == 'TensorMeta { dtype: "F32", shape: [4, 3], data_offsets: (8, 56) }'
+    )
+    assert repr(other) == 'TensorMeta { dtype: "U8", shape: [4], data_offsets: (60, 64) }'
+    assert meta.shape is not meta.shape and type(meta.data_offsets) is tuple
+    assert meta != other and len({meta, meta, other}) == 2
+    with pytest.raises(AttributeError):
+        meta.shape = [1]
+    with pytest.raises(TypeError):
+        safetensors.TensorMeta()
+    with pytest.raises(TypeError):
+        pickle.dumps(meta)
+
+
+def test_the_names_are_where_programs_look(path: Path) -> None:
+    from safetensors import _safetensors_rust
+
+    for name in ("PrefetchLoader", "TensorMeta", "PySafeSlice"):
+        assert getattr(safetensors, name) is getattr(_safetensors_rust, name)
+        assert name in safetensors.__all__ and name in _safetensors_rust.__all__
+    with opened(path) as f:
+        assert type(iter(f.prefetch())) is _safetensors_rust.TensorStream
+    assert "TensorStream" in _safetensors_rust.__all__
+    assert safetensors.PrefetchPlan == dict[str, slice | None]

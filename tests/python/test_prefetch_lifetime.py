@@ -1,0 +1,339 @@
+"""Prefetch loaders: threads, forks, leaks, reads that do not come back, the end of the program."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import installed
+from test_prefetch import DATA, FRAMEWORKS, HEADER, IN_FILE_ORDER, B, opened
+
+import safetensors.numpy as stn
+from safetensors import SafetensorError, safe_open
+
+
+@pytest.fixture
+def path(make: Any) -> Any:
+    return make(HEADER, DATA)
+
+
+def test_a_loader_outlives_its_handle_and_the_file(path: Path) -> None:
+    f = opened(path)
+    loaders = [f.prefetch(), f.prefetch({"b": slice(2, 3)})]
+    f.__exit__(None, None, None)
+    del f
+    path.unlink()
+    assert loaders[0].take("b").tolist() == B.tolist()
+    assert loaders[1].take("b").tolist() == B[2:3].tolist()
+
+
+@FRAMEWORKS
+def test_many_threads_take_at_once(tmp_path: Path, kind: str) -> None:
+    tensors = {f"t{i}": np.full(1000 + i, i, np.int32) for i in range(300)}
+    stn.save_file(tensors, tmp_path / "t", durability="none")
+    with opened(tmp_path / "t", kind) as f:
+        p = f.prefetch()
+    got: list[dict[str, Any]] = [{} for _ in range(8)]
+    shared, seen = iter(p), [[] for _ in range(8)]  # type: ignore[var-annotated]
+
+    def work(number: int) -> None:
+        names = list(tensors)
+        np.random.default_rng(number).shuffle(names)
+        for name in names:
+            got[number][name] = p.take(name)
+        seen[number] += [name for name, _ in shared]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(name for names in seen for name in names) == sorted(
+        tensors
+    )  # each went to one of them
+    for name, tensor in tensors.items():
+        assert all(taken[name] is got[0][name] for taken in got)
+        assert np.array_equal(got[0][name], tensor)
+
+
+@FRAMEWORKS
+def test_close_while_many_threads_take(tmp_path: Path, kind: str) -> None:
+    big = np.zeros(4 << 20, np.float32)
+    stn.save_file({f"t{i}": big for i in range(4)}, tmp_path / "t", durability="none")
+    for _ in range(5):
+        with opened(tmp_path / "t", kind) as f:
+            p = f.prefetch()
+        problems: list[BaseException] = []
+
+        def work(p: Any = p, problems: Any = problems) -> None:
+            try:
+                for name in p.names():
+                    assert p.take(name)[-1] == 0
+            except SafetensorError as problem:
+                if not str(problem).endswith(": prefetch loader closed"):
+                    problems.append(problem)
+            except BaseException as problem:  # noqa: BLE001
+                problems.append(problem)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        p.close()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+
+
+def test_a_forked_child_is_told(path: Path) -> None:
+    with opened(path) as f:
+        p = f.prefetch()
+        stream = iter(p)
+        taken = p.take("b")
+        child = os.fork()
+        if child == 0:
+            text = "a prefetch loader reads only in the process that made it: open the file again in the forked child"
+            good = taken.tolist() == B.tolist() and len(p) == 5 and p.names() == IN_FILE_ORDER
+            for call in (lambda: p.take("b"), lambda: p["s"], lambda: next(stream)):
+                try:
+                    call()
+                    good = False
+                except SafetensorError as error:
+                    good = good and str(error) == text
+            p.close()
+            good = good and f.prefetch().take("b").tolist() == B.tolist()
+            del p, stream
+            gc.collect()
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert p.take("s").tolist() == 3.5 and len(list(stream)) == 5
+
+
+LEAKS = """
+import gc, sys
+import numpy as np
+from safetensors import SafetensorError, _native, safe_open
+_native._set_leak_warnings(True)
+path, kind = sys.argv[1:]
+class Holder: pass
+for _ in range(3):
+    with safe_open(path, kind) as f:
+        kept = [f.prefetch(), f.prefetch({"b": slice(1, 2)}), f.get_tensor_meta("b")]
+        kept += [kept[0].take("b"), iter(kept[0]), dict(kept[0]), next(iter(kept[1]))]
+        for wrong in (lambda: f.prefetch({"b": 3}), lambda: f.prefetch([]), lambda: kept[0].take("zz"), lambda: f.prefetch(threads=-1),
+                      lambda: f.prefetch({"b": slice(9)}), lambda: f.prefetch(device="nope"), lambda: f.get_tensor_meta("zz")):
+            try: wrong()
+            except Exception as error: last = error
+        with f.prefetch() as p: p.take("s")
+        try: p.take("s")
+        except SafetensorError: pass
+        if kind == "pt":
+            p = f.prefetch()
+            p.take("b").loader, p.take("s").stream = p, iter(p)  # a cycle
+            import weakref
+            watched = weakref.ref(p.take("b"))
+            del p
+            gc.collect()
+            assert watched() is None
+ORDER
+"""
+
+
+@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); del kept; gc.collect()", ""])
+@FRAMEWORKS
+def test_no_loader_leaks(path: Path, order: str, kind: str) -> None:
+    if kind == "pt" and not installed("torch"):
+        pytest.skip("torch is not here")
+    done = subprocess.run(
+        [sys.executable, "-c", LEAKS.replace("ORDER", order), str(path), kind],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_and_files_are_given_back(tmp_path: Path) -> None:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("this system does not tell what a process holds")
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    stn.save_file({"a": np.ones(1 << 19), "b": np.ones(1 << 19)}, tmp_path / "t", durability="none")
+    held_before = held()
+    for i in range(40):
+        with safe_open(tmp_path / "t", "np") as f:
+            p = f.prefetch()
+        if i % 4 == 0:
+            p.take("a")[0] = 2
+        if i % 4 == 1:
+            dict(p)
+        if i % 4 == 2:
+            with p:
+                p.take("b")
+        del p
+        if i == 4:
+            before = resident()
+    assert held() == held_before
+    assert resident() - before < 24 << 20  # of 35 times 8 MiB
+
+
+AT_EXIT = """
+import sys, threading, time
+import numpy
+from safetensors import safe_open
+path, how = sys.argv[1:]
+f = safe_open(path, "np")
+if how == "global":
+    p = f.prefetch(); stream = iter(p); next(stream)
+elif how == "cycle":
+    p = f.prefetch(); kept = [p]; kept.append(kept); del p
+elif how == "builtin":
+    import builtins; builtins.kept = f.prefetch(), iter(f.prefetch())
+else:
+    def work():
+        while True:
+            p = f.prefetch()
+            for _ in p: pass
+            if len(p.take("b")) == 0: break
+    for _ in range(3): threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("how", ["global", "cycle", "builtin", "daemon"])
+def test_the_end_of_the_program(tmp_path: Path, how: str) -> None:
+    if how == "daemon" and sys.version_info >= (3, 14):  # PyEval_RestoreThread does not return
+        pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
+    big = np.zeros(4 << 20)
+    stn.save_file({"a": big, "b": big}, tmp_path / "t", durability="none")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", AT_EXIT, str(tmp_path / "t"), how],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+# A gate before every read, and how many have passed it.
+GATE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/types.h>
+#include <unistd.h>
+volatile int gate, reads, waiting;
+typedef ssize_t (*read_at)(int, void*, size_t, off_t);
+ssize_t pread(int fd, void* to, size_t size, off_t offset) {
+  __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+  while (gate) usleep(1000);
+  __atomic_add_fetch(&reads, 1, __ATOMIC_SEQ_CST);
+  return ((read_at)dlsym(RTLD_NEXT, "pread"))(fd, to, size, offset);
+}
+ssize_t pread64(int fd, void* to, size_t size, off_t offset) { return pread(fd, to, size, offset); }
+"""
+
+GATED = """
+import ctypes, gc, os, signal, sys, threading, time
+import numpy
+from safetensors import SafetensorError, safe_open
+signal.alarm(300)
+def variable(name): return ctypes.c_int.in_dll(ctypes.CDLL(None), name)
+gate, reads, waiting = variable("gate"), variable("reads"), variable("waiting")
+def begun():
+    gate.value, reads.value, waiting.value = 1, 0, 0
+    p = f.prefetch(threads=1)
+    while waiting.value == 0: time.sleep(0.001)
+    return p
+f = safe_open(sys.argv[1], "np")
+f.prefetch().take("a")  # what is imported late is imported
+"""
+
+GATED_TESTS = {
+    "other threads run while one waits": """
+p = begun()
+def let_it_pass(): gate.value = 0
+threading.Timer(0.1, let_it_pass).start()
+assert p.take("b").sum() == 0
+""",
+    "a signal ends the waiting, not the load": """
+class Alarm(BaseException): pass
+def ring(*_): raise Alarm
+signal.signal(signal.SIGALRM, ring)
+p = begun()
+for wait in (lambda: p.take("a"), lambda: next(iter(p))):
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try: wait()
+    except Alarm: pass
+    else: sys.exit("was not interrupted")
+assert reads.value == 0
+gate.value = 0
+assert p.take("a").sum() == 0 and sorted(n for n, _ in p) == ["a", "b"]
+""",
+    "close wakes those who wait, and stops reading": """
+p = begun()
+texts = []
+def wait(call):
+    try: call()
+    except SafetensorError as error: texts.append(str(error))
+    if len(texts) == 2: gate.value = 0
+for call in (lambda: p.take("a"), lambda: next(iter(p))): threading.Thread(target=wait, args=(call,)).start()
+p.close()
+assert sorted(texts) == ["a: prefetch loader closed", "prefetch loader closed"], texts
+assert 1 <= reads.value < 4, reads.value  # of 64
+""",
+    "a child ends though the threads that it inherited do not": """
+p = begun()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    stream = iter(p)
+    del p, stream
+    gc.collect()
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+kept = p  # and one that keeps it to the end
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    sys.exit(4)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+gate.value = 0
+assert len(dict(p)) == 2
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no compiler to make the gate with")
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "gate.c").write_text(GATE)
+    command = [compiler, "-shared", "-fPIC", "-o", str(folder / "gate.so"), str(folder / "gate.c")]
+    subprocess.run([*command, "-ldl"], check=True)
+    return folder / "gate.so"
+
+
+@pytest.mark.parametrize("what", GATED_TESTS)
+def test_reads_that_wait(make: Any, gate: Path, what: str) -> None:
+    size = 64 << 20
+    path = make(
+        f'{{"a":{{"dtype":"U8","shape":[{size}],"data_offsets":[0,{size}]}},'
+        f'"b":{{"dtype":"U8","shape":[{size}],"data_offsets":[{size},{2 * size}]}}}}'
+    )
+    os.truncate(path, path.stat().st_size + 2 * size)
+    done = subprocess.run(
+        [sys.executable, "-c", GATED + GATED_TESTS[what], str(path)],
+        env={**os.environ, "LD_PRELOAD": str(gate)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
