@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -141,6 +142,7 @@ def main() -> None:
     if arguments.serve:
         serve(arguments.serve)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the files are removed
     interpreters, absent = pythons(arguments)
     program = find_limits(arguments.limits)
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
