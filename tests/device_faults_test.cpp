@@ -119,7 +119,7 @@ class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault
     driver.fail("cuEventQuery", 1, 600, 0);
   }
 
-  const std::string text = pattern(64 * 6);
+  const std::string text = noise(64 * 6);
 };
 
 TEST_P(EachCallTest, fails_once) {
@@ -144,7 +144,7 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
   driver.hold(1);
-  ASSERT_TRUE(succeeds(send(*ring, pattern(4096), memory.address() + 1)));
+  ASSERT_TRUE(succeeds(send(*ring, noise(4096), memory.address() + 1)));
   driver.hold(0);
   const std::string message =
       "cannot copy 4096 bytes to the device: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)";
@@ -215,7 +215,7 @@ TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_co
 
 TEST_F(DeviceFaultsTest, a_ring_is_given_up_with_copies_under_way) {
   driver.delay(200, 3);
-  const std::string text = pattern(4096);
+  const std::string text = noise(4096);
   const DeviceMemory memory(*cuda, text.size());
   for (int i = 0; i < 10; ++i) {
     const auto ring = make_ring({.slots = 3, .slot_bytes = 64});

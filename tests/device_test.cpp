@@ -92,7 +92,7 @@ TEST_F(CopyRingTest, a_device_that_is_not_there_is_refused) {
 }
 
 TEST_F(CopyRingTest, bytes_arrive_whatever_the_order_and_the_delays) {
-  const std::string text = pattern(20000);
+  const std::string text = noise(20000);
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(seed % 4 * 50, seed);
@@ -106,7 +106,7 @@ TEST_F(CopyRingTest, bytes_arrive_whatever_the_order_and_the_delays) {
 }
 
 TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
-  const std::string text = pattern(200000);
+  const std::string text = noise(200000);
   for (unsigned seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(seed % 3 * 30, seed);
@@ -163,7 +163,7 @@ TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_do
 }
 
 TEST_F(CopyRingTest, several_threads_wait_for_a_copy_each) {
-  const std::string text = pattern(8);
+  const std::string text = noise(8);
   const DeviceMemory memory(*cuda, 8);
   const auto ring = make_ring({.slots = 4, .slot_bytes = 1, .streams = 2});
   driver.hold(1);
@@ -311,7 +311,7 @@ TEST_F(CopyRingTest, copies_begin_after_what_the_stream_of_the_caller_was_given)
 
 TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_each_stream) {
   driver.delay(100, 7);
-  const std::string text = pattern(64);
+  const std::string text = noise(64);
   const auto ring = make_ring({.slots = 8, .slot_bytes = 16, .streams = 2});
   for (int batch = 0; batch < 5; ++batch) {
     const DeviceMemory memory(*cuda, text.size());
@@ -360,7 +360,7 @@ TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {
 TEST(RealCuda, bytes_arrive_from_many_threads) {
   const auto cuda = Cuda::load();
   if (!cuda) GTEST_SKIP() << cuda.error().message;
-  const std::string text = pattern(100 * kMiB + 4321);
+  const std::string text = noise(100 * kMiB + 4321);
   const DeviceMemory memory(**cuda, text.size());
   ASSERT_EQ((*cuda)->device_of(memory.address()).value_or(-1), 0);
   const auto ring = CopyRing::create(*cuda, 0, {.slots = 4, .slot_bytes = kMiB});

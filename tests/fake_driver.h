@@ -121,7 +121,7 @@ class DeviceMemory {
 };
 
 // Bytes of which no two stretches look alike.
-inline std::string pattern(std::size_t size) {
+inline std::string noise(std::size_t size) {
   std::string bytes(size, '\0');
   std::uint64_t state = 88172645463325252U;
   for (char& byte : bytes) {

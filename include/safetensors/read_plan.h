@@ -19,12 +19,22 @@
 namespace safetensors {
 inline namespace v0 {
 
-// Where a result goes: the caller's memory. Without bytes: owned memory.
+// Memory of a CUDA device.
+struct DeviceMemory {
+  int device = -1;  // its ordinal; -1: none
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;  // in bytes, exactly those of the result
+};
+
+// Where a result goes: the caller's memory, or a device's. Without either: owned memory.
 struct Destination {
   // Exactly as large as the result; with strides at least as far as its last element reaches.
   std::span<std::byte> bytes = {};
   // In bytes, one for each dimension of the result; none: C order. Two elements may not share a byte. Copied by add().
   std::span<const std::uint64_t> strides = {};
+  // Instead of bytes. What is read goes there through page-locked memory; it is all there when execute() returns, or
+  // when a Stream hands the item out.
+  DeviceMemory device = {};
 };
 
 struct AddOptions {
@@ -54,14 +64,19 @@ struct ReadOptions {
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
   // page of 2 MiB goes back to it with the last Array on it.
   Arena* arena = nullptr;
-  // Called by execute()'s or Stream::next()'s own thread now and then (next() also while it waits), and at the end, with
-  // the bytes of results that are there and that there will be; false ends the work with Errc::cancelled. Must not
+  // Called by execute()'s or Stream::next()'s own thread now and then (next() also while it waits), and at the end,
+  // with the bytes of results that are there and that there will be; false ends the work with Errc::cancelled. Must not
   // throw.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
   // Called for every byte of every result once, in pieces, as soon as they are there and still in a processor's cache:
   // the number of the item in the order of add(), where the piece begins in the result, and the piece (C order,
   // whatever the destination's strides). Several threads call it at once; it must not throw.
   std::function<void(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
+  // Of destinations on a device. Copies begin after what this stream (a CUstream) was given before the call: an
+  // allocator may have handed out memory that earlier work still uses. Null: the default stream.
+  void* device_stream = nullptr;
+  // The library of the CUDA driver, opened when a plan has a destination on a device; null: libcuda.so.1.
+  const char* cuda_driver = nullptr;
 };
 
 // What a plan did.
@@ -70,6 +85,8 @@ struct ReadReport {
   std::uint64_t bytes_buffered = 0;  // read through the page cache, or from a Source of the caller's
   std::uint64_t bytes_direct = 0;    // read past the page cache, in whole blocks
   std::uint64_t bytes_mapped = 0;    // copied from memory that a Source gave
+  std::uint64_t bytes_device = 0;    // copied to devices
+  std::uint64_t pinned_bytes = 0;    // of page-locked memory that they went through
   std::uint64_t reads = 0;           // calls that read
   std::uint64_t page_faults = 0;     // of the threads that read: near bytes / 2 MiB where memory is in huge pages
   unsigned threads = 0;
@@ -81,7 +98,7 @@ struct ReadReport {
 
 struct ReadResult {
   // In the order of add(), at multiples of 64 bytes. Of a Destination: over its bytes, which it does not keep alive,
-  // MemoryKind::borrowed; of one with strides: no bytes.
+  // MemoryKind::borrowed; of one with strides or on a device: no bytes.
   std::vector<Array> arrays;
   ReadReport report;
 };
@@ -96,8 +113,8 @@ class ReadPlan {
   SAFETENSORS_API ReadPlan& operator=(ReadPlan&&) noexcept;
   SAFETENSORS_API ~ReadPlan();
 
-  // Errors: buffer_size (of the destination), invalid_argument (strides), dtype_mismatch (cast), out_of_memory,
-  // Slice::resolve's; the plan is then as it was.
+  // Errors: buffer_size (of the destination), invalid_argument (strides, devices), dtype_mismatch (cast),
+  // out_of_memory, Slice::resolve's; the plan is then as it was.
   SAFETENSORS_API Status add(const Tensor& tensor, const Destination& destination = {},
                              const AddOptions& options = {}) noexcept;
   SAFETENSORS_API Status add(const Tensor& tensor, const Slice& slice, const Destination& destination = {},
@@ -110,11 +127,12 @@ class ReadPlan {
   // Reads everything that was added, in the order of the files. Never maps. Of slices, runs of 64 KiB and more are read
   // exactly, shorter ones as Tensor::read_into does; small tensors that lie near each other together. The first error
   // stops all threads before it is returned; what was in the destinations is then lost. Errors: out_of_memory,
-  // read_failed, file_truncated (tensor, path and offset are named), cancelled.
+  // read_failed, file_truncated (tensor, path and offset are named), cancelled; of devices unsupported (no driver),
+  // invalid_argument (no such device), device_failed.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
   // Reads in the background and hands each item out when it is complete. Begun in the order of add().
-  // Error: out_of_memory.
+  // Errors: out_of_memory, and of devices as execute().
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:

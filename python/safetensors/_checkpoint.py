@@ -179,7 +179,7 @@ class Checkpoint(Mapping[str, Any]):
                 if name not in selected:
                     raise SafetensorError(f"{what} names a tensor that is not loaded: {name}")
         casts = _Casts(dtype, selected)
-        requests = []
+        requests: list[tuple[str, Any, str | None, Any]] = []
         for name in names:
             index = None if slices is None else slices.get(name)
             if dtype is None and (out is None or name not in out):

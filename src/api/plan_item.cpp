@@ -51,7 +51,18 @@ Status check_strides(PlanItem& item, std::span<const std::uint64_t> strides) {
                     std::to_string(item.destination.size()));
 }
 
+Status set_device(PlanItem& item, const Destination& destination) {
+  if (!destination.bytes.empty() || !destination.strides.empty())
+    return refuse(item, Errc::invalid_argument, "a destination on a device has neither bytes of the host nor strides");
+  item.device = destination.device;
+  if (item.device.size == item.size) return {};
+  return refuse(
+      item, Errc::buffer_size,
+      "the result has " + std::to_string(item.size) + " bytes, the destination " + std::to_string(item.device.size));
+}
+
 Status set_destination(PlanItem& item, const Destination& destination) {
+  if (destination.device.device >= 0) return set_device(item, destination);
   item.destination = destination.bytes;
   if (!destination.strides.empty()) {
     if (item.owned() && item.size != 0)

@@ -26,6 +26,7 @@ struct PlanItem {
 
   std::span<std::byte> destination = {};
   std::vector<std::uint64_t> strides = {};  // empty: C order
+  DeviceMemory device = {};
 
   [[nodiscard]] const detail::FileState& file() const noexcept { return detail::TensorAccess::state(tensor); }
   [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
@@ -33,7 +34,8 @@ struct PlanItem {
   [[nodiscard]] bool casts() const noexcept { return dtype != tensor.dtype(); }
   // What is in the file goes to the destination as it is.
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
-  [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr; }
+  [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
+  [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
   // What `bytes` of the file come to in the result; whole elements if it casts.
   [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
     return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;

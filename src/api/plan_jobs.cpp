@@ -77,6 +77,7 @@ void PlanJobs::extend(PlanJob& batch, std::size_t chunk, const std::function<boo
     const PlanItem& candidate = item(at_);
     const std::uint64_t begin = candidate.file_offset();
     if (candidate.file().source.get() != source || begin < end || begin - end > kWidestGap) break;
+    if (candidate.device.device != item(batch.first).device.device) break;
     const std::uint64_t span = begin + candidate.stored - batch.offset;
     if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[at_])) break;
     wanted += candidate.stored;

@@ -18,6 +18,8 @@ constexpr std::size_t kSmallestChunk = 4096;
 constexpr std::uint64_t kLarge = 256 << 10;  // items from here on may cost a page to be where a device can write to
 constexpr unsigned kThreadsOfDevices = 8;    // that keep one busy
 constexpr unsigned kThreadsOfNetworks = 16;
+constexpr unsigned kSlots = 16;  // of page-locked memory on the way to a device
+constexpr std::size_t kSlotBytes = std::size_t{8} << 20;
 
 io::Caching to_caching(Cache cache) noexcept {
   switch (cache) {
@@ -43,7 +45,7 @@ struct Extent {
 }  // namespace
 
 PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool in_order)
-    : items_(items), options_(options), order_(items.size()), slots_(new PlanSlot[items.size()]) {
+    : items_(items), options_(options), in_order_(in_order), order_(items.size()), slots_(new PlanSlot[items.size()]) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   make_paths();
   if (!in_order) sort_order();
@@ -121,8 +123,59 @@ void PlanRun::bound_by_work() {
   threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
 }
 
+Status PlanRun::open_devices() {
+  std::unordered_map<int, device::CopyRing*> rings;
+  std::shared_ptr<const device::Cuda> cuda;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const int number = items_[i].device.device;
+    if (!items_[i].on_device() || items_[i].size == 0) continue;
+    if (!cuda) {
+      Result<std::shared_ptr<const device::Cuda>> loaded =
+          options_.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(options_.cuda_driver);
+      if (!loaded) return std::move(loaded).error();
+      cuda = *std::move(loaded);
+    }
+    device::CopyRing*& ring = rings[number];
+    if (ring == nullptr) {
+      device::RingOptions wanted{.slots = kSlots, .slot_bytes = kSlotBytes};
+      if (options_.bytes_in_flight != 0 && options_.bytes_in_flight < kSlots * kSlotBytes)
+        wanted = device::ring_within(static_cast<std::size_t>(options_.bytes_in_flight));
+      wanted.after = static_cast<device::Stream>(options_.device_stream);
+      Result<std::unique_ptr<device::CopyRing>> made = device::CopyRing::create(cuda, number, wanted);
+      if (!made) return std::move(made).error();
+      ring = made->get();
+      rings_.push_back(*std::move(made));
+    }
+    slots_[i].ring = ring;
+  }
+  if (!rings_.empty()) bound_by_rings();
+  return {};
+}
+
+// What a job makes must fit into a slot, and while threads fill some the device empties others.
+void PlanRun::bound_by_rings() {
+  std::size_t widest = 1;
+  for (const PlanItem& item : items_)
+    if (item.on_device() && item.casts())
+      widest = std::max<std::size_t>(widest, bits(item.dtype) / bits(item.tensor.dtype()));
+  for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
+    const device::RingStats stats = ring->stats();
+    device_chunk_ =
+        std::min(device_chunk_, stats.slot_bytes / widest / io::PageArena::kAlignment * io::PageArena::kAlignment);
+    threads_ = std::min(threads_, std::max(stats.slots * 3 / 4, 1U));
+  }
+}
+
+Status PlanRun::finish_devices() noexcept {
+  for (const std::unique_ptr<device::CopyRing>& ring : rings_)
+    if (Status status = ring->finish(); !status) return status;
+  return {};
+}
+
 std::size_t PlanRun::chunk(std::size_t item) const noexcept {
-  return options_.chunk != 0 ? most_ : std::min(most_, slots_[item].path->piece());
+  const std::size_t chunk = options_.chunk != 0 ? most_ : std::min(most_, slots_[item].path->piece());
+  if (slots_[item].ring == nullptr) return chunk;
+  return options_.chunk != 0 ? std::min(chunk, device_chunk_) : device_chunk_;
 }
 
 // Where a device writes to memory that is in phase with the file, large items are put there if that still lets them be
@@ -180,6 +233,7 @@ Array PlanRun::take_array(std::size_t item) {
   const PlanItem& made = items_[item];
   PlanSlot& slot = slots_[item];
   const std::span<std::byte> bytes(slot.memory, made.strides.empty() ? static_cast<std::size_t>(made.size) : 0);
+  if (made.on_device()) return Array(made.dtype, made.shape, {}, nullptr, MemoryKind::borrowed);
   if (made.owned()) return Array(made.dtype, made.shape, bytes, std::move(slot.owner), MemoryKind::owned);
   return Array(made.dtype, made.shape, bytes, nullptr, MemoryKind::borrowed);
 }
@@ -192,11 +246,20 @@ void PlanRun::add(const io::ReadCounts& counts, std::uint64_t mapped, const io::
 }
 
 ReadReport PlanRun::report(double seconds) const {
+  std::uint64_t device_bytes = 0;
+  std::uint64_t pinned_bytes = 0;
+  for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
+    const device::RingStats stats = ring->stats();
+    device_bytes += stats.bytes;
+    pinned_bytes += stats.pinned_bytes;
+  }
   const std::lock_guard lock(mutex_);
   ReadReport report{.bytes = done(),
                     .bytes_buffered = counts_.buffered,
                     .bytes_direct = counts_.direct,
                     .bytes_mapped = mapped_,
+                    .bytes_device = device_bytes,
+                    .pinned_bytes = pinned_bytes,
                     .reads = counts_.calls,
                     .page_faults = usage_.page_faults,
                     .threads = threads_,

@@ -13,6 +13,7 @@
 
 #include "api/plan_item.h"
 #include "api/plan_jobs.h"
+#include "device/ring.h"
 #include "io/read_path.h"
 #include "io/thread_usage.h"
 
@@ -24,6 +25,7 @@ struct PlanSlot {
   Source::Memory mapped = {};  // the tensor's bytes, where the Source has them
   std::byte* memory = nullptr;
   std::shared_ptr<std::byte> owner = nullptr;
+  device::CopyRing* ring = nullptr;    // through which it goes to its device
   std::atomic<std::uint64_t> left{0};  // bytes of the result that are not there yet
 };
 
@@ -33,6 +35,13 @@ class PlanRun {
   PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool in_order);
   PlanRun(const PlanRun&) = delete;
   PlanRun& operator=(const PlanRun&) = delete;
+
+  // What destinations on devices need, before anything else. Errors: device::Cuda's and CopyRing's.
+  [[nodiscard]] Status open_devices();
+  // Waits until all that was copied to devices is there. Error: device_failed.
+  [[nodiscard]] Status finish_devices() noexcept;
+  // Items are handed out one by one: their bytes must be where they go when a job ends.
+  [[nodiscard]] bool in_order() const noexcept { return in_order_; }
 
   // Memory for the items order()[first, first + count). Error: out_of_memory.
   [[nodiscard]] Status place(std::size_t first, std::size_t count);
@@ -58,17 +67,21 @@ class PlanRun {
   void sort_order();
   void choose_threads();
   void bound_by_work();
+  void bound_by_rings();
   [[nodiscard]] std::uint32_t phase(std::size_t number) const noexcept;
 
   const std::span<const PlanItem> items_;
   const ReadOptions options_;
+  const bool in_order_;
   std::vector<std::size_t> order_;
   std::unique_ptr<PlanSlot[]> slots_;
   std::vector<std::unique_ptr<io::ReadPath>> paths_;
   std::vector<const detail::FileState*> files_;  // of each path
+  std::vector<std::unique_ptr<device::CopyRing>> rings_;
   std::uint64_t total_ = 0;
   unsigned threads_ = 1;
   std::size_t most_ = 0;  // that a job may read
+  std::size_t device_chunk_ = ~std::size_t{0};
   std::atomic<std::uint64_t> done_{0};
 
   mutable std::mutex mutex_;  // of what follows
@@ -91,6 +104,8 @@ class PlanWorker {
 
  private:
   class Bytes;
+  Status run(const PlanJob& job);
+  Status run_on_device(const PlanJob& job, device::CopyRing& ring);
   Status stretch(const PlanJob& job);
   Status batch(const PlanJob& job);
   Status read_batch(const PlanJob& job, std::span<std::byte> memory) noexcept;
@@ -98,6 +113,7 @@ class PlanWorker {
   Status read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
   void deliver(std::size_t number, std::uint64_t at, std::span<const std::byte> stored);
   void arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept;
+  std::byte* place(std::size_t number, std::uint64_t at, std::size_t size);
   Result<std::span<std::byte>> staging(const PlanItem& item, std::size_t size);
 
   PlanRun& run_;
@@ -106,6 +122,9 @@ class PlanWorker {
   std::uint64_t mapped_ = 0;
   io::Bounce direct_;
   io::Bounce gather_;
+  std::byte* pinned_ = nullptr;  // of a job whose results go to a device; parts_ says what of it goes where
+  std::size_t filled_ = 0;
+  std::vector<device::CopyRing::Part> parts_;
   std::shared_ptr<std::byte> stored_;  // bytes as they are in the file
   std::size_t room_ = 0;
 };

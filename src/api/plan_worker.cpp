@@ -32,18 +32,43 @@ class PlanWorker::Bytes final : public ReadTensorBytes {
 
 Status PlanWorker::work(const PlanJob& job) noexcept {
   Status status = io::guarded([&]() -> Status {
-    switch (job.kind) {
-      case PlanJob::Kind::batch:
-        return batch(job);
-      case PlanJob::Kind::pieces:
-        return pieces(job);
-      case PlanJob::Kind::stretch:
-        break;
-    }
-    return stretch(job);
+    device::CopyRing* const ring = run_.slot(run_.order()[job.first]).ring;
+    return ring == nullptr ? run(job) : run_on_device(job, *ring);
   });
   run_.add(std::exchange(counts_, {}), std::exchange(mapped_, 0), clock_.lap());
   return status;
+}
+
+Status PlanWorker::run(const PlanJob& job) {
+  switch (job.kind) {
+    case PlanJob::Kind::batch:
+      return batch(job);
+    case PlanJob::Kind::pieces:
+      return pieces(job);
+    case PlanJob::Kind::stretch:
+      break;
+  }
+  return stretch(job);
+}
+
+// The same into page-locked memory, which the device then copies from by itself.
+Status PlanWorker::run_on_device(const PlanJob& job, device::CopyRing& ring) {
+  Result<device::CopyRing::Slot> slot = ring.acquire();
+  if (!slot) return std::move(slot).error();
+  pinned_ = slot->bytes().data();
+  filled_ = 0;
+  parts_.clear();
+  if (Status status = run(job); !status) return status;
+  if (Status status = ring.copy_parts(std::move(slot).value(), parts_); !status) return status;
+  return run_.in_order() ? ring.finish() : Status();
+}
+
+// Where bytes of a result are put, from its byte `at` on.
+std::byte* PlanWorker::place(std::size_t number, std::uint64_t at, std::size_t size) {
+  if (run_.slot(number).ring == nullptr) return run_.slot(number).memory + at;
+  parts_.push_back({filled_, size, run_.items()[number].device.address + at});
+  filled_ += size;
+  return pinned_ + parts_.back().from;
 }
 
 Status PlanWorker::read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset,
@@ -65,7 +90,7 @@ Status PlanWorker::stretch(const PlanJob& job) {
   const auto size = static_cast<std::size_t>(job.size);
   if (size == 0) return {};
   if (item.plain()) {
-    const std::span<std::byte> to(slot.memory + job.at, size);
+    const std::span<std::byte> to(place(number, job.at, size), size);
     if (Status status = read(item, slot, job.offset, to); !status) return status;
     arrived(number, job.at, to);
     return {};
@@ -83,11 +108,11 @@ Status PlanWorker::batch(const PlanJob& job) {
   const PlanItem& first = run_.items()[numbers.front()];
   std::byte* const start = run_.slot(numbers.front()).memory;
   std::uint64_t gapless = 0;
-  const bool alike = std::ranges::all_of(numbers, [&](std::size_t number) {
-    const PlanItem& item = run_.items()[number];
-    if (!item.plain() || item.file_offset() - job.offset != gapless) return false;
-    return run_.slot(number).memory == start + std::exchange(gapless, gapless + item.stored);
-  });
+  const bool alike = start != nullptr && std::ranges::all_of(numbers, [&](std::size_t number) {
+                       const PlanItem& item = run_.items()[number];
+                       if (!item.plain() || item.file_offset() - job.offset != gapless) return false;
+                       return run_.slot(number).memory == start + std::exchange(gapless, gapless + item.stored);
+                     });
   std::span<std::byte> memory(start, static_cast<std::size_t>(job.size));
   if (!alike) {
     const Result<std::span<std::byte>> made = staging(first, static_cast<std::size_t>(job.size));
@@ -138,9 +163,11 @@ Status PlanWorker::pieces(const PlanJob& job) {
   const std::size_t number = run_.order()[job.first];
   const PlanItem& item = run_.items()[number];
   const PlanSlot& slot = run_.slot(number);
-  std::span<std::byte> to(slot.memory + (item.plain() ? job.at : 0), static_cast<std::size_t>(job.size));
-  if (!item.plain()) {
-    const Result<std::span<std::byte>> memory = staging(item, to.size());
+  std::span<std::byte> to;
+  if (item.plain()) {
+    to = {place(number, job.at, static_cast<std::size_t>(job.size)), static_cast<std::size_t>(job.size)};
+  } else {
+    const Result<std::span<std::byte>> memory = staging(item, static_cast<std::size_t>(job.size));
     if (!memory) return memory.error();
     to = *memory;
   }
@@ -166,7 +193,7 @@ void PlanWorker::deliver(std::size_t number, std::uint64_t at, std::span<const s
   const PlanItem& item = run_.items()[number];
   if (!item.casts()) {
     if (item.strides.empty())
-      std::memcpy(run_.slot(number).memory + at, stored.data(), stored.size());
+      std::memcpy(place(number, at, stored.size()), stored.data(), stored.size());
     else
       scatter(item, at, stored);
     arrived(number, at, stored);
@@ -179,7 +206,7 @@ void PlanWorker::deliver(std::size_t number, std::uint64_t at, std::span<const s
   for (std::size_t element = 0; element < stored.size() / from; element += most) {
     const std::size_t count = std::min(most, stored.size() / from - element);
     const std::uint64_t result = item.result_bytes(at) + element * to;
-    std::byte* const out = item.strides.empty() ? run_.slot(number).memory + result : buffer;
+    std::byte* const out = item.strides.empty() ? place(number, result, count * to) : buffer;
     format::cast(item.tensor.dtype(), stored.data() + element * from, item.dtype, out, count);
     if (!item.strides.empty()) scatter(item, result, {out, count * to});
     arrived(number, result, {out, count * to});

@@ -135,10 +135,12 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     const std::span<const api::PlanItem> items =
         state_ ? std::span<const api::PlanItem>(state_->items) : std::span<const api::PlanItem>();
     api::PlanRun run(items, options, false);
+    if (Status status = run.open_devices(); !status) return std::move(status).error();
     if (Status status = run.place(0, items.size()); !status) return std::move(status).error();
     api::Crew crew(run);
     if (Status status = io::run_parallel(crew, run.threads(), run.threads()); !status) return std::move(status).error();
     if (Status status = crew.result(); !status) return std::move(status).error();
+    if (Status status = run.finish_devices(); !status) return std::move(status).error();
     ReadResult result;
     result.arrays.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.take_array(i));

@@ -76,6 +76,7 @@ struct Stream::State {
 
 Status Stream::State::start() noexcept {
   return io::guarded([&]() -> Status {
+    if (Status status = run.open_devices(); !status) return status;
     const unsigned wanted = items().empty() ? 0 : run.threads();
     threads.reserve(wanted);
     const std::lock_guard lock(mutex);

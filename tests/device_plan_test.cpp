@@ -1,0 +1,227 @@
+// Plans whose results go to a device, through the fake driver.
+#include <safetensors/read_plan.h>
+
+#include <map>
+#include <random>
+
+#include "fake_driver.h"
+#include "file_support.h"
+
+namespace safetensors::test {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+
+struct Made {
+  std::string name;
+  Dtype dtype;
+  std::vector<std::uint64_t> shape;
+};
+
+// A file of such tensors, its bytes noise.
+std::string file_of(const std::vector<Made>& tensors) {
+  std::string header = "{";
+  std::uint64_t at = 0;
+  for (const Made& made : tensors) {
+    std::uint64_t size = bits(made.dtype);
+    for (const std::uint64_t dim : made.shape) size *= dim;
+    size /= 8;
+    header += (header.size() > 1 ? ",\"" : "\"") + made.name + "\":{\"dtype\":\"" + std::string(to_string(made.dtype)) +
+              "\",\"shape\":" + to_string(made.shape) + ",\"data_offsets\":[" + std::to_string(at) + "," +
+              std::to_string(at + size) + "]}";
+    at += size;
+  }
+  return file_bytes(header + "}", noise(at));
+}
+
+class DevicePlan : public DeviceTest {
+ protected:
+  DevicePlan() {
+    std::vector<Made> tensors;
+    for (const Dtype dtype : all_dtypes())
+      tensors.push_back({std::string(to_string(dtype)), dtype, {12, 40, 8}});  // small: read together
+    tensors.push_back({"large", Dtype::BF16, {300, 2048}});
+    tensors.push_back({"wide", Dtype::F32, {64, 4096}});
+    tensors.push_back({"empty", Dtype::F32, {0, 4}});
+    put(path, file_of(tensors));
+    Result<File> opened = File::open(path);
+    EXPECT_TRUE(succeeds(opened));
+    file.emplace(*std::move(opened));
+  }
+
+  [[nodiscard]] static ReadOptions options() { return {.cuda_driver = SAFETENSORS_FAKE_CUDA}; }
+
+  // What the same item is in memory of the host.
+  [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, const AddOptions& cast) const {
+    ReadPlan plan;
+    EXPECT_TRUE(succeeds(plan.add(tensor(*file, name), slice, {}, cast)));
+    const Result<ReadResult> result = plan.execute();
+    EXPECT_TRUE(succeeds(result));
+    const auto bytes = result->arrays[0].bytes();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  std::optional<File> file;
+};
+
+// Items of a plan, each with memory on the device, and what must come there.
+class Wanted {
+ public:
+  explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
+  void add(const Tensor& tensor, const Slice& slice, const AddOptions& cast, std::string bytes) {
+    memory_.push_back(std::make_unique<DeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
+    const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
+    ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
+    bytes_.push_back(std::move(bytes));
+  }
+  void expect_there(std::size_t item) const {
+    EXPECT_TRUE(memory_[item]->bytes().substr(0, bytes_[item].size()) == bytes_[item]) << "item " << item;
+  }
+  void expect_all() const {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) expect_there(i);
+  }
+  ReadPlan plan;
+
+ private:
+  const device::Cuda& cuda_;
+  std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  std::vector<std::string> bytes_;
+};
+
+TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3 << 20}}) {
+    driver.delay(50, static_cast<unsigned>(budget) + 1);
+    Wanted wanted(*cuda);
+    for (const TensorInfo& info : file->header().tensors()) {
+      const std::string name(info.name);
+      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    }
+    ReadOptions with = options();
+    with.bytes_in_flight = budget;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    EXPECT_EQ(result->report.bytes_device, wanted.plan.nbytes());
+    EXPECT_GT(result->report.pinned_bytes, 0U);
+    if (budget > 2 << 20) {
+      EXPECT_LE(result->report.pinned_bytes, budget);
+    }
+    for (const Array& array : result->arrays) EXPECT_TRUE(array.bytes().empty());
+    EXPECT_STREQ(driver.violation(), "");
+  }
+}
+
+TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
+  const std::vector<std::string> names{"F32", "F16", "BF16", "F8_E4M3", "U8", "I64", "large", "wide", "empty"};
+  for (unsigned seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    driver.delay(seed % 3 * 40, seed);
+    Wanted wanted(*cuda);
+    for (int i = 0; i < 12; ++i) {
+      const std::string& name = names[random() % names.size()];
+      const Tensor from = tensor(*file, name);
+      AddOptions cast;
+      const bool floats = name != "U8" && name != "I64";
+      if (floats && random() % 2 == 0) cast.cast = random() % 2 == 0 ? Dtype::F32 : Dtype::BF16;
+      Slice slice;
+      if (random() % 3 == 0) slice = Slice::shard(static_cast<std::int64_t>(random() % 2), random() % 4, 4);
+      if (random() % 4 == 0) slice = Slice{DimSlice::range({}, {}, -2), DimSlice::range(1, {}, 3)};
+      wanted.add(from, slice, cast, expected(name, slice, cast));
+    }
+    ReadOptions with = options();
+    with.threads = static_cast<unsigned>(1 + random() % 6);
+    with.chunk = random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    ASSERT_STREQ(driver.violation(), "");
+  }
+}
+
+TEST_F(DevicePlan, HostAndDeviceMixInOnePlan) {
+  Wanted wanted(*cuda);
+  wanted.add(tensor(*file, "F32"), Slice::all(), {}, expected("F32", Slice::all(), {}));
+  ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "F16"))));
+  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  const Result<ReadResult> result = wanted.plan.execute(options());
+  ASSERT_TRUE(succeeds(result));
+  wanted.expect_there(0);
+  wanted.expect_there(1);
+  const auto bytes = result->arrays[1].bytes();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), expected("F16", Slice::all(), {}));
+}
+
+TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
+  driver.delay(200, 7);
+  Wanted wanted(*cuda);
+  for (const char* name : {"large", "F32", "wide", "BF16", "empty"})
+    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+  std::map<std::size_t, int> seen;
+  Result<Stream> stream = wanted.plan.stream(options());
+  ASSERT_TRUE(succeeds(stream));
+  for (;;) {
+    const Result<std::optional<StreamItem>> item = stream->next();
+    ASSERT_TRUE(succeeds(item));
+    if (!*item) break;
+    wanted.expect_there((*item)->item);
+    ++seen[(*item)->item];
+  }
+  EXPECT_EQ(seen.size(), 5U);
+}
+
+TEST_F(DevicePlan, FailuresOfTheDriverEndThePlanAndLeaveNothing) {
+  for (const char* function : {"cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
+                               "cuEventRecord", "cuStreamSynchronize", "cuDevicePrimaryCtxRetain"}) {
+    SCOPED_TRACE(function);
+    Wanted wanted(*cuda);
+    wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+    const unsigned before = driver.calls(function);
+    driver.fail(function, before + 1, 700, 0);
+    const Result<ReadResult> result = wanted.plan.execute(options());
+    if (result) continue;  // a ring may be made with less
+    EXPECT_TRUE(result.error().code == Errc::device_failed || result.error().code == Errc::out_of_memory);
+  }
+}
+
+TEST_F(DevicePlan, ACopyThatFailsIsTheErrorOfThePlan) {
+  Wanted wanted(*cuda);
+  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  driver.fail("cuMemcpyHtoDAsync_v2", driver.calls("cuMemcpyHtoDAsync_v2") + 1, 700, 0);
+  const Error error = error_of(wanted.plan.execute(options()));
+  EXPECT_EQ(error.code, Errc::device_failed);
+}
+
+TEST_F(DevicePlan, CancelLeavesNothingBehind) {
+  Wanted wanted(*cuda);
+  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  ReadOptions with = options();
+  with.chunk = 64 * kKiB;
+  with.progress = [](std::uint64_t, std::uint64_t) { return false; };
+  EXPECT_EQ(error_of(wanted.plan.execute(with)).code, Errc::cancelled);
+}
+
+TEST_F(DevicePlan, WithoutADriverItIsUnsupported) {
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 12 * 40 * 8 * 4}})));
+  EXPECT_EQ(error_of(plan.execute({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
+  EXPECT_EQ(error_of(plan.stream({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
+}
+
+TEST_F(DevicePlan, DestinationsAreChecked) {
+  ReadPlan plan;
+  std::byte host[4];
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 17}})).message,
+            "tensor `F32`: the result has 15360 bytes, the destination 17");
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.bytes = host, .device = {0, 4096, 15360}})).message,
+            "tensor `F32`: a destination on a device has neither bytes of the host nor strides");
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {5, 4096, 15360}})));
+  const Error error = error_of(plan.execute(options()));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "there is no CUDA device 5, the number of devices is 1");
+}
+
+}  // namespace
+}  // namespace safetensors::test
