@@ -189,7 +189,7 @@ TEST_P(PlanProperty, GivesWhatANaiveReaderDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PlanProperty, testing::Range(0, kSanitized ? 40 : 80));
+INSTANTIATE_TEST_SUITE_P(Seeds, PlanProperty, testing::Range(0, kSanitized ? 15 : 80));
 
 // Jobs end where rows do, which is at no round number of elements.
 TEST(PlanCast, OfRowsThatFillNoChunkPutsEachWhereItBelongs) {
