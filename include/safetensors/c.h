@@ -8,7 +8,7 @@
  *   thread, in any order: what one handle needs of another it keeps alive itself. Pointers given out point into the
  *   handle they were asked of and are valid until that handle is freed, unless said otherwise.
  * Threads. Calls that take a const handle may be made from any number of threads at once; a handle that is not const
- *   by one thread at a time, except as said at safetensors_writer. No handle may be freed while it is in use.
+ *   by one thread at a time, except as said at safetensors_writer and in c_plan.h. No handle may be freed while in use.
  * Strings. Names, keys and values are UTF-8, a pointer and a length in bytes, not NUL-terminated, and may hold NUL
  *   bytes. Paths are NUL-terminated. A pointer may be NULL where its length or count is 0.
  * Growing structs begin with struct_size and are made with their ..._INIT; all other fields 0 mean the default. A
@@ -370,6 +370,10 @@ SAFETENSORS_API safetensors_status safetensors_file_access(const safetensors_fil
 /* As given to safetensors_file_open, NUL-terminated; "" for the others. */
 SAFETENSORS_API safetensors_status safetensors_file_path(const safetensors_file* file, const char** path,
                                                          safetensors_error* error);
+/* The bytes of all tensors over one map, as U8: a tensor is [begin, end) of it. For many tensors at the cost of one.
+ * Read where safetensors_tensor_view would. Errors: those of safetensors_tensor_view. */
+SAFETENSORS_API safetensors_status safetensors_file_view(const safetensors_file* file, int32_t map,
+                                                         safetensors_array** array, safetensors_error* error);
 /* Reads up to size bytes of the file, header included, at offset; *count tells how many, 0 at the end. */
 SAFETENSORS_API safetensors_status safetensors_file_read_at(const safetensors_file* file, uint64_t offset,
                                                             void* destination, size_t size, size_t* count,
@@ -410,7 +414,7 @@ enum {
   SAFETENSORS_MEMORY_OWNED = 0,
   SAFETENSORS_MEMORY_SHARED_MAP = 1,  /* the file's pages, read-only; a file made shorter raises SIGBUS */
   SAFETENSORS_MEMORY_PRIVATE_MAP = 2, /* the file's pages, copied when written to */
-  SAFETENSORS_MEMORY_BORROWED = 3     /* what the file was opened over, read-only */
+  SAFETENSORS_MEMORY_BORROWED = 3     /* what the file was opened over, or a plan's destination; read-only */
 };
 
 /* Elements in C (row-major) order, little-endian, without gaps; F4 and F6 packed. */
@@ -445,6 +449,15 @@ SAFETENSORS_API safetensors_status safetensors_array_as(const safetensors_array*
 /* The memory to write to; writing needs the caller's own locking. Error: NOT_WRITABLE. */
 SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_array* array, void** data, size_t* nbytes,
                                                                   safetensors_error* error);
+/* Of a map: brings the pages of size bytes at offset, clipped to the array, into memory now, so that touching them
+ * later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: FILE_TRUNCATED (the
+ * file became shorter), READ_FAILED. */
+SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
+                                                              uint64_t size, safetensors_error* error);
+/* Of a shared map: the process gives up the pages that lie wholly within the array; touching them reads them again. The
+ * array stays. Error: UNSUPPORTED for other memory (of a private map, what was written would be lost). */
+SAFETENSORS_API safetensors_status safetensors_array_release_pages(const safetensors_array* array,
+                                                                   safetensors_error* error);
 /* The same memory for another library, on the CPU device; it outlives array and file. READ_ONLY is set unless the array
  * is writable. Error: UNSUPPORTED (a dimension over INT64_MAX, more than INT32_MAX dimensions). */
 SAFETENSORS_API safetensors_status safetensors_array_to_dlpack(const safetensors_array* array,
@@ -467,9 +480,13 @@ typedef struct safetensors_write_options {
   uint64_t struct_size;
   int32_t durability;
   uint32_t in_place_if_no_rename; /* not 0: where rename is missing write in place; an error leaves a torn file */
+  /* May be NULL; must return normally. safetensors_write_file calls it from its own thread every few MiB with the bytes
+   * written so far and the file's size; 0 ends the call with CANCELLED, the old file as it was. */
+  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  void* user;
 } safetensors_write_options;
 #define SAFETENSORS_WRITE_OPTIONS_INIT \
-  { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0 }
+  { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL }
 
 typedef struct safetensors_edit_options {
   uint64_t struct_size;
@@ -515,7 +532,7 @@ SAFETENSORS_API safetensors_status safetensors_serialize(const safetensors_tenso
                                                          safetensors_buffer** file, safetensors_error* error);
 /* Writes a file, replacing what is at path. Tensors may be views of the very file that is replaced. Errors: those of
  * safetensors_layout, OPEN_FAILED, NOT_REGULAR_FILE, WRITE_FAILED, SYNC_FAILED, REPLACE_FAILED, REPLACED_NOT_DURABLE,
- * UNSUPPORTED. */
+ * UNSUPPORTED, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, const safetensors_tensor_data* tensors,
                                                           size_t tensor_count, const safetensors_metadata* metadata,
                                                           size_t metadata_count,
@@ -559,5 +576,7 @@ SAFETENSORS_API safetensors_status safetensors_edit_metadata(const char* path, c
 #ifdef __cplusplus
 }
 #endif
+
+#include <safetensors/c_plan.h>
 
 #endif /* SAFETENSORS_C_H */

@@ -241,6 +241,21 @@ safetensors_status safetensors_array_mutable_data(safetensors_array* array, void
   });
 }
 
+safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset, uint64_t size,
+                                              safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{array, "array"}}); !status) return status;
+    return array->array.prefault(offset, size);
+  });
+}
+
+safetensors_status safetensors_array_release_pages(const safetensors_array* array, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{array, "array"}}); !status) return status;
+    return array->array.release();
+  });
+}
+
 safetensors_status safetensors_array_to_dlpack(const safetensors_array* array, safetensors_dl_managed_tensor** tensor,
                                                safetensors_error* error) {
   clear(tensor);

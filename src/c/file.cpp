@@ -19,13 +19,16 @@ static_assert(SAFETENSORS_MAP_COPY_ON_WRITE == static_cast<int>(Map::copy_on_wri
 constexpr std::size_t kOpenOptionsSize = offsetof(safetensors_open_options, access) + sizeof(int32_t);
 constexpr std::size_t kSourceSize = offsetof(safetensors_source, release) + sizeof(void (*)(void*));
 
-Result<OpenOptions> open_options_of(const safetensors_open_options* given) {
+Result<OpenOptions> open_options(const safetensors_open_options* given) {
   auto options = options_of(given, kOpenOptionsSize);
   if (!options) return std::move(options).error();
-  if (options->access < SAFETENSORS_ACCESS_AUTOMATIC || options->access > SAFETENSORS_ACCESS_READ)
-    return invalid_argument("access " + std::to_string(options->access) + " is none");
-  return OpenOptions{.access = static_cast<Access>(options->access),
-                     .parse = parse_options_of(options->max_header_bytes, options->allow_leading_whitespace)};
+  return open_options_of(options->max_header_bytes, options->allow_leading_whitespace, options->access);
+}
+
+Result<Map> map_of(int32_t map) {
+  if (map != SAFETENSORS_MAP_SHARED && map != SAFETENSORS_MAP_COPY_ON_WRITE)
+    return invalid_argument("map " + std::to_string(map) + " is none");
+  return static_cast<Map>(map);
 }
 
 // Memory of the caller's; release is called once it is armed.
@@ -48,7 +51,7 @@ safetensors_status safetensors_file_open(const char* path, const safetensors_ope
   clear(file);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{path, "path"}, {file, "file"}}); !status) return status;
-    auto open = open_options_of(options);
+    auto open = open_options(options);
     if (!open) return std::move(open).error();
     return hand_out(File::open(path, *open), file);
   });
@@ -59,7 +62,7 @@ safetensors_status safetensors_file_from_fd(int descriptor, const safetensors_op
   clear(file);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{file, "file"}}); !status) return status;
-    auto open = open_options_of(options);
+    auto open = open_options(options);
     if (!open) return std::move(open).error();
     return hand_out(File::from_fd(descriptor, *open), file);
   });
@@ -158,6 +161,17 @@ safetensors_status safetensors_file_read_at(const safetensors_file* file, uint64
   });
 }
 
+safetensors_status safetensors_file_view(const safetensors_file* file, int32_t map, safetensors_array** array,
+                                         safetensors_error* error) {
+  clear(array);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{file, "file"}, {array, "array"}}); !status) return status;
+    auto kind = map_of(map);
+    if (!kind) return std::move(kind).error();
+    return hand_out(file->file.view(*kind), array);
+  });
+}
+
 void safetensors_tensor_free(safetensors_tensor* tensor) {
   delete tensor;
 }
@@ -196,9 +210,9 @@ safetensors_status safetensors_tensor_view(const safetensors_tensor* tensor, int
   clear(array);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{tensor, "tensor"}, {array, "array"}}); !status) return status;
-    if (map != SAFETENSORS_MAP_SHARED && map != SAFETENSORS_MAP_COPY_ON_WRITE)
-      return invalid_argument("map " + std::to_string(map) + " is none");
-    return hand_out(tensor->tensor.view(static_cast<Map>(map)), array);
+    auto kind = map_of(map);
+    if (!kind) return std::move(kind).error();
+    return hand_out(tensor->tensor.view(*kind), array);
   });
 }
 

@@ -9,11 +9,6 @@ using namespace safetensors::c;
 
 constexpr std::size_t kHeaderInfoSize = offsetof(safetensors_header_info, leading_whitespace) + sizeof(uint32_t);
 
-Error out_of_range(const char* what, uint64_t index, std::size_t count) {
-  return failure_of(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
-                                         std::to_string(count));
-}
-
 Error not_found(const char* what, std::string_view name) {
   return failure_of(Errc::not_found, std::string("there is no ") + what + " `" + safetensors::printable(name) + "`");
 }

@@ -80,6 +80,11 @@ Error invalid_argument(std::string message) {
   return failure_of(Errc::invalid_argument, std::move(message));
 }
 
+Error out_of_range(const char* what, std::uint64_t index, std::size_t count) {
+  return failure_of(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
+                                         std::to_string(count));
+}
+
 Status require(std::initializer_list<Required> arguments) {
   for (const Required& argument : arguments)
     if (!argument.given) return invalid_argument(std::string("argument ") + argument.name + " is NULL");
@@ -151,6 +156,14 @@ Result<ParseOptions> parse_options_of(const safetensors_parse_options* given) {
   if (!options) return std::move(options).error();
   if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
   return parse_options_of(options->max_header_bytes, options->allow_leading_whitespace);
+}
+
+Result<OpenOptions> open_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace,
+                                    std::int32_t access) {
+  if (access < SAFETENSORS_ACCESS_AUTOMATIC || access > SAFETENSORS_ACCESS_READ)
+    return invalid_argument("access " + std::to_string(access) + " is none");
+  return OpenOptions{.access = static_cast<Access>(access),
+                     .parse = parse_options_of(max_header_bytes, allow_leading_whitespace)};
 }
 
 Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given) {

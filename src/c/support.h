@@ -2,7 +2,9 @@
 #pragma once
 
 #include <safetensors/c.h>
+#include <safetensors/checkpoint.h>
 #include <safetensors/file.h>
+#include <safetensors/read_plan.h>
 #include <safetensors/writer.h>
 
 #include <cstddef>
@@ -43,6 +45,25 @@ struct safetensors_tensor {
 struct safetensors_array {
   safetensors::Array array;
 };
+struct safetensors_checkpoint {
+  safetensors::Checkpoint checkpoint;
+};
+struct safetensors_arena {
+  std::shared_ptr<safetensors::Arena> arena;
+};
+struct safetensors_read_plan {
+  safetensors::ReadPlan plan;
+};
+struct safetensors_read_result {
+  safetensors::ReadResult result;
+};
+struct safetensors_read_report {
+  safetensors::ReadReport report;
+};
+struct safetensors_stream {
+  std::shared_ptr<const safetensors::Arena> arena;  // outlives the stream, whatever the caller frees first
+  safetensors::Stream stream;
+};
 struct safetensors_writer {
   safetensors::Header header;
   safetensors::Writer writer;
@@ -57,6 +78,8 @@ safetensors_status report_out_of_memory(safetensors_error* out) noexcept;
 
 [[nodiscard]] Error failure_of(Errc code, std::string message);
 [[nodiscard]] Error invalid_argument(std::string message);
+// not_found for an index that is not below count.
+[[nodiscard]] Error out_of_range(const char* what, std::uint64_t index, std::size_t count);
 
 // Runs body, which returns Status, and reports what it returns or throws.
 template <class Body>
@@ -147,6 +170,8 @@ void give_struct(T filled, T* to) noexcept {
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
 [[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
+[[nodiscard]] Result<OpenOptions> open_options_of(std::uint64_t max_header_bytes,
+                                                  std::uint32_t allow_leading_whitespace, std::int32_t access);
 [[nodiscard]] Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given);
 [[nodiscard]] Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename);
 

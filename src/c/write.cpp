@@ -70,7 +70,12 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
 Result<WriteOptions> write_options(const safetensors_write_options* given) {
   auto options = options_of(given, kWriteOptionsSize);
   if (!options) return std::move(options).error();
-  return write_options_of(options->durability, options->in_place_if_no_rename);
+  auto write = write_options_of(options->durability, options->in_place_if_no_rename);
+  if (!write || !options->progress) return write;
+  write->progress = [progress = options->progress, user = options->user](std::uint64_t done, std::uint64_t total) {
+    return progress(user, done, total) != 0;
+  };
+  return write;
 }
 
 Result<safetensors::EditOptions> edit_options(const safetensors_edit_options* given) {

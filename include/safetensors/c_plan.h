@@ -1,0 +1,224 @@
+/* Checkpoints, and reading many tensors at once, in the C interface; c.h includes it and says what holds for all. */
+#ifndef SAFETENSORS_C_PLAN_H
+#define SAFETENSORS_C_PLAN_H
+
+#include <safetensors/c.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- Checkpoints: many files opened as one set of tensors --- */
+
+typedef struct safetensors_checkpoint safetensors_checkpoint;
+
+typedef struct safetensors_checkpoint_options {
+  uint64_t struct_size;
+  uint64_t max_header_bytes;         /* as safetensors_parse_options */
+  uint32_t allow_leading_whitespace; /* likewise */
+  int32_t access;                    /* as safetensors_open_options */
+  uint32_t threads;                  /* that read headers; 0: as many as are of use, at most 16 */
+  uint32_t reserved;                 /* 0 */
+} safetensors_checkpoint_options;
+#define SAFETENSORS_CHECKPOINT_OPTIONS_INIT \
+  { sizeof(safetensors_checkpoint_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, 0, 0 }
+
+/* Reads and checks all headers, no tensor's byte. path: a safetensors file; an index (*.json), which decides which
+ * tensors there are; a folder: its model.safetensors.index.json, else its only *.safetensors.index.json, else its only
+ * *.safetensors; or, where nothing has that name, a pattern of files (*, ?, [a-z], [!a-z], \ before a character that
+ * means itself). At most half of the descriptors that the process may have stay open; a file that is opened again and
+ * is another one by then is FILE_CHANGED. Errors: those of safetensors_file_open, INVALID_INDEX, AMBIGUOUS_CHECKPOINT
+ * (a folder with several to choose from), NOT_FOUND (a folder with none, a pattern without a match), DUPLICATE_NAME (a
+ * tensor in two files). */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_open(const char* path,
+                                                               const safetensors_checkpoint_options* options,
+                                                               safetensors_checkpoint** checkpoint,
+                                                               safetensors_error* error);
+/* All that count paths stand for, each as above, in their order. Errors: the same; INVALID_ARGUMENT for no paths. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_open_paths(const char* const* paths, size_t count,
+                                                                     const safetensors_checkpoint_options* options,
+                                                                     safetensors_checkpoint** checkpoint,
+                                                                     safetensors_error* error);
+/* Tensors and files that it gave out stay. */
+SAFETENSORS_API void safetensors_checkpoint_free(safetensors_checkpoint* checkpoint);
+/* How many there are. Either may be NULL. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_size(const safetensors_checkpoint* checkpoint,
+                                                               uint64_t* tensor_count, uint64_t* file_count,
+                                                               safetensors_error* error);
+/* File after file, in a file by offset. Error: NOT_FOUND when index is not below the tensor count. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_tensor_at(const safetensors_checkpoint* checkpoint,
+                                                                    uint64_t index, safetensors_tensor** tensor,
+                                                                    safetensors_error* error);
+/* Error: NOT_FOUND, with the most similar name when there is one. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_tensor(const safetensors_checkpoint* checkpoint,
+                                                                 const char* name, size_t name_length,
+                                                                 safetensors_tensor** tensor, safetensors_error* error);
+/* *contained: 1 when there is a tensor of that name, else 0. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_contains(const safetensors_checkpoint* checkpoint,
+                                                                   const char* name, size_t name_length,
+                                                                   int32_t* contained, safetensors_error* error);
+/* In the order of paths, the files of one path by the bytes of their names. The file shows all its tensors, also those
+ * that an index does not name. Error: NOT_FOUND when index is not below the file count. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetensors_checkpoint* checkpoint,
+                                                                  uint64_t index, safetensors_file** file,
+                                                                  safetensors_error* error);
+
+/* --- Arenas: memory that results are read into, kept between loads --- */
+
+/* An allocator of huge pages: a page of 2 MiB is free when the last array on it is freed, and nothing live is ever
+ * given out again. Plans that use one arena may run at once, with calls of safetensors_arena_trim and _size as well. */
+typedef struct safetensors_arena safetensors_arena;
+
+SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** arena, safetensors_error* error);
+/* Free pages go to the system at once, the others when their last array does. */
+SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);
+/* In bytes: what was asked of the system, and how much of it is in pages that an array is on. Either may be NULL. */
+SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_arena* arena, uint64_t* reserved,
+                                                          uint64_t* live, safetensors_error* error);
+/* Gives the free pages to the system; they stay reserved. *trimmed (may be NULL): how many bytes they are. */
+SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* arena, uint64_t* trimmed,
+                                                          safetensors_error* error);
+
+/* --- Read plans: many tensors and slices, of one file or many, read by several threads within a budget --- */
+
+typedef struct safetensors_read_plan safetensors_read_plan;
+typedef struct safetensors_read_result safetensors_read_result;
+typedef struct safetensors_read_report safetensors_read_report;
+typedef struct safetensors_stream safetensors_stream;
+
+/* Where a result goes, and as what. */
+typedef struct safetensors_add_options {
+  uint64_t struct_size;
+  void* destination; /* the caller's memory, needed until the reading is over. NULL: memory of the library's */
+  /* Exactly that of the result; with strides at least as far as its last element reaches. */
+  size_t destination_size;
+  /* In bytes, one for each dimension of the result, copied; stride_count 0: C order. No two elements share a byte. */
+  const uint64_t* strides;
+  size_t stride_count;
+  /* The dtype of the result, or 0: as in the file. Between F64, F32, F16, BF16 and the F8s (from F8_E8M0 only), rounded
+   * once to the nearest, ties to even. */
+  safetensors_dtype cast;
+  uint32_t reserved; /* 0 */
+} safetensors_add_options;
+#define SAFETENSORS_ADD_OPTIONS_INIT \
+  { sizeof(safetensors_add_options), NULL, 0, NULL, 0, 0, 0 }
+
+/* Which part the page cache plays. */
+enum {
+  SAFETENSORS_CACHE_KEEP = 0,  /* what is cached comes from the cache, the rest past it: the cache stays as it is */
+  SAFETENSORS_CACHE_FILL = 1,  /* everything comes through the cache and stays there */
+  SAFETENSORS_CACHE_DROP = 2,  /* everything comes through the cache and leaves it when it was read */
+  SAFETENSORS_CACHE_BYPASS = 3 /* everything comes from the device, if the file system lets it */
+};
+
+typedef struct safetensors_read_options {
+  uint64_t struct_size;
+  uint64_t chunk; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
+  /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
+   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. */
+  uint64_t bytes_in_flight;
+  uint32_t threads; /* that read; 0: one a processor, and 8 to 16 where reads wait for a device or a network */
+  int32_t cache;
+  safetensors_arena* arena; /* where owned memory comes from; NULL: from the system */
+  /* The callbacks may be NULL, must return normally, and are given user. A stream calls them until it is freed. */
+  void* user;
+  /* Called by the thread that calls safetensors_read_plan_execute or safetensors_stream_next, now and then and at the
+   * end, with the bytes of results that are there and that there will be. 0 ends the work with CANCELLED. */
+  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  /* Called for every byte of every result once, in pieces, while they are still in a processor's cache: the item's
+   * number in the order of adding, where the piece begins in the result, and the piece, in C order whatever the
+   * destination's strides. Called by several threads at once. */
+  void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
+} safetensors_read_options;
+#define SAFETENSORS_READ_OPTIONS_INIT \
+  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_KEEP, NULL, NULL, NULL, NULL }
+
+SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
+SAFETENSORS_API void safetensors_read_plan_free(safetensors_read_plan* plan);
+/* Items are numbered from 0. slice may be NULL: the whole tensor. Slice and tensor may be freed afterwards. On failure
+ * the plan is as it was. Errors: BUFFER_SIZE (of the destination), INVALID_ARGUMENT (strides), DTYPE_MISMATCH (cast),
+ * and those of safetensors_slice_resolve. */
+SAFETENSORS_API safetensors_status safetensors_read_plan_add(safetensors_read_plan* plan,
+                                                             const safetensors_tensor* tensor,
+                                                             const safetensors_slice* slice,
+                                                             const safetensors_add_options* options,
+                                                             safetensors_error* error);
+/* How many items there are, and the bytes of all results. Either may be NULL. */
+SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_read_plan* plan, uint64_t* count,
+                                                              uint64_t* nbytes, safetensors_error* error);
+/* Reads everything that was added; may be called again. Never maps. The first error stops all threads before it is
+ * returned; what was in the destinations is then lost. Errors: READ_FAILED, FILE_TRUNCATED, FILE_CHANGED (tensor, path
+ * and offset are named), CANCELLED, and what a source of the caller's returned. */
+SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
+                                                                 const safetensors_read_options* options,
+                                                                 safetensors_read_result** result,
+                                                                 safetensors_error* error);
+
+/* Arrays that were given out stay. */
+SAFETENSORS_API void safetensors_read_result_free(safetensors_read_result* result);
+SAFETENSORS_API safetensors_status safetensors_read_result_count(const safetensors_read_result* result, uint64_t* count,
+                                                                 safetensors_error* error);
+/* The result of item index, at a multiple of 64 bytes; its memory goes when the result and all arrays on it are freed.
+ * Of a destination: an array over it (SAFETENSORS_MEMORY_BORROWED); of one with strides: an array without bytes.
+ * Error: NOT_FOUND when index is not below the count. */
+SAFETENSORS_API safetensors_status safetensors_read_result_array(const safetensors_read_result* result, uint64_t index,
+                                                                 safetensors_array** array, safetensors_error* error);
+SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetensors_read_result* result,
+                                                                  safetensors_read_report** report,
+                                                                  safetensors_error* error);
+
+/* --- Streams: the items of a plan in the order in which they become complete --- */
+
+/* Begins to read in the background; plan may be changed or freed meanwhile. The stream's threads wait while
+ * bytes_in_flight bytes are read, being read, or not yet taken. Not to be used in a forked child. */
+SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
+                                                                const safetensors_read_options* options,
+                                                                safetensors_stream** stream, safetensors_error* error);
+/* Stops the threads and waits for them, for as long as the reads under way take. */
+SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
+/* Waits for the next complete item: its number, and its array as safetensors_read_result_array gives it, the caller's
+ * alone. *array is NULL after the last. After an error every call returns it. Errors: those of
+ * safetensors_read_plan_execute. */
+SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
+                                                           safetensors_array** array, safetensors_error* error);
+/* Stops reading: a safetensors_stream_next that waits and every later one return CANCELLED. On any thread, also while
+ * another one is in safetensors_stream_next. */
+SAFETENSORS_API safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error);
+/* Of what has been read until now; as safetensors_stream_cancel on any thread. */
+SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_stream* stream,
+                                                             safetensors_read_report** report,
+                                                             safetensors_error* error);
+
+/* --- Reports: what a plan did --- */
+
+typedef struct safetensors_read_report_info {
+  uint64_t struct_size;
+  uint64_t bytes;          /* of the results */
+  uint64_t bytes_buffered; /* read through the page cache, or from a source of the caller's */
+  uint64_t bytes_direct;   /* read past the page cache, in whole blocks */
+  uint64_t bytes_mapped;   /* copied from memory that a source gave */
+  uint64_t reads;          /* calls that read */
+  uint64_t page_faults;    /* of the threads that read */
+  uint64_t fallback_count; /* what was wished for and could not be had */
+  double seconds;
+  double cpu_seconds; /* of the threads that read */
+  uint32_t threads;
+  uint32_t reserved;
+} safetensors_read_report_info;
+#define SAFETENSORS_READ_REPORT_INFO_INIT \
+  { sizeof(safetensors_read_report_info), 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0 }
+
+SAFETENSORS_API void safetensors_read_report_free(safetensors_read_report* report);
+SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safetensors_read_report* report,
+                                                                    safetensors_read_report_info* info,
+                                                                    safetensors_error* error);
+/* A sentence that names the file: huge pages, reads past the cache. Error: NOT_FOUND when index is too large. */
+SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
+                                                                    uint64_t index, const char** text, size_t* length,
+                                                                    safetensors_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SAFETENSORS_C_PLAN_H */

@@ -1,0 +1,264 @@
+// Read plans, their results and reports, and streams.
+#include "c/support.h"
+
+namespace {
+using safetensors::AddOptions;
+using safetensors::Cache;
+using safetensors::Destination;
+using safetensors::ReadOptions;
+using safetensors::Result;
+using safetensors::Status;
+using namespace safetensors::c;
+
+static_assert(SAFETENSORS_CACHE_KEEP == static_cast<int>(Cache::keep));
+static_assert(SAFETENSORS_CACHE_FILL == static_cast<int>(Cache::fill));
+static_assert(SAFETENSORS_CACHE_DROP == static_cast<int>(Cache::drop));
+static_assert(SAFETENSORS_CACHE_BYPASS == static_cast<int>(Cache::bypass));
+
+constexpr std::size_t kAddOptionsSize = offsetof(safetensors_add_options, reserved) + sizeof(uint32_t);
+constexpr std::size_t kReadOptionsSize =
+    offsetof(safetensors_read_options, on_chunk) + sizeof(safetensors_read_options::on_chunk);
+constexpr std::size_t kReportInfoSize = offsetof(safetensors_read_report_info, reserved) + sizeof(uint32_t);
+
+struct Added {
+  Destination destination;
+  AddOptions options;
+};
+
+Result<Added> added_of(const safetensors_add_options* given) {
+  auto options = options_of(given, kAddOptionsSize);
+  if (!options) return std::move(options).error();
+  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
+  auto bytes = writable_bytes_of(options->destination, options->destination_size);
+  if (!bytes) return std::move(bytes).error();
+  auto strides = list_of(options->strides, options->stride_count, "strides");
+  if (!strides) return std::move(strides).error();
+  Added added{{.bytes = *bytes, .strides = *strides}, {}};
+  if (options->cast != 0) {
+    auto dtype = dtype_of(options->cast);
+    if (!dtype) return std::move(dtype).error();
+    added.options.cast = *dtype;
+  }
+  return added;
+}
+
+void set_callbacks(const safetensors_read_options& given, ReadOptions& options) {
+  void* const user = given.user;
+  if (given.progress)
+    options.progress = [call = given.progress, user](std::uint64_t done, std::uint64_t total) {
+      return call(user, done, total) != 0;
+    };
+  if (given.on_chunk)
+    options.on_chunk = [call = given.on_chunk, user](std::size_t item, std::uint64_t offset,
+                                                     std::span<const std::byte> bytes) {
+      call(user, item, offset, bytes.data(), bytes.size());
+    };
+}
+
+struct Reading {
+  ReadOptions options;
+  std::shared_ptr<safetensors::Arena> arena;  // that of options
+};
+
+Result<Reading> reading_of(const safetensors_read_options* given) {
+  auto options = options_of(given, kReadOptionsSize);
+  if (!options) return std::move(options).error();
+  if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_BYPASS)
+    return invalid_argument("cache " + std::to_string(options->cache) + " is none");
+  Reading reading;
+  if (options->arena) reading.arena = options->arena->arena;
+  reading.options.threads = options->threads;
+  reading.options.chunk = options->chunk;
+  reading.options.bytes_in_flight = options->bytes_in_flight;
+  reading.options.cache = static_cast<Cache>(options->cache);
+  reading.options.arena = reading.arena.get();
+  set_callbacks(*options, reading.options);
+  return reading;
+}
+
+safetensors_read_report_info info_of(const safetensors::ReadReport& report) {
+  safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
+  info.bytes = report.bytes;
+  info.bytes_buffered = report.bytes_buffered;
+  info.bytes_direct = report.bytes_direct;
+  info.bytes_mapped = report.bytes_mapped;
+  info.reads = report.reads;
+  info.page_faults = report.page_faults;
+  info.fallback_count = report.fallbacks.size();
+  info.seconds = report.seconds;
+  info.cpu_seconds = report.cpu_seconds;
+  info.threads = report.threads;
+  return info;
+}
+}  // namespace
+
+extern "C" {
+
+safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error) {
+  clear(plan);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{plan, "plan"}}); !status) return status;
+    *plan = new safetensors_read_plan{};
+    return {};
+  });
+}
+
+void safetensors_read_plan_free(safetensors_read_plan* plan) {
+  delete plan;
+}
+
+safetensors_status safetensors_read_plan_add(safetensors_read_plan* plan, const safetensors_tensor* tensor,
+                                             const safetensors_slice* slice, const safetensors_add_options* options,
+                                             safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{plan, "plan"}, {tensor, "tensor"}}); !status) return status;
+    auto added = added_of(options);
+    if (!added) return std::move(added).error();
+    if (!slice) return plan->plan.add(tensor->tensor, added->destination, added->options);
+    return plan->plan.add(tensor->tensor, slice->slice, added->destination, added->options);
+  });
+}
+
+safetensors_status safetensors_read_plan_size(const safetensors_read_plan* plan, uint64_t* count, uint64_t* nbytes,
+                                              safetensors_error* error) {
+  clear(count, nbytes);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{plan, "plan"}}); !status) return status;
+    if (count) *count = plan->plan.size();
+    if (nbytes) *nbytes = plan->plan.nbytes();
+    return {};
+  });
+}
+
+safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
+                                                 const safetensors_read_options* options,
+                                                 safetensors_read_result** result, safetensors_error* error) {
+  clear(result);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{plan, "plan"}, {result, "result"}}); !status) return status;
+    auto reading = reading_of(options);
+    if (!reading) return std::move(reading).error();
+    return hand_out(plan->plan.execute(reading->options), result);
+  });
+}
+
+void safetensors_read_result_free(safetensors_read_result* result) {
+  delete result;
+}
+
+safetensors_status safetensors_read_result_count(const safetensors_read_result* result, uint64_t* count,
+                                                 safetensors_error* error) {
+  clear(count);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{result, "result"}, {count, "count"}}); !status) return status;
+    *count = result->result.arrays.size();
+    return {};
+  });
+}
+
+safetensors_status safetensors_read_result_array(const safetensors_read_result* result, uint64_t index,
+                                                 safetensors_array** array, safetensors_error* error) {
+  clear(array);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{result, "result"}, {array, "array"}}); !status) return status;
+    const auto& arrays = result->result.arrays;
+    if (index >= arrays.size()) return out_of_range("array", index, arrays.size());
+    *array = new safetensors_array{arrays[static_cast<std::size_t>(index)]};
+    return {};
+  });
+}
+
+safetensors_status safetensors_read_result_report(const safetensors_read_result* result,
+                                                  safetensors_read_report** report, safetensors_error* error) {
+  clear(report);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{result, "result"}, {report, "report"}}); !status) return status;
+    *report = new safetensors_read_report{result->result.report};
+    return {};
+  });
+}
+
+safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
+                                                const safetensors_read_options* options, safetensors_stream** stream,
+                                                safetensors_error* error) {
+  clear(stream);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{plan, "plan"}, {stream, "stream"}}); !status) return status;
+    auto reading = reading_of(options);
+    if (!reading) return std::move(reading).error();
+    auto begun = plan->plan.stream(reading->options);
+    if (!begun) return std::move(begun).error();
+    *stream = new safetensors_stream{reading->arena, *std::move(begun)};
+    return {};
+  });
+}
+
+void safetensors_stream_free(safetensors_stream* stream) {
+  delete stream;
+}
+
+safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item, safetensors_array** array,
+                                           safetensors_error* error) {
+  clear(item, array);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{stream, "stream"}, {item, "item"}, {array, "array"}}); !status) return status;
+    auto handle = std::make_unique<safetensors_array>();  // before the item is taken, so that none is lost
+    auto next = stream->stream.next();
+    if (!next) return std::move(next).error();
+    std::optional<safetensors::StreamItem> taken = *std::move(next);
+    if (!taken) return {};
+    handle->array = std::move(taken->array);
+    *item = taken->item;
+    *array = handle.release();
+    return {};
+  });
+}
+
+safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{stream, "stream"}}); !status) return status;
+    stream->stream.cancel();
+    return {};
+  });
+}
+
+safetensors_status safetensors_stream_report(const safetensors_stream* stream, safetensors_read_report** report,
+                                             safetensors_error* error) {
+  clear(report);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{stream, "stream"}, {report, "report"}}); !status) return status;
+    return hand_out(stream->stream.report(), report);
+  });
+}
+
+void safetensors_read_report_free(safetensors_read_report* report) {
+  delete report;
+}
+
+safetensors_status safetensors_read_report_get_info(const safetensors_read_report* report,
+                                                    safetensors_read_report_info* info, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{info, "info"}}); !status) return status;
+    if (Status status = check_result_struct(info, kReportInfoSize); !status) return status;
+    give_struct(safetensors_read_report_info SAFETENSORS_READ_REPORT_INFO_INIT, info);
+    if (Status status = require({{report, "report"}}); !status) return status;
+    give_struct(info_of(report->report), info);
+    return {};
+  });
+}
+
+safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report, uint64_t index,
+                                                    const char** text, size_t* length, safetensors_error* error) {
+  clear(text, length);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{report, "report"}, {text, "text"}, {length, "length"}}); !status) return status;
+    const auto& fallbacks = report->report.fallbacks;
+    if (index >= fallbacks.size()) return out_of_range("fallback", index, fallbacks.size());
+    const std::string& found = fallbacks[static_cast<std::size_t>(index)];
+    *text = found.data();
+    *length = found.size();
+    return {};
+  });
+}
+
+}  // extern "C"
