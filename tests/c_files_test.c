@@ -96,6 +96,46 @@ static void writable_memory(void) {
   safetensors_file_free(file);
 }
 
+/* All tensors over one map, and its pages. */
+static void views_of_whole_files(void) {
+  safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_MAP);
+  safetensors_tensor* tensor = tensor_of(file, "U8");
+  safetensors_array* array = NULL;
+  safetensors_tensor_info info = SAFETENSORS_TENSOR_INFO_INIT;
+  safetensors_array_info view = SAFETENSORS_ARRAY_INFO_INIT;
+  GOOD(safetensors_tensor_get_info(tensor, &info, &error));
+  GOOD(safetensors_file_view(file, SAFETENSORS_MAP_SHARED, &array, &error));
+  GOOD(safetensors_array_get_info(array, &view, &error));
+  CHECK(view.dtype == SAFETENSORS_DTYPE_U8 && view.rank == 1 && view.shape[0] == view.nbytes);
+  CHECK(view.memory == SAFETENSORS_MEMORY_SHARED_MAP && info.end <= view.nbytes);
+  CHECK(memcmp((const unsigned char*)view.data + info.begin, bytes24, info.nbytes) == 0);
+  GOOD(safetensors_array_prefault(array, 0, UINT64_MAX, &error));
+  GOOD(safetensors_array_prefault(array, view.nbytes, 1, &error));
+  GOOD(safetensors_array_release_pages(array, &error));
+  CHECK(memcmp((const unsigned char*)view.data + info.begin, bytes24, info.nbytes) == 0);
+  safetensors_array_free(array);
+  GOOD(safetensors_file_view(file, SAFETENSORS_MAP_COPY_ON_WRITE, &array, &error));
+  GOOD(safetensors_array_get_info(array, &view, &error));
+  CHECK(view.memory == SAFETENSORS_MEMORY_PRIVATE_MAP && view.writable == 1);
+  GOOD(safetensors_array_prefault(array, 0, UINT64_MAX, &error));
+  FAILS(safetensors_array_release_pages(array, &error), UNSUPPORTED);
+  SAYS("pages of a private map are not given up: what was written to them would be lost");
+  safetensors_array_free(array);
+  GOOD(safetensors_tensor_read(tensor, NULL, &array, &error));
+  GOOD(safetensors_array_prefault(array, 0, 1, &error));
+  FAILS(safetensors_array_release_pages(array, &error), UNSUPPORTED);
+  safetensors_array_free(array);
+  FAILS(safetensors_file_view(file, 2, &array, &error), INVALID_ARGUMENT);
+  SAYS("map 2 is none");
+  FAILS(safetensors_file_view(NULL, 0, &array, &error), INVALID_ARGUMENT);
+  CHECK(array == NULL);
+  FAILS(safetensors_file_view(file, 0, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_array_prefault(NULL, 0, 1, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_array_release_pages(NULL, &error), INVALID_ARGUMENT);
+  safetensors_tensor_free(tensor);
+  safetensors_file_free(file);
+}
+
 static void opening_errors(void) {
   safetensors_open_options options = SAFETENSORS_OPEN_OPTIONS_INIT;
   safetensors_file* file = NULL;
@@ -420,6 +460,7 @@ int main(void) {
   reading();
   slices_of_tensors();
   writable_memory();
+  views_of_whole_files();
   opening_errors();
   files_in_memory();
   sources();

@@ -38,6 +38,11 @@ static void versions_and_codes(void) {
   CHECK(safetensors_status_rule(SAFETENSORS_ERROR_OPEN_FAILED) == 0);
   CHECK(safetensors_status_is_system_error(SAFETENSORS_ERROR_OPEN_FAILED) == 1);
   CHECK(safetensors_status_is_system_error(SAFETENSORS_ERROR_NOT_FOUND) == 0);
+  CHECK(strcmp(safetensors_status_name(SAFETENSORS_ERROR_INVALID_INDEX), "invalid_index") == 0);
+  CHECK(strcmp(safetensors_status_name(SAFETENSORS_ERROR_AMBIGUOUS_CHECKPOINT), "ambiguous_checkpoint") == 0);
+  CHECK(strcmp(safetensors_status_name(SAFETENSORS_ERROR_DEVICE_FAILED), "device_failed") == 0);
+  CHECK(safetensors_status_rule(SAFETENSORS_ERROR_INVALID_INDEX) == 0);
+  CHECK(safetensors_status_is_system_error(SAFETENSORS_ERROR_DEVICE_FAILED) == 1);
 }
 
 static void errors_and_text(void) {

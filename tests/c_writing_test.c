@@ -47,6 +47,43 @@ static void writing(void) {
   CHECK(error.os_error == 2);
 }
 
+struct told {
+  uint64_t done;
+  uint64_t total;
+  int calls;
+  int32_t answer;
+};
+
+static int32_t tell_progress(void* user, uint64_t done, uint64_t total) {
+  struct told* told = user;
+  told->done = done;
+  told->total = total;
+  ++told->calls;
+  return told->answer;
+}
+
+static void progress_of_writing(void) {
+  safetensors_tensor_data tensors[22];
+  const size_t count = make_tensors(tensors);
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  struct told told = {0, 0, 0, 1};
+  options.progress = tell_progress;
+  options.user = &told;
+  GOOD(safetensors_write_file(other_path, tensors, count, NULL, 0, &options, NULL, &error));
+  CHECK(told.calls > 0 && told.done == told.total && told.total > 24);
+  told.answer = 0;
+  FAILS(safetensors_write_file(other_path, tensors, 1, NULL, 0, &options, NULL, &error), CANCELLED);
+  CHECK(strncmp(error.message, TEXT("cancelled after ")) == 0);
+  safetensors_file* file = open_file(other_path, SAFETENSORS_ACCESS_READ);
+  read_all(file); /* the old file is as it was */
+  safetensors_file_free(file);
+  told.calls = 0;
+  options.struct_size = offsetof(safetensors_write_options, progress); /* an older program's struct ends here */
+  GOOD(safetensors_write_file(other_path, tensors, count, NULL, 0, &options, NULL, &error));
+  CHECK(told.calls == 0);
+  CHECK(unlink(other_path) == 0);
+}
+
 static void writer_in_pieces(void) {
   safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
   safetensors_header* header = NULL;
@@ -153,6 +190,7 @@ int main(void) {
   if (!make_directory()) return 1;
   write_all(path);
   writing();
+  progress_of_writing();
   writer_in_pieces();
   metadata_edits();
   remove_directory();
