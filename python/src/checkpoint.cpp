@@ -129,10 +129,13 @@ nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOp
 }
 
 nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads, nb::handle memory_limit,
-              nb::handle cache, nb::handle progress) {
+              nb::handle cache, nb::handle progress, nb::handle device_stream) {
   Requests made = make_requests(self.get(), requests);
   ReadOptions options = make_read_options(threads, memory_limit, cache);
-  if (!self.on_cpu()) return load_streamed(self, std::move(made), options, progress);
+  if (!device_stream.is_none())
+    options.device_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(to_unsigned(device_stream)));
+  else if (!self.on_cpu())
+    return load_streamed(self, std::move(made), options, progress);
   Watch watch(progress);
   options.progress = watch.callback();
   Result<ReadResult> read = [&] {
@@ -210,7 +213,9 @@ void define_checkpoint(nb::module_& module) {
           },
           nb::arg("name"))
       .def("load", &load, nb::arg("requests"), nb::kw_only(), nb::arg("threads"), nb::arg("memory_limit"),
-           nb::arg("cache"), nb::arg("progress").none(), "The results of requests, in their order.")
+           nb::arg("cache"), nb::arg("progress").none(), nb::arg("device_stream") = nb::none(),
+           "The results of requests, in their order. device_stream: all have targets on CUDA devices, and copies\n"
+           "begin after what this CUstream was given.")
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,

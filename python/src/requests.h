@@ -18,7 +18,8 @@ struct Requests {
 
 // requests: a sequence of (name, index, dtype, target). index: what stands between brackets, or None for all of it.
 // dtype: the format's name of what to cast to, or None. target: (address, size in bytes, strides in bytes or None,
-// object), or None for memory of its own. Raises KeyError for a name that is not there, and SafetensorError.
+// object), with the ordinal of a CUDA device behind if it is memory of one; or None for memory of its own. Raises
+// KeyError for a name that is not there, and SafetensorError.
 [[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
 
 // threads, memory_limit: 0 for automatic; cache: "keep", "fill", "drop" or "bypass". Raises SafetensorError,

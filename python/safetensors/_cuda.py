@@ -1,0 +1,72 @@
+"""Loading straight into the memory of CUDA devices: torch allocates, our plans fill.
+
+Not tested on a GPU; the copying itself is tested over a driver of the tests' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _native
+from ._native import SafetensorError
+
+Request = tuple[str, Any, "str | None", Any]
+
+
+def usable(framework: str, device: Any) -> Any:
+    """Return the torch.device that plans can fill, or None where tensors must be moved instead."""
+    if framework not in ("pt", "torch", "pytorch") or str(device) in ("cpu", "cpu:0"):
+        return None
+    import torch
+
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return None
+    wanted = torch.device("cuda", device) if isinstance(device, int) else torch.device(str(device))
+    if wanted.type != "cuda":
+        return None
+    return torch.device("cuda", torch.cuda.current_device() if wanted.index is None else wanted.index)
+
+
+def _allocate(dtype: str, shape: list[int], device: Any) -> Any:
+    import torch
+
+    from .torch import _getdtype
+
+    if dtype == "F4":
+        if not shape or shape[-1] % 2:
+            raise SafetensorError(
+                f"a tensor of F4 and shape {shape} has an odd last dimension, which torch cannot hold"
+            )
+        shape = [*shape[:-1], shape[-1] // 2]
+    try:
+        return torch.empty(shape, dtype=_getdtype(dtype), device=device)
+    except KeyError:
+        raise SafetensorError(f"Dtype not understood: {dtype}") from None
+
+
+def load(
+    native: _native._Checkpoint,
+    requests: list[Request],
+    device: Any,
+    *,
+    progress: Callable[[int, int], object] | None,
+    **options: Any,
+) -> list[Any] | None:
+    """Return the results on the device, or None where the driver cannot be opened by us."""
+    import torch
+
+    placed: list[Request] = []
+    for name, index, cast, _ in requests:
+        stored, shape, _ = native.meta(name, index)
+        tensor = _allocate(cast or stored, shape, device)
+        size = tensor.numel() * tensor.element_size()
+        target = (tensor.data_ptr(), size, None, tensor, device.index)
+        placed.append((name, index, cast, target))
+    stream = torch.cuda.current_stream(device).cuda_stream
+    try:
+        return native.load(placed, progress=progress, device_stream=stream, **options)
+    except SafetensorError as error:
+        if getattr(error, "code", None) == "unsupported":
+            return None
+        raise
