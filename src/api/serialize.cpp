@@ -24,7 +24,7 @@ using io::Piece;
 
 // The pieces point into head and into the tensors.
 struct Image {
-  std::unique_ptr<std::string> head;
+  std::shared_ptr<const std::string> head;
   std::vector<Piece> pieces;  // in order, without gaps; the first is head
   std::uint64_t size = 0;
 };
@@ -69,7 +69,7 @@ Result<Image> make_image(std::span<const TensorData> tensors, const std::optiona
   if (!head) return std::move(head).error();
   const Result<std::uint64_t> size = api::file_size(*head, header->data_bytes());
   if (!size) return size.error();
-  Image image{.head = std::make_unique<std::string>(std::move(*head)), .pieces = {}, .size = *size};
+  Image image{.head = std::make_shared<const std::string>(std::move(*head)), .pieces = {}, .size = *size};
   image.pieces.reserve(tensors.size() + 1);
   image.pieces.push_back({0, api::bytes_of(*image.head)});
   for (const TensorData& tensor : tensors) {
