@@ -119,6 +119,20 @@ TEST_F(ArrayTest, IsWritableWhenOwnedOrPrivate) {
   }
 }
 
+TEST_F(ArrayTest, WhatWasMovedFromHasNoBytes) {
+  Array first = make(Dtype::I32, {2}, 8, MemoryKind::owned);
+  Array second = std::move(first);
+  EXPECT_EQ(second.nbytes(), 8U);
+  EXPECT_TRUE(first.bytes().empty());  // NOLINT(bugprone-use-after-move)
+  first = std::move(second);
+  EXPECT_EQ(first.bytes().data(), memory_.data());
+  EXPECT_EQ(first.shape(), Shape{2});
+  EXPECT_EQ(second.nbytes(), 0U);  // NOLINT(bugprone-use-after-move)
+  Array& same = first;
+  first = std::move(same);
+  EXPECT_EQ(first.nbytes(), 8U);
+}
+
 TEST_F(ArrayTest, CopiesShareTheMemoryAndKeepItAlive) {
   auto owner = std::make_shared<std::array<std::byte, 4>>();
   const std::weak_ptr<const void> watch = owner;

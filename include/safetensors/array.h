@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace safetensors {
 inline namespace v0 {
@@ -35,6 +36,27 @@ class Array {
         data_(bytes.data()),
         size_(bytes.size()),
         owner_(std::move(owner)) {}
+  Array(const Array&) = default;
+  Array& operator=(const Array&) = default;
+  // What was moved from has no bytes.
+  Array(Array&& other) noexcept
+      : dtype_(other.dtype_),
+        memory_(other.memory_),
+        shape_(std::move(other.shape_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        owner_(std::move(other.owner_)) {}
+  Array& operator=(Array&& other) noexcept {
+    if (this == &other) return *this;
+    dtype_ = other.dtype_;
+    memory_ = other.memory_;
+    shape_ = std::move(other.shape_);
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    owner_ = std::move(other.owner_);
+    return *this;
+  }
+  ~Array() = default;
 
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }

@@ -58,7 +58,8 @@ struct ReadOptions {
   // Bytes read at once; 0: 2 MiB, and 16 MiB from network file systems.
   std::uint64_t chunk = 0;
   // The most bytes read or converted at one time and, of a stream, waiting to be taken. 0: as many as threads x chunk
-  // are; a stream's: 256 MiB. A larger item of a stream goes alone.
+  // are; a stream's: 256 MiB. A larger item of a stream goes alone. Besides, a thread has up to 2 MiB of its own for
+  // slices of short runs and for reads past the page cache.
   std::uint64_t bytes_in_flight = 0;
   Cache cache = Cache::keep;
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
