@@ -11,24 +11,25 @@ from typing import Any
 from . import _native
 from ._dtypes import CASTABLE, format_name
 from ._native import PySafeSlice, SafetensorError
-from ._targets import to_target
+from ._targets import Target, check_apart, to_target
 
 __all__ = ["Checkpoint", "TensorStream", "load", "stream"]
 
-Paths = "str | PathLike[str] | Iterable[str | PathLike[str]]"
 Progress = Callable[[int, int], object]
 
 _DEFAULT_BUDGET = 256 << 20
 
 
 @contextmanager
-def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
+def _reporting(progress: bool | Progress | None) -> Iterator[Progress | None]:
     """Give what is called with bytes done and in all: a bar of tqdm's where there is one."""
-    if not isinstance(progress, bool):
-        yield progress
-        return
-    if not progress:
+    if progress is None or progress is False:
         yield None
+        return
+    if progress is not True:
+        if not callable(progress):
+            raise TypeError(f"progress is {type(progress).__name__}: give a bool or a function")
+        yield progress
         return
     try:
         from tqdm.auto import tqdm
@@ -48,7 +49,8 @@ class TensorStream:
     """Pairs of a name and its tensor, in the order in which they are complete.
 
     An iterator and a context manager. At most `memory_limit` bytes are read, being read or not yet
-    taken; tensors that were taken are the caller's. `close()` stops reading.
+    taken; tensors that were taken are the caller's. `close()` stops reading. Any number of threads
+    may take from it; a forked child must make its own.
     """
 
     def __init__(self, items: _native._Stream, names: list[str]) -> None:
@@ -84,7 +86,7 @@ class Checkpoint(Mapping[str, Any]):
     `paths`: a file; an index (`*.safetensors.index.json`); a folder that holds one of them; a glob
     pattern; or several of these. An index decides which tensors there are. `framework`: as in
     `safe_open`; `device`: where tensors go (torch and paddle). All headers are read and checked at
-    once, nothing else is. May be used from any number of threads.
+    once, nothing else is. May be used from any number of threads, and in a forked child.
 
     Raises SafetensorError for an invalid file or index, for a tensor in two files, and for a folder
     with several checkpoints; KeyError for a name that is not there; OSError where the system
@@ -102,6 +104,10 @@ class Checkpoint(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Read one tensor into memory of its own."""
         return self._native.get_tensor(name)
+
+    # Not those of Mapping, which would read everything to compare it.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, in the order of the files and of their bytes."""
@@ -135,7 +141,7 @@ class Checkpoint(Mapping[str, Any]):
         memory_limit: int = 0,
         cache: str = "keep",
         out: Mapping[str, Any] | None = None,
-        progress: bool | Progress = False,
+        progress: bool | Progress | None = False,
     ) -> dict[str, Any]:
         """Load many tensors at once; see `safetensors.load`."""
         names, requests = self._requests(keys, slices, dtype, out)
@@ -169,17 +175,21 @@ class Checkpoint(Mapping[str, Any]):
         slices: Mapping[str, Any] | None,
         dtype: Any,
         out: Mapping[str, Any] | None,
-    ) -> tuple[list[str], list[tuple[str, Any, str | None, Any]]]:
-        if isinstance(keys, str):
-            raise TypeError("keys is a str: give a list of names")
+    ) -> tuple[list[str], list[tuple[str, Any, str | None, Target | None]]]:
+        if isinstance(keys, (str, bytes)):
+            raise TypeError(f"keys is {type(keys).__name__}: give a list of names")
         names = self._native.names() if keys is None else list(dict.fromkeys(keys))
         selected = set(names)
         for what, given in (("slices", slices), ("out", out)):
-            for name in given or ():
+            if given is None:
+                continue
+            if not isinstance(given, Mapping):
+                raise TypeError(f"{what} is {type(given).__name__}: give a dict of names")
+            for name in given:
                 if name not in selected:
                     raise SafetensorError(f"{what} names a tensor that is not loaded: {name}")
         casts = _Casts(dtype, selected)
-        requests: list[tuple[str, Any, str | None, Any]] = []
+        requests: list[tuple[str, Any, str | None, Target | None]] = []
         for name in names:
             index = None if slices is None else slices.get(name)
             if dtype is None and (out is None or name not in out):
@@ -191,6 +201,7 @@ class Checkpoint(Mapping[str, Any]):
             if out is not None and name in out:
                 target = to_target(out[name], name, cast or stored, shape)
             requests.append((name, index, cast, target))
+        check_apart((name, target) for name, _, _, target in requests if target is not None)
         return names, requests
 
 
@@ -201,8 +212,8 @@ class _Casts:
         self._one: str | None = None
         self._each: dict[str, str] = {}
         if isinstance(dtype, Mapping):
-            self._each = {name: format_name(wanted) for name, wanted in dtype.items()}
-            for name in self._each:
+            self._each = {n: format_name(to) for n, to in dtype.items() if to is not None}
+            for name in dtype:
                 if name not in selected:
                     raise SafetensorError(f"dtype names a tensor that is not loaded: {name}")
         elif dtype is not None:
@@ -228,14 +239,15 @@ def load(
     memory_limit: int = 0,
     cache: str = "keep",
     out: Mapping[str, Any] | None = None,
-    progress: bool | Progress = False,
+    progress: bool | Progress | None = False,
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
 
     `paths`, `framework`, `device`: as in `Checkpoint`. `keys`: the names wanted, else all.
-    `slices`: name to what would stand between the brackets of `get_slice(name)[...]`; the others
-    come whole. `dtype`: what floats are cast to while they are read, rounded to nearest even; other
-    tensors stay what they are. Or a dict of names to dtypes. `threads`: that read; 0: as many as are
+    `slices`: name to what would stand between brackets: integers, slices of any step, one Ellipsis,
+    as NumPy has them, but that a bound past the end is an error; the others come whole. `dtype`:
+    what floats are cast to while they are read, rounded to nearest even; other tensors stay what
+    they are. Or a dict of names to dtypes. `threads`: that read; 0: as many as are
     of use. `memory_limit`: bytes that may be read or converted at one time besides the results; 0:
     automatic. `cache`: "keep" reads what is not in the page cache past it, "fill" brings it there,
     "drop" removes it, "bypass" never uses it. `out`: names to NumPy arrays or torch tensors on the

@@ -6,10 +6,38 @@ from typing import Any
 
 from ._native import TensorSpec
 
-_FORMAT = frozenset(
-    "BOOL U8 I8 I16 U16 F16 BF16 I32 U32 F32 F64 I64 U64 C64 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ"
-    " F8_E5M2FNUZ F6_E2M3 F6_E3M2 F4".split()
-)
+# What frameworks call the format's dtypes.
+FRAMEWORK_NAMES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F6_E2M3": "float6_e2m3fn",
+    "F6_E3M2": "float6_e3m2fn",
+    "F4": "float4_e2m1fn_x2",
+}
+_FORMAT_NAMES = {name: dtype for dtype, name in FRAMEWORK_NAMES.items()}
+
+# Elements of less than a byte, and their bits: where a framework has no such dtype, bytes hold them packed.
+PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+
+# What load(dtype=...) turns into one another; from F8_E8M0 only.
+CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())
 
 
 def format_name(dtype: Any) -> str:
@@ -17,19 +45,18 @@ def format_name(dtype: Any) -> str:
 
     Raises SafetensorError for what no file can hold.
     """
+    if any(dtype is kind for kind in (bool, int, float, complex)):
+        raise TypeError(f"dtype {dtype.__name__} does not say how many bits: use a framework's")
     if isinstance(dtype, str):
         text = dtype
-    elif isinstance(dtype, type) and getattr(dtype, "__name__", None) in ("bool", "float", "int"):
-        raise TypeError(f"dtype {dtype.__name__} does not say how many bits: use a framework's")
+        if text in FRAMEWORK_NAMES:
+            return text
     else:
-        # numpy.dtype has a name, its scalar types their own, torch and paddle print "torch.float32".
-        text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    if text in _FORMAT:
-        return text
-    return TensorSpec(dtype=text.rpartition(".")[2], shape=[0], data_ptr=0, data_len=0).dtype
-
-
-# What load(dtype=...) turns into one another; from F8_E8M0 only.
-CASTABLE = frozenset(
-    "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split()
-)
+        # numpy.dtype has a name, its scalar types their own; torch's and paddle's print as "torch.float32".
+        spelled = (getattr(dtype, "name", None), getattr(dtype, "__name__", None), str(dtype))
+        names = [name.rpartition(".")[2] for name in spelled if isinstance(name, str)]
+        text = next((name for name in names if name in _FORMAT_NAMES), names[0])
+    name = text.rpartition(".")[2]
+    if name in _FORMAT_NAMES:
+        return _FORMAT_NAMES[name]
+    return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # which says what there is

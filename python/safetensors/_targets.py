@@ -1,15 +1,35 @@
-"""The caller's own arrays, to be read into."""
+"""The caller's own arrays: to be read into, and to be written from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._dtypes import format_name
+from ._dtypes import PACKED, format_name
+from ._native import SafetensorError
 
 # address, size in bytes, strides in bytes or None for C order, the object itself
 Target = tuple[int, int, "tuple[int, ...] | None", Any]
+
+
+def is_torch(array: Any) -> bool:
+    """Return whether it is a tensor of torch's; nobody has one who has not imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_numpy(array: Any) -> bool:
+    """Return whether it is an array or a scalar of NumPy's."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(array, (numpy.ndarray, numpy.generic))
+
+
+def is_masked(array: Any) -> bool:
+    """Return whether it is a masked array of NumPy's."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)
 
 
 def _is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
@@ -21,44 +41,93 @@ def _is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> 
     return True
 
 
-def _described(
-    target: Any, name: str
-) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, int, str]:
+def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int | None:
+    """Return the bytes up to the last element's end; None if elements may share bytes."""
+    reach = itemsize
+    for stride, size in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
+        if stride < reach:
+            return None
+        reach += stride * (size - 1)
+    return reach
+
+
+def _check_torch(target: Any, what: str) -> None:
+    if target.device.type != "cpu":
+        raise ValueError(f"{what} is on {target.device}: only cpu can be read into")
+    if str(target.layout) != "torch.strided":
+        raise ValueError(f"{what} is {target.layout}: only torch.strided can be read into")
+    if target.requires_grad and not target.is_leaf:
+        raise ValueError(f"{what} is part of a graph: detach it first")
+    if target.is_conj() or target.is_neg():
+        raise ValueError(f"{what} is a conjugated or negated view: resolve it first")
+
+
+def _check_numpy(target: Any, what: str) -> None:
+    if is_masked(target):
+        raise ValueError(f"{what} is a masked array: give its data")
+    if not target.flags.writeable:
+        raise ValueError(f"{what} is read-only")
+    if not target.dtype.isnative:
+        raise ValueError(f"{what} is big-endian, files are little-endian")
+
+
+def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int, str]:
     """Return address, shape, strides in bytes, bytes of an element, and the format's dtype."""
-    if hasattr(target, "data_ptr") and hasattr(target, "stride"):  # torch
-        if target.device.type != "cpu":
-            raise ValueError(f"out[{name!r}] is on {target.device}: only cpu can be read into")
-        if target.requires_grad and not target.is_leaf:
-            raise ValueError(f"out[{name!r}] is part of a graph: detach it first")
-        itemsize = target.element_size()
-        strides = tuple(step * itemsize for step in target.stride())
-        return target.data_ptr(), tuple(target.shape), strides, itemsize, format_name(target.dtype)
-    if hasattr(target, "__array_interface__"):  # numpy
-        if not target.flags.writeable:
-            raise ValueError(f"out[{name!r}] is read-only")
-        if target.dtype.byteorder == ">":
-            raise ValueError(f"out[{name!r}] is big-endian, files are little-endian")
-        address = target.__array_interface__["data"][0]
-        return address, target.shape, target.strides, target.itemsize, format_name(target.dtype)
+    try:
+        if is_torch(target):
+            _check_torch(target, what)
+            itemsize = target.element_size()
+            strides = tuple(step * itemsize for step in target.stride())
+            dtype = format_name(target.dtype)
+            return target.data_ptr(), tuple(target.shape), strides, itemsize, dtype
+        if is_numpy(target):
+            _check_numpy(target, what)
+            address = target.__array_interface__["data"][0]
+            dtype = format_name(target.dtype)
+            return address, target.shape, target.strides, target.itemsize, dtype
+    except SafetensorError:
+        raise ValueError(f"{what} has dtype {target.dtype}, which no file holds") from None
     raise TypeError(
-        f"out[{name!r}] is {type(target).__name__}: numpy arrays and torch tensors can be read into"
+        f"{what} is {type(target).__name__}: numpy arrays and torch tensors can be read into"
     )
 
 
+def _packed(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
+    """Return the shape of a result in bytes where its elements are less than a byte."""
+    if dtype not in PACKED or not shape:
+        return tuple(shape)
+    return (*shape[:-1], shape[-1] * PACKED[dtype] // 8)
+
+
 def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Target:
-    """Return where a tensor of this dtype and shape goes.
+    """Return where a result of this dtype and shape, in elements, goes.
 
     Raises TypeError for what cannot be read into, ValueError for what does not fit.
     """
-    address, own_shape, strides, itemsize, own_dtype = _described(target, name)
-    if own_dtype != dtype:
-        raise ValueError(f"out[{name!r}] has dtype {own_dtype}, the result {dtype}")
-    if tuple(shape) != own_shape:
-        raise ValueError(f"out[{name!r}] has shape {own_shape}, the result {tuple(shape)}")
+    what = f"out[{name!r}]"
+    address, own_shape, strides, itemsize, own_dtype = _described(target, what)
+    if own_dtype != dtype and not (dtype in PACKED and own_dtype == "U8"):
+        raise ValueError(f"{what} has dtype {own_dtype}, the result {dtype}")
+    wanted = _packed(shape, dtype)
+    if wanted != own_shape:
+        raise ValueError(f"{what} has shape {own_shape}, the result {wanted}")
     size = math.prod(own_shape) * itemsize
-    if strides is None or size == 0 or _is_c_order(own_shape, strides, itemsize):
+    if size == 0 or _is_c_order(own_shape, strides, itemsize):
         return address, size, None, target
     if any(stride < 0 for stride in strides):
-        raise ValueError(f"out[{name!r}] has a negative stride")
-    reach = itemsize + sum((n - 1) * step for n, step in zip(own_shape, strides, strict=True))
+        raise ValueError(f"{what} has a negative stride")
+    reach = _reach(own_shape, strides, itemsize)
+    if reach is None:
+        raise ValueError(f"{what} has elements that share memory (was it expanded?): copy it first")
+    if dtype in PACKED:
+        raise ValueError(f"{what} is not contiguous, which {dtype} must be")
     return address, reach, strides, target
+
+
+def check_apart(targets: Iterable[tuple[str, Target]]) -> None:
+    """Raise ValueError if two targets that are contiguous share memory."""
+    spans = [(t[0], t[0] + t[1], name) for name, t in targets if t[2] is None and t[1]]
+    spans.sort()
+    for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
+        if begin < end:
+            raise ValueError(f"out[{first!r}] and out[{second!r}] share memory")

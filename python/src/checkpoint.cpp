@@ -1,6 +1,9 @@
 // Checkpoint: many files as one mapping of tensors, and what is read of them at once.
 #include <nanobind/stl/shared_ptr.h>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <mutex>
 #include <string>
 
@@ -14,9 +17,12 @@ namespace {
 
 std::vector<std::string> to_paths(nb::handle paths) {
   const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
-  if (one) return {to_path(paths)};
+  if (one) return {to_path(paths, "paths")};
+  if (!nb::hasattr(paths, "__iter__"))
+    raise_type_error("argument 'paths': expected str, bytes, os.PathLike or an iterable of them, not " +
+                     name_of_type(paths));
   std::vector<std::string> list;
-  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path));
+  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, "paths"));
   return list;
 }
 
@@ -25,7 +31,8 @@ nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
 }
 
-// What a plan reads, item by item, while more is read.
+// What a plan reads, item by item, while more is read. In a child of a fork, which has none of the threads that read,
+// it is never destroyed: that would wait for them.
 class PyStream {
  public:
   PyStream(Requests requests, ReadOptions options, nb::handle progress, std::shared_ptr<Maker> maker)
@@ -38,20 +45,28 @@ class PyStream {
   PyStream(const PyStream&) = delete;
   PyStream& operator=(const PyStream&) = delete;
   ~PyStream() {
+    if (forked()) {
+      (void)new std::shared_ptr<Stream>(std::move(stream_));
+      return;
+    }
     const WithoutGil released;
     stream_.reset();
   }
 
   // (number, array); StopIteration at the end and after close.
   nb::object next() {
+    if (forked()) raise("a stream cannot be used in a forked child: make one there");
     const std::shared_ptr<Stream> stream = this->stream();
     if (!stream) throw nb::stop_iteration();
+    std::exception_ptr raised;
     Result<std::optional<StreamItem>> item = [&] {
       const WithoutGil released;
       const std::lock_guard lock(turn_);
-      return stream->next();
+      Result<std::optional<StreamItem>> next = stream->next();
+      raised = watch_.take();
+      return next;
     }();
-    watch_.rethrow();
+    if (raised) std::rethrow_exception(raised);
     if (!item && item.error().code == Errc::cancelled) throw nb::stop_iteration();
     if (!item) raise_read_error(item.error(), "", "");
     if (!*item) throw nb::stop_iteration();
@@ -60,6 +75,7 @@ class PyStream {
   }
 
   void close() {
+    if (forked()) return;
     std::shared_ptr<Stream> stream;
     {
       const std::lock_guard lock(mutex_);
@@ -73,12 +89,14 @@ class PyStream {
   }
 
  private:
+  [[nodiscard]] bool forked() const noexcept { return ::getpid() != process_; }
   std::shared_ptr<Stream> stream() {
     const std::lock_guard lock(mutex_);
     return stream_;
   }
 
-  Watch watch_;
+  const ::pid_t process_ = ::getpid();
+  Watch watch_;  // of whose turn it is
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
   std::mutex turn_;   // whose next() it is; never asked for with the GIL
@@ -103,13 +121,12 @@ nb::list files(const PyCheckpoint& self) {
 
 bool contains(const PyCheckpoint& self, nb::handle name) {
   if (!PyUnicode_Check(name.ptr())) return false;
-  const nb::object bytes = nb::steal(PyUnicode_AsUTF8String(name.ptr()));
-  if (!bytes.is_valid()) return PyErr_Clear(), false;  // a lone surrogate: no header can hold such a name
-  return self.get().contains({PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))});
+  const std::optional<std::string_view> text = to_name(name, "name");
+  return text && self.get().contains(*text);
 }
 
 nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
-  const Tensor tensor = self.find(name);
+  const Tensor tensor = find_tensor(self.get(), name);
   const Slice slice = index.is_none() ? Slice() : parse_index(index, tensor.shape());
   const Result<ResolvedSlice> part = slice.resolve(tensor.dtype(), tensor.shape());
   if (!part) raise_read_error(part.error(), "", "");
@@ -162,17 +179,10 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
     const WithoutGil released;
     return Checkpoint::open(list);
   }();
-  if (!opened) raise_read_error(opened.error(), "", list.empty() ? "" : list.front());
+  if (!opened) raise_read_error(opened.error(), "", "");
   checkpoint_.emplace(*std::move(opened));
   for (const File& file : checkpoint_->files())
     files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, Backend::automatic);
-}
-
-Tensor PyCheckpoint::find(nb::handle name) const {
-  Result<Tensor> tensor = checkpoint_->tensor(from_str(name, "name"));
-  if (tensor) return *std::move(tensor);
-  PyErr_SetObject(PyExc_KeyError, name.ptr());
-  throw nb::python_error();
 }
 
 const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const {
@@ -191,29 +201,30 @@ void define_checkpoint(nb::module_& module) {
           [](PyCheckpoint* self, nb::object paths, nb::object framework, nb::object device) {
             new (self) PyCheckpoint(paths, framework, device);
           },
-          nb::arg("paths"), nb::arg("framework"), nb::arg("device").none())
+          nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none())
       .def("names", &names, "In the order of the files and of their bytes.")
       .def("files", &files, "Their paths.")
-      .def("meta", &meta, nb::arg("name"), nb::arg("index") = nb::none(),
+      .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
            "(dtype, shape, bytes) of a tensor, or of the part of it that stands between brackets.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
       .def("__contains__", &contains, nb::arg("name").none())
       .def(
           "get_tensor",
           [](const PyCheckpoint& self, nb::object name) {
-            const Tensor tensor = self.find(name);
+            const Tensor tensor = find_tensor(self.get(), name);
             return self.opened(tensor)->tensor(tensor);
           },
-          nb::arg("name"))
+          nb::arg("name").none())
       .def(
           "get_slice",
           [](const PyCheckpoint& self, nb::object name) {
-            const Tensor tensor = self.find(name);
+            const Tensor tensor = find_tensor(self.get(), name);
             return make_slice(self.opened(tensor), tensor);
           },
-          nb::arg("name"))
-      .def("load", &load, nb::arg("requests"), nb::kw_only(), nb::arg("threads"), nb::arg("memory_limit"),
-           nb::arg("cache"), nb::arg("progress").none(), nb::arg("device_stream") = nb::none(),
+          nb::arg("name").none())
+      .def("load", &load, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
+           nb::arg("memory_limit").none(), nb::arg("cache").none(), nb::arg("progress").none(),
+           nb::arg("device_stream") = nb::none(),
            "The results of requests, in their order. device_stream: all have targets on CUDA devices, and copies\n"
            "begin after what this CUstream was given.")
       .def(
@@ -223,8 +234,8 @@ void define_checkpoint(nb::module_& module) {
             return std::make_shared<PyStream>(make_requests(self.get(), requests),
                                               make_read_options(threads, memory_limit, cache), progress, self.maker());
           },
-          nb::arg("requests"), nb::kw_only(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("cache"),
-          nb::arg("progress").none());
+          nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
+          nb::arg("cache").none(), nb::arg("progress").none());
 }
 
 }  // namespace safetensors::python

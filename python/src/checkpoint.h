@@ -19,8 +19,6 @@ class PyCheckpoint {
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] bool on_cpu() const noexcept { return device_.cpu(); }
-  // Raises KeyError.
-  [[nodiscard]] Tensor find(nb::handle name) const;
   // The tensor's file.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
   [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_maker(framework_, device_); }

@@ -2,6 +2,7 @@
 
 #include "index.h"
 #include "memory.h"
+#include "requests.h"
 
 namespace safetensors::python {
 namespace {
@@ -63,21 +64,27 @@ Array Opened::data() {
   return *data_;
 }
 
-ReadOptions Opened::read_options() const noexcept {
-  return {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill};
+Result<ReadResult> Opened::execute(const ReadPlan& plan) const {
+  Watch watch;
+  Result<ReadResult> result = without_gil([&] {
+    return plan.execute(
+        {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill, .progress = watch.callback()});
+  });
+  watch.rethrow();
+  return result;
 }
 
 Array Opened::read(const Tensor& tensor) const {
-  Result<Array> array = without_gil([&]() -> Result<Array> {
-    if (maps() && tensor.nbytes() >= kWorthMapping) return tensor.view(Map::copy_on_write);
-    ReadPlan plan;
-    if (Status status = plan.add(tensor); !status) return std::move(status).error();
-    Result<ReadResult> result = plan.execute(read_options());
-    if (!result) return std::move(result).error();
-    return std::move(result->arrays.front());
-  });
-  if (!array) fail(array.error());
-  return *std::move(array);
+  if (maps() && tensor.nbytes() >= kWorthMapping) {
+    Result<Array> array = without_gil([&] { return tensor.view(Map::copy_on_write); });
+    if (!array) fail(array.error());
+    return *std::move(array);
+  }
+  ReadPlan plan;
+  if (const Status status = plan.add(tensor); !status) fail(status.error());
+  Result<ReadResult> result = execute(plan);
+  if (!result) fail(result.error());
+  return std::move(result->arrays.front());
 }
 
 Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
@@ -130,15 +137,11 @@ nb::object Opened::each_tensor(Maker& maker) {
       result[to_str(tensor.name)] = maker.make(read(find(tensor.name)));
     return result;
   }
-  Result<ReadResult> read = without_gil([&]() -> Result<ReadResult> {
-    ReadPlan plan;
-    for (const TensorInfo& tensor : header().tensors()) {
-      Result<Tensor> found = file_.tensor(tensor.name);
-      if (!found) return std::move(found).error();
-      if (Status status = plan.add(*found); !status) return std::move(status).error();
-    }
-    return plan.execute(read_options());
-  });
+  ReadPlan plan;
+  for (const TensorInfo& tensor : header().tensors()) {
+    if (const Status status = plan.add(find(tensor.name)); !status) fail(status.error());
+  }
+  Result<ReadResult> read = execute(plan);
   if (!read) fail(read.error());
   std::size_t i = 0;
   for (const TensorInfo& tensor : header().tensors())

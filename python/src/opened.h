@@ -48,7 +48,8 @@ class Opened {
   Array read(const Tensor& tensor) const;  // or mapped: of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
   [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
-  [[nodiscard]] ReadOptions read_options() const noexcept;
+  // Signals' handlers may end it. Raises what they do.
+  Result<ReadResult> execute(const ReadPlan& plan) const;
   nb::object torch_slice(const Tensor& tensor, nb::handle index);
   nb::object each_tensor(Maker& maker);
   [[noreturn]] void fail(const Error& error) const;

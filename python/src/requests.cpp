@@ -1,5 +1,7 @@
 #include "requests.h"
 
+#include <cxxabi.h>
+
 #include <string>
 #include <utility>
 
@@ -9,13 +11,6 @@ namespace safetensors::python {
 namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
-
-Tensor find(const Checkpoint& checkpoint, nb::handle name) {
-  Result<Tensor> tensor = checkpoint.tensor(from_str(name, "name"));
-  if (tensor) return *std::move(tensor);
-  PyErr_SetObject(PyExc_KeyError, name.ptr());
-  throw nb::python_error();
-}
 
 std::optional<Dtype> to_dtype(nb::handle name) {
   if (name.is_none()) return std::nullopt;
@@ -47,7 +42,7 @@ struct Target {
 };
 
 void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
-  const Tensor tensor = find(checkpoint, nb::object(request[0]));
+  const Tensor tensor = find_tensor(checkpoint, nb::object(request[0]));
   const nb::object index = request[1];
   const nb::object given = request[3];
   const AddOptions options{.cast = to_dtype(nb::object(request[2]))};
@@ -61,7 +56,27 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }
 
+// What is no integer is a TypeError that names no argument; what is none that a count can be, an error that does.
+std::uint64_t to_count(nb::handle object, const char* argument) {
+  try {
+    return to_unsigned(object);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_OverflowError)) throw;
+  }
+  raise(std::string(argument) + " is " + nb::cast<std::string>(nb::str(object)) + ", it must be from 0 to 2^64-1");
+}
+
 }  // namespace
+
+Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
+  if (const std::optional<std::string_view> text = to_name(name, "name")) {
+    Result<Tensor> tensor = checkpoint.tensor(*text);
+    if (tensor) return *std::move(tensor);
+    if (tensor.error().code != Errc::not_found) raise_read_error(tensor.error(), "", "");
+  }
+  PyErr_SetObject(PyExc_KeyError, name.ptr());
+  throw nb::python_error();
+}
 
 Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
   Requests made;
@@ -71,10 +86,11 @@ Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
 
 ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache) {
   constexpr std::uint64_t kMostThreads = 1024;
-  const std::uint64_t number = to_unsigned(threads);
+  const std::uint64_t number = to_count(threads, "threads");
   if (number > kMostThreads)
     raise("threads is " + std::to_string(number) + ", at most " + std::to_string(kMostThreads) + " are of use");
-  ReadOptions options{.threads = static_cast<unsigned>(number), .bytes_in_flight = to_unsigned(memory_limit)};
+  ReadOptions options{.threads = static_cast<unsigned>(number),
+                      .bytes_in_flight = to_count(memory_limit, "memory_limit")};
   const std::string_view text = from_str(cache, "cache");
   if (text == "keep") return options;
   options.cache = text == "fill" ? Cache::fill : text == "drop" ? Cache::drop : Cache::bypass;
@@ -85,7 +101,8 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
 
 bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   const auto now = std::chrono::steady_clock::now();
-  if (done != total && now - last_ < kBetweenLooks) return true;
+  const bool end = done == total && !progress_.is_none();
+  if (!end && now - last_ < kBetweenLooks) return true;
   last_ = now;
   const WithGil acquired;
   try {
@@ -93,6 +110,8 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
     if (progress_.is_none()) return true;
     (void)progress_(done, total);
     return true;
+  } catch (const abi::__forced_unwind&) {
+    sleep_for_ever();
   } catch (...) {
     raised_ = std::current_exception();
     return false;
@@ -100,7 +119,7 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
 }
 
 void Watch::rethrow() {
-  if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
+  if (std::exception_ptr raised = take()) std::rethrow_exception(raised);
 }
 
 }  // namespace safetensors::python

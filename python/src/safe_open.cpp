@@ -108,12 +108,8 @@ nb::object metadata(const SafeOpen& self) {
 bool contains(const SafeOpen& self, nb::handle name) {
   const std::shared_ptr<Opened> opened = self.get();
   if (!PyUnicode_Check(name.ptr())) return false;
-  try {
-    return opened->header().find(from_str(name, "name")) != nullptr;
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_UnicodeEncodeError)) throw;
-    return false;  // a lone surrogate: no header can hold such a name
-  }
+  const std::optional<std::string_view> text = to_name(name, "name");
+  return text && opened->header().find(*text) != nullptr;
 }
 
 // A tensor of which parts may be asked for.

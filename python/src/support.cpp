@@ -31,11 +31,11 @@ void add_details(nb::handle exception, const Error& error) {
   throw nb::python_error();
 }
 
-[[noreturn]] void sleep_for_ever() noexcept {
+}  // namespace
+
+void sleep_for_ever() noexcept {
   for (;;) ::pause();
 }
-
-}  // namespace
 
 WithoutGil::~WithoutGil() {
   try {
@@ -78,7 +78,8 @@ void raise_type_error(std::string_view text) {
   throw_exception(PyExc_TypeError, nb::handle(PyExc_TypeError)(to_str(text)));
 }
 
-void raise_read_error(const Error& error, std::string_view prefix, std::string_view path) {
+void raise_read_error(const Error& error, std::string_view prefix, std::string_view given) {
+  const std::string_view path = given.empty() ? std::string_view(error.path) : given;
   if (error.code == Errc::out_of_memory) {
     throw_exception(PyExc_MemoryError, nb::handle(PyExc_MemoryError)(to_str(error.message)));
   }
@@ -113,16 +114,26 @@ std::string_view from_str(nb::handle object, const char* argument) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
+std::optional<std::string_view> to_name(nb::handle object, const char* argument) {
+  try {
+    return from_str(object, argument);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_UnicodeEncodeError)) throw;
+    return std::nullopt;
+  }
+}
+
 std::string name_of_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
-std::string to_path(nb::handle object) {
+std::string to_path(nb::handle object, const char* argument) {
   PyObject* bytes = nullptr;
   if (PyUnicode_FSConverter(object.ptr(), &bytes) == 0) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
-    raise_type_error("argument 'filename': expected str, bytes or os.PathLike object, not " + name_of_type(object));
+    raise_type_error("argument '" + std::string(argument) + "': expected str, bytes or os.PathLike object, not " +
+                     name_of_type(object));
   }
   const nb::object owner = nb::steal(bytes);
   char* data = nullptr;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@ void define_errors(nb::module_& module);
 [[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
 [[noreturn]] void raise_type_error(std::string_view text);
 // An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
-// SafetensorError(prefix + message).
+// SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
 
 // A call of the C API gave a new reference, or has already set an exception.
@@ -37,14 +38,19 @@ void define_errors(nb::module_& module);
 [[nodiscard]] nb::object to_str(std::string_view utf8);
 // The UTF-8 of a str, valid as long as it; TypeError naming the argument for anything else.
 [[nodiscard]] std::string_view from_str(nb::handle object, const char* argument);
+// from_str of a tensor's name; nullopt for one with a lone surrogate, which no header can hold.
+[[nodiscard]] std::optional<std::string_view> to_name(nb::handle object, const char* argument);
 // The type's name: "numpy.ndarray", "int".
 [[nodiscard]] std::string name_of_type(nb::handle object);
-// str, bytes or os.PathLike, as the bytes that the system is given.
-[[nodiscard]] std::string to_path(nb::handle object);
+// str, bytes or os.PathLike, as the bytes that the system is given; TypeError naming the argument for anything else.
+[[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
 [[nodiscard]] nb::object to_tuple(ShapeView shape);
 [[nodiscard]] nb::object to_list(ShapeView shape);
 // OverflowError for a negative one, TypeError for what is no integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
+
+// What a thread does that the interpreter, which ends, wants to unwind through code that may not be unwound.
+[[noreturn]] void sleep_for_ever() noexcept;
 
 // Without the GIL, for as long as it lives. A thread that asks for it back while the interpreter ends never gets it: it
 // must not return, and what Python does with it, unwinding, would end in std::terminate. So it sleeps until the end.

@@ -1,5 +1,4 @@
 // Writer: a file whose tensors come in pieces.
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -7,6 +6,7 @@
 
 #include "checkpoint.h"
 #include "module.h"
+#include "requests.h"
 #include "saving.h"
 #include "tensor_spec.h"
 
@@ -33,17 +33,17 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
-// Several threads may write at once; close and commit wait for them.
+// Several threads may write at once. After close what is under way goes on to its end, then the file is removed.
 class PyWriter {
  public:
   PyWriter(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
     const std::string target = to_path(path);
     WriteOptions options{.durability = to_durability(durability)};
-    options.progress = [this](std::uint64_t, std::uint64_t) { return !stopped_ && !(stopped_ = interrupted()); };
-    const Header header = lay_out(tensors, metadata);
+    options.progress = [](std::uint64_t, std::uint64_t) { return !interrupted(); };
+    header_ = lay_out(tensors, metadata);
     Result<Writer> writer = [&] {
       const WithoutGil released;
-      return Writer::create(target, header, options);
+      return Writer::create(target, header_, options);
     }();
     if (!writer) raise_saving(writer.error());
     writer_ = std::make_shared<Writer>(*std::move(writer));
@@ -60,11 +60,11 @@ class PyWriter {
   }
   void copy(nb::handle name, const PyCheckpoint& source, nb::handle source_name) {
     const std::string text(from_str(name, "name"));
-    const Tensor tensor = source.find(source_name);
+    const Tensor tensor = find_tensor(source.get(), source_name);
     run([&](Writer& writer) { return writer.copy(text, tensor); });
   }
   void commit() {
-    run([](Writer& writer) { return writer.commit(); });
+    run([](Writer& writer) { return writer.commit(); }, true);
     close();
   }
   void close() {
@@ -77,8 +77,8 @@ class PyWriter {
     closed.reset();
   }
   nb::object meta(nb::handle name) const {
-    const std::shared_ptr<Writer> writer = get();
-    const TensorInfo* const tensor = writer->header().find(from_str(name, "name"));
+    const std::optional<std::string_view> text = to_name(name, "name");
+    const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
     if (tensor == nullptr) {
       PyErr_SetObject(PyExc_KeyError, name.ptr());
       throw nb::python_error();
@@ -87,6 +87,39 @@ class PyWriter {
   }
 
  private:
+  // A call that is under way: one of many that write, or the one that commits. None waits for another: what asks may be
+  // a signal's handler in the midst of a call.
+  class Call {
+   public:
+    Call(PyWriter& writer, bool commits) : writer_(writer), commits_(commits) {
+      {
+        const std::lock_guard lock(writer_.mutex_);
+        if (!writer_.committing_ && !(commits && writer_.writing_ != 0)) {
+          if (commits)
+            writer_.committing_ = true;
+          else
+            ++writer_.writing_;
+          return;
+        }
+      }
+      raise(commits ? "the writer cannot be committed while another call writes or commits"
+                    : "the writer is being committed by another call");
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() {
+      const std::lock_guard lock(writer_.mutex_);
+      if (commits_)
+        writer_.committing_ = false;
+      else
+        --writer_.writing_;
+    }
+
+   private:
+    PyWriter& writer_;
+    bool commits_;
+  };
+
   std::shared_ptr<Writer> get() const {
     {
       const std::lock_guard lock(mutex_);
@@ -96,10 +129,11 @@ class PyWriter {
   }
 
   template <class Work>
-  void run(const Work& work) {
+  void run(const Work& work, bool commits = false) {
     const std::shared_ptr<Writer> writer = get();
     Status status;
     {
+      const Call call(*this, commits);
       const WithoutGil released;
       status = work(*writer);
     }
@@ -107,9 +141,11 @@ class PyWriter {
     if (!status) raise_saving(status.error());
   }
 
-  std::atomic<bool> stopped_{false};
+  Header header_;
   mutable std::mutex mutex_;  // of what follows; never held while the GIL is asked for
   std::shared_ptr<Writer> writer_;
+  unsigned writing_ = 0;
+  bool committing_ = false;
 };
 
 }  // namespace
@@ -121,12 +157,12 @@ void define_writer(nb::module_& module) {
           [](PyWriter* self, nb::object path, nb::object tensors, nb::object metadata, nb::object durability) {
             new (self) PyWriter(path, tensors, metadata, durability);
           },
-          nb::arg("path"), nb::arg("tensors"), nb::arg("metadata").none(), nb::arg("durability"))
-      .def("write", &PyWriter::write, nb::arg("name"), nb::arg("offset"), nb::arg("address"), nb::arg("size"))
-      .def("copy", &PyWriter::copy, nb::arg("name"), nb::arg("source"), nb::arg("source_name"))
+          nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none())
+      .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("offset"), nb::arg("address"), nb::arg("size"))
+      .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
-      .def("meta", &PyWriter::meta, nb::arg("name"), "(dtype, shape, bytes) of a tensor.");
+      .def("meta", &PyWriter::meta, nb::arg("name").none(), "(dtype, shape, bytes) of a tensor.");
 }
 
 }  // namespace safetensors::python
