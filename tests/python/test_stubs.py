@@ -59,8 +59,15 @@ def test_classes_have_what_the_stub_says(name: str) -> None:
 def test_everything_public_is_documented() -> None:
     for name in set(FUNCTIONS) | set(CLASSES):
         assert getattr(_native, name).__doc__, name
-    for module in ("numpy", "torch", "flax", "tensorflow", "mlx", "paddle", "_functions"):
+    for module in ("numpy", "torch", "flax", "tensorflow", "mlx", "paddle", "_functions", "_checkpoint", "_writer"):
         tree = ast.parse((Path(safetensors.__file__).parent / f"{module}.py").read_text())
         for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
                 assert ast.get_docstring(node), f"{module}.{node.name}"
+
+
+def test_methods_that_are_public_are_documented() -> None:
+    for kind in (safetensors.Checkpoint, safetensors.TensorStream, safetensors.Writer):
+        for name, value in vars(kind).items():
+            if not name.startswith("_") and callable(value):
+                assert value.__doc__, f"{kind.__name__}.{name}"

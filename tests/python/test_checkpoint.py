@@ -1,0 +1,234 @@
+"""Checkpoint: many files as one mapping."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sharded
+from conftest import file_bytes, framework
+from sharded import same
+
+import safetensors.numpy as stn
+from safetensors import Checkpoint, SafetensorError
+
+FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return sharded.save(tmp_path / "model", sharded.tensors())
+
+
+def opened(paths: Any, kind: str) -> Checkpoint:
+    if kind == "pt":
+        framework("torch")
+    return Checkpoint(paths, kind)
+
+
+@FRAMEWORKS
+def test_it_is_a_mapping_of_all_files(folder: Path, kind: str) -> None:
+    checkpoint = opened(folder, kind)
+    want = sharded.tensors()
+    assert isinstance(checkpoint, Mapping) and len(checkpoint) == len(want)
+    assert list(checkpoint) == ["ids", "empty", "wte", "scale", "bias", "mask"]  # by file, by byte
+    assert checkpoint.files == [str(folder / FIRST), str(folder / SECOND)]
+    for name, tensor in checkpoint.items():
+        assert same(tensor, want[name]), name
+    assert "wte" in checkpoint and "wtf" not in checkpoint and 3 not in checkpoint
+    assert "\ud800" not in checkpoint
+    assert repr(checkpoint) == f"Checkpoint({checkpoint.files!r}, 6 tensors)"
+
+
+def test_it_is_equal_to_itself_only_and_reads_nothing_to_know(folder: Path) -> None:
+    one, other = Checkpoint(folder), Checkpoint(folder)
+    os.truncate(folder / FIRST, 10)  # reading would fail
+    assert one == one and one != other and len({one, other}) == 2
+
+
+@pytest.mark.parametrize("name", ["wtf", "\ud800", "", "wte\0"])
+def test_a_name_that_is_not_there_is_a_key_error(folder: Path, name: str) -> None:
+    checkpoint = Checkpoint(folder)
+    for call in (
+        checkpoint.__getitem__,
+        checkpoint.get_slice,
+        lambda n: checkpoint.load([n]),
+        lambda n: checkpoint.load([n], dtype="F32"),
+        lambda n: checkpoint.stream([n]),
+    ):
+        with pytest.raises(KeyError) as caught:
+            call(name)
+        assert caught.value.args == (name,)
+    assert checkpoint.get(name, "none") == "none"
+
+
+def test_a_name_that_is_no_str(folder: Path) -> None:
+    for wrong in (3, None, b"wte"):
+        with pytest.raises(TypeError, match="^argument 'name': '.*' object is not an instance of 'str'$"):
+            Checkpoint(folder)[wrong]  # type: ignore[index]
+
+
+def test_paths_of_every_kind(folder: Path) -> None:
+    one, two = folder / FIRST, folder / SECOND
+    names = set(sharded.tensors())
+    for paths in (
+        folder, str(folder), os.fsencode(folder), folder / sharded.INDEX, [folder], (str(folder),),
+        [one, str(two)], iter([one, two]), (p for p in (one, two)), folder.glob("*.safetensors"),
+        str(folder / "model-*.safetensors"), {one: 1, two: 2},
+    ):  # fmt: skip
+        assert set(Checkpoint(paths)) == names
+    assert set(Checkpoint(one)) == {"wte", "ids", "empty"}
+    assert Checkpoint([two, one]).files == [str(two), str(one)]
+
+
+def test_paths_that_are_none(folder: Path) -> None:
+    wanted = "expected str, bytes, os.PathLike or an iterable of them, not"
+    for wrong, name in ((None, "NoneType"), (3, "int")):
+        with pytest.raises(TypeError, match=f"^argument 'paths': {wanted} {name}$"):
+            Checkpoint(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^argument 'paths': expected str, bytes or os.PathLike object, not int$"):
+        Checkpoint([folder, 3])  # type: ignore[list-item]
+    with pytest.raises(SafetensorError, match="^no paths were given$"):
+        Checkpoint([])
+    with pytest.raises(ValueError, match="null byte"):
+        Checkpoint("a\0b")
+
+
+def test_errors_of_the_system_name_the_path_that_failed(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="No such file or directory: .*gone$") as caught:
+        Checkpoint([folder, folder / "gone"])
+    assert caught.value.errno == 2
+    (folder / SECOND).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{SECOND}$"):
+        Checkpoint(folder)
+
+
+def test_folders_and_patterns_that_hold_nothing_or_too_much(tmp_path: Path) -> None:
+    with pytest.raises(SafetensorError, match="^a folder without a safetensors file or an index of them"):
+        Checkpoint(tmp_path)
+    with pytest.raises(SafetensorError, match="^no file matches this pattern") as caught:
+        Checkpoint(tmp_path / "*.safetensors")
+    assert caught.value.code == "not_found"  # type: ignore[attr-defined]
+    for name in "ab":
+        stn.save_file({"t": np.zeros(1)}, tmp_path / f"{name}.safetensors", durability="none")
+    with pytest.raises(SafetensorError, match=r"a\.safetensors.*b\.safetensors") as caught:
+        Checkpoint(tmp_path)
+    assert caught.value.code == "ambiguous_checkpoint"  # type: ignore[attr-defined]
+    with pytest.raises(SafetensorError, match="^tensor `t` is in two files: .*a.safetensors.*b.safetensors"):
+        Checkpoint(tmp_path / "*.safetensors")
+
+
+def test_the_index_decides_what_there_is(folder: Path) -> None:
+    index = json.loads((folder / sharded.INDEX).read_text())
+    del index["weight_map"]["ids"]
+    (folder / sharded.INDEX).write_text(json.dumps(index))
+    checkpoint = Checkpoint(folder)
+    assert "ids" not in checkpoint and len(checkpoint) == 5
+    with pytest.raises(KeyError):
+        checkpoint["ids"]
+    index["weight_map"]["nowhere"] = FIRST
+    (folder / sharded.INDEX).write_text(json.dumps(index))
+    with pytest.raises(SafetensorError, match=f"`nowhere`.*{FIRST}"):
+        Checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "C:\\x.safetensors", "x.bin"])
+def test_an_index_names_no_file_outside(tmp_path: Path, name: str) -> None:
+    (tmp_path / sharded.INDEX).write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
+    with pytest.raises(SafetensorError) as caught:
+        Checkpoint(tmp_path)
+    assert caught.value.code == "invalid_index"  # type: ignore[attr-defined]
+
+
+def test_a_file_that_is_invalid(folder: Path) -> None:
+    (folder / SECOND).write_bytes(file_bytes('{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}'))
+    with pytest.raises(SafetensorError) as caught:
+        Checkpoint(folder)
+    assert SECOND in "".join(getattr(caught.value, "__notes__", [SECOND]))
+
+
+def test_frameworks_and_devices_that_do_not_exist(folder: Path) -> None:
+    with pytest.raises(SafetensorError, match="^framework xx is invalid$"):
+        Checkpoint(folder, "xx")
+    with pytest.raises(SafetensorError, match="^Device cuda:0 is not supported for framework numpy$"):
+        Checkpoint(folder, "np", "cuda")
+    with pytest.raises(TypeError, match="^argument 'framework': 'NoneType'"):
+        Checkpoint(folder, None)  # type: ignore[arg-type]
+
+
+@FRAMEWORKS
+def test_parts_of_tensors(folder: Path, kind: str) -> None:
+    part = opened(folder, kind).get_slice("wte")
+    assert part.get_shape() == [10, 8] and part.get_dtype() == "F32"
+    want = sharded.tensors()["wte"]
+    for index in (slice(2, 5), (..., 3), (slice(None), slice(1, 7, 2)), -1, (2, 3)):
+        assert same(part[index], want[index])
+
+
+@FRAMEWORKS
+def test_what_was_read_is_the_reader_s_own(folder: Path, kind: str) -> None:
+    checkpoint = opened(folder, kind)
+    one, two = checkpoint["wte"], checkpoint["wte"]
+    one[:] = 7
+    part = checkpoint.get_slice("wte")
+    del checkpoint
+    gc.collect()
+    for file in folder.iterdir():
+        os.truncate(file, 0)
+    assert same(two, sharded.tensors()["wte"]) and one[3, 3] == 7
+    with pytest.raises(SafetensorError):
+        part[1:]
+
+
+@pytest.mark.parametrize("kind", ["jax", "tf", "mlx", "paddle"])
+def test_other_frameworks(folder: Path, kind: str) -> None:
+    framework({"tf": "tensorflow", "mlx": "mlx.core"}.get(kind, kind))
+    checkpoint = Checkpoint(folder, kind)
+    want = sharded.tensors()
+    loaded = checkpoint.load(["wte", "bias"], slices={"wte": slice(2, 4)})
+    assert (np.asarray(loaded["wte"]) == want["wte"][2:4]).all()
+    assert (np.asarray(checkpoint["wte"]) == want["wte"]).all()
+    streamed = {name: np.asarray(t) for name, t in checkpoint.stream(["wte", "bias"], dtype="F32")}
+    assert (streamed["bias"] == want["bias"]).all() and streamed["bias"].dtype == np.float32
+
+
+def test_one_checkpoint_in_many_threads(folder: Path) -> None:
+    checkpoint = Checkpoint(folder)
+    want = sharded.tensors()
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                assert all(same(a, want[n]) for n, a in checkpoint.load(threads=2).items())
+                assert all(same(a, want[n]) for n, a in checkpoint.stream(threads=2))
+                assert same(checkpoint.get_slice("wte")[2:4], want["wte"][2:4])
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_a_forked_child_goes_on(folder: Path) -> None:
+    checkpoint = Checkpoint(folder)
+    checkpoint.load()
+    child = os.fork()
+    if child == 0:
+        want = sharded.tensors()
+        good = all(same(a, want[n]) for n, a in checkpoint.load(threads=2).items())
+        good = good and len(list(checkpoint.stream())) == len(want)
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0

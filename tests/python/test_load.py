@@ -1,0 +1,255 @@
+"""load: many tensors at once; what keys, slices, dtype, out and the rest come to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sharded
+from conftest import framework, installed
+from sharded import same
+
+from safetensors import Checkpoint, SafetensorError, load, stream
+
+FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
+WANT = sharded.tensors()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield sharded.save(Path(name), WANT)
+
+
+def kinds(kind: str) -> str:
+    if kind == "pt":
+        framework("torch")
+    return kind
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("cache", ["keep", "fill", "drop", "bypass"])
+@pytest.mark.parametrize("threads", [0, 1, 5, 1024])
+@pytest.mark.parametrize("memory_limit", [0, 1, 1 << 20, 2**64 - 1])
+def test_everything(folder: Path, kind: str, cache: str, threads: int, memory_limit: int) -> None:
+    options: Any = {"cache": cache, "threads": threads, "memory_limit": memory_limit}
+    loaded = load(folder, framework=kinds(kind), **options)
+    assert list(loaded) == list(Checkpoint(folder))
+    assert all(same(array, WANT[name]) for name, array in loaded.items())
+
+
+@FRAMEWORKS
+def test_keys_are_the_order_of_the_result_and_count_once(folder: Path, kind: str) -> None:
+    for keys in (["mask", "ids", "mask"], (k for k in ("mask", "ids")), {"mask": 1, "ids": 2}):
+        assert list(load(folder, keys=keys, framework=kinds(kind))) == ["mask", "ids"]
+    assert load(folder, keys=[], framework=kind) == {}
+    for wrong in ("ids", b"ids"):
+        with pytest.raises(TypeError, match="^keys is (str|bytes): give a list of names$"):
+            load(folder, keys=wrong)  # type: ignore[arg-type]
+
+
+INDICES: list[Any] = [
+    ..., (), None, 3, -1, np.int64(2), slice(2, 5), slice(None, None, -1), slice(8, 1, -3), slice(4, 4),
+    (..., slice(1, 7, 2)), (slice(2, 4), ...), (slice(None), -2), (0, 0), (slice(-99, 2), slice(5, None)),
+]  # fmt: skip
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_slices_are_numpy_s(folder: Path, kind: str, index: Any) -> None:
+    loaded = load(folder, keys=["wte", "ids"], slices={"wte": index}, framework=kinds(kind))
+    assert same(loaded["wte"], np.asarray(WANT["wte"] if index is None else WANT["wte"][index]))
+    assert same(loaded["ids"], WANT["ids"])
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (slice(0, 11), "index 10 out of bounds for tensor dimension #0 of size 10"),
+        (10, "index 10 out of bounds for tensor dimension #0 of size 10"),
+        ((0, 0, 0), "more slicing indexes than dimensions in tensor"),
+        ((None,), "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+        ([1, 2], "Non empty lists are not implemented"),
+        (slice(None, None, 0), "Slice step must not be zero"),
+        ((..., ...), "Only one ellipsis"),
+    ],
+)
+def test_slices_that_fail(folder: Path, index: Any, text: str) -> None:
+    for call in (load, stream):
+        with pytest.raises(SafetensorError, match=text):
+            call(folder, slices={"wte": index})
+
+
+def test_arguments_that_name_what_is_not_loaded(folder: Path) -> None:
+    for what in ("slices", "dtype", "out"):
+        given: Any = {what: {"wte": "F16" if what == "dtype" else np.zeros(1)}}
+        with pytest.raises(SafetensorError, match=f"^{what} names a tensor that is not loaded: wte$"):
+            load(folder, keys=["ids"], **given)
+    for what in ("slices", "out"):
+        for wrong in ([np.zeros(2)], np.zeros(2)):
+            with pytest.raises(TypeError, match=f"^{what} is (list|ndarray): give a dict of names$"):
+                load(folder, **{what: wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"threads": -1}, SafetensorError, "^threads is -1, it must be from 0 to 2\\^64-1$"),
+        ({"threads": 1025}, SafetensorError, "^threads is 1025, at most 1024 are of use$"),
+        ({"threads": 1.5}, TypeError, "'float' object cannot be interpreted as an integer"),
+        ({"threads": None}, TypeError, "'NoneType' object cannot be interpreted as an integer"),
+        ({"memory_limit": -5}, SafetensorError, "^memory_limit is -5, it must be from 0"),
+        ({"memory_limit": 2**64}, SafetensorError, "^memory_limit is 18446744073709551616, it"),
+        ({"memory_limit": 1e9}, TypeError, "'float' object cannot be interpreted as an integer"),
+        ({"cache": "no"}, SafetensorError, '^cache "no" is invalid .expected one of: "keep", "fill"'),
+        ({"cache": None}, TypeError, "^argument 'cache': 'NoneType' object is not an instance"),
+    ],
+)
+def test_options_that_are_none(folder: Path, options: Any, kind: type[Exception], text: str) -> None:
+    for call in (load, stream):
+        with pytest.raises(kind, match=text):
+            call(folder, **options)
+
+
+# --- out ---------------------------------------------------------------------------------------
+
+
+def test_out_numpy(folder: Path) -> None:
+    out = {
+        "wte": np.zeros((10, 16), np.float32)[:, ::2],
+        "bias": np.zeros(8, np.float16),
+        "scale": np.zeros((), np.float64),
+        "empty": np.zeros((0, 3), np.float32),
+        "ids": np.zeros((6, 1, 1), np.int64)[:, 0, 0],
+        "mask": np.zeros((2, 2), bool).T,
+    }
+    for call in (load, lambda *a, **k: dict(stream(*a, **k))):
+        for array in out.values():
+            array[...] = 0
+        loaded = call(folder, out=out)
+        assert all(loaded[name] is array for name, array in out.items())
+        assert all((array == WANT[name]).all() for name, array in out.items())
+
+
+def test_out_torch(folder: Path) -> None:
+    torch = framework("torch")
+    out = {
+        "wte": torch.zeros(8, 10).T,
+        "bias": torch.nn.Parameter(torch.zeros(8, dtype=torch.float16)),
+        "scale": torch.zeros((), dtype=torch.float64),
+        "empty": torch.zeros(0, 3),
+        "ids": np.zeros(6, np.int64),
+    }
+    loaded = load(folder, framework="pt", out=out)
+    assert all(loaded[name] is array for name, array in out.items())
+    assert all(same(array if name == "ids" else array.detach(), WANT[name]) for name, array in out.items())
+    assert type(loaded["mask"]) is torch.Tensor
+
+
+def test_out_of_parts_side_by_side(folder: Path) -> None:
+    both = np.zeros((10, 8), np.float32)
+    halves = {"wte": both[:, :4]}
+    load(folder, keys=["wte"], slices={"wte": (..., slice(0, 4))}, out=halves)
+    load(folder, keys=["wte"], slices={"wte": (..., slice(4, 8))}, out={"wte": both[:, 4:]})
+    assert (both == WANT["wte"]).all()
+
+
+def test_out_that_cannot_be_read_into(folder: Path) -> None:
+    def array(*shape: int) -> Any:
+        return np.zeros(shape, np.float32)
+
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (array(8, 10), ValueError, r"has shape \(8, 10\), the result \(10, 8\)$"),
+        (np.zeros((10, 8)), ValueError, "has dtype F64, the result F32$"),
+        (array(10, 8)[::-1], ValueError, "has a negative stride$"),
+        (np.broadcast_to(array(8), (10, 8)), ValueError, "is read-only$"),
+        (np.zeros((10, 8), ">f4"), ValueError, "is big-endian, files are little-endian$"),
+        (np.zeros((10, 8), object), ValueError, "has dtype object, which no file holds$"),
+        (np.ma.zeros((10, 8), np.float32), ValueError, "is a masked array: give its data$"),
+        (np.lib.stride_tricks.as_strided(array(80), (10, 8), (0, 4)), ValueError, "share memory"),
+        (np.lib.stride_tricks.as_strided(array(80), (10, 8), (4, 4)), ValueError, "share memory"),
+        ([0.0] * 80, TypeError, "is list: numpy arrays and torch tensors can be read into$"),
+        (None, TypeError, "is NoneType: numpy arrays and torch tensors can be read into$"),
+    ]
+    if installed("torch"):
+        import torch
+
+        wrong += [
+            (torch.zeros(8).expand(10, 8), ValueError, r"share memory \(was it expanded\?\): copy it first$"),
+            (torch.zeros(10, 8, device="meta"), ValueError, "is on meta: only cpu can be read into$"),
+            (torch.zeros(10, 8).to_sparse(), ValueError, "is torch.sparse_coo: only torch.strided"),
+            (torch.zeros(10, 8, requires_grad=True) * 2, ValueError, "is part of a graph: detach it"),
+            (torch.zeros(10, 8, dtype=torch.complex64).conj().imag, ValueError, "negated view"),
+        ]
+    for target, kind, text in wrong:
+        with pytest.raises(kind, match=r"^out\['wte'\] " + ".*" + text):
+            load(folder, out={"wte": target})
+
+
+def test_out_twice_the_same_memory(folder: Path, tmp_path: Path) -> None:
+    sharded.save(tmp_path, {"a": np.ones(4), "b": np.ones(4)}, 1)
+    memory = np.zeros(7)
+    with pytest.raises(ValueError, match=r"^out\['a'\] and out\['b'\] share memory$"):
+        load(tmp_path, out={"a": memory[:4], "b": memory[3:]})
+    memory = np.zeros(8)
+    load(tmp_path, out={"a": memory[:4], "b": memory[4:]})
+    assert (memory == 1).all()
+
+
+# --- progress ----------------------------------------------------------------------------------
+
+
+def test_progress_is_told_up_to_the_end_and_may_raise(folder: Path) -> None:
+    told: list[tuple[int, int]] = []
+    load(folder, progress=lambda done, total: told.append((done, total)))
+    size = sum(array.nbytes for array in WANT.values())
+    assert told and told[-1] == (size, size) and told == sorted(told)
+
+    def fail(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        load(folder, progress=fail)
+    with pytest.raises(TypeError, match="^progress is int: give a bool or a function$"):
+        load(folder, progress=1)  # type: ignore[arg-type]
+    for off in (None, False):
+        assert len(load(folder, progress=off)) == len(WANT)
+
+
+def test_progress_may_load_itself(folder: Path) -> None:
+    checkpoint = Checkpoint(folder)
+    inner: list[Any] = []
+    checkpoint.load(progress=lambda *_: inner.append(checkpoint.load(["ids"])))
+    assert inner and same(inner[-1]["ids"], WANT["ids"])
+
+
+BARS = """
+import sys, types
+calls = []
+class Bar:
+    def __init__(self, **options): self.n, self.total = 0, None; calls.append(options["unit"])
+    def __enter__(self): return self
+    def __exit__(self, *_): calls.append("closed")
+    def update(self, n): self.n += n
+    def __del__(self): print(self.n, self.total, calls)
+if sys.argv[2] == "tqdm":
+    sys.modules["tqdm"] = types.ModuleType("tqdm"); sys.modules["tqdm.auto"] = auto = types.ModuleType("tqdm.auto"); auto.tqdm = Bar
+else:
+    sys.modules["tqdm"] = sys.modules["tqdm.auto"] = None
+from safetensors import load
+print(len(load(sys.argv[1], progress=True)))
+"""
+
+
+def test_progress_shows_a_bar_where_there_is_tqdm(folder: Path) -> None:
+    size = sum(array.nbytes for array in WANT.values())
+    for which, said in (("tqdm", f"{size} {size} ['B', 'closed']\n6\n"), ("none", "6\n")):
+        command = [sys.executable, "-c", BARS, str(folder), which]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.stdout, done.stderr) == (said, "")

@@ -1,0 +1,175 @@
+"""load(dtype=...): floats as other floats, against torch and ml_dtypes; and all that names a dtype."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework
+
+import safetensors.numpy as stn
+from safetensors import Checkpoint, SafetensorError, load
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+NUMPY: dict[str, Any] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+}
+TORCH = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+PAIRS = [(a, b) for a in NUMPY for b in NUMPY if b != "F8_E8M0"]
+
+
+def numbers(dtype: str) -> Any:
+    """All of up to 16 bits; of others those of 32 bits that are hard to round, and many at random."""
+    kind = np.dtype(NUMPY[dtype])
+    if kind.itemsize <= 2:
+        return np.arange(256**kind.itemsize, dtype=f"u{kind.itemsize}").view(kind)
+    bits = np.random.default_rng(1).integers(0, 2**32, 40_000, dtype=np.uint32)
+    halves = (np.arange(0, 2**16, 3, dtype=np.uint32) << 16) | 0x8000  # ties of BF16
+    with np.errstate(over="ignore", invalid="ignore"):
+        tens = np.arange(0, 2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+        between = (tens[:-1].astype(np.float64) + tens[1:]) / 2  # ties of F16
+        # Of F64 only what F32 holds: torch rounds twice otherwise.
+        return np.concatenate([bits.view("f4"), halves.view("f4"), tens, between.astype("f4")]).astype(kind)
+
+
+def canonical(array: Any) -> bytes:
+    """Its bytes, every NaN the same."""
+    kind = array.dtype
+    with np.errstate(invalid="ignore"):
+        nan = np.isnan(array.astype(np.float64))
+    raw = array.view(f"u{kind.itemsize}").copy()
+    raw[nan] = np.array([np.nan]).astype(kind).view(raw.dtype)[0]
+    return raw.tobytes()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("casts") / "t.safetensors"
+    stn.save_file({dtype: numbers(dtype) for dtype in NUMPY}, target, durability="none")
+    return target
+
+
+@pytest.mark.parametrize(("stored", "wanted"), PAIRS)
+def test_every_number_becomes_what_torch_makes_of_it(path: Path, stored: str, wanted: str) -> None:
+    torch = framework("torch")
+    made = load(path, keys=[stored], dtype=wanted)[stored]
+    assert made.dtype == NUMPY[wanted]
+    raw = torch.from_numpy(numbers(stored).view(f"i{np.dtype(NUMPY[stored]).itemsize}"))
+    expected = raw.view(getattr(torch, TORCH[stored])).to(getattr(torch, TORCH[wanted]))
+    size = np.dtype(NUMPY[wanted]).itemsize
+    want = expected.view(getattr(torch, f"int{8 * size}")).numpy().view(NUMPY[wanted])
+    assert canonical(made) == canonical(want)
+    again = load(path, keys=[stored], dtype=wanted, framework="pt")[stored]
+    assert again.dtype == expected.dtype
+    assert again.view(getattr(torch, f"int{8 * size}")).numpy().tobytes() == made.tobytes()
+
+
+@pytest.mark.parametrize(("stored", "wanted"), PAIRS)
+def test_every_number_becomes_what_ml_dtypes_makes_of_it(path: Path, stored: str, wanted: str) -> None:
+    made = load(path, keys=[stored], dtype=wanted)[stored]
+    array = numbers(stored)
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = array.astype(np.float32).astype(NUMPY[wanted])
+        finite = np.abs(array.astype(np.float64)) <= float(ml_dtypes.finfo(NUMPY[wanted]).max)
+    # Of what is too large ml_dtypes makes NaN in F8_E4M3, we its largest number.
+    assert canonical(made[finite]) == canonical(want[finite])
+
+
+def test_parts_are_cast_too_and_into_out(path: Path) -> None:
+    want = numbers("BF16")[5:900:7].astype(np.float32)
+    loaded = load(path, keys=["BF16"], slices={"BF16": slice(5, 900, 7)}, dtype="F32")["BF16"]
+    assert canonical(loaded) == canonical(want)
+    out = np.zeros((len(want), 2), np.float32)[:, 1]
+    load(path, keys=["BF16"], slices={"BF16": slice(5, 900, 7)}, dtype="F32", out={"BF16": out})
+    assert canonical(out.copy()) == canonical(want)
+    with pytest.raises(ValueError, match=r"^out\['BF16'\] has dtype BF16, the result F32$"):
+        load(path, keys=["BF16"], dtype="F32", out={"BF16": numbers("BF16")})
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    arrays = {"f": np.ones(3, np.float32), "h": np.ones(2, np.float16), "i": np.arange(4), "b": np.ones(1, bool)}
+    stn.save_file(arrays, tmp_path / "mixed.safetensors", durability="none")
+    return tmp_path / "mixed.safetensors"
+
+
+def spellings() -> list[Any]:
+    given: list[Any] = ["BF16", "bfloat16", "torch.bfloat16", ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)]
+    try:
+        import torch
+    except ImportError:
+        return given
+    return [*given, torch.bfloat16]
+
+
+def test_dtypes_are_named_by_all_who_have_names_for_them(mixed: Path) -> None:
+    for given in spellings():
+        made = {name: array.dtype for name, array in load(mixed, dtype=given).items()}
+        assert made["f"] == made["h"] == ml_dtypes.bfloat16, given
+        assert made["i"] == np.int64 and made["b"] == bool
+    for given in (np.float16, np.dtype("f2"), np.dtype(">f2"), "F16", "float16"):
+        assert load(mixed, dtype=given)["f"].dtype == np.float16
+
+
+def test_a_dict_casts_only_what_it_names(mixed: Path) -> None:
+    made = load(mixed, dtype={"f": np.float64, "h": None, "i": "I64"})
+    assert [made[n].dtype for n in "fhi"] == [np.float64, np.float16, np.int64]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "text"),
+    [
+        ("I64", SafetensorError, "^cannot cast to I64: floats only$"),
+        (np.bool_, SafetensorError, "^cannot cast to BOOL: floats only$"),
+        ("F4", SafetensorError, "^cannot cast to F4: floats only$"),
+        ("F8_E8M0", SafetensorError, "^cannot cast to F8_E8M0: floats only$"),
+        ("bf16", SafetensorError, '^Unknown dtype "bf16". Supported dtypes: bool, '),
+        (3, SafetensorError, '^Unknown dtype "3"'),
+        (float, TypeError, "^dtype float does not say how many bits"),
+        ({"i": "F32"}, SafetensorError, "^tensor `i`: cannot cast I64 to F32"),
+        ({"f": "I8"}, SafetensorError, "^tensor `f`: cannot cast F32 to I8"),
+        ({"z": "F32"}, SafetensorError, "^dtype names a tensor that is not loaded: z$"),
+    ],
+)
+def test_dtypes_that_cannot_be(mixed: Path, dtype: Any, kind: type[Exception], text: str) -> None:
+    for call in (load, lambda *a, **k: Checkpoint(*a).stream(**k)):
+        with pytest.raises(kind, match=text):
+            call(mixed, dtype=dtype)
+
+
+def test_4_bits_are_filled_packed(tmp_path: Path) -> None:
+    packed = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    header = '{"q":{"dtype":"F4","shape":[2,6],"data_offsets":[0,6]}}'
+    path = tmp_path / "q.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + packed.tobytes())
+    out = np.zeros((2, 3), np.uint8)
+    assert load(path, out={"q": out})["q"] is out and (out == packed).all()
+    with pytest.raises(ValueError, match=r"^out\['q'\] has shape \(2, 6\), the result \(2, 3\)$"):
+        load(path, out={"q": np.zeros((2, 6), np.uint8)})
+    with pytest.raises(ValueError, match=r"^out\['q'\] is not contiguous, which F4 must be$"):
+        load(path, out={"q": np.zeros((3, 2), np.uint8).T})
+    torch = framework("torch")
+    tensor = torch.zeros(2, 3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    load(path, framework="pt", out={"q": tensor})
+    assert tensor.view(torch.uint8).tolist() == packed.tolist()

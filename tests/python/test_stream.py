@@ -1,0 +1,296 @@
+"""stream: tensors one after the other, while others are read."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sharded
+from conftest import framework
+from sharded import same
+
+from safetensors import Checkpoint, SafetensorError, TensorStream, stream
+
+FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
+WANT = sharded.tensors()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return sharded.save(tmp_path / "model", WANT)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """64 tensors of 1 MiB."""
+    arrays = {f"t{i}": np.full(1 << 18, i, np.float32) for i in range(64)}
+    return sharded.save(tmp_path / "many", arrays)
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("memory_limit", [0, 1, 300, 1 << 30])
+@pytest.mark.parametrize("threads", [0, 1, 4])
+def test_every_tensor_comes_once(folder: Path, kind: str, memory_limit: int, threads: int) -> None:
+    if kind == "pt":
+        framework("torch")
+    items = stream(folder, framework=kind, memory_limit=memory_limit, threads=threads)
+    assert isinstance(items, TensorStream) and iter(items) is items
+    got = list(items)
+    assert sorted(name for name, _ in got) == sorted(WANT)
+    assert all(same(array, WANT[name]) for name, array in got)
+    assert list(items) == []  # and nothing more
+
+
+def test_keys_slices_and_out(folder: Path) -> None:
+    out = {"bias": np.zeros(8, np.float32)}
+    items = stream(
+        folder, keys=["wte", "bias", "wte"], slices={"wte": (..., 2)}, dtype="F32", out=out
+    )
+    got = dict(items)
+    assert same(got["wte"], WANT["wte"][:, 2].copy()) and got["bias"] is out["bias"]
+    assert (got["bias"] == WANT["bias"]).all() and len(got) == 2
+    assert list(stream(folder, keys=[])) == []
+
+
+def test_closing_ends_it_early(many: Path) -> None:
+    with stream(many, memory_limit=1 << 20) as items:
+        next(items)
+    assert list(items) == []
+    items.close()
+    with pytest.raises(StopIteration):
+        next(items)
+    items = stream(many, memory_limit=1 << 20)
+    gone = weakref.ref(items)
+    del items
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_was_taken_is_never_written_to_again(many: Path) -> None:
+    for name, array in list(stream(many, memory_limit=3 << 20, threads=3)):
+        assert (array == int(name[1:])).all()
+
+
+def test_an_error_while_it_reads_is_raised_and_stays(many: Path) -> None:
+    file = sorted(many.glob("*.safetensors"))[1]
+    checkpoint = Checkpoint(many)
+    os.truncate(file, file.stat().st_size - 5)
+    with checkpoint.stream(cache="fill") as items:
+        for _ in range(2):
+            with pytest.raises(SafetensorError, match="^tensor `t[0-9]+`: file became shorter: "):
+                list(items)
+
+
+def test_several_threads_take_from_one(many: Path) -> None:
+    items = stream(many, memory_limit=4 << 20)
+    taken: list[str] = []
+    problems: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            for name, array in items:
+                assert (array == int(name[1:])).all()
+                taken.append(name)
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == [] and sorted(taken) == sorted(f"t{i}" for i in range(64))
+
+
+def test_closing_while_another_thread_waits(many: Path) -> None:
+    for _ in range(10):
+        items = stream(many, memory_limit=1 << 20)
+        thread = threading.Thread(target=lambda it=items: list(it))
+        thread.start()
+        items.close()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_forked_child_can_drop_it_but_not_use_it(many: Path) -> None:
+    items = stream(many, memory_limit=2 << 20)
+    next(items)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # a child that waits for threads which it does not have is killed
+        try:
+            next(items)
+        except SafetensorError as error:
+            good = str(error) == "a stream cannot be used in a forked child: make one there"
+            items.close()
+            del items
+            gc.collect()
+            good = good and len(list(stream(many, memory_limit=2 << 20))) == 64
+            os._exit(0 if good else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(items)) == 63
+
+
+BOUNDED = """
+import sys
+from pathlib import Path
+from safetensors import stream
+def peak():
+    return int(next(l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmHWM")).split()[1]) << 10
+kind, limit = sys.argv[2], 16 << 20
+for _, tensor in stream(sys.argv[1], keys=["t0"], framework=kind, memory_limit=limit): tensor.sum()
+before = peak()
+count = 0
+for _, tensor in stream(sys.argv[1], framework=kind, memory_limit=limit, cache="fill"):
+    tensor.sum()
+    count += 1
+print(count, (peak() - before) >> 20)
+"""
+
+
+@FRAMEWORKS
+def test_memory_stays_within_the_limit(tmp_path: Path, kind: str) -> None:
+    if kind == "pt":
+        framework("torch")
+    if not Path("/proc/self/status").exists():
+        pytest.skip("this system does not tell what a process held at most")
+    folder = sharded.save(tmp_path, {f"t{i}": np.full(1 << 20, i, np.float32) for i in range(64)})
+    command = [sys.executable, "-c", BOUNDED, str(folder), kind]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    count, grown = map(int, done.stdout.split())
+    # Of 256 MiB: 16 in flight, one or two taken, pages of 2 MiB that are shared, the allocator's own.
+    assert count == 64 and grown < 64
+
+
+AT_EXIT = {
+    "a stream that still reads": """
+items = stream(sys.argv[1], memory_limit=1 << 20)
+next(items)
+""",
+    "a stream in a cycle": """
+class Holder: pass
+holder = Holder(); holder.me = holder; holder.items = stream(sys.argv[1], memory_limit=1 << 20)
+next(holder.items)
+""",
+    "daemon threads with callbacks": """
+def work():
+    while True:
+        load(sys.argv[1], progress=lambda done, total: sum(range(1000)))
+        for _ in stream(sys.argv[1], memory_limit=1 << 20): pass
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+""",
+    "a thread that waits": """
+items = stream(sys.argv[1], memory_limit=1 << 20)
+def work():
+    while True:
+        for _ in items: time.sleep(0.01)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+""",
+}
+
+
+@pytest.mark.parametrize("what", AT_EXIT)
+def test_the_end_of_the_program(many: Path, what: str) -> None:
+    if sys.version_info >= (3, 14) and "thread" in what:
+        pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
+    head = "import sys, threading, time\nfrom safetensors import _native, load, stream\n"
+    command = [sys.executable, "-c", head + AT_EXIT[what], str(many)]
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell's & began the tests
+from safetensors import Checkpoint
+checkpoint = Checkpoint(sys.argv[1])
+slow = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+def load():
+    while True: checkpoint.load(cache="bypass", threads=1, memory_limit=4096)
+def waiting():  # for a thread that has its turn
+    items = checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1)
+    while True:
+        for _ in items: pass
+        items = checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1)
+def one():
+    while True: checkpoint["t0"]
+slow.start()
+try: locals()[sys.argv[2]]()
+except KeyboardInterrupt: print("KeyboardInterrupt")
+print(len(checkpoint.load()))
+"""
+
+
+@pytest.mark.parametrize("what", ["load", "waiting", "one"])
+def test_ctrl_c_ends_it_and_the_checkpoint_goes_on(many: Path, what: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(many), what]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("KeyboardInterrupt\n64\n", "")
+
+
+LEAKS = """
+import gc, sys
+from safetensors import Checkpoint, Writer, _native, load, stream
+import numpy as np
+_native._set_leak_warnings(True)
+def fail(*_): raise ZeroDivisionError
+kept = []
+for kind in sys.argv[2:]:
+    checkpoint = Checkpoint(sys.argv[1], kind)
+    kept += [checkpoint, checkpoint["wte"], checkpoint.get_slice("wte"), load(sys.argv[1], framework=kind, dtype="F64")]
+    with checkpoint.stream() as items: kept.append(next(items))
+    kept += [items, checkpoint.stream(), checkpoint.load(out={"ids": np.zeros(6, np.int64)}, progress=lambda *_: None)]
+    for wrong in (lambda: checkpoint["zz"], lambda: checkpoint.load(progress=fail), lambda: Checkpoint("/nope"),
+                  lambda: checkpoint.load(threads=-1), lambda: checkpoint.load(slices={"wte": 99}), lambda: checkpoint[3],
+                  lambda: checkpoint.stream(out={"wte": np.zeros(3)}), lambda: Checkpoint([3])):
+        try: wrong()
+        except Exception as error: last = error
+    with Writer(sys.argv[1] + "/new", {"a": ("F32", (2,)), "b": checkpoint["wte"]}) as writer:
+        writer.write("a", np.zeros(2, np.float32))
+        writer.copy("b", checkpoint, "wte")
+    kept += [writer, Writer(sys.argv[1] + "/newer", {})]
+del items, writer, checkpoint
+ORDER
+"""
+
+
+@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", ""])
+@FRAMEWORKS
+def test_nothing_leaks(folder: Path, order: str, kind: str) -> None:
+    if kind == "pt":
+        framework("torch")
+    code = LEAKS.replace("ORDER", order)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), kind], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not [p.name for p in folder.iterdir() if "newer" in p.name]
+
+
+def test_references_are_given_back(folder: Path) -> None:
+    checkpoint = Checkpoint(folder)
+    target = np.zeros(6, np.int64)
+
+    def report(*_: Any) -> None: ...
+
+    before = sys.getrefcount(target), sys.getrefcount(report)
+    for _ in range(5):
+        checkpoint.load(out={"ids": target}, progress=report)
+        list(checkpoint.stream(out={"ids": target}))
+        checkpoint.stream(out={"ids": target}).close()
+    gc.collect()
+    assert (sys.getrefcount(target), sys.getrefcount(report)) == before

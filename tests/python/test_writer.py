@@ -1,0 +1,348 @@
+"""Writer: files whose tensors come in pieces."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sharded
+from conftest import framework, installed
+
+import safetensors.numpy as stn
+from safetensors import Checkpoint, SafetensorError, Writer, load
+
+OLD = {"old": np.arange(3)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a file that is there."""
+    stn.save_file(OLD, tmp_path / "t", durability="none")
+    return tmp_path / "t"
+
+
+def untouched(path: Path) -> bool:
+    return os.listdir(path.parent) == ["t"] and stn.load_file(path)["old"].tolist() == [0, 1, 2]
+
+
+def test_rows_in_any_order(path: Path) -> None:
+    want = np.arange(40, dtype=np.float32).reshape(10, 4)
+    with Writer(path, {"w": ("F32", (10, 4)), "b": ("I64", [2])}, {"k": "v"}) as writer:
+        writer.write("w", want[7:], start=7)
+        writer.write("b", np.array([1, 2]))
+        writer.write("w", want[:0], start=3)
+        writer.write("w", want[:7].tobytes(), start=0)
+        assert untouched(path) or len(os.listdir(path.parent)) == 2
+        assert stn.load_file(path).keys() == OLD.keys()
+    expected = {"w": want, "b": np.array([1, 2])}
+    assert path.read_bytes() == stn.save(expected, {"k": "v"}) and os.listdir(path.parent) == ["t"]
+
+
+def test_data_of_every_kind(path: Path) -> None:
+    array = np.arange(12, dtype=np.int32).reshape(3, 4)
+    data: list[Any] = [
+        array, array.tobytes(), bytearray(array.tobytes()), memoryview(array.tobytes()), array.data,
+        np.asfortranarray(array), array.astype(">i4"), np.repeat(array, 2, axis=1)[:, ::2],
+        memoryview(np.repeat(array, 2, axis=0))[::2], array.T.copy().T,
+    ]  # fmt: skip
+    if installed("torch"):
+        import torch
+
+        tensor = torch.from_numpy(array)
+        data += [tensor, tensor.T.contiguous().T, torch.nn.Parameter(tensor.float(), False).int()]
+    names = [f"t{i}" for i in range(len(data))]
+    with Writer(path, {name: array for name in names}, durability="none") as writer:
+        for name, given in zip(names, data):
+            writer.write(name, given)
+    assert all((stn.load_file(path)[name] == array).all() for name in names)
+
+
+def test_scalars_and_what_is_empty(path: Path) -> None:
+    layout = {"s": ("F64", ()), "e": ("F32", (0, 2)), "f": ("F32", (0, 2)), "n": ("U8", (1,))}
+    with Writer(path, layout) as writer:
+        writer.write("s", np.float64(2.5))
+        writer.write("e", np.zeros((0, 2), np.float32))
+        writer.write("e", b"", start=0)
+        writer.write("n", memoryview(b"x"))
+    loaded = load(path)
+    assert loaded["s"] == 2.5 and loaded["f"].shape == (0, 2) and loaded["n"].tolist() == [120]
+
+
+def test_dtypes_of_frameworks(path: Path) -> None:
+    torch = framework("torch")
+    ml_dtypes = framework("ml_dtypes")
+    layout: dict[str, Any] = {
+        "a": (torch.bfloat16, (2,)),
+        "b": (np.float16, (2,)),
+        "c": (np.dtype("i2"), torch.Size([2])),
+        "d": (ml_dtypes.float8_e4m3fn, [2]),
+        "e": torch.empty(2, device="meta"),
+        "f": (np.bool_, (2,)),
+        "g": ("F4", (2, 4)),
+        "h": torch.empty(2, 2, dtype=torch.float4_e2m1fn_x2, device="meta"),
+        "i": ("F6_E3M2", (4, 4)),
+    }
+    with Writer(path, layout) as writer:
+        writer.write("a", torch.ones(2, dtype=torch.bfloat16))
+        writer.write("b", np.ones(2, np.float16))
+        writer.write("c", np.ones(2, np.int16))
+        writer.write("d", np.ones(2, ml_dtypes.float8_e4m3fn))
+        writer.write("e", torch.ones(2))
+        writer.write("f", np.ones(2, bool))
+        writer.write("g", np.ones((1, 2), np.uint8), start=1)
+        writer.write("g", bytes(2), start=0)
+        writer.write("h", torch.zeros(2, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2))
+        writer.write("i", np.ones((4, 3), np.uint8))
+    checkpoint = Checkpoint(path)
+    said = {n: (checkpoint.get_slice(n).get_dtype(), checkpoint.get_slice(n).get_shape()) for n in layout}
+    assert said == {
+        "a": ("BF16", [2]), "b": ("F16", [2]), "c": ("I16", [2]), "d": ("F8_E4M3", [2]), "e": ("F32", [2]),
+        "f": ("BOOL", [2]), "g": ("F4", [2, 4]), "h": ("F4", [2, 4]), "i": ("F6_E3M2", [4, 4]),
+    }  # fmt: skip
+    assert checkpoint["g"].tolist() == [[0, 0], [1, 1]]
+
+
+WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
+    (lambda w: w.write("z", b""), KeyError, "^'z'$"),
+    (lambda w: w.write("\ud800", b""), KeyError, "ud800"),
+    (lambda w: w.write("w", np.zeros((2, 3), "f4")), SafetensorError, r"^tensor `w` takes shape \[3, 2\], the data has \[2, 3\]$"),
+    (lambda w: w.write("w", np.zeros((3, 2))), SafetensorError, "^tensor `w` has dtype F32, the data F64$"),
+    (lambda w: w.write("w", bytes(23)), SafetensorError, "^tensor `w` has 24 bytes, the data 23$"),
+    (lambda w: w.write("w", bytes(12), start=0), SafetensorError, "^tensor `w` has rows of 8 bytes, the data 12$"),
+    (lambda w: w.write("w", np.zeros((1, 3), "f4"), start=0), SafetensorError, r"^tensor `w` takes shape \[rows, 2\], the data has \[1, 3\]$"),
+    (lambda w: w.write("w", bytes(8), start=-1), SafetensorError, "^start is -1: rows are counted from 0$"),
+    (lambda w: w.write("w", bytes(8), start=2**70), SafetensorError, "^start is 1180591620717411303424: tensor `w` has 3 rows$"),
+    (lambda w: w.write("w", bytes(16), start=2), SafetensorError, "tensor `w`: 16 bytes at byte 16 do not fit, it has 24: "),
+    (lambda w: w.write("w", bytes(8), start=1.0), TypeError, "'float' object cannot be interpreted"),  # type: ignore[arg-type]
+    (lambda w: w.write("s", bytes(8), start=0), SafetensorError, "^tensor `s` is a scalar and has no rows$"),
+    (lambda w: w.write("w", [1.0]), TypeError, "^tensor `w`: list is neither an array nor bytes$"),
+    (lambda w: w.write("w", "text"), TypeError, "^tensor `w`: str is neither an array nor bytes$"),
+    (lambda w: w.write("w", None), TypeError, "^tensor `w`: NoneType is neither an array nor bytes$"),
+    (lambda w: w.write("w", np.ma.zeros((3, 2), "f4")), TypeError, "^tensor `w`: a masked array has no bytes for a file: fill it first$"),
+    (lambda w: w.copy("w", {}), TypeError, "^source is dict: give a Checkpoint$"),  # type: ignore[arg-type]
+    (lambda w: w.commit(), SafetensorError, "tensor `s`: bytes 0 to 8 of 8 were never written"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), WRONG)
+def test_calls_that_fail_change_nothing(path: Path, call: Any, kind: Any, text: str) -> None:
+    with Writer(path, {"w": ("F32", (3, 2)), "s": ("F64", ())}) as writer:
+        with pytest.raises(kind, match=text):
+            call(writer)
+        writer.write("w", np.ones((3, 2), np.float32))
+        with pytest.raises(SafetensorError, match="bytes 8 to 16 of 24 were already written"):
+            writer.write("w", bytes(8), start=1)
+        writer.write("s", np.float64(1))
+    assert load(path)["w"].sum() == 6
+
+
+@pytest.mark.parametrize(
+    ("tensors", "kind", "text"),
+    [
+        ([1], TypeError, "^tensors is list: give a dict of names$"),
+        ({"a": 3}, TypeError, r"^tensors\['a'\] is neither \(dtype, shape\) nor an array$"),
+        ({"a": ("F32", 3)}, TypeError, r"^tensors\['a'\]: shape 3 is no list of integers$"),
+        ({"a": (float, [3])}, TypeError, "^dtype float does not say how many bits"),
+        ({"a": ("X", [3])}, SafetensorError, '^Unknown dtype "X"'),
+        ({"a": ("F32", [-3])}, OverflowError, "negative"),
+        ({"a": ("F4", [3])}, SafetensorError, r"^tensors\['a'\]: F4 needs an even last dimension$"),
+        ({3: ("F32", [3])}, TypeError, "^argument 'tensors': 'int' object"),
+        ({"a": ("F32", [2**62])}, SafetensorError, "^Error while serializing: "),
+        ({"__metadata__": ("F32", [2])}, SafetensorError, "^Error while serializing: "),
+    ],
+)
+def test_layouts_that_cannot_be(path: Path, tensors: Any, kind: Any, text: str) -> None:
+    with pytest.raises(kind, match=text):
+        Writer(path, tensors)
+    assert untouched(path)
+
+
+def test_arguments_that_cannot_be(path: Path) -> None:
+    with pytest.raises(SafetensorError, match='^durability "x" is invalid'):
+        Writer(path, {}, durability="x")
+    with pytest.raises(TypeError, match="^argument 'metadata': 'int' object"):
+        Writer(path, {}, {"a": 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="^argument 'filename': expected str, bytes or os.PathLike"):
+        Writer(None, {})  # type: ignore[arg-type]
+    with pytest.raises(SafetensorError) as caught:
+        Writer(path.parent / "gone" / "t", {})
+    assert caught.value.errno == 2  # type: ignore[attr-defined]
+    assert untouched(path)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_body_that_raises_leaves_the_old_file(path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error):
+        with Writer(path, {"a": ("U8", (2,))}) as writer:
+            writer.write("a", b"xy")
+            raise error
+    assert untouched(path)
+    with pytest.raises(SafetensorError, match="^the writer is closed$"):
+        writer.write("a", b"xy")
+
+
+def test_a_byte_that_is_missing_leaves_the_old_file(path: Path) -> None:
+    with pytest.raises(SafetensorError, match="tensor `a`: bytes 1 to 2 of 2 were never written"):
+        with Writer(path, {"a": ("U8", (2,))}) as writer:
+            writer.write("a", b"x", start=0)
+    assert untouched(path)
+
+
+def test_commit_and_close_by_hand(path: Path) -> None:
+    with Writer(path, {"a": ("U8", (2,))}) as writer:
+        writer.close()
+        writer.close()
+    assert untouched(path)
+    with Writer(path, {"a": ("U8", (2,))}) as writer:
+        writer.write("a", b"xy")
+        writer.commit()
+        assert load(path)["a"].tolist() == [120, 121]
+        with pytest.raises(SafetensorError, match="^the writer is closed$"):
+            writer.commit()
+    writer = Writer(path, {"b": ("U8", (2,))})
+    del writer
+    gc.collect()
+    assert os.listdir(path.parent) == ["t"] and list(load(path)) == ["a"]
+
+
+def test_copies_merge_a_checkpoint_into_one_file(tmp_path: Path) -> None:
+    arrays = {**sharded.tensors(), "large": np.arange(9 << 20, dtype=np.uint32)}  # 36 MiB
+    checkpoint = Checkpoint(sharded.save(tmp_path / "model", arrays))
+    layout: dict[str, Any] = {}
+    for name in checkpoint:
+        part = checkpoint.get_slice(name)
+        layout[name] = (part.get_dtype(), part.get_shape())
+    with Writer(tmp_path / "one", {**layout, "again": layout["wte"]}, durability="none") as writer:
+        for name in checkpoint:
+            writer.copy(name, checkpoint)
+        with pytest.raises(SafetensorError, match="tensor `again`: is F32, copied from I64"):
+            writer.copy("again", checkpoint, "ids")
+        with pytest.raises(KeyError, match="^'again'$"):
+            writer.copy("again", checkpoint)
+        writer.copy("again", checkpoint, "wte")
+    loaded = load(tmp_path / "one")
+    assert all(sharded.same(loaded[name], array) for name, array in arrays.items())
+    assert sharded.same(loaded["again"], arrays["wte"])
+
+
+def test_a_file_may_be_rewritten_from_itself(path: Path) -> None:
+    source = Checkpoint(path)
+    with Writer(path, {"new": ("I64", (3,))}) as writer:
+        writer.copy("new", source, "old")
+    assert load(path)["new"].tolist() == [0, 1, 2] and source["old"].tolist() == [0, 1, 2]
+
+
+def test_threads_write_at_once(path: Path) -> None:
+    want = np.arange(1 << 20, dtype=np.uint32).reshape(64, -1)
+    problems: list[BaseException] = []
+
+    def work(writer: Writer, rows: range) -> None:
+        try:
+            for row in rows:
+                writer.write("w", want[row : row + 1], start=row)
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    with Writer(path, {"w": want}, durability="none") as writer:
+        threads = [threading.Thread(target=work, args=(writer, range(i, 64, 4))) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert problems == [] and (load(path)["w"] == want).all()
+
+
+def test_commit_and_close_while_others_write(path: Path) -> None:
+    data = bytes(1 << 20)
+    for end in (Writer.close, Writer.commit):
+        writer = Writer(path, {"w": ("U8", (64, 1 << 20))}, durability="none")
+        said: list[str] = []
+
+        def work() -> None:
+            for row in range(64):
+                try:
+                    writer.write("w", data, start=row)
+                except SafetensorError as error:
+                    said.append(str(error))
+                    return
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            end(writer)
+        except SafetensorError as error:
+            assert "never written" in str(error) or "while another call" in str(error)
+        thread.join()
+        writer.close()
+        assert set(said) <= {"the writer is closed", "the writer is being committed by another call"}
+        assert untouched(path)
+
+
+def test_a_forked_child_leaves_it_alone(path: Path) -> None:
+    writer = Writer(path, {"a": ("U8", (2,))})
+    child = os.fork()
+    if child == 0:
+        del writer
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    with writer:
+        writer.write("a", b"xy")
+    assert load(path)["a"].tolist() == [120, 121]
+
+
+def test_a_program_that_forgets_it_leaves_nothing(path: Path) -> None:
+    code = "import sys; from safetensors import Writer; w = Writer(sys.argv[1], {'a': ('U8', (2,))})"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and untouched(path)
+
+
+WRITE_FOREVER = """
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell's & began the tests
+import sys, numpy as np
+from safetensors import Checkpoint, SafetensorError, Writer
+path, way, source, size = *sys.argv[1:4], int(sys.argv[4])
+checkpoint, block = Checkpoint(source), np.memmap(source, np.uint8, "r")[-size:]
+with Writer(path, {"w": ("U8", (size,))}, durability="none") as writer:
+    print("ready", flush=True)
+    try:
+        writer.copy("w", checkpoint) if way == "copy" else writer.write("w", block)
+    except KeyboardInterrupt: print("KeyboardInterrupt")
+    writer.commit()
+"""
+
+
+@pytest.mark.parametrize("way", ["write", "copy"])
+def test_ctrl_c_ends_a_long_call(
+    path: Path, tmp_path_factory: pytest.TempPathFactory, way: str
+) -> None:
+    size = 3 << 30
+    free = os.statvfs(path.parent).f_bavail * os.statvfs(path.parent).f_frsize
+    if free < 2 * size:
+        pytest.skip(f"only {free >> 20} MiB of disk are free for a call that takes long")
+    source = tmp_path_factory.mktemp("source") / "s.safetensors"
+    header = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+    with open(source, "wb") as out:
+        out.write(len(header).to_bytes(8, "little") + header)
+        out.truncate(8 + len(header) + size)  # a hole
+    command = [sys.executable, "-c", WRITE_FOREVER, str(path), way, str(source), str(size)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=120)
+    # Not after all of it: what was cancelled counts as not written.
+    assert said == "KeyboardInterrupt\n" and f"bytes 0 to {size} of {size} were never written" in errors
+    assert untouched(path)
