@@ -27,10 +27,10 @@ std::uint64_t sum_of_pages(const Array& array) {
 
 // The page faults of touching every page.
 std::uint64_t faults_of(const Array& array) {
-  const io::ThreadClock clock;
+  io::ThreadClock clock;
   volatile const std::uint64_t sum = sum_of_pages(array);
   (void)sum;
-  return clock.usage().page_faults;
+  return clock.lap().page_faults;
 }
 
 class ViewPages : public ::testing::Test {

@@ -8,7 +8,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from . import _native
+from . import _cuda, _native
 from ._dtypes import CASTABLE, format_name
 from ._native import PySafeSlice, SafetensorError
 from ._targets import Target, check_apart, to_target
@@ -100,6 +100,7 @@ class Checkpoint(Mapping[str, Any]):
         device: Any = "cpu",
     ) -> None:
         self._native = _native._Checkpoint(paths, framework, device)
+        self._cuda = _cuda.usable(framework, device)
 
     def __getitem__(self, name: str) -> Any:
         """Read one tensor into memory of its own."""
@@ -145,10 +146,19 @@ class Checkpoint(Mapping[str, Any]):
     ) -> dict[str, Any]:
         """Load many tensors at once; see `safetensors.load`."""
         names, requests = self._requests(keys, slices, dtype, out)
+        options: dict[str, Any] = {
+            "threads": threads,
+            "memory_limit": memory_limit,
+            "cache": cache,
+        }
         with _reporting(progress) as report:
-            loaded = self._native.load(
-                requests, threads=threads, memory_limit=memory_limit, cache=cache, progress=report
-            )
+            loaded = None
+            if self._cuda is not None and not out:
+                loaded = _cuda.load(
+                    self._native, requests, self._cuda, progress=report, **options
+                )
+            if loaded is None:
+                loaded = self._native.load(requests, progress=report, **options)
         return dict(zip(names, loaded, strict=True))
 
     def stream(

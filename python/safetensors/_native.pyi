@@ -123,7 +123,10 @@ def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]: ...
 def _load(buffer: Buffer, framework: str, *, copy: bool = True) -> dict[str, Any]: ...
 
 _Paths = _Path | Iterable[_Path]
-_Request = tuple[str, Any, str | None, tuple[int, int, Sequence[int] | None, Any] | None]
+_Target = (
+    tuple[int, int, Sequence[int] | None, Any] | tuple[int, int, Sequence[int] | None, Any, int]
+)
+_Request = tuple[str, Any, str | None, _Target | None]
 _Progress = Callable[[int, int], object]
 
 class _Stream:
@@ -148,6 +151,7 @@ class _Checkpoint:
         memory_limit: int,
         cache: str,
         progress: _Progress | None,
+        device_stream: int | None = None,
     ) -> list[Any]: ...
     def stream(
         self,
