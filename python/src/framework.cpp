@@ -42,7 +42,7 @@ class ConvertingMaker final : public Maker {
   ConvertingMaker(Framework framework, const Device& device)
       : bits_(framework == Framework::mlx || framework == Framework::paddle),
         numpy_(make_numpy_maker(bits_)),
-        convert_(nb::module_::import_("safetensors._frameworks")
+        convert_(import_module("safetensors._frameworks")
                      .attr("converter")(converter_name(framework), to_str(device.name))) {}
   nb::object make(const Array& array) override { return converted(array.dtype(), numpy_->make(array)); }
   nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) override {
@@ -52,7 +52,7 @@ class ConvertingMaker final : public Maker {
  private:
   nb::object converted(Dtype dtype, const nb::object& made) {
     const char* const name = bits_ ? extended_name(dtype) : nullptr;
-    return name == nullptr ? convert_(made) : convert_(made, name);
+    return never_unwound([&] { return name == nullptr ? convert_(made) : convert_(made, name); });
   }
 
   bool bits_;

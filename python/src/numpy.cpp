@@ -71,7 +71,7 @@ class NumpyMaker final : public Maker {
  public:
   explicit NumpyMaker(bool extended_as_bits)
       : extended_as_bits_(extended_as_bits),
-        numpy_(nb::module_::import_("numpy")),
+        numpy_(import_module("numpy")),
         ndarray_(numpy_.attr("ndarray")),
         empty_(numpy_.attr("empty")) {}
   ~NumpyMaker() override {
@@ -127,7 +127,7 @@ class NumpyMaker final : public Maker {
     } else {
       nb::object types;
       try {
-        types = nb::module_::import_("ml_dtypes");
+        types = import_module("ml_dtypes");
       } catch (nb::python_error& error) {
         if (!error.matches(PyExc_ImportError)) throw;
       }

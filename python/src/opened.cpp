@@ -161,8 +161,7 @@ nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
       nb::object result = maker()->make(read_slice(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;
     }
-    const nb::object rows =
-        nb::module_::import_("safetensors._torch_index").attr("bounding_rows")(index, tensor.shape()[0]);
+    const nb::object rows = import_module("safetensors._torch_index").attr("bounding_rows")(index, tensor.shape()[0]);
     if (!rows.is_none()) {
       const Slice slice{DimSlice::range(nb::cast<std::int64_t>(rows[0]), nb::cast<std::int64_t>(rows[1]))};
       const nb::object read = maker()->make(read_slice(tensor, slice));

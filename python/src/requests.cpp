@@ -1,7 +1,5 @@
 #include "requests.h"
 
-#include <cxxabi.h>
-
 #include <string>
 #include <utility>
 
@@ -108,10 +106,8 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (progress_.is_none()) return true;
-    (void)progress_(done, total);
+    never_unwound([&] { (void)progress_(done, total); });
     return true;
-  } catch (const abi::__forced_unwind&) {
-    sleep_for_ever();
   } catch (...) {
     raised_ = std::current_exception();
     return false;

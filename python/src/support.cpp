@@ -1,6 +1,5 @@
 #include "support.h"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,9 @@ namespace {
 
 // Of the module, and never given up: the interpreter ends with it.
 PyObject* safetensor_error = nullptr;
+
+// Of this thread, while it is without the GIL.
+constinit thread_local const WithoutGil* innermost = nullptr;
 
 void set_attribute(nb::handle object, const char* name, nb::handle value) {
   if (PyObject_SetAttrString(object.ptr(), name, value.ptr()) != 0) PyErr_Clear();
@@ -37,7 +39,14 @@ void sleep_for_ever() noexcept {
   for (;;) ::pause();
 }
 
+nb::module_ import_module(const char* name) {
+  return never_unwound([name] { return nb::module_::import_(name); });
+}
+
+WithoutGil::WithoutGil() noexcept : outer_(std::exchange(innermost, this)), state_(PyEval_SaveThread()) {}
+
 WithoutGil::~WithoutGil() {
+  innermost = outer_;
   try {
     PyEval_RestoreThread(state_);
   } catch (const abi::__forced_unwind&) {
@@ -45,12 +54,23 @@ WithoutGil::~WithoutGil() {
   }
 }
 
-WithGil::WithGil() noexcept {
+WithGil::WithGil() noexcept : released_(std::exchange(innermost, nullptr)) {
   try {
-    state_ = PyGILState_Ensure();
+    if (released_ != nullptr)
+      PyEval_RestoreThread(released_->state_);
+    else
+      state_ = PyGILState_Ensure();
   } catch (const abi::__forced_unwind&) {
     sleep_for_ever();
   }
+}
+
+WithGil::~WithGil() {
+  innermost = released_;
+  if (released_ != nullptr)
+    released_->state_ = PyEval_SaveThread();
+  else
+    PyGILState_Release(state_);
 }
 
 void define_errors(nb::module_& module) {

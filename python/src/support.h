@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <safetensors/safetensors.h>
 
+#include <cxxabi.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -52,28 +54,44 @@ void define_errors(nb::module_& module);
 // What a thread does that the interpreter, which ends, wants to unwind through code that may not be unwound.
 [[noreturn]] void sleep_for_ever() noexcept;
 
+// Calls what runs Python code, which may end the thread so. nanobind does not let that through.
+template <class Function>
+decltype(auto) never_unwound(Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const abi::__forced_unwind&) {
+    sleep_for_ever();
+  }
+}
+
+[[nodiscard]] nb::module_ import_module(const char* name);
+
 // Without the GIL, for as long as it lives. A thread that asks for it back while the interpreter ends never gets it: it
 // must not return, and what Python does with it, unwinding, would end in std::terminate. So it sleeps until the end.
 class WithoutGil {
  public:
-  WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
+  WithoutGil() noexcept;
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
   ~WithoutGil();
 
  private:
-  PyThreadState* state_;
+  friend class WithGil;
+  const WithoutGil* outer_;
+  mutable PyThreadState* state_;
 };
-// With the GIL, on any thread; otherwise as WithoutGil.
+// With the GIL, on any thread; otherwise as WithoutGil. Within one of this thread's by the state that it holds:
+// PyGILState_Ensure would want to make a new one once the interpreter has ended, and crash.
 class WithGil {
  public:
   WithGil() noexcept;
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;
-  ~WithGil() { PyGILState_Release(state_); }
+  ~WithGil();
 
  private:
-  PyGILState_STATE state_;
+  const WithoutGil* released_;
+  PyGILState_STATE state_ = PyGILState_LOCKED;
 };
 
 // A buffer of bytes that somebody else owns, held until this goes.

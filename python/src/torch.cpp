@@ -103,11 +103,11 @@ TorchType torch_type(Dtype dtype) noexcept {
 class TorchMaker final : public Maker {
  public:
   explicit TorchMaker(const Device& device)
-      : torch_(nb::module_::import_("torch")), device_(device), empty_(torch_.attr("empty")) {
+      : torch_(import_module("torch")), device_(device), empty_(torch_.attr("empty")) {
     const nb::object internal = torch_.attr("_C");
     from_dlpack_ = nb::hasattr(internal, "_from_dlpack")
                        ? nb::object(internal.attr("_from_dlpack"))
-                       : nb::object(nb::module_::import_("torch.utils.dlpack").attr("from_dlpack"));
+                       : nb::object(import_module("torch.utils.dlpack").attr("from_dlpack"));
   }
   ~TorchMaker() override {
     for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());

@@ -183,13 +183,21 @@ class Holder: pass
 holder = Holder(); holder.me = holder; holder.items = stream(sys.argv[1], memory_limit=1 << 20)
 next(holder.items)
 """,
+    "daemon threads that import NumPy": """
+def work(): load(sys.argv[1])
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+""",
     "daemon threads with callbacks": """
+begun = threading.Event()
 def work():
     while True:
         load(sys.argv[1], progress=lambda done, total: sum(range(1000)))
+        begun.set()
         for _ in stream(sys.argv[1], memory_limit=1 << 20): pass
 for _ in range(3): threading.Thread(target=work, daemon=True).start()
-time.sleep(0.3)
+begun.wait()
+time.sleep(0.1)
 """,
     "a thread that waits": """
 items = stream(sys.argv[1], memory_limit=1 << 20)
@@ -221,11 +229,9 @@ checkpoint = Checkpoint(sys.argv[1])
 slow = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
 def load():
     while True: checkpoint.load(cache="bypass", threads=1, memory_limit=4096)
-def waiting():  # for a thread that has its turn
-    items = checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1)
+def stream():
     while True:
-        for _ in items: pass
-        items = checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1)
+        for _ in checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1): pass
 def one():
     while True: checkpoint["t0"]
 slow.start()
@@ -235,7 +241,7 @@ print(len(checkpoint.load()))
 """
 
 
-@pytest.mark.parametrize("what", ["load", "waiting", "one"])
+@pytest.mark.parametrize("what", ["load", "stream", "one"])
 def test_ctrl_c_ends_it_and_the_checkpoint_goes_on(many: Path, what: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(many), what]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -343,6 +343,5 @@ def test_ctrl_c_ends_a_long_call(
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=120)
-    # Not after all of it: what was cancelled counts as not written.
-    assert said == "KeyboardInterrupt\n" and f"bytes 0 to {size} of {size} were never written" in errors
+    assert said == "KeyboardInterrupt\n" and "cancelled after" in errors
     assert untouched(path)
