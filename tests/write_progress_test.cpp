@@ -103,7 +103,6 @@ TEST_F(WriterProgress, IsReportedByTheThreadThatWrites) {
   }
 }
 
-<<<<<<< HEAD
 TEST_F(WriterProgress, IsReportedByCopyWhateverIsCopied) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
@@ -122,26 +121,6 @@ TEST_F(WriterProgress, IsReportedByCopyWhateverIsCopied) {
       expect_complete(reports);
       EXPECT_TRUE(contents(path) == contents(directory / "from"));
     }
-=======
-TEST_F(WriterProgress, ThatSaysFalseGivesTheBytesBackToBeWrittenAgain) {
-  for (const int stop_at : {1, 2, 3}) {
-    int reports = 0;
-    Writer out = writer([&](std::uint64_t, std::uint64_t) { return ++reports != stop_at; });
-    const Status status = out.write("large", 0, bytes);
-    ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().code, Errc::cancelled);
-    const std::uint64_t head = header.text().value().size() + 8;
-    const std::uint64_t done =
-        head + std::min<std::uint64_t>(std::uint64_t{16} * static_cast<unsigned>(stop_at), 40) * (1 << 20);
-    EXPECT_EQ(status.error().message,
-              "cancelled after " + std::to_string(done) + " of " + std::to_string(head + bytes.size()) + " bytes");
-    EXPECT_EQ(out.commit().error().message, "tensor `large`: bytes 0 to 41943040 of 41943040 were never written");
-    EXPECT_EQ(contents(path), "old");
-    reports = 4;
-    ASSERT_TRUE(succeeds(out.write("large", 0, bytes)));
-    ASSERT_TRUE(succeeds(out.commit()));
-    put(path, "old");
->>>>>>> 3c23e5f (Python: a thread that the interpreter ends in the midst of an import or a callback sleeps, as one that asks for the GIL does)
   }
 }
 
