@@ -172,6 +172,26 @@ TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
   EXPECT_EQ(seen.size(), 5U);
 }
 
+TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
+  ReadOptions with = options();
+  with.threads = 4;
+  with.chunk = 64 * kKiB;
+  for (unsigned seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE(seed);
+    driver.delay(300, seed);
+    Wanted wanted(*cuda);
+    for (const char* name : {"large", "wide"})
+      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    Result<Stream> stream = wanted.plan.stream(with);
+    ASSERT_TRUE(succeeds(stream));
+    for (int taken = 0; taken < 2; ++taken) {
+      const Result<std::optional<StreamItem>> item = stream->next();
+      ASSERT_TRUE(succeeds(item) && item->has_value());
+      wanted.expect_there((*item)->item);
+    }
+  }
+}
+
 TEST_F(DevicePlan, FailuresOfTheDriverEndThePlanAndLeaveNothing) {
   for (const char* function : {"cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
                                "cuEventRecord", "cuStreamSynchronize", "cuDevicePrimaryCtxRetain"}) {

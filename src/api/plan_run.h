@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "api/plan_item.h"
@@ -113,6 +114,7 @@ class PlanWorker {
   Status read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
   void deliver(std::size_t number, std::uint64_t at, std::span<const std::byte> stored);
   void arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept;
+  void count(std::size_t number, std::uint64_t size) noexcept;
   std::byte* place(std::size_t number, std::uint64_t at, std::size_t size);
   Result<std::span<std::byte>> staging(const PlanItem& item, std::size_t size);
 
@@ -125,7 +127,8 @@ class PlanWorker {
   std::byte* pinned_ = nullptr;  // of a job whose results go to a device; parts_ says what of it goes where
   std::size_t filled_ = 0;
   std::vector<device::CopyRing::Part> parts_;
-  std::shared_ptr<std::byte> stored_;  // bytes as they are in the file
+  std::vector<std::pair<std::size_t, std::uint64_t>> copied_;  // item and bytes of each part
+  std::shared_ptr<std::byte> stored_;                          // bytes as they are in the file
   std::size_t room_ = 0;
 };
 

@@ -58,15 +58,21 @@ Status PlanWorker::run_on_device(const PlanJob& job, device::CopyRing& ring) {
   pinned_ = slot->bytes().data();
   filled_ = 0;
   parts_.clear();
+  copied_.clear();
   if (Status status = run(job); !status) return status;
   if (Status status = ring.copy_parts(std::move(slot).value(), parts_); !status) return status;
-  return run_.in_order() ? ring.finish() : Status();
+  if (run_.in_order()) {
+    if (Status status = ring.finish(); !status) return status;
+  }
+  for (const auto& [number, size] : copied_) count(number, size);
+  return {};
 }
 
 // Where bytes of a result are put, from its byte `at` on.
 std::byte* PlanWorker::place(std::size_t number, std::uint64_t at, std::size_t size) {
   if (run_.slot(number).ring == nullptr) return run_.slot(number).memory + at;
   parts_.push_back({filled_, size, run_.items()[number].device.address + at});
+  copied_.emplace_back(number, size);
   filled_ += size;
   return pinned_ + parts_.back().from;
 }
@@ -216,9 +222,14 @@ void PlanWorker::deliver(std::size_t number, std::uint64_t at, std::span<const s
 void PlanWorker::arrived(std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
   if (run_.options().on_chunk) run_.options().on_chunk(number, at, bytes);
   run_.slot(number).path->finish(bytes.size());
+  // On the way to a device they are not there before they are copied.
+  if (run_.slot(number).ring == nullptr) count(number, bytes.size());
+}
+
+void PlanWorker::count(std::size_t number, std::uint64_t size) noexcept {
   // First: who finds that nothing is left may ask at once how much is done.
-  run_.add_done(bytes.size());
-  run_.slot(number).left.fetch_sub(bytes.size());
+  run_.add_done(size);
+  run_.slot(number).left.fetch_sub(size);
 }
 
 Result<std::span<std::byte>> PlanWorker::staging(const PlanItem& item, std::size_t size) {
