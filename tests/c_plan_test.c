@@ -126,6 +126,13 @@ static void refused_items(void) {
   options.strides = strides;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
   SAYS("tensor `U8`: the destination's strides let elements of the result overlap");
+  options.on_device = 1;
+  options.device_size = 24;
+  FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
+  SAYS("tensor `U8`: a destination on a device has neither bytes of the host nor strides");
+  options.device = -1;
+  FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
+  SAYS("device -1 is none");
   options.reserved = 1;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), UNSUPPORTED);
   options.struct_size = 8;

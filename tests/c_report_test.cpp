@@ -12,6 +12,8 @@ safetensors_read_report report_with_everything() {
                                   .bytes_buffered = 2,
                                   .bytes_direct = 3,
                                   .bytes_mapped = 4,
+                                  .bytes_device = 10,
+                                  .pinned_bytes = 11,
                                   .reads = 5,
                                   .page_faults = 6,
                                   .threads = 7,
@@ -28,6 +30,8 @@ TEST(CReport, GivesEachFieldInItsPlace) {
   EXPECT_EQ(info.bytes_buffered, 2U);
   EXPECT_EQ(info.bytes_direct, 3U);
   EXPECT_EQ(info.bytes_mapped, 4U);
+  EXPECT_EQ(info.bytes_device, 10U);
+  EXPECT_EQ(info.pinned_bytes, 11U);
   EXPECT_EQ(info.reads, 5U);
   EXPECT_EQ(info.page_faults, 6U);
   EXPECT_EQ(info.threads, 7U);

@@ -84,6 +84,77 @@ static void progress_of_writing(void) {
   CHECK(unlink(other_path) == 0);
 }
 
+static void several_files(void) {
+  safetensors_tensor_data tensors[22];
+  const size_t count = make_tensors(tensors);
+  safetensors_file_contents files[] = {{path, tensors, count, kMetadata, 1}, {other_path, tensors, count, NULL, 0}};
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  safetensors_layout_options layout = SAFETENSORS_LAYOUT_OPTIONS_INIT;
+  struct told told = {0, 0, 0, 1};
+  options.progress = tell_progress;
+  options.user = &told;
+  layout.data_alignment = 64;
+  CHECK(unlink(path) == 0);
+  GOOD(safetensors_write_files(files, 2, &options, &layout, &error));
+  CHECK(told.calls > 0 && told.done == told.total);
+  for (size_t i = 0; i < 2; ++i) {
+    safetensors_file* file = open_file(files[i].path, SAFETENSORS_ACCESS_READ);
+    read_all(file);
+    safetensors_file_free(file);
+  }
+  CHECK(unlink(other_path) == 0);
+  told.answer = 0;
+  FAILS(safetensors_write_files(files, 2, &options, NULL, &error), CANCELLED);
+  FAILS(safetensors_write_files(NULL, 2, NULL, NULL, &error), INVALID_ARGUMENT);
+  SAYS("argument files is NULL, its length 2");
+  files[1].path = path;
+  FAILS(safetensors_write_files(files, 2, NULL, NULL, &error), INVALID_ARGUMENT);
+  SAYS("two of the files to be written have this path");
+  CHECK(strcmp(error.path, path) == 0);
+  files[1].path = NULL;
+  FAILS(safetensors_write_files(files, 2, NULL, NULL, &error), INVALID_ARGUMENT);
+  SAYS("file 1: argument path is NULL");
+  files[1].path = other_path;
+  files[1].metadata_count = 1;
+  FAILS(safetensors_write_files(files, 2, NULL, NULL, &error), INVALID_ARGUMENT);
+  SAYS("file 1: argument metadata is NULL, its length 1");
+  options.durability = 3;
+  FAILS(safetensors_write_files(files, 1, &options, NULL, &error), INVALID_ARGUMENT);
+  SAYS("durability 3 is none");
+  layout.reserved = 1;
+  FAILS(safetensors_write_files(files, 0, NULL, &layout, &error), UNSUPPORTED);
+  GOOD(safetensors_write_files(NULL, 0, NULL, NULL, &error));
+  CHECK(access(other_path, F_OK) != 0);
+}
+
+/* 0 cancels a writer for good. */
+static void progress_of_a_writer(void) {
+  const uint64_t shape[1] = {UINT64_C(9) << 20};
+  safetensors_header_builder* builder = NULL;
+  safetensors_header* header = NULL;
+  safetensors_writer* writer = NULL;
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  struct told told = {0, 0, 0, 0};
+  unsigned char* bytes = calloc(1, (size_t)shape[0]);
+  CHECK(bytes != NULL);
+  if (!bytes) return;
+  options.durability = SAFETENSORS_DURABILITY_NONE;
+  options.progress = tell_progress;
+  options.user = &told;
+  GOOD(safetensors_header_builder_create(&builder, &error));
+  GOOD(safetensors_header_builder_add(builder, TEXT("t"), SAFETENSORS_DTYPE_U8, shape, 1, &error));
+  GOOD(safetensors_header_builder_build(builder, NULL, &header, &error));
+  safetensors_header_builder_free(builder);
+  GOOD(safetensors_writer_create(other_path, header, &options, &writer, &error));
+  safetensors_header_free(header);
+  FAILS(safetensors_writer_write(writer, TEXT("t"), 0, bytes, (size_t)shape[0], &error), CANCELLED);
+  CHECK(told.calls == 1 && told.done == told.total && told.total > shape[0]);
+  FAILS(safetensors_writer_commit(writer, &error), CANCELLED);
+  safetensors_writer_free(writer);
+  CHECK(access(other_path, F_OK) != 0);
+  free(bytes);
+}
+
 static void writer_in_pieces(void) {
   safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
   safetensors_header* header = NULL;
@@ -191,6 +262,8 @@ int main(void) {
   write_all(path);
   writing();
   progress_of_writing();
+  several_files();
+  progress_of_a_writer();
   writer_in_pieces();
   metadata_edits();
   remove_directory();

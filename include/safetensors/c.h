@@ -480,8 +480,9 @@ typedef struct safetensors_write_options {
   uint64_t struct_size;
   int32_t durability;
   uint32_t in_place_if_no_rename; /* not 0: where rename is missing write in place; an error leaves a torn file */
-  /* May be NULL; must return normally. safetensors_write_file calls it from its own thread every few MiB with the bytes
-   * written so far and the file's size; 0 ends the call with CANCELLED, the old file as it was. */
+  /* May be NULL; must return normally and not use the writer. Called every few MiB with the bytes written so far and
+   * the size of the file or of all files together, by the thread that writes and never by two at once. 0 ends the call,
+   * and every later one of a writer, with CANCELLED; the old file is as it was. */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
   void* user;
 } safetensors_write_options;
@@ -547,7 +548,7 @@ SAFETENSORS_API safetensors_status safetensors_writer_create(const char* path, c
                                                              const safetensors_write_options* options,
                                                              safetensors_writer** writer, safetensors_error* error);
 /* size bytes at offset of a tensor, each byte exactly once. After the first failure to write, every call returns it.
- * Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE (past the tensor's end), WRITE_FAILED, WRITER_CLOSED. */
+ * Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE (past the tensor's end), WRITE_FAILED, WRITER_CLOSED, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name,
                                                             size_t name_length, uint64_t offset, const void* data,
                                                             size_t size, safetensors_error* error);

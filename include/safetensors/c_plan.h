@@ -1,4 +1,4 @@
-/* Checkpoints, and reading many tensors at once, in the C interface; c.h includes it and says what holds for all. */
+/* Many files and many tensors at once in the C interface; c.h includes it and says what holds for all. */
 #ifndef SAFETENSORS_C_PLAN_H
 #define SAFETENSORS_C_PLAN_H
 
@@ -98,10 +98,16 @@ typedef struct safetensors_add_options {
   /* The dtype of the result, or 0: as in the file. Between F64, F32, F16, BF16 and the F8s (from F8_E8M0 only), rounded
    * once to the nearest, ties to even. */
   safetensors_dtype cast;
+  uint32_t on_device; /* not 0: to memory of a CUDA device instead of destination, without strides */
+  /* That memory: device_size bytes, exactly those of the result. All is there when safetensors_read_plan_execute
+   * returns or safetensors_stream_next gives the item out. */
+  uint64_t device_address;
+  uint64_t device_size;
+  int32_t device;    /* its ordinal */
   uint32_t reserved; /* 0 */
 } safetensors_add_options;
 #define SAFETENSORS_ADD_OPTIONS_INIT \
-  { sizeof(safetensors_add_options), NULL, 0, NULL, 0, 0, 0 }
+  { sizeof(safetensors_add_options), NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Which part the page cache plays. */
 enum {
@@ -115,7 +121,7 @@ typedef struct safetensors_read_options {
   uint64_t struct_size;
   uint64_t chunk; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
   /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
-   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. */
+   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. */
   uint64_t bytes_in_flight;
   uint32_t threads; /* that read; 0: one a processor, and 8 to 16 where reads wait for a device or a network */
   int32_t cache;
@@ -129,15 +135,19 @@ typedef struct safetensors_read_options {
    * number in the order of adding, where the piece begins in the result, and the piece, in C order whatever the
    * destination's strides. Called by several threads at once. */
   void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
+  /* Of destinations on a device. Copies begin after what this CUstream was given before the call; NULL: the default
+   * stream. cuda_driver: the driver's library; NULL: libcuda.so.1. */
+  void* device_stream;
+  const char* cuda_driver;
 } safetensors_read_options;
 #define SAFETENSORS_READ_OPTIONS_INIT \
-  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_KEEP, NULL, NULL, NULL, NULL }
+  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_KEEP, NULL, NULL, NULL, NULL, NULL, NULL }
 
 SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
 SAFETENSORS_API void safetensors_read_plan_free(safetensors_read_plan* plan);
 /* Items are numbered from 0. slice may be NULL: the whole tensor. Slice and tensor may be freed afterwards. On failure
- * the plan is as it was. Errors: BUFFER_SIZE (of the destination), INVALID_ARGUMENT (strides), DTYPE_MISMATCH (cast),
- * and those of safetensors_slice_resolve. */
+ * the plan is as it was. Errors: BUFFER_SIZE (of the destination), INVALID_ARGUMENT (strides, devices), DTYPE_MISMATCH
+ * (cast), and those of safetensors_slice_resolve. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_add(safetensors_read_plan* plan,
                                                              const safetensors_tensor* tensor,
                                                              const safetensors_slice* slice,
@@ -148,7 +158,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
                                                               uint64_t* nbytes, safetensors_error* error);
 /* Reads everything that was added; may be called again. Never maps. The first error stops all threads before it is
  * returned; what was in the destinations is then lost. Errors: READ_FAILED, FILE_TRUNCATED, FILE_CHANGED (tensor, path
- * and offset are named), CANCELLED, and what a source of the caller's returned. */
+ * and offset are named), CANCELLED, and what a source of the caller's returned; of devices UNSUPPORTED (no driver),
+ * INVALID_ARGUMENT (no such device), DEVICE_FAILED. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
                                                                  safetensors_read_result** result,
@@ -159,7 +170,8 @@ SAFETENSORS_API void safetensors_read_result_free(safetensors_read_result* resul
 SAFETENSORS_API safetensors_status safetensors_read_result_count(const safetensors_read_result* result, uint64_t* count,
                                                                  safetensors_error* error);
 /* The result of item index, at a multiple of 64 bytes; its memory goes when the result and all arrays on it are freed.
- * Of a destination: an array over it (SAFETENSORS_MEMORY_BORROWED); of one with strides: an array without bytes.
+ * Of a destination: an array over it (SAFETENSORS_MEMORY_BORROWED); of one with strides or on a device: an array
+ * without bytes.
  * Error: NOT_FOUND when index is not below the count. */
 SAFETENSORS_API safetensors_status safetensors_read_result_array(const safetensors_read_result* result, uint64_t index,
                                                                  safetensors_array** array, safetensors_error* error);
@@ -170,7 +182,8 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 /* --- Streams: the items of a plan in the order in which they become complete --- */
 
 /* Begins to read in the background; plan may be changed or freed meanwhile. The stream's threads wait while
- * bytes_in_flight bytes are read, being read, or not yet taken. Not to be used in a forked child. */
+ * bytes_in_flight bytes are read, being read, or not yet taken. Not to be used in a forked child. Errors, of devices:
+ * those of safetensors_read_plan_execute. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,
                                                                 safetensors_stream** stream, safetensors_error* error);
@@ -197,6 +210,8 @@ typedef struct safetensors_read_report_info {
   uint64_t bytes_buffered; /* read through the page cache, or from a source of the caller's */
   uint64_t bytes_direct;   /* read past the page cache, in whole blocks */
   uint64_t bytes_mapped;   /* copied from memory that a source gave */
+  uint64_t bytes_device;   /* copied to devices */
+  uint64_t pinned_bytes;   /* of page-locked memory that they went through */
   uint64_t reads;          /* calls that read */
   uint64_t page_faults;    /* of the threads that read */
   uint64_t fallback_count; /* what was wished for and could not be had */
@@ -206,7 +221,7 @@ typedef struct safetensors_read_report_info {
   uint32_t reserved;
 } safetensors_read_report_info;
 #define SAFETENSORS_READ_REPORT_INFO_INIT \
-  { sizeof(safetensors_read_report_info), 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0 }
+  { sizeof(safetensors_read_report_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0 }
 
 SAFETENSORS_API void safetensors_read_report_free(safetensors_read_report* report);
 SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safetensors_read_report* report,
@@ -216,6 +231,26 @@ SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safete
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
+
+/* --- Writing several files, the shards of a checkpoint --- */
+
+/* One of them, as safetensors_write_file takes it. */
+typedef struct safetensors_file_contents {
+  const char* path;
+  const safetensors_tensor_data* tensors;
+  size_t tensor_count;
+  const safetensors_metadata* metadata;
+  size_t metadata_count;
+} safetensors_file_contents;
+
+/* By at most four threads. All are written and synced before the first takes its place: an error or a crash until then
+ * leaves every old file. Each file is replaced atomically, the set is not: an error while they take their places says
+ * how many did. Up to three descriptors for each file are open at once. Errors: those of safetensors_write_file, with
+ * the path of the file; INVALID_ARGUMENT if two paths lead to one file. */
+SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
+                                                           const safetensors_write_options* options,
+                                                           const safetensors_layout_options* layout_options,
+                                                           safetensors_error* error);
 
 #ifdef __cplusplus
 }

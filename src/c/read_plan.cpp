@@ -5,6 +5,7 @@ namespace {
 using safetensors::AddOptions;
 using safetensors::Cache;
 using safetensors::Destination;
+using safetensors::DeviceMemory;
 using safetensors::ReadOptions;
 using safetensors::Result;
 using safetensors::Status;
@@ -16,14 +17,19 @@ static_assert(SAFETENSORS_CACHE_DROP == static_cast<int>(Cache::drop));
 static_assert(SAFETENSORS_CACHE_BYPASS == static_cast<int>(Cache::bypass));
 
 constexpr std::size_t kAddOptionsSize = offsetof(safetensors_add_options, reserved) + sizeof(uint32_t);
-constexpr std::size_t kReadOptionsSize =
-    offsetof(safetensors_read_options, on_chunk) + sizeof(safetensors_read_options::on_chunk);
+constexpr std::size_t kReadOptionsSize = offsetof(safetensors_read_options, cuda_driver) + sizeof(const char*);
 constexpr std::size_t kReportInfoSize = offsetof(safetensors_read_report_info, reserved) + sizeof(uint32_t);
 
 struct Added {
   Destination destination;
   AddOptions options;
 };
+
+Result<DeviceMemory> device_of(const safetensors_add_options& given) {
+  if (given.on_device == 0) return DeviceMemory{};
+  if (given.device < 0) return invalid_argument("device " + std::to_string(given.device) + " is none");
+  return DeviceMemory{.device = given.device, .address = given.device_address, .size = given.device_size};
+}
 
 Result<Added> added_of(const safetensors_add_options* given) {
   auto options = options_of(given, kAddOptionsSize);
@@ -33,7 +39,9 @@ Result<Added> added_of(const safetensors_add_options* given) {
   if (!bytes) return std::move(bytes).error();
   auto strides = list_of(options->strides, options->stride_count, "strides");
   if (!strides) return std::move(strides).error();
-  Added added{{.bytes = *bytes, .strides = *strides}, {}};
+  auto device = device_of(*options);
+  if (!device) return std::move(device).error();
+  Added added{{.bytes = *bytes, .strides = *strides, .device = *device}, {}};
   if (options->cast != 0) {
     auto dtype = dtype_of(options->cast);
     if (!dtype) return std::move(dtype).error();
@@ -72,6 +80,8 @@ Result<Reading> reading_of(const safetensors_read_options* given) {
   reading.options.bytes_in_flight = options->bytes_in_flight;
   reading.options.cache = static_cast<Cache>(options->cache);
   reading.options.arena = reading.arena.get();
+  reading.options.device_stream = options->device_stream;
+  reading.options.cuda_driver = options->cuda_driver;
   set_callbacks(*options, reading.options);
   return reading;
 }
@@ -82,6 +92,8 @@ safetensors_read_report_info info_of(const safetensors::ReadReport& report) {
   info.bytes_buffered = report.bytes_buffered;
   info.bytes_direct = report.bytes_direct;
   info.bytes_mapped = report.bytes_mapped;
+  info.bytes_device = report.bytes_device;
+  info.pinned_bytes = report.pinned_bytes;
   info.reads = report.reads;
   info.page_faults = report.page_faults;
   info.fallback_count = report.fallbacks.size();

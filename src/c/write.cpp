@@ -107,7 +107,7 @@ Result<std::vector<safetensors::MetadataEdit>> edits_of(const safetensors_metada
   return result;
 }
 
-// What layout, serialize and write_file are given.
+// What layout, serialize, write_file and write_files (for each file) are given.
 struct Content {
   std::vector<TensorData> tensors;
   std::optional<MetadataPairs> metadata;
@@ -124,6 +124,26 @@ Result<Content> content_of(const safetensors_tensor_data* tensors, std::size_t t
   auto layout = layout_options_of(options);
   if (!layout) return std::move(layout).error();
   return Content{*std::move(given), *std::move(pairs), *layout};
+}
+
+Result<std::vector<Content>> contents_of(const safetensors_file_contents* files, std::size_t count,
+                                         const safetensors_layout_options* options) {
+  auto given = list_of(files, count, "files");
+  if (!given) return std::move(given).error();
+  std::vector<Content> result;
+  result.reserve(count);
+  for (const safetensors_file_contents& file : *given) {
+    const std::string number = "file " + std::to_string(result.size());
+    if (!file.path) return invalid_argument(number + ": argument path is NULL");
+    auto content = content_of(file.tensors, file.tensor_count, file.metadata, file.metadata_count, options);
+    if (!content) {
+      safetensors::Error error = std::move(content).error();
+      error.message = number + ": " + error.message;
+      return error;
+    }
+    result.push_back(*std::move(content));
+  }
+  return result;
 }
 }  // namespace
 
@@ -166,6 +186,24 @@ safetensors_status safetensors_write_file(const char* path, const safetensors_te
     auto write = write_options(options);
     if (!write) return std::move(write).error();
     return safetensors::write_file(path, content->tensors, content->metadata, *write, content->layout);
+  });
+}
+
+safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
+                                           const safetensors_write_options* options,
+                                           const safetensors_layout_options* layout_options, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    auto contents = contents_of(files, file_count, layout_options);
+    if (!contents) return std::move(contents).error();
+    auto layout = layout_options_of(layout_options);
+    if (!layout) return std::move(layout).error();
+    auto write = write_options(options);
+    if (!write) return std::move(write).error();
+    std::vector<safetensors::FileContents> given;
+    given.reserve(file_count);
+    for (std::size_t i = 0; i < file_count; ++i)
+      given.push_back({files[i].path, (*contents)[i].tensors, std::move((*contents)[i].metadata)});
+    return safetensors::write_files(given, *write, *layout);
   });
 }
 
