@@ -50,7 +50,10 @@ class DeviceC : public DeviceTest {
 TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
   const DeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
-  const safetensors_read_options with = options();
+  safetensors_read_options with = options();
+  with.bytes_in_flight = std::uint64_t{3} << 20;
+  with.chunk = std::uint64_t{1} << 16;
+  with.threads = 3;
   safetensors_read_result* result = nullptr;
   ASSERT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
   EXPECT_TRUE(memory.bytes() == bytes);
@@ -60,6 +63,9 @@ TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
   ASSERT_EQ(safetensors_read_report_get_info(report, &info, nullptr), SAFETENSORS_OK);
   EXPECT_EQ(info.bytes_device, kSize);
   EXPECT_GT(info.pinned_bytes, 0U);
+  EXPECT_LE(info.pinned_bytes, with.bytes_in_flight);
+  EXPECT_GE(info.reads, kSize / with.chunk);
+  EXPECT_EQ(info.threads, 3U);
   safetensors_read_report_free(report);
   safetensors_read_result_free(result);
 }
@@ -80,6 +86,38 @@ TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
   EXPECT_EQ(info.nbytes, 0U);
   safetensors_array_free(array);
   safetensors_stream_free(stream);
+}
+
+TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
+  const DeviceMemory memory(*cuda, kSize);
+  const std::string before(kSize, 'x');
+  ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
+  device::Stream earlier = nullptr;
+  void* locked = nullptr;
+  {
+    const device::Current current(cuda->calls(), memory.context());
+    ASSERT_EQ(cuda->calls().stream_create(&earlier, 0), device::CudaResult::success);
+    ASSERT_EQ(cuda->calls().host_allocate(&locked, kSize, 0), device::CudaResult::success);
+    std::memcpy(locked, before.data(), kSize);
+  }
+  driver.delay(100, 1);
+  for (int i = 0; i < 10; ++i) {
+    const device::Current current(cuda->calls(), memory.context());
+    ASSERT_EQ(cuda->calls().copy_to_device_async(memory.address(), locked, kSize, earlier),
+              device::CudaResult::success);
+  }
+  const unsigned waits = driver.calls("cuStreamWaitEvent");
+  safetensors_read_options with = options();
+  with.device_stream = earlier;
+  safetensors_read_result* result = nullptr;
+  EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
+  safetensors_read_result_free(result);
+  EXPECT_TRUE(memory.bytes() == bytes);
+  EXPECT_GT(driver.calls("cuStreamWaitEvent"), waits);
+  const device::Current current(cuda->calls(), memory.context());
+  EXPECT_EQ(cuda->calls().stream_synchronize(earlier), device::CudaResult::success);
+  EXPECT_EQ(cuda->calls().stream_destroy(earlier), device::CudaResult::success);
+  EXPECT_EQ(cuda->calls().host_free(locked), device::CudaResult::success);
 }
 
 TEST_F(DeviceC, WhatCannotBeIsRefused) {
