@@ -1,4 +1,5 @@
 // Writer: a file whose tensors come in pieces.
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,7 +40,12 @@ class PyWriter {
   PyWriter(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
     const std::string target = to_path(path);
     WriteOptions options{.durability = to_durability(durability)};
-    options.progress = [](std::uint64_t, std::uint64_t) { return !interrupted(); };
+    options.progress = [this](std::uint64_t, std::uint64_t) {
+      asking_ = PyThread_get_thread_ident();
+      const bool going_on = !interrupted();
+      asking_ = 0;
+      return going_on;
+    };
     header_ = lay_out(tensors, metadata);
     Result<Writer> writer = [&] {
       const WithoutGil released;
@@ -130,6 +136,8 @@ class PyWriter {
 
   template <class Work>
   void run(const Work& work, bool commits = false) {
+    if (asking_ == PyThread_get_thread_ident())
+      raise("the writer cannot be used by the handler of a signal that came while it writes");
     const std::shared_ptr<Writer> writer = get();
     Status status;
     {
@@ -141,6 +149,7 @@ class PyWriter {
     if (!status) raise_saving(status.error());
   }
 
+  std::atomic<unsigned long> asking_{0};  // the thread that looks for signals in the midst of a call, 0: none does
   Header header_;
   mutable std::mutex mutex_;  // of what follows; never held while the GIL is asked for
   std::shared_ptr<Writer> writer_;

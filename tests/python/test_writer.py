@@ -288,6 +288,33 @@ def test_commit_and_close_while_others_write(path: Path) -> None:
         assert untouched(path)
 
 
+def test_a_signal_s_handler_cannot_write_in_the_midst_of_a_write(path: Path) -> None:
+    said: set[str] = set()
+
+    def handle(*_: object) -> None:
+        for call in (lambda: writer.write("w", b"", start=0), writer.commit):
+            try:
+                call()
+            except SafetensorError as error:
+                said.add(str(error))
+
+    text = "the writer cannot be used by the handler of a signal that came while it writes"
+    rows, data = 64, bytes(32 << 20)
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with Writer(path, {"w": ("U8", (rows + 1, len(data)))}, durability="none") as writer:
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+            for row in range(rows):
+                if text not in said:
+                    writer.write("w", data, start=row)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            writer.close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert text in said and untouched(path)
+
+
 def test_a_forked_child_leaves_it_alone(path: Path) -> None:
     writer = Writer(path, {"a": ("U8", (2,))})
     child = os.fork()
