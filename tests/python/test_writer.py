@@ -262,7 +262,7 @@ def test_threads_write_at_once(path: Path) -> None:
     assert problems == [] and (load(path)["w"] == want).all()
 
 
-def test_commit_and_close_while_others_write(path: Path) -> None:
+def test_commit_and_close_while_other_threads_write(path: Path) -> None:
     data = bytes(1 << 20)
     for end in (Writer.close, Writer.commit):
         writer = Writer(path, {"w": ("U8", (64, 1 << 20))}, durability="none")
