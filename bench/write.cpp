@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   full.push_back({"write_file, durability file", [&] { save(st::Durability::file); }, remove});
   full.push_back({"write_file, durability full", [&] { save(st::Durability::full); }, remove});
   full.push_back({"write_files, 4 shards, durability full", [&] { write_shards(shards, tensors); }, remove});
-  for (const std::uint64_t mib : {64, 8, 1}) {
+  for (const std::uint64_t mib : {64U, 8U, 1U}) {
     full.push_back({"Writer, pieces of " + std::to_string(mib) + " MiB, durability full",
                     [&, mib] { write_pieces(path, tensors, mib << 20); }, remove});
   }
