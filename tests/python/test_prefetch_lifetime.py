@@ -333,7 +333,7 @@ def test_reads_that_wait(make: Any, gate: Path, what: str) -> None:
     )
     os.truncate(path, path.stat().st_size + 2 * size)
     done = subprocess.run(
-        [sys.executable, "-c", GATED + GATED_TESTS[what], str(path)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", GATED + GATED_TESTS[what], str(path)],
         env={**os.environ, "LD_PRELOAD": str(gate)}, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
