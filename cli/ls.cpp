@@ -1,8 +1,8 @@
 #include "arguments.h"
+#include "base/glob.h"
 #include "command.h"
 #include "each_file.h"
 #include "escape.h"
-#include "glob.h"
 #include "json_output.h"
 #include "natural_order.h"
 #include "open_file.h"
@@ -90,10 +90,16 @@ struct Totals {
   std::uint64_t bytes = 0;
 };
 
+// Whether any glob matches, or there is none.
+bool selected(const std::vector<std::string>& globs, std::string_view name) {
+  return globs.empty() ||
+         std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
+}
+
 std::vector<const TensorInfo*> select(const Header& header, const Options& options) {
   std::vector<const TensorInfo*> list;
   for (const TensorInfo& tensor : header.tensors()) {
-    if (glob_match_any(options.globs, tensor.name)) list.push_back(&tensor);
+    if (selected(options.globs, tensor.name)) list.push_back(&tensor);
   }
   if (options.less != nullptr) {
     std::stable_sort(list.begin(), list.end(),

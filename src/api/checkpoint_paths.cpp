@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/glob.h"
 #include "io/directory.h"
 #include "io/parallel.h"
 #include "io/posix_file.h"
@@ -57,7 +58,7 @@ Status CheckpointPaths::add(const std::string& path) {
     return io::plain_error(Errc::invalid_argument, "path contains a zero byte", path);
   const io::PathKind kind = io::kind_of(path);
   if (kind != io::PathKind::nothing) return add_existing(path, kind == io::PathKind::directory);
-  if (!io::is_pattern(path)) return add_file(path), Status();  // opening it says why not
+  if (!base::is_glob(path)) return add_file(path), Status();  // opening it says why not
   const std::vector<std::string> matches = io::expand_pattern(path);
   if (matches.empty()) return io::plain_error(Errc::not_found, "no file matches this pattern", path);
   for (const std::string& match : matches) {

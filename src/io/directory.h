@@ -26,11 +26,7 @@ enum class PathKind : std::uint8_t {
 // The directory's path and the name, with one separator between them; an empty directory is the working one.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 
-// Whether text has a *, ? or [ at all.
-[[nodiscard]] bool is_pattern(std::string_view text) noexcept;
-
-// * is any text, ? one character, [a-z] one of a set, [!a-z] one that is not in it, \ takes the next literally; none
-// matches a hidden name's dot. A [ that is never closed stands for itself.
+// base::glob_match, but a hidden name's dot must be written.
 [[nodiscard]] bool matches_pattern(std::string_view pattern, std::string_view name) noexcept;
 
 // The paths that exist and match, component by component, sorted by their bytes. Directories that cannot be listed hold

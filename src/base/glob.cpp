@@ -1,9 +1,8 @@
-#include "glob.h"
+#include "base/glob.h"
 
-#include <algorithm>
 #include <cstddef>
 
-namespace safetensors::cli {
+namespace safetensors::base {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
@@ -60,6 +59,10 @@ std::size_t match_one(std::string_view pattern, std::string_view character) {
 
 }  // namespace
 
+bool is_glob(std::string_view text) noexcept {
+  return text.find_first_of("*?[") != kNone;
+}
+
 bool glob_match(std::string_view pattern, std::string_view name) noexcept {
   // Where to go on after a mismatch: one character further behind the last star. Time: pattern x name.
   std::size_t p = 0;
@@ -87,9 +90,4 @@ bool glob_match(std::string_view pattern, std::string_view name) noexcept {
   return p == pattern.size();
 }
 
-bool glob_match_any(const std::vector<std::string>& patterns, std::string_view name) noexcept {
-  return patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
-                                         [&](const std::string& pattern) { return glob_match(pattern, name); });
-}
-
-}  // namespace safetensors::cli
+}  // namespace safetensors::base
