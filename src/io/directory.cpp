@@ -14,8 +14,6 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
 struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
