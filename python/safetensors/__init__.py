@@ -6,7 +6,7 @@
 Nothing but the framework that is asked for is imported.
 """
 
-from ._checkpoint import Checkpoint, TensorStream, load, stream
+from ._checkpoint import Checkpoint, CheckpointStream, load, stream
 from ._functions import (
     PrefetchPlan,
     _safe_open_handle,
@@ -27,13 +27,13 @@ from ._writer import Writer
 
 __all__ = [
     "Checkpoint",
+    "CheckpointStream",
     "PrefetchLoader",
     "PrefetchPlan",
     "PySafeSlice",
     "SafetensorError",
     "TensorMeta",
     "TensorSpec",
-    "TensorStream",
     "Writer",
     "__version__",
     "_safe_open_handle",

@@ -13,7 +13,7 @@ from ._dtypes import CASTABLE, format_name
 from ._native import PySafeSlice, SafetensorError
 from ._targets import Target, check_apart, to_target
 
-__all__ = ["Checkpoint", "TensorStream", "load", "stream"]
+__all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
 
 Progress = Callable[[int, int], object]
 
@@ -45,7 +45,7 @@ def _reporting(progress: bool | Progress | None) -> Iterator[Progress | None]:
         yield report
 
 
-class TensorStream:
+class CheckpointStream:
     """Pairs of a name and its tensor, in the order in which they are complete.
 
     An iterator and a context manager. At most `memory_limit` bytes are read, being read or not yet
@@ -57,7 +57,7 @@ class TensorStream:
         self._items = items
         self._names = names
 
-    def __iter__(self) -> TensorStream:
+    def __iter__(self) -> CheckpointStream:
         return self
 
     def __next__(self) -> tuple[str, Any]:
@@ -68,7 +68,7 @@ class TensorStream:
         """Stop reading; nothing more comes. May be called again."""
         self._items.close()
 
-    def __enter__(self) -> TensorStream:
+    def __enter__(self) -> CheckpointStream:
         return self
 
     def __exit__(
@@ -100,7 +100,7 @@ class Checkpoint(Mapping[str, Any]):
         device: Any = "cpu",
     ) -> None:
         self._native = _native._Checkpoint(paths, framework, device)
-        self._cuda = _cuda.usable(framework, device)
+        self._cuda = _cuda.usable(self._native)
 
     def __getitem__(self, name: str) -> Any:
         """Read one tensor into memory of its own."""
@@ -171,13 +171,13 @@ class Checkpoint(Mapping[str, Any]):
         memory_limit: int = _DEFAULT_BUDGET,
         cache: str = "keep",
         out: Mapping[str, Any] | None = None,
-    ) -> TensorStream:
+    ) -> CheckpointStream:
         """Load tensors one after the other while others are read; see `safetensors.stream`."""
         names, requests = self._requests(keys, slices, dtype, out)
         items = self._native.stream(
-            requests, threads=threads, memory_limit=memory_limit, cache=cache, progress=None
+            requests, threads=threads, memory_limit=memory_limit, cache=cache
         )
-        return TensorStream(items, names)
+        return CheckpointStream(items, names)
 
     def _requests(
         self,
@@ -292,7 +292,7 @@ def stream(
     memory_limit: int = _DEFAULT_BUDGET,
     cache: str = "keep",
     out: Mapping[str, Any] | None = None,
-) -> TensorStream:
+) -> CheckpointStream:
     """Return an iterator of names and tensors that reads ahead in the background.
 
     Arguments as `load`, but `memory_limit` bounds all that is read, being read or not yet taken; a

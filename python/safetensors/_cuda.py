@@ -14,18 +14,15 @@ from ._native import SafetensorError
 Request = tuple[str, Any, "str | None", Any]
 
 
-def usable(framework: str, device: Any) -> Any:
+def usable(native: _native._Checkpoint) -> Any:
     """Return the torch.device that plans can fill, or None where tensors must be moved instead."""
-    if framework not in ("pt", "torch", "pytorch") or str(device) in ("cpu", "cpu:0"):
+    if native.framework() != "pytorch" or not native.device().startswith("cuda:"):
         return None
     import torch
 
     if torch.version.cuda is None or not torch.cuda.is_available():
         return None
-    wanted = torch.device("cuda", device) if isinstance(device, int) else torch.device(str(device))
-    if wanted.type != "cuda":
-        return None
-    return torch.device("cuda", torch.cuda.current_device() if wanted.index is None else wanted.index)
+    return torch.device(native.device())
 
 
 def _allocate(dtype: str, shape: list[int], device: Any) -> Any:

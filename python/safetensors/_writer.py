@@ -71,13 +71,12 @@ def _memory(
         raise TypeError(
             f"tensor `{name}`: {type(data).__name__} is neither an array nor bytes"
         ) from None
-    if not view.c_contiguous:
-        view = memoryview(view.tobytes())
     if not view.nbytes:
         return 0, 0, None, None, view
     import numpy as np
 
-    held = np.frombuffer(view, dtype=np.uint8)
+    # A copy of what is not contiguous is NumPy's: it lets other threads run.
+    held = np.frombuffer(view, np.uint8) if view.c_contiguous else np.ascontiguousarray(view)
     return held.__array_interface__["data"][0], held.nbytes, None, None, held
 
 
@@ -127,7 +126,11 @@ class Writer:
             start = index(start)
             if not shape:
                 raise SafetensorError(f"tensor `{name}` is a scalar and has no rows")
-            row = nbytes // shape[0] if shape[0] else 0
+            row, rest = divmod(nbytes, shape[0]) if shape[0] else (0, 0)
+            if rest:
+                raise SafetensorError(
+                    f"tensor `{name}` has rows that do not end with a byte: write it whole"
+                )
             if start < 0:
                 raise SafetensorError(f"start is {start}: rows are counted from 0")
             if start > shape[0]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _native
+from ._dtypes import FRAMEWORK_NAMES
 from ._native import TensorSpec, safe_open
 from ._sharing import (
     SHARED_DOCS,
@@ -47,35 +48,14 @@ __all__ = [
     "storage_size",
 ]
 
-# The format's name: torch's.
-_NAMES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F4": "float4_e2m1fn_x2",
-    "C64": "complex64",
-    "U64": "uint64",
-    "U32": "uint32",
-    "U16": "uint16",
-}
-# Older releases of torch lack some.
+# Torch lacks some, older releases more.
 _TYPES: dict[str, torch.dtype] = {
-    wire: getattr(torch, name) for wire, name in _NAMES.items() if hasattr(torch, name)
+    wire: getattr(torch, name) for wire, name in FRAMEWORK_NAMES.items() if hasattr(torch, name)
 }
 _SIZE: dict[torch.dtype, int] = {dtype: dtype.itemsize for dtype in _TYPES.values()}
-_SPEC_NAMES: dict[torch.dtype, str] = {dtype: _NAMES[wire] for wire, dtype in _TYPES.items()}
+_SPEC_NAMES: dict[torch.dtype, str] = {
+    dtype: FRAMEWORK_NAMES[wire] for wire, dtype in _TYPES.items()
+}
 
 
 def _getdtype(dtype_str: str) -> torch.dtype:

@@ -35,7 +35,7 @@ nb::object finish(Maker& maker, Array array, const nb::object& target) {
 // it is never destroyed: that would wait for them.
 class PyStream {
  public:
-  PyStream(Requests requests, ReadOptions options, nb::handle progress, std::shared_ptr<Maker> maker)
+  PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none())
       : watch_(progress), targets_(std::move(requests.targets)), maker_(std::move(maker)) {
     options.progress = watch_.callback();
     Result<Stream> stream = requests.plan.stream(options);
@@ -56,12 +56,13 @@ class PyStream {
   // (number, array); StopIteration at the end and after close.
   nb::object next() {
     if (forked()) raise("a stream cannot be used in a forked child: make one there");
-    const std::shared_ptr<Stream> stream = this->stream();
-    if (!stream) throw nb::stop_iteration();
+    if (watch_.asking()) raise("a stream cannot be read by the handler of a signal that came while it is read");
     std::exception_ptr raised;
-    Result<std::optional<StreamItem>> item = [&] {
+    Result<std::optional<StreamItem>> item = [&]() -> Result<std::optional<StreamItem>> {
       const WithoutGil released;
       const std::lock_guard lock(turn_);
+      const std::shared_ptr<Stream> stream = this->stream();  // closed meanwhile, it dies here
+      if (!stream) return std::optional<StreamItem>();
       Result<std::optional<StreamItem>> next = stream->next();
       raised = watch_.take();
       return next;
@@ -74,6 +75,8 @@ class PyStream {
     return nb::make_tuple((*item)->item, finish(*maker_, std::move((*item)->array), target));
   }
 
+  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the midst of, ends when
+  // the handler has.
   void close() {
     if (forked()) return;
     std::shared_ptr<Stream> stream;
@@ -82,8 +85,10 @@ class PyStream {
       stream = std::move(stream_);
     }
     if (!stream) return;
+    const bool within = watch_.asking();
     const WithoutGil released;
     stream->cancel();
+    if (within) return;
     const std::lock_guard lock(turn_);
     stream.reset();
   }
@@ -137,7 +142,7 @@ nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
 nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOptions& options, nb::handle progress) {
   nb::list result;
   for (std::size_t i = 0; i < requests.targets.size(); ++i) result.append(nb::none());
-  PyStream stream(std::move(requests), options, progress, self.maker());
+  PyStream stream(std::move(requests), options, self.maker(), progress);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const nb::object item = stream.next();
     result[nb::cast<std::size_t>(item[0])] = item[1];
@@ -151,7 +156,7 @@ nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads,
   ReadOptions options = make_read_options(threads, memory_limit, cache);
   if (!device_stream.is_none())
     options.device_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(to_unsigned(device_stream)));
-  else if (!self.on_cpu())
+  else if (!self.device().cpu())
     return load_streamed(self, std::move(made), options, progress);
   Watch watch(progress);
   options.progress = watch.callback();
@@ -172,8 +177,7 @@ nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads,
 
 PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device)
     : framework_(parse_framework(from_str(framework, "framework"))), device_(parse_device(device)) {
-  if (!device_.cpu() && framework_ != Framework::torch && framework_ != Framework::paddle)
-    raise("Device " + device_.given + " is not supported for framework " + name_of(framework_));
+  check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
   Result<Checkpoint> opened = [&] {
     const WithoutGil released;
@@ -192,7 +196,6 @@ const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const 
 
 void define_checkpoint(nb::module_& module) {
   nb::class_<PyStream>(module, "_Stream", "(number, array) of a plan's items, in the order in which they are complete.")
-      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__", &PyStream::next)
       .def("close", &PyStream::close, "Stops reading and waits for what is under way.");
   nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. From any thread.")
@@ -204,6 +207,12 @@ void define_checkpoint(nb::module_& module) {
           nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none())
       .def("names", &names, "In the order of the files and of their bytes.")
       .def("files", &files, "Their paths.")
+      .def(
+          "framework", [](const PyCheckpoint& self) { return name_of(self.framework()); },
+          "\"pytorch\", \"numpy\", ..., however it was spelled.")
+      .def(
+          "device", [](const PyCheckpoint& self) { return to_str(self.device().name); },
+          "\"cpu\", \"cuda:0\", ..., however it was given.")
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
            "(dtype, shape, bytes) of a tensor, or of the part of it that stands between brackets.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
@@ -230,12 +239,12 @@ void define_checkpoint(nb::module_& module) {
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache, nb::object progress) {
+             nb::object cache) {
             return std::make_shared<PyStream>(make_requests(self.get(), requests),
-                                              make_read_options(threads, memory_limit, cache), progress, self.maker());
+                                              make_read_options(threads, memory_limit, cache), self.maker());
           },
           nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none(), nb::arg("progress").none());
+          nb::arg("cache").none());
 }
 
 }  // namespace safetensors::python

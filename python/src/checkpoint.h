@@ -18,7 +18,8 @@ class PyCheckpoint {
   PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
-  [[nodiscard]] bool on_cpu() const noexcept { return device_.cpu(); }
+  [[nodiscard]] Framework framework() const noexcept { return framework_; }
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
   // The tensor's file.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
   [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_maker(framework_, device_); }

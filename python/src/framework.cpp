@@ -69,6 +69,11 @@ Framework parse_framework(std::string_view name) {
   raise("framework " + std::string(name) + " is invalid");
 }
 
+void check_device(Framework framework, const Device& device) {
+  if (device.cpu() || framework == Framework::torch || framework == Framework::paddle) return;
+  raise("Device " + device.given + " is not supported for framework " + name_of(framework));
+}
+
 const char* name_of(Framework framework) noexcept {
   switch (framework) {
     case Framework::numpy:

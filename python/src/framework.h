@@ -14,6 +14,8 @@ enum class Framework : std::uint8_t { numpy, torch, tensorflow, flax, mlx, paddl
 
 // "pt", "torch", "np", ...; raises SafetensorError for any other.
 [[nodiscard]] Framework parse_framework(std::string_view name);
+// Raises SafetensorError where the framework's tensors cannot be put there.
+void check_device(Framework framework, const Device& device);
 // As errors call it: "numpy", "pytorch", ...
 [[nodiscard]] const char* name_of(Framework framework) noexcept;
 

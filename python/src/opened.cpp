@@ -74,35 +74,38 @@ Result<ReadResult> Opened::execute(const ReadPlan& plan) const {
   return result;
 }
 
+Array Opened::map(const Tensor& tensor) const {
+  Result<Array> array = without_gil([&] { return tensor.view(Map::copy_on_write); });
+  if (!array) fail(array.error());
+  return *std::move(array);
+}
+
 Array Opened::read(const Tensor& tensor) const {
-  if (maps() && tensor.nbytes() >= kWorthMapping) {
-    Result<Array> array = without_gil([&] { return tensor.view(Map::copy_on_write); });
-    if (!array) fail(array.error());
-    return *std::move(array);
-  }
+  if (maps() && tensor.nbytes() >= kWorthMapping) return map(tensor);
+  return read_slice(tensor, Slice());
+}
+
+Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
   ReadPlan plan;
-  if (const Status status = plan.add(tensor); !status) fail(status.error());
+  if (const Status status = plan.add(tensor, slice); !status) fail(status.error());
   Result<ReadResult> result = execute(plan);
   if (!result) fail(result.error());
   return std::move(result->arrays.front());
 }
 
-Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
-  Result<Array> array = without_gil([&]() -> Result<Array> {
-    const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
-    if (!maps() || !resolved || !resolved->contiguous() || resolved->nbytes() < kWorthMapping)
-      return tensor.read(slice);
-    Result<Array> whole = tensor.view(Map::copy_on_write);
-    if (!whole) return whole;
-    ResolvedSlice::Runs runs = resolved->runs();
-    ByteRun run;
-    (void)runs.next(run);
-    auto* const start = const_cast<std::byte*>(whole->bytes().data()) + run.offset;
-    return Array(tensor.dtype(), resolved->shape(), {start, static_cast<std::size_t>(run.size)}, whole->owner(),
-                 whole->memory());
-  });
-  if (!array) fail(array.error());
-  return *std::move(array);
+// Read, or mapped where that costs less.
+Array Opened::part(const Tensor& tensor, const Slice& slice) const {
+  if (!maps()) return read_slice(tensor, slice);
+  const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
+  if (!resolved) fail(resolved.error());
+  if (!resolved->contiguous() || resolved->nbytes() < kWorthMapping) return read_slice(tensor, slice);
+  const Array whole = map(tensor);
+  ResolvedSlice::Runs runs = resolved->runs();
+  ByteRun run;
+  (void)runs.next(run);
+  auto* const start = const_cast<std::byte*>(whole.bytes().data()) + run.offset;
+  return Array(tensor.dtype(), resolved->shape(), {start, static_cast<std::size_t>(run.size)}, whole.owner(),
+               whole.memory());
 }
 
 nb::object Opened::tensor(const Tensor& tensor) {
@@ -152,19 +155,19 @@ nb::object Opened::each_tensor(Maker& maker) {
 nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
   const std::shared_ptr<Maker> made = maker();
   if (made->indexes()) return torch_slice(tensor, index);
-  return made->make(read_slice(tensor, parse_index(index, tensor.shape())));
+  return made->make(part(tensor, parse_index(index, tensor.shape())));
 }
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
   if (!maps() && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
-      nb::object result = maker()->make(read_slice(tensor, parsed->slice));
+      nb::object result = maker()->make(part(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;
     }
     const nb::object rows = import_module("safetensors._torch_index").attr("bounding_rows")(index, tensor.shape()[0]);
     if (!rows.is_none()) {
       const Slice slice{DimSlice::range(nb::cast<std::int64_t>(rows[0]), nb::cast<std::int64_t>(rows[1]))};
-      const nb::object read = maker()->make(read_slice(tensor, slice));
+      const nb::object read = maker()->make(part(tensor, slice));
       return own(PyObject_GetItem(read.ptr(), nb::object(rows[2]).ptr()));
     }
   }

@@ -45,8 +45,10 @@ class Opened {
 
  private:
   Array data();                            // all of it, writable, shared by those who share
+  Array map(const Tensor& tensor) const;
   Array read(const Tensor& tensor) const;  // or mapped: of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
+  Array part(const Tensor& tensor, const Slice& slice) const;
   [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
   // Signals' handlers may end it. Raises what they do.
   Result<ReadResult> execute(const ReadPlan& plan) const;

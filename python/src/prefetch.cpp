@@ -138,13 +138,17 @@ nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std
   }
   if (!array) raise_state(State::closed, prefix);
   nb::object made = hand_.make(*array, prefix);
-  const nb::ft_object_guard guard(self);
-  if (item >= made_.size()) return made;  // closed meanwhile
-  if (!made_[item].is_valid()) {
-    made_[item] = std::move(made);
-    load().drop(item);
+  {
+    const nb::ft_object_guard guard(self);
+    if (item >= made_.size()) return made;  // closed meanwhile
+    if (made_[item].is_valid()) return made_[item];
+    made_[item] = made;
   }
-  return made_[item];
+  // On another device the tensor is a copy, and this the last of what was read: much memory to give back.
+  const WithoutGil released;
+  load_->drop(item);
+  array.reset();
+  return made;
 }
 
 void PrefetchLoader::close(nb::handle self) {

@@ -72,8 +72,7 @@ Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
     if (tensor) return *std::move(tensor);
     if (tensor.error().code != Errc::not_found) raise_read_error(tensor.error(), "", "");
   }
-  PyErr_SetObject(PyExc_KeyError, name.ptr());
-  throw nb::python_error();
+  raise_key_error(name);
 }
 
 Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
@@ -103,6 +102,7 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   if (!end && now - last_ < kBetweenLooks) return true;
   last_ = now;
   const WithGil acquired;
+  const InMidst midst(this);
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (progress_.is_none()) return true;

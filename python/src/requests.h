@@ -1,7 +1,6 @@
 // What is to be read, as Python says it, and how.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -40,6 +39,8 @@ class Watch {
   [[nodiscard]] std::function<bool(std::uint64_t, std::uint64_t)> callback() {
     return [this](std::uint64_t done, std::uint64_t total) { return go_on(done, total); };
   }
+  // Whether this thread is in the midst of the call that it watches: in a signal's handler, or in progress.
+  [[nodiscard]] bool asking() const noexcept { return InMidst::of(this); }
   // What was raised meanwhile, once; null for nothing. In the thread that called, after it did.
   [[nodiscard]] std::exception_ptr take() noexcept { return std::exchange(raised_, nullptr); }
   // Throws it. With the GIL.

@@ -47,9 +47,7 @@ struct Wanted {
 Wanted parse_wanted(nb::handle framework, nb::handle device, nb::handle backend) {
   const Wanted wanted{parse_framework(from_str(framework, "framework")), parse_device(device),
                       parse_backend(from_str(backend, "backend"))};
-  const bool many = wanted.framework == Framework::torch || wanted.framework == Framework::paddle;
-  if (!wanted.device.cpu() && !many)
-    raise("Device " + wanted.device.given + " is not supported for framework " + name_of(wanted.framework));
+  check_device(wanted.framework, wanted.device);
   return wanted;
 }
 
@@ -192,7 +190,7 @@ void define_safe_open(nb::module_& module) {
           [](const SafeOpen& self, nb::object name) {
             std::shared_ptr<Opened> opened = self.get();
             Tensor tensor = opened->find(from_str(name, "name"));
-            return PySafeSlice{std::move(opened), std::move(tensor)};
+            return make_slice(std::move(opened), std::move(tensor));
           },
           nb::arg("name").none(), "One tensor to take parts of; nothing is read yet.")
       .def(

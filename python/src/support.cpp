@@ -14,6 +14,7 @@ PyObject* safetensor_error = nullptr;
 
 // Of this thread, while it is without the GIL.
 constinit thread_local const WithoutGil* innermost = nullptr;
+constinit thread_local const InMidst* in_midst = nullptr;
 
 void set_attribute(nb::handle object, const char* name, nb::handle value) {
   if (PyObject_SetAttrString(object.ptr(), name, value.ptr()) != 0) PyErr_Clear();
@@ -73,6 +74,19 @@ WithGil::~WithGil() {
     PyGILState_Release(state_);
 }
 
+InMidst::InMidst(const void* object) noexcept : object_(object), outer_(std::exchange(in_midst, this)) {}
+
+InMidst::~InMidst() {
+  in_midst = outer_;
+}
+
+bool InMidst::of(const void* object) noexcept {
+  for (const InMidst* it = in_midst; it != nullptr; it = it->outer_) {
+    if (it->object_ == object) return true;
+  }
+  return false;
+}
+
 void define_errors(nb::module_& module) {
   safetensor_error = PyErr_NewExceptionWithDoc(
       "safetensors._safetensors_rust.SafetensorError",
@@ -92,6 +106,11 @@ void raise(std::string_view text, const Error* error) {
   const nb::object exception = nb::handle(safetensor_error)(to_str(text));
   if (error != nullptr) add_details(exception, *error);
   throw_exception(safetensor_error, exception);
+}
+
+void raise_key_error(nb::handle key) {
+  PyErr_SetObject(PyExc_KeyError, key.ptr());
+  throw nb::python_error();
 }
 
 void raise_type_error(std::string_view text) {

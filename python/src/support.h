@@ -28,6 +28,7 @@ void define_errors(nb::module_& module);
 // with the path.
 [[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
 [[noreturn]] void raise_type_error(std::string_view text);
+[[noreturn]] void raise_key_error(nb::handle key);
 // An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
 // SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
@@ -92,6 +93,22 @@ class WithGil {
  private:
   const WithoutGil* released_;
   PyGILState_STATE state_ = PyGILState_LOCKED;
+};
+
+// While it lives, this thread runs signals' handlers or a caller's function in the midst of a call of an object: what
+// they ask of the same object must not wait for that call.
+class InMidst {
+ public:
+  explicit InMidst(const void* object) noexcept;
+  InMidst(const InMidst&) = delete;
+  InMidst& operator=(const InMidst&) = delete;
+  ~InMidst();
+  // Whether this thread is there.
+  [[nodiscard]] static bool of(const void* object) noexcept;
+
+ private:
+  const void* object_;
+  const InMidst* outer_;
 };
 
 // A buffer of bytes that somebody else owns, held until this goes.

@@ -1,5 +1,4 @@
 // Writer: a file whose tensors come in pieces.
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,10 +40,8 @@ class PyWriter {
     const std::string target = to_path(path);
     WriteOptions options{.durability = to_durability(durability)};
     options.progress = [this](std::uint64_t, std::uint64_t) {
-      asking_ = PyThread_get_thread_ident();
-      const bool going_on = !interrupted();
-      asking_ = 0;
-      return going_on;
+      const InMidst midst(this);
+      return !interrupted();
     };
     header_ = lay_out(tensors, metadata);
     Result<Writer> writer = [&] {
@@ -56,6 +53,7 @@ class PyWriter {
   }
   PyWriter(const PyWriter&) = delete;
   PyWriter& operator=(const PyWriter&) = delete;
+  ~PyWriter() { close(); }
 
   void write(nb::handle name, nb::handle offset, nb::handle address, nb::handle size) {
     const std::span bytes(reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(to_unsigned(address))),
@@ -85,10 +83,7 @@ class PyWriter {
   nb::object meta(nb::handle name) const {
     const std::optional<std::string_view> text = to_name(name, "name");
     const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
-    if (tensor == nullptr) {
-      PyErr_SetObject(PyExc_KeyError, name.ptr());
-      throw nb::python_error();
-    }
+    if (tensor == nullptr) raise_key_error(name);
     return nb::make_tuple(to_str(to_string(tensor->dtype)), to_list(tensor->shape), tensor->nbytes());
   }
 
@@ -136,20 +131,20 @@ class PyWriter {
 
   template <class Work>
   void run(const Work& work, bool commits = false) {
-    if (asking_ == PyThread_get_thread_ident())
+    if (InMidst::of(this))
       raise("the writer cannot be used by the handler of a signal that came while it writes");
-    const std::shared_ptr<Writer> writer = get();
+    std::shared_ptr<Writer> writer = get();
     Status status;
     {
       const Call call(*this, commits);
       const WithoutGil released;
       status = work(*writer);
+      writer.reset();  // closed meanwhile, this was the last: what was written is removed
     }
     if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!status) raise_saving(status.error());
   }
 
-  std::atomic<unsigned long> asking_{0};  // the thread that looks for signals in the midst of a call, 0: none does
   Header header_;
   mutable std::mutex mutex_;  // of what follows; never held while the GIL is asked for
   std::shared_ptr<Writer> writer_;

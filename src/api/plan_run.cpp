@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/arena_access.h"
+#include "format/slice_access.h"
 #include "io/page_arena.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
@@ -35,11 +36,27 @@ io::Caching to_caching(Cache cache) noexcept {
   return io::Caching::keep;
 }
 
-// Which bytes of a file a plan is about.
+// Which bytes of a file a plan is about, those aside that are in memory.
 struct Extent {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
   std::uint64_t results = 0;  // bytes
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return begin < end ? end - begin : 0; }
+  void add(const PlanItem& item) noexcept {
+    std::uint64_t first = item.file_offset();
+    std::uint64_t last = first + item.stored;
+    if (item.slice && item.stored != 0) {
+      // The last piece may lie before the first. Where steps of both signs meet others lie outside: it is for an
+      // estimate.
+      const std::uint64_t one = format::piece_offset(*item.slice, 0);
+      const std::uint64_t other = format::piece_offset(*item.slice, format::piece_count(*item.slice) - 1);
+      first = item.info().file_offset + std::min(one, other);
+      last = item.info().file_offset + std::max(one, other) + detail::SliceAccess::piece_size(*item.slice);
+    }
+    begin = std::min(begin, first);
+    end = std::max(end, last);
+  }
 };
 
 }  // namespace
@@ -66,16 +83,15 @@ void PlanRun::make_paths() {
     }
     path_of[i] = found->second;
     Extent& extent = extents[found->second];
-    extent.begin = std::min(extent.begin, item.info().file_offset);
-    extent.end = std::max(extent.end, item.info().file_offset + item.info().nbytes());
+    slots_[i].mapped = item.file().memory(item.info());
+    if (slots_[i].mapped.bytes.empty()) extent.add(item);
     extent.results += item.size;
   }
   for (std::size_t i = 0; i < files_.size(); ++i)
     paths_.push_back(std::make_unique<io::ReadPath>(*files_[i]->source, to_caching(options_.cache), extents[i].begin,
-                                                    extents[i].end - extents[i].begin, extents[i].results));
+                                                    extents[i].size(), extents[i].results));
   for (std::size_t i = 0; i < items_.size(); ++i) {
     slots_[i].path = paths_[path_of[i]].get();
-    slots_[i].mapped = items_[i].file().memory(items_[i].info());
     slots_[i].left.store(items_[i].size, std::memory_order_relaxed);
   }
 }

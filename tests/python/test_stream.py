@@ -18,7 +18,7 @@ import sharded
 from conftest import framework
 from sharded import same
 
-from safetensors import Checkpoint, SafetensorError, TensorStream, stream
+from safetensors import Checkpoint, SafetensorError, CheckpointStream, stream
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
 WANT = sharded.tensors()
@@ -43,7 +43,7 @@ def test_every_tensor_comes_once(folder: Path, kind: str, memory_limit: int, thr
     if kind == "pt":
         framework("torch")
     items = stream(folder, framework=kind, memory_limit=memory_limit, threads=threads)
-    assert isinstance(items, TensorStream) and iter(items) is items
+    assert isinstance(items, CheckpointStream) and iter(items) is items
     got = list(items)
     assert sorted(name for name, _ in got) == sorted(WANT)
     assert all(same(array, WANT[name]) for name, array in got)
@@ -246,6 +246,64 @@ def test_ctrl_c_ends_it_and_the_checkpoint_goes_on(many: Path, what: str) -> Non
     command = [sys.executable, "-c", INTERRUPTED, str(many), what]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("KeyboardInterrupt\n64\n", "")
+
+
+SLICED = """
+import json, os, signal, sys
+from safetensors import Checkpoint, safe_open
+rows, columns = 1 << 21, 1 << 16  # a hole of the file
+entry = {"dtype": "U8", "shape": [rows, columns], "data_offsets": [0, rows * columns]}
+header = json.dumps({"t": entry}).encode()
+with open(sys.argv[1], "wb") as file:
+    file.write(len(header).to_bytes(8, "little") + header)
+    file.truncate(8 + len(header) + rows * columns)
+backend = sys.argv[2]
+given = Checkpoint(sys.argv[1]) if backend == "checkpoint" else safe_open(sys.argv[1], "np", backend=backend)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+part = given.get_slice("t")
+done = False
+signal.setitimer(signal.ITIMER_REAL, 0.03)
+try:
+    part[:, :16]
+    done = True
+except KeyboardInterrupt: print("KeyboardInterrupt", done)
+print(part[:2, :3].tolist())
+"""
+
+
+@pytest.mark.parametrize("backend", ["pread", "auto", "checkpoint"])
+def test_ctrl_c_ends_a_slice_in_the_midst(tmp_path: Path, backend: str) -> None:
+    command = [sys.executable, "-c", SLICED, str(tmp_path / "t"), backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("KeyboardInterrupt False\n[[0, 0, 0], [0, 0, 0]]\n", "")
+
+
+HANDLER = """
+import signal, sys, time
+from safetensors import Checkpoint, SafetensorError
+checkpoint = Checkpoint(sys.argv[1])
+said = set()
+def handle(*_):
+    try: next(items)
+    except SafetensorError as error: said.add(str(error))
+    except StopIteration: pass
+    if said: items.close()
+signal.signal(signal.SIGALRM, handle)
+end = time.monotonic() + 60
+while not said and time.monotonic() < end:
+    items = checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    for _ in items: pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
+print(*said, list(items), len(checkpoint.load()))
+"""
+
+
+def test_a_signal_s_handler_may_close_it_in_the_midst_of_a_read(many: Path) -> None:
+    command = [sys.executable, "-c", HANDLER, str(many)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    text = "a stream cannot be read by the handler of a signal that came while it is read"
+    assert (done.stdout, done.stderr) == (f"{text} [] 64\n", "")
 
 
 LEAKS = """

@@ -67,7 +67,7 @@ def test_everything_public_is_documented() -> None:
 
 
 def test_methods_that_are_public_are_documented() -> None:
-    for kind in (safetensors.Checkpoint, safetensors.TensorStream, safetensors.Writer):
+    for kind in (safetensors.Checkpoint, safetensors.CheckpointStream, safetensors.Writer):
         for name, value in vars(kind).items():
             if not name.startswith("_") and callable(value):
                 assert value.__doc__, f"{kind.__name__}.{name}"

@@ -112,6 +112,14 @@ def test_dtypes_of_frameworks(path: Path) -> None:
     assert checkpoint["g"].tolist() == [[0, 0], [1, 1]]
 
 
+def test_rows_that_end_within_a_byte_are_written_whole(path: Path) -> None:
+    with Writer(path, {"w": ("F6_E2M3", (4, 2))}) as writer:
+        with pytest.raises(SafetensorError, match="^tensor `w` has rows that do not end with a byte: write it whole$"):
+            writer.write("w", bytes(1), start=0)
+        writer.write("w", bytes(range(6)))
+    assert path.read_bytes()[-6:] == bytes(range(6))
+
+
 WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("z", b""), KeyError, "^'z'$"),
     (lambda w: w.write("\ud800", b""), KeyError, "ud800"),
