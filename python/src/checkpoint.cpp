@@ -75,8 +75,8 @@ class PyStream {
     return nb::make_tuple((*item)->item, finish(*maker_, std::move((*item)->array), target));
   }
 
-  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the midst of, ends when
-  // the handler has.
+  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the midst of, ends
+  // when the handler has.
   void close() {
     if (forked()) return;
     std::shared_ptr<Stream> stream;

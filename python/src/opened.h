@@ -44,7 +44,7 @@ class Opened {
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
-  Array data();                            // all of it, writable, shared by those who share
+  Array data();  // all of it, writable, shared by those who share
   Array map(const Tensor& tensor) const;
   Array read(const Tensor& tensor) const;  // or mapped: of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;

@@ -131,8 +131,7 @@ class PyWriter {
 
   template <class Work>
   void run(const Work& work, bool commits = false) {
-    if (InMidst::of(this))
-      raise("the writer cannot be used by the handler of a signal that came while it writes");
+    if (InMidst::of(this)) raise("the writer cannot be used by the handler of a signal that came while it writes");
     std::shared_ptr<Writer> writer = get();
     Status status;
     {

@@ -77,10 +77,8 @@ class Crew final : public io::Tasks {
 }  // namespace
 
 Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept {
-  const Status status = io::guarded([&]() -> Status {
-    return io::plain_error(Errc::cancelled,
-                           "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes");
-  });
+  const Status status =
+      io::guarded([&]() -> Status { return io::plain_error(Errc::cancelled, io::cancelled_text(done, total)); });
   return status.error();
 }
 

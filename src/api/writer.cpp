@@ -101,8 +101,7 @@ Status Writer::State::report(std::uint64_t written) {
   if (done - reported < kReport && done != file_size) return {};
   reported = done;
   if (progress(done, file_size)) return {};
-  return error(Errc::cancelled,
-               "cancelled after " + std::to_string(done) + " of " + std::to_string(file_size) + " bytes");
+  return error(Errc::cancelled, io::cancelled_text(done, file_size));
 }
 
 void Writer::State::take_back(std::uint64_t written) {

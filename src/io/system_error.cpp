@@ -83,6 +83,10 @@ Error system_error(Errc code, int number, std::string_view what, std::string_vie
   return error;
 }
 
+std::string cancelled_text(std::uint64_t done, std::uint64_t total) {
+  return "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes";
+}
+
 Error plain_error(Errc code, std::string message, std::string_view path) {
   Error error;
   error.code = code;

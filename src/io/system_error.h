@@ -15,6 +15,9 @@ namespace safetensors::io {
 // message: "WHAT: no such file or directory".
 [[nodiscard]] Error system_error(Errc code, int number, std::string_view what, std::string_view path = {});
 
+// What a call says that was stopped by who watched its progress.
+[[nodiscard]] std::string cancelled_text(std::uint64_t done, std::uint64_t total);
+
 [[nodiscard]] Error plain_error(Errc code, std::string message, std::string_view path = {});
 
 }  // namespace safetensors::io

@@ -38,8 +38,7 @@ class Meter {
   Status report(std::uint64_t done) {
     reported_ = done;
     if (!progress_ || progress_(done, total_)) return {};
-    return plain_error(Errc::cancelled,
-                       "cancelled after " + std::to_string(done) + " of " + std::to_string(total_) + " bytes");
+    return plain_error(Errc::cancelled, cancelled_text(done, total_));
   }
 
   const std::uint64_t total_;
