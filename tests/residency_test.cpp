@@ -49,6 +49,15 @@ TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
   EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
 }
 
+// What the first answers had the system read must not be what the next ones stand on.
+TEST_P(Residency, StaysZeroHoweverOftenItIsAsked) {
+  if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_LE(share(8 << 20, 4 << 20), 0.5);
+    ::usleep(20'000);  // for what is under way
+  }
+}
+
 TEST_P(Residency, IsBetweenWhereAPartIsCached) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

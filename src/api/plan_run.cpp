@@ -19,7 +19,8 @@ constexpr std::size_t kSmallestChunk = 4096;
 constexpr std::uint64_t kLarge = 256 << 10;  // items from here on may cost a page to be where a device can write to
 constexpr unsigned kThreadsOfDevices = 8;    // that keep one busy
 constexpr unsigned kThreadsOfNetworks = 16;
-constexpr unsigned kSlots = 16;  // of page-locked memory on the way to a device
+constexpr std::size_t kDirects = 16;  // files open past the page cache at one time, if no more are being read
+constexpr unsigned kSlots = 16;       // of page-locked memory on the way to a device
 constexpr std::size_t kSlotBytes = std::size_t{8} << 20;
 
 io::Caching to_caching(Cache cache) noexcept {
@@ -87,9 +88,14 @@ void PlanRun::make_paths() {
     if (slots_[i].mapped.bytes.empty()) extent.add(item);
     extent.results += item.size;
   }
-  for (std::size_t i = 0; i < files_.size(); ++i)
-    paths_.push_back(std::make_unique<io::ReadPath>(*files_[i]->source, to_caching(options_.cache), extents[i].begin,
-                                                    extents[i].size(), extents[i].results));
+  const auto directs = std::make_shared<io::DescriptorPool>(files_.size(), kDirects);
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const io::Transfer transfer{.caching = to_caching(options_.cache),
+                                .begin = extents[i].begin,
+                                .size = extents[i].size(),
+                                .work = extents[i].results};
+    paths_.push_back(std::make_unique<io::ReadPath>(*files_[i]->source, transfer, io::PoolSlot{directs, i}));
+  }
   for (std::size_t i = 0; i < items_.size(); ++i) {
     slots_[i].path = paths_[path_of[i]].get();
     slots_[i].left.store(items_[i].size, std::memory_order_relaxed);
@@ -112,9 +118,7 @@ void PlanRun::choose_threads() {
   unsigned wanted = io::usable_processors();
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     most_ = std::max(most_, paths_[i]->piece());
-    if (paths_[i]->waits())
-      wanted = std::max(
-          wanted, files_[i]->posix->file_system() == io::FileSystem::remote ? kThreadsOfNetworks : kThreadsOfDevices);
+    if (paths_[i]->waits()) wanted = std::max(wanted, paths_[i]->remote() ? kThreadsOfNetworks : kThreadsOfDevices);
   }
   threads_ = std::max(options_.threads == 0 ? wanted : options_.threads, 1U);
   if (options_.chunk != 0)

@@ -174,12 +174,7 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
   } while (count < 0 && errno == EINTR);
   if (count >= 0) return static_cast<std::size_t>(count);
   const int number = errno;
-  return guarded([&]() -> Result<std::size_t> {
-    Error error = system_error(Errc::read_failed, number,
-                               "cannot read " + std::to_string(length) + " bytes at byte " + std::to_string(offset));
-    error.offset = offset;
-    return error;
-  });
+  return guarded([&]() -> Result<std::size_t> { return read_error(number, length, offset); });
 }
 
 Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {

@@ -1,12 +1,12 @@
 #include "io/read_path.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "io/guard.h"
 #include "io/memory.h"
@@ -21,6 +21,7 @@ constexpr std::size_t kRemotePiece = std::size_t{16} << 20;
 constexpr std::size_t kWorthDirect = std::size_t{64} << 10;  // below, reading ahead does more good
 constexpr double kMostlyCached = 0.9;
 constexpr std::size_t kLeastAlignment = 512;
+constexpr std::size_t kMostAlignment = 4096;
 
 std::uint64_t down(std::uint64_t value, std::uint64_t alignment) noexcept {
   return value / alignment * alignment;
@@ -32,13 +33,6 @@ std::uint64_t up(std::uint64_t value, std::uint64_t alignment) noexcept {
 
 bool is_multiple(const std::byte* address, std::size_t alignment) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
-}
-
-Error failed(int number, std::size_t size, std::uint64_t offset) {
-  Error error = system_error(Errc::read_failed, number,
-                             "cannot read " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
-  error.offset = offset;
-  return error;
 }
 
 }  // namespace
@@ -59,6 +53,30 @@ class ReadPath::Counted final : public Source {
   ReadCounts& counts_;
 };
 
+// Another description of the same file, for O_DIRECT belongs to the description.
+class ReadPath::OpenDirect final : public Opener {
+ public:
+  OpenDirect(const PosixFile& file, System& system) noexcept : file_(file), system_(system) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    const Result<Lease> lease = file_.lease();
+    if (!lease) return lease.error();
+    char path[32];
+    (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", lease->get());
+    Descriptor direct;
+    do {
+      direct = Descriptor(
+          system_.open_at(AT_FDCWD, path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode_t{0}));
+    } while (!direct.valid() && errno == EINTR);
+    if (direct.valid()) return direct;
+    const int number = errno;
+    return guarded([&]() -> Result<Descriptor> { return system_error(Errc::open_failed, number, "cannot open"); });
+  }
+
+ private:
+  const PosixFile& file_;
+  System& system_;
+};
+
 Result<std::span<std::byte>> Bounce::memory() noexcept {
   if (!memory_) {
     Result<std::shared_ptr<std::byte>> made = allocate(kBytes, 4096);
@@ -68,78 +86,69 @@ Result<std::span<std::byte>> Bounce::memory() noexcept {
   return std::span<std::byte>(memory_.get(), kBytes);
 }
 
-ReadPath::ReadPath(const Source& source, Caching caching, std::uint64_t begin, std::uint64_t size,
-                   std::uint64_t work) noexcept
-    : source_(source), file_(dynamic_cast<const PosixFile*>(&source)), caching_(caching), piece_(kPiece), work_(work) {
-  if (file_ == nullptr || size == 0) return;
-  if (file_->file_system() == FileSystem::remote) {
+ReadPath::ReadPath(const Source& source, const Transfer& transfer, PoolSlot directs, System& system) noexcept
+    : source_(source),
+      file_(dynamic_cast<const PosixFile*>(&source)),
+      system_(system),
+      directs_slot_(std::move(directs)),
+      caching_(transfer.caching),
+      piece_(kPiece),
+      work_(transfer.work) {
+  if (file_ == nullptr || transfer.size == 0) return;
+  if (remote()) {
     piece_ = kRemotePiece;
     waits_ = true;
+    if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
     return;
   }
   const Result<Lease> lease = file_->lease();
   if (!lease) return;  // the first read meets the same error
-  const bool cached =
-      caching_ != Caching::bypass && cached_share(lease->get(), begin, size).value_or(1.0) >= kMostlyCached;
+  const bool cached = caching_ != Caching::bypass &&
+                      cached_share(lease->get(), transfer.begin, transfer.size).value_or(1.0) >= kMostlyCached;
   waits_ = !cached;
   if (waits_ && (caching_ == Caching::keep || caching_ == Caching::bypass)) prepare_direct(lease->get());
 }
 
 ReadPath::~ReadPath() {
-  if (const int direct = direct_.load(); direct >= 0) (void)::close(direct);
+  if (directs_slot_.pool) directs_slot_.pool->close(directs_slot_.slot);
 }
 
 void ReadPath::prepare_direct(int descriptor) noexcept {
   directs_ = true;
-#ifdef STATX_DIOALIGN
-  struct statx status;
-  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) != 0 || (status.stx_mask & STATX_DIOALIGN) == 0)
-    return;
-  if (status.stx_dio_offset_align == 0 || status.stx_dio_offset_align > 4096 || status.stx_dio_mem_align > 4096) {
+  DirectAlignment alignment;
+  if (system_.direct_alignment(descriptor, alignment) != 0 || !alignment.known) return;
+  if (alignment.offset == 0 || alignment.offset > kMostAlignment || alignment.memory > kMostAlignment) {
     directs_ = false;
     refused_ = EOPNOTSUPP;
     return;
   }
-  memory_alignment_ = std::max<std::size_t>(status.stx_dio_mem_align, 1);
-  offset_alignment_ = std::max<std::size_t>(status.stx_dio_offset_align, kLeastAlignment);
-#else
-  (void)descriptor;
-#endif
+  memory_alignment_ = std::max<std::size_t>(alignment.memory, 1);
+  offset_alignment_ = std::max<std::size_t>(alignment.offset, kLeastAlignment);
 }
 
-// Another description of the same file, for O_DIRECT belongs to the description.
-int ReadPath::open_direct() const noexcept {
-  if (!directs_ || direct_refused() != 0) return -1;
-  if (const int direct = direct_.load(std::memory_order_acquire); direct >= 0) return direct;
-  const std::lock_guard lock(mutex_);
-  if (const int direct = direct_.load(std::memory_order_relaxed); direct >= 0) return direct;
-  const Result<Lease> lease = file_->lease();
-  if (!lease) return -1;
-  char path[32];
-  (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", lease->get());
-  const int direct = ::open(path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (direct < 0)
-    refused_ = errno;
-  else
-    direct_.store(direct, std::memory_order_release);
-  return direct;
+std::optional<Lease> ReadPath::open_direct() const noexcept {
+  Result<Lease> lease = directs_slot_.pool->acquire(directs_slot_.slot, OpenDirect(*file_, system_));
+  if (lease) return *std::move(lease);
+  // What is no refusal of the system's, such as a file that changed, an ordinary read meets, too.
+  refused_ = lease.error().os_error == 0 ? EIO : lease.error().os_error;
+  return std::nullopt;
 }
 
 void ReadPath::finish(std::uint64_t work) const noexcept {
-  if (work_.fetch_sub(work) != work) return;
-  const std::lock_guard lock(mutex_);
-  if (const int direct = direct_.exchange(-1); direct >= 0) (void)::close(direct);
+  if (work_.fetch_sub(work) == work && directs_slot_.pool) directs_slot_.pool->close(directs_slot_.slot);
 }
 
 Status ReadPath::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                       Bounce& bounce) const noexcept {
-  const int direct = destination.size() < kWorthDirect ? -1 : open_direct();
-  if (wants_direct(direct, offset, destination.size())) return read_direct(direct, offset, destination, counts, bounce);
+  if (wants_direct(offset, destination.size())) {
+    if (const std::optional<Lease> direct = open_direct())
+      return read_direct(direct->get(), offset, destination, counts, bounce);
+  }
   return read_buffered(offset, destination, counts);
 }
 
-bool ReadPath::wants_direct(int direct, std::uint64_t offset, std::size_t size) const noexcept {
-  if (direct < 0) return false;
+bool ReadPath::wants_direct(std::uint64_t offset, std::size_t size) const noexcept {
+  if (!directs_ || size < kWorthDirect || direct_refused() != 0) return false;
   if (caching_ == Caching::bypass) return true;
   const Result<Lease> lease = file_->lease();
   return lease && cached_share(lease->get(), offset, size).value_or(1.0) < kMostlyCached;
@@ -210,7 +219,7 @@ Status ReadPath::direct_call(int direct, std::uint64_t offset, std::span<std::by
   ssize_t count = -1;
   do {
     ++counts.calls;
-    count = ::pread(direct, aligned.data(), aligned.size(), static_cast<off_t>(offset));
+    count = system_.read_at(direct, aligned.data(), aligned.size(), offset);
   } while (count < 0 && errno == EINTR);
   if (count >= 0) {
     got = static_cast<std::size_t>(count);
@@ -222,7 +231,7 @@ Status ReadPath::direct_call(int direct, std::uint64_t offset, std::span<std::by
     refused_.store(number, std::memory_order_relaxed);
     return {};
   }
-  return guarded([&]() -> Status { return failed(number, aligned.size(), offset); });
+  return guarded([&]() -> Status { return read_error(number, aligned.size(), offset); });
 }
 
 }  // namespace safetensors::io

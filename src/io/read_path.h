@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
-#include <string>
 
 #include "io/posix_file.h"
+#include "io/system.h"
 
 namespace safetensors::io {
 
@@ -46,11 +46,18 @@ class Bounce {
   std::shared_ptr<std::byte> memory_;
 };
 
+// What is to be read of a source, and how.
+struct Transfer {
+  Caching caching = Caching::keep;
+  std::uint64_t begin = 0;  // of the source's bytes
+  std::uint64_t size = 0;
+  std::uint64_t work = 0;  // what finish() will count down from
+};
+
 class ReadPath {
  public:
-  // size: how many bytes of the source, from begin on, the transfer is about. work: what finish() will count down from.
-  // The source must outlive the path.
-  ReadPath(const Source& source, Caching caching, std::uint64_t begin, std::uint64_t size, std::uint64_t work) noexcept;
+  // directs: where the descriptor goes that reads past the page cache. The source and the system must outlive the path.
+  ReadPath(const Source& source, const Transfer& transfer, PoolSlot directs, System& system = real_system()) noexcept;
   ~ReadPath();
   ReadPath(const ReadPath&) = delete;
   ReadPath& operator=(const ReadPath&) = delete;
@@ -67,6 +74,8 @@ class ReadPath {
   [[nodiscard]] std::size_t piece() const noexcept { return piece_; }
   // Reads wait for a device or a network: more threads than there are processors pay.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  // It is for a network.
+  [[nodiscard]] bool remote() const noexcept { return file_ != nullptr && file_->file_system() == FileSystem::remote; }
   // Where the device should find memory: address and file offset equal modulo this; 1 if it does not matter.
   [[nodiscard]] std::size_t direct_alignment() const noexcept { return directs_ ? memory_alignment_ : 1; }
   // Why reads that were to go past the page cache did not; 0 if none.
@@ -74,10 +83,10 @@ class ReadPath {
 
  private:
   class Counted;
+  class OpenDirect;
   void prepare_direct(int descriptor) noexcept;
-  // The descriptor for it, or -1.
-  [[nodiscard]] int open_direct() const noexcept;
-  [[nodiscard]] bool wants_direct(int direct, std::uint64_t offset, std::size_t size) const noexcept;
+  [[nodiscard]] std::optional<Lease> open_direct() const noexcept;
+  [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
   Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts) const noexcept;
   Status read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                      Bounce& bounce) const noexcept;
@@ -88,6 +97,8 @@ class ReadPath {
 
   const Source& source_;
   const PosixFile* const file_;  // the source, if it is one
+  System& system_;
+  const PoolSlot directs_slot_;
   const Caching caching_;
   std::size_t piece_;
   bool waits_ = false;
@@ -96,8 +107,6 @@ class ReadPath {
   std::size_t offset_alignment_ = 4096;
   mutable std::atomic<int> refused_{0};
   mutable std::atomic<std::uint64_t> work_;
-  mutable std::mutex mutex_;  // of opening and closing what follows
-  mutable std::atomic<int> direct_{-1};
 };
 
 }  // namespace safetensors::io

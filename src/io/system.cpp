@@ -21,6 +21,10 @@ ssize_t System::write_at(int descriptor, const void* bytes, std::size_t size, st
   return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
+ssize_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
 ssize_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                            std::size_t size) noexcept {
   auto from_position = static_cast<off64_t>(from_offset);

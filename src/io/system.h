@@ -1,4 +1,5 @@
-// The system calls that change files, behind one interface so that tests can make each of them fail.
+// The system calls that change files or read past the page cache, behind one interface so that tests can make each of
+// them fail.
 #pragma once
 
 #include <sys/types.h>
@@ -26,6 +27,7 @@ class System {
   virtual int open_at(int directory, const char* name, int flags, mode_t mode) noexcept;
   virtual int close(int descriptor) noexcept;
   virtual ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+  virtual ssize_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
   virtual ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                              std::size_t size) noexcept;
   virtual int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;

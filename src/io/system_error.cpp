@@ -83,6 +83,13 @@ Error system_error(Errc code, int number, std::string_view what, std::string_vie
   return error;
 }
 
+Error read_error(int number, std::size_t size, std::uint64_t offset) {
+  Error error = system_error(Errc::read_failed, number,
+                             "cannot read " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
+  error.offset = offset;
+  return error;
+}
+
 std::string cancelled_text(std::uint64_t done, std::uint64_t total) {
   return "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes";
 }

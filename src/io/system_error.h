@@ -3,6 +3,7 @@
 
 #include <safetensors/error.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace safetensors::io {
 
 // message: "WHAT: no such file or directory".
 [[nodiscard]] Error system_error(Errc code, int number, std::string_view what, std::string_view path = {});
+
+// read_failed: of a read of so many bytes of a file.
+[[nodiscard]] Error read_error(int number, std::size_t size, std::uint64_t offset);
 
 // What a call says that was stopped by who watched its progress.
 [[nodiscard]] std::string cancelled_text(std::uint64_t done, std::uint64_t total);
