@@ -123,7 +123,7 @@ typedef struct safetensors_read_options {
   /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
    * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. */
   uint64_t bytes_in_flight;
-  uint32_t threads; /* that read; 0: one a processor, and 8 to 16 where reads wait for a device or a network */
+  uint32_t threads; /* that read; 0: one a processor (16 at most), 8 to 16 where reads wait for a device or a network */
   int32_t cache;
   safetensors_arena* arena; /* where owned memory comes from; NULL: from the system */
   /* The callbacks may be NULL, must return normally, and are given user. A stream calls them until it is freed. */
@@ -187,7 +187,8 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,
                                                                 safetensors_stream** stream, safetensors_error* error);
-/* Stops the threads and waits for them, for as long as the reads under way take. */
+/* Stops the threads and waits for them, for as long as the reads under way take. In a forked child, which does not have
+ * them, what it holds is left alone. */
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
 /* Waits for the next complete item: its number, and its array as safetensors_read_result_array gives it, the caller's
  * alone. *array is NULL after the last. After an error every call returns it. Errors: those of

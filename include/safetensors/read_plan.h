@@ -45,15 +45,17 @@ struct AddOptions {
 
 // Which part the page cache plays.
 enum class Cache : std::uint8_t {
-  keep,    // what is cached comes from the cache, the rest from the device past it: the cache stays as it is
-  fill,    // everything comes through the cache and stays there: for files that will be read again soon
-  drop,    // everything comes through the cache and leaves it when it was read
-  bypass,  // everything comes from the device, if the file system lets it
+  keep,  // what is cached comes from the cache, the rest from the device past it: the cache stays as it is
+  fill,  // everything comes through the cache and stays there: for files that will be read again soon
+  drop,  // everything comes through the cache and leaves it when it was read
+  // What is read at once from 64 KiB on comes from the device, if the file system lets it. Less comes through the
+  // cache, and leaves it.
+  bypass,
 };
 
 struct ReadOptions {
-  // That read; of execute() the caller's is one of them. 0: one for each processor the process may use, and 8 to 16
-  // where reads wait for a device or a network.
+  // That read; of execute() the caller's is one of them. 0: one for each processor the process may use, 16 at most, and
+  // 8 to 16 where reads wait for a device or a network.
   unsigned threads = 0;
   // Bytes read at once; 0: 2 MiB, and 16 MiB from network file systems.
   std::uint64_t chunk = 0;
@@ -66,7 +68,8 @@ struct ReadOptions {
   // page of 2 MiB goes back to it with the last Array on it.
   Arena* arena = nullptr;
   // Called by execute()'s or Stream::next()'s own thread now and then (next() also while it waits), and at the end,
-  // with the bytes of results that are there and that there will be; false ends the work with Errc::cancelled. Must not
+  // with the bytes of results that are there (on devices: that are being copied there; at the end they are) and that
+  // there will be; false ends the work with Errc::cancelled. Must not
   // throw.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
   // Called for every byte of every result once, in pieces, as soon as they are there and still in a processor's cache:
@@ -149,12 +152,13 @@ struct StreamItem {
 
 // The items of a plan in the order in which they become complete. Its threads wait while bytes_in_flight bytes are
 // read, being read, or not yet taken. The plan may be changed or destroyed meanwhile. One thread at a time calls
-// next(). Not to be used in a forked child.
+// next(). Not to be used in a forked child, where it may only be destroyed.
 class Stream {
  public:
   SAFETENSORS_API Stream(Stream&&) noexcept;
   SAFETENSORS_API Stream& operator=(Stream&&) noexcept;
-  // Stops the threads and waits for them, for as long as the reads under way take.
+  // Stops the threads and waits for them, for as long as the reads under way take. In a forked child, which does not
+  // have them, what it holds is left alone.
   SAFETENSORS_API ~Stream();
 
   // The next complete item, waited for; nullopt after the last. After an error, which stops all reading, every call
@@ -170,8 +174,12 @@ class Stream {
  private:
   friend class ReadPlan;
   struct State;
-  explicit Stream(std::unique_ptr<State> state) noexcept;
-  std::unique_ptr<State> state_;
+  struct Delete {
+    void operator()(State* state) const noexcept;
+  };
+  using Owner = std::unique_ptr<State, Delete>;
+  explicit Stream(Owner state) noexcept;
+  Owner state_;
 };
 
 }  // namespace v0

@@ -39,6 +39,7 @@ class Crew final : public io::Tasks {
   // After all threads have ended.
   [[nodiscard]] Status result() {
     if (failed_) return std::move(error_);
+    if (Status status = run_.finish_devices(); !status) return status;
     return tell_progress();
   }
 
@@ -138,7 +139,6 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     api::Crew crew(run);
     if (Status status = io::run_parallel(crew, run.threads(), run.threads()); !status) return std::move(status).error();
     if (Status status = crew.result(); !status) return std::move(status).error();
-    if (Status status = run.finish_devices(); !status) return std::move(status).error();
     ReadResult result;
     result.arrays.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.take_array(i));

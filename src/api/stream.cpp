@@ -1,4 +1,6 @@
 // Stream: a plan whose items are handed out while others are read.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -47,6 +49,7 @@ struct Stream::State {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
+  const ::pid_t process = ::getpid();
   const std::shared_ptr<const ReadPlan::State> plan;  // null: nothing was added
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   api::PlanRun run;
@@ -190,7 +193,11 @@ void Stream::State::cancel() noexcept {
   fail(api::cancelled_error(run.done(), run.total()));
 }
 
-Stream::Stream(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+void Stream::Delete::operator()(State* state) const noexcept {
+  if (::getpid() == state->process) delete state;
+}
+
+Stream::Stream(Owner state) noexcept : state_(std::move(state)) {}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
@@ -215,7 +222,7 @@ Result<ReadReport> Stream::report() const noexcept {
 
 Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
   return io::guarded([&]() -> Result<Stream> {
-    auto state = std::make_unique<Stream::State>(state_, options);
+    Stream::Owner state(new Stream::State(state_, options));
     if (Status status = state->start(); !status) return std::move(status).error();
     return Stream(std::move(state));
   });
