@@ -19,7 +19,7 @@ enum class MemoryKind : std::uint8_t {
   owned,        // its own, writable
   shared_map,   // the file's pages, read-only; changes to the file show, a file made shorter raises SIGBUS
   private_map,  // the file's pages, copied when written to; the file never changes; SIGBUS as above
-  borrowed,     // memory that the File was opened over, read-only
+  borrowed,     // somebody else's: what the File was opened over, read-only; or where a plan was told to read to
 };
 
 // Elements in C (row-major) order, little-endian, without gaps. Copies share the memory, which lives as long as any

@@ -75,7 +75,7 @@ enum class Errc : std::uint16_t {
   replace_failed = 175,        // the file could not be put in its place; the old one is untouched
   replaced_not_durable = 176,  // the new file is in place, but may be gone after a power cut
   file_truncated = 177,        // the file became shorter after it was opened
-  file_changed = 178,          // the path now leads to another file than the one opened
+  file_changed = 178,          // the path leads to another file than the one opened, or the file was changed since
   map_failed = 179,
   unsupported = 180,
   device_failed = 181,        // the driver of an accelerator refused; the message has its reason

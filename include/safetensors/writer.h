@@ -95,7 +95,7 @@ struct FileContents {
                                                  const LayoutOptions& layout_options = {}) noexcept;
 
 // A file larger than memory, written in pieces in any order. Nothing appears at the path before commit(); without it
-// the destructor removes what was written. Not to be used in a forked child.
+// the destructor removes what was written. Not to be used in a forked child, where it may only be destroyed.
 class Writer {
  public:
   // Errors: as write_file.
