@@ -113,6 +113,34 @@ TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
   }
 }
 
+TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
+  for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
+    Wanted wanted(*cuda);
+    wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+    ReadOptions with = options();
+    with.bytes_in_flight = budget;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    EXPECT_LE(result->report.pinned_bytes, std::max<std::uint64_t>(budget / 2, 2 << 20));
+  }
+}
+
+// A stream is of one device; another device's ring cannot wait for it.
+TEST_F(DevicePlan, AStreamOfTheCallersIsRefusedForTwoDevices) {
+  driver.devices(2);
+  ReadPlan plan;
+  const Tensor large = tensor(*file, "large");
+  for (const int device : {0, 1})
+    ASSERT_TRUE(succeeds(plan.add(large, Destination{.device = {device, 4096, large.nbytes()}})));
+  ReadOptions with = options();
+  with.device_stream = &with;
+  const Error error = error_of(plan.execute(with));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "device_stream is of one device, the plan's destinations are on 2: make a plan for each");
+  EXPECT_EQ(error_of(plan.stream(with)).code, Errc::invalid_argument);
+}
+
 TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
   const std::vector<std::string> names{"F32", "F16", "BF16", "F8_E4M3", "U8", "I64", "large", "wide", "empty"};
   for (unsigned seed = 1; seed <= 25; ++seed) {

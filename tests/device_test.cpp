@@ -65,21 +65,6 @@ TEST_F(CudaTest, a_failure_without_a_name_is_told_by_its_number) {
   EXPECT_EQ(error.message, "it broke: CUDA error 12345");
 }
 
-TEST_F(CudaTest, memory_tells_of_which_device_it_is) {
-  const DeviceMemory memory(*cuda, 100);
-  const auto ordinal = cuda->device_of(memory.address() + 99);
-  ASSERT_TRUE(succeeds(ordinal));
-  EXPECT_EQ(*ordinal, 0);
-  EXPECT_EQ(error_of(cuda->device_of(memory.address() + 100)).message,
-            "memory is of no CUDA device: CUDA_ERROR_INVALID_VALUE (invalid argument)");
-  const auto ring = make_ring({.slots = 2, .slot_bytes = 4096});
-  const auto slot = ring->acquire();
-  ASSERT_TRUE(succeeds(slot));
-  const Error error = error_of(cuda->device_of(reinterpret_cast<device::Address>(slot->bytes().data())));
-  EXPECT_EQ(error.code, Errc::invalid_argument);
-  EXPECT_EQ(error.message, "memory is of the host, not of a CUDA device");
-}
-
 TEST_F(CopyRingTest, a_device_that_is_not_there_is_refused) {
   const Error error = error_of(CopyRing::create(cuda, 1));
   EXPECT_EQ(error.code, Errc::invalid_argument);
@@ -362,7 +347,6 @@ TEST(RealCuda, bytes_arrive_from_many_threads) {
   if (!cuda) GTEST_SKIP() << cuda.error().message;
   const std::string text = noise(100 * kMiB + 4321);
   const DeviceMemory memory(**cuda, text.size());
-  ASSERT_EQ((*cuda)->device_of(memory.address()).value_or(-1), 0);
   const auto ring = CopyRing::create(*cuda, 0, {.slots = 4, .slot_bytes = kMiB});
   ASSERT_TRUE(succeeds(ring));
   for (int batch = 0; batch < 2; ++batch) {

@@ -114,14 +114,15 @@ enum {
   SAFETENSORS_CACHE_KEEP = 0,  /* what is cached comes from the cache, the rest past it: the cache stays as it is */
   SAFETENSORS_CACHE_FILL = 1,  /* everything comes through the cache and stays there */
   SAFETENSORS_CACHE_DROP = 2,  /* everything comes through the cache and leaves it when it was read */
-  SAFETENSORS_CACHE_BYPASS = 3 /* everything comes from the device, if the file system lets it */
+  SAFETENSORS_CACHE_BYPASS = 3 /* reads of 64 KiB and more come from the device, if the file system lets them */
 };
 
 typedef struct safetensors_read_options {
   uint64_t struct_size;
   uint64_t chunk; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
   /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
-   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. */
+   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. At most half of it,
+   * but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device. */
   uint64_t bytes_in_flight;
   uint32_t threads; /* that read; 0: one a processor (16 at most), 8 to 16 where reads wait for a device or a network */
   int32_t cache;
@@ -135,8 +136,9 @@ typedef struct safetensors_read_options {
    * number in the order of adding, where the piece begins in the result, and the piece, in C order whatever the
    * destination's strides. Called by several threads at once. */
   void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
-  /* Of destinations on a device. Copies begin after what this CUstream was given before the call; NULL: the default
-   * stream. cuda_driver: the driver's library; NULL: libcuda.so.1. */
+  /* Of destinations on a device. Copies begin after what this CUstream was given before the call, of the one
+   * device that the plan has destinations on; NULL: the default stream of each. cuda_driver: the driver's library;
+   * NULL: libcuda.so.1. */
   void* device_stream;
   const char* cuda_driver;
 } safetensors_read_options;

@@ -61,7 +61,8 @@ struct ReadOptions {
   std::uint64_t chunk = 0;
   // The most bytes read or converted at one time and, of a stream, waiting to be taken. 0: as many as threads x chunk
   // are; a stream's: 256 MiB. A larger item of a stream goes alone. Besides, a thread has up to 2 MiB of its own for
-  // slices of short runs and for reads past the page cache.
+  // slices of short runs and for reads past the page cache. At most half of it, but at least 2 MiB a device, is
+  // page-locked memory on the way to devices; 0: 128 MiB a device.
   std::uint64_t bytes_in_flight = 0;
   Cache cache = Cache::keep;
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
@@ -77,7 +78,8 @@ struct ReadOptions {
   // whatever the destination's strides). Several threads call it at once; it must not throw.
   std::function<void(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
   // Of destinations on a device. Copies begin after what this stream (a CUstream) was given before the call: an
-  // allocator may have handed out memory that earlier work still uses. Null: the default stream.
+  // allocator may have handed out memory that earlier work still uses. Of the one device that the plan has destinations
+  // on, else invalid_argument. Null: the default stream of each.
   void* device_stream = nullptr;
   // The library of the CUDA driver, opened when a plan has a destination on a device; null: libcuda.so.1.
   const char* cuda_driver = nullptr;

@@ -1,6 +1,7 @@
 #include "api/plan_run.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string>
 #include <unordered_map>
@@ -144,32 +145,37 @@ void PlanRun::bound_by_work() {
 }
 
 Status PlanRun::open_devices() {
-  std::unordered_map<int, device::CopyRing*> rings;
-  std::shared_ptr<const device::Cuda> cuda;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    const int number = items_[i].device.device;
-    if (!items_[i].on_device() || items_[i].size == 0) continue;
-    if (!cuda) {
-      Result<std::shared_ptr<const device::Cuda>> loaded =
-          options_.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(options_.cuda_driver);
-      if (!loaded) return std::move(loaded).error();
-      cuda = *std::move(loaded);
-    }
-    device::CopyRing*& ring = rings[number];
-    if (ring == nullptr) {
-      device::RingOptions wanted{.slots = kSlots, .slot_bytes = kSlotBytes};
-      if (options_.bytes_in_flight != 0 && options_.bytes_in_flight < kSlots * kSlotBytes)
-        wanted = device::ring_within(static_cast<std::size_t>(options_.bytes_in_flight));
-      wanted.after = static_cast<device::Stream>(options_.device_stream);
-      Result<std::unique_ptr<device::CopyRing>> made = device::CopyRing::create(cuda, number, wanted);
-      if (!made) return std::move(made).error();
-      ring = made->get();
-      rings_.push_back(*std::move(made));
-    }
-    slots_[i].ring = ring;
+  std::map<int, device::CopyRing*> rings;
+  for (const PlanItem& item : items_)
+    if (item.on_device() && item.size != 0) rings.emplace(item.device.device, nullptr);
+  if (rings.empty()) return {};
+  if (rings.size() > 1 && options_.device_stream != nullptr)
+    return io::plain_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
+                                                       std::to_string(rings.size()) + ": make a plan for each");
+  const Result<std::shared_ptr<const device::Cuda>> cuda =
+      options_.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(options_.cuda_driver);
+  if (!cuda) return cuda.error();
+  for (auto& [number, ring] : rings) {
+    Result<std::unique_ptr<device::CopyRing>> made =
+        device::CopyRing::create(*cuda, number, ring_options(rings.size()));
+    if (!made) return std::move(made).error();
+    ring = made->get();
+    rings_.push_back(*std::move(made));
   }
-  if (!rings_.empty()) bound_by_rings();
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    if (items_[i].on_device() && items_[i].size != 0) slots_[i].ring = rings[items_[i].device.device];
+  bound_by_rings();
   return {};
+}
+
+// Half of the budget is for rings, the other for what threads convert or collect.
+device::RingOptions PlanRun::ring_options(std::size_t devices) const noexcept {
+  device::RingOptions options{.slots = kSlots, .slot_bytes = kSlotBytes};
+  const std::uint64_t room = options_.bytes_in_flight / 2 / devices;
+  if (options_.bytes_in_flight != 0 && room < kSlots * kSlotBytes)
+    options = device::ring_within(static_cast<std::size_t>(room));
+  options.after = static_cast<device::Stream>(options_.device_stream);
+  return options;
 }
 
 // What a job makes must fit into a slot, and while threads fill some the device empties others.

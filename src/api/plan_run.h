@@ -69,6 +69,7 @@ class PlanRun {
   void choose_threads();
   void bound_by_work();
   void bound_by_rings();
+  [[nodiscard]] device::RingOptions ring_options(std::size_t devices) const noexcept;
   [[nodiscard]] std::uint32_t phase(std::size_t number) const noexcept;
 
   const std::span<const PlanItem> items_;

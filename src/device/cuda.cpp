@@ -69,7 +69,6 @@ void CudaLibrary::bind_all(CudaCalls& calls) noexcept {
   bind(calls.event_query, "cuEventQuery");
   bind(calls.event_synchronize, "cuEventSynchronize");
   bind(calls.event_destroy, "cuEventDestroy_v2");
-  bind(calls.pointer_get_attribute, "cuPointerGetAttribute");
 }
 
 Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
@@ -101,22 +100,6 @@ Result<int> Cuda::device_count() const noexcept {
   const CudaResult result = calls_.device_get_count(&count);
   if (result != CudaResult::success) return error(result, "cannot count the CUDA devices");
   return count;
-}
-
-Result<int> Cuda::device_of(Address address) const noexcept {
-  return io::guarded([&]() -> Result<int> {
-    unsigned type = 0;
-    int ordinal = 0;
-    CudaResult result = calls_.pointer_get_attribute(&type, kPointerMemoryType, address);
-    if (result == CudaResult::success && type != kMemoryTypeDevice) {
-      return io::plain_error(Errc::invalid_argument, "memory is of the host, not of a CUDA device");
-    }
-    if (result == CudaResult::success) {
-      result = calls_.pointer_get_attribute(&ordinal, kPointerDeviceOrdinal, address);
-    }
-    if (result != CudaResult::success) return error(result, "memory is of no CUDA device");
-    return ordinal;
-  });
 }
 
 Error Cuda::error(CudaResult result, std::string_view what) const noexcept {

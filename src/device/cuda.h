@@ -28,9 +28,6 @@ enum class CudaResult : int { success = 0, out_of_memory = 2, no_device = 100, n
 inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING: no ties to the default stream
 inline constexpr unsigned kEventBlockingSync = 1;   // CU_EVENT_BLOCKING_SYNC: who waits sleeps
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
-inline constexpr int kPointerMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-inline constexpr int kPointerDeviceOrdinal = 9;     // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-inline constexpr unsigned kMemoryTypeDevice = 2;    // CU_MEMORYTYPE_DEVICE
 
 struct CudaCalls {
   CudaResult (*init)(unsigned flags) = nullptr;
@@ -57,7 +54,6 @@ struct CudaCalls {
   CudaResult (*event_query)(Event event) = nullptr;
   CudaResult (*event_synchronize)(Event event) = nullptr;
   CudaResult (*event_destroy)(Event event) = nullptr;
-  CudaResult (*pointer_get_attribute)(void* data, int attribute, Address address) = nullptr;
 };
 
 // The driver, initialised. From any number of threads; not in a child forked after load().
@@ -72,8 +68,6 @@ class Cuda {
 
   // Errors: device_failed.
   [[nodiscard]] Result<int> device_count() const noexcept;
-  // The ordinal of the device whose memory address is in. Errors: device_failed, invalid_argument (it is of the host).
-  [[nodiscard]] Result<int> device_of(Address address) const noexcept;
 
   // device_failed, "WHAT: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)".
   [[nodiscard]] Error error(CudaResult result, std::string_view what) const noexcept;

@@ -357,18 +357,6 @@ CudaResult cuEventDestroy_v2(Event event) {
   });
 }
 
-CudaResult cuPointerGetAttribute(void* data, int attribute, Address address) {
-  return call("cuPointerGetAttribute", Kind::plain, [&](Lock&) {
-    const bool device = machine().device_memory(address, 1) != nullptr;
-    if (!device && !machine().is_pinned(reinterpret_cast<const std::byte*>(address), 1)) return kInvalidValue;
-    const unsigned type = device ? 2 : 1;
-    const int ordinal = 0;
-    if (attribute == safetensors::device::kPointerMemoryType) std::memcpy(data, &type, sizeof type);
-    if (attribute == safetensors::device::kPointerDeviceOrdinal) std::memcpy(data, &ordinal, sizeof ordinal);
-    return CudaResult::success;
-  });
-}
-
 void fake_cuda_reset() {
   machine().reset();
 }
