@@ -142,31 +142,9 @@ void define_slice(nb::module_& module) {
           "Ellipsis, where an index past the end is an error. Raises SafetensorError.");
 }
 
-}  // namespace
-
-void define_safe_open(nb::module_& module) {
-  define_slice(module);
-  nb::class_<SafeOpen>(
-      module, "safe_open",
-      "A file whose tensors are loaded when they are asked for.\n\n"
-      "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
-      "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"
-      "file, their pages are read when touched), \"pread\" (memory of their own, through the page\n"
-      "cache) or \"auto\" (the same, past it what is not in it).\n\n"
-      "A context manager. Tensors and slices stay valid after it is closed and the file removed.\n"
-      "May be used from any number of threads at once.")
-      .def(
-          "__init__",
-          [](SafeOpen* self, nb::object filename, nb::object framework, nb::object device, nb::object backend) {
-            new (self) SafeOpen(open_path(filename, framework, device, backend));
-          },
-          nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
-          nb::arg("backend").none() = "mmap")
-      .def(
-          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
-      .def(
-          "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
-      .def("keys", &keys, "The tensors' names, sorted by their bytes.")
+// What it tells and gives.
+void define_tensors(nb::class_<SafeOpen>& type) {
+  type.def("keys", &keys, "The tensors' names, sorted by their bytes.")
       .def(
           "offset_keys",
           [](const SafeOpen& self) {
@@ -211,10 +189,37 @@ void define_safe_open(nb::module_& module) {
           "plan: a dict of names to None (the whole tensor) or a slice of rows within the tensor, of step 1;\n"
           "None: every tensor. device: where they go, the handle's unless it is given (torch and paddle).\n"
           "threads: that read; 0: as many as are of use. Memory: that of the tensors planned. Raises\n"
-          "SafetensorError for a plan that cannot be met; errors of reading come with the tensors.")
+          "SafetensorError for a plan that cannot be met; errors of reading come with the tensors.");
+}
+
+}  // namespace
+
+void define_safe_open(nb::module_& module) {
+  define_slice(module);
+  nb::class_<SafeOpen> type(
+      module, "safe_open",
+      "A file whose tensors are loaded when they are asked for.\n\n"
+      "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
+      "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"
+      "file, their pages are read when touched), \"pread\" (memory of their own, through the page\n"
+      "cache) or \"auto\" (the same, past it what is not in it).\n\n"
+      "A context manager. Tensors and slices stay valid after it is closed and the file removed.\n"
+      "May be used from any number of threads at once.");
+  type.def(
+          "__init__",
+          [](SafeOpen* self, nb::object filename, nb::object framework, nb::object device, nb::object backend) {
+            new (self) SafeOpen(open_path(filename, framework, device, backend));
+          },
+          nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
+          nb::arg("backend").none() = "mmap")
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
+      .def(
+          "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
       .def("__contains__", &contains, nb::arg("name").none())
       .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });
+  define_tensors(type);
   module.def(
       "_safe_open_handle",
       [](nb::object f, nb::object framework, nb::object device, nb::object backend) {
