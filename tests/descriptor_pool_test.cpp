@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +22,7 @@ namespace safetensors::io {
 namespace {
 
 using test::error_of;
+using test::in_child;
 using test::open_below;
 using test::put;
 using test::succeeds;
@@ -178,15 +177,6 @@ TEST(DescriptorLimitTest, IsHalfOfWhatTheProcessMayHave) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Runs a question in a child of a fork; whether it was answered with true.
-bool in_child(const std::function<bool()>& question) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(question() ? 0 : 1);
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 // Two files in a pool that holds one of them open.
 class PooledFileTest : public testing::Test {
  protected:
@@ -240,12 +230,13 @@ TEST_F(PooledFileTest, AMapNeedsNoDescriptor) {
 
 TEST_F(PooledFileTest, AChildOfAForkUsesWhatItInheritedAndClosesIt) {
   EXPECT_EQ(read(*b_), "bbbb");
-  EXPECT_TRUE(in_child([&] { return read(*b_) == "bbbb" && open() == 1 && read(*a_) == "aaaa" && open() == 1; }));
-  EXPECT_TRUE(in_child([&] {
-    a_.reset();
-    b_.reset();
-    return open() == 0;
-  }));
+  EXPECT_EQ(in_child([&] { return read(*b_) == "bbbb" && open() == 1 && read(*a_) == "aaaa" && open() == 1; }), 0);
+  EXPECT_EQ(in_child([&] {
+              a_.reset();
+              b_.reset();
+              return open() == 0;
+            }),
+            0);
   EXPECT_EQ(read(*b_), "bbbb");
 }
 
@@ -253,28 +244,31 @@ TEST_F(PooledFileTest, AChildOfAForkUsesWhatItInheritedAndClosesIt) {
 TEST_F(PooledFileTest, ANumberThatIsAnotherFileInTheChildIsNotReadAndNotClosed) {
   EXPECT_EQ(read(*b_), "bbbb");
   const int number = b_->lease().value().get();
-  EXPECT_TRUE(in_child([&] {
-    put(directory_ / "mine", "mine");
-    const Descriptor mine(::open((directory_ / "mine").c_str(), O_RDONLY | O_CLOEXEC));
-    if (::dup2(mine.get(), number) != number) return false;
-    if (read(*b_) != "bbbb" || read(*a_) != "aaaa") return false;
-    char byte = 0;
-    return ::pread(number, &byte, 1, 0) == 1 && byte == 'm';
-  }));
-  EXPECT_TRUE(in_child([&] {
-    ::close(number);
-    return read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
-  }));
+  EXPECT_EQ(in_child([&] {
+              put(directory_ / "mine", "mine");
+              const Descriptor mine(::open((directory_ / "mine").c_str(), O_RDONLY | O_CLOEXEC));
+              if (::dup2(mine.get(), number) != number) return false;
+              if (read(*b_) != "bbbb" || read(*a_) != "aaaa") return false;
+              char byte = 0;
+              return ::pread(number, &byte, 1, 0) == 1 && byte == 'm';
+            }),
+            0);
+  EXPECT_EQ(in_child([&] {
+              ::close(number);
+              return read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
+            }),
+            0);
   EXPECT_EQ(read(*b_), "bbbb");
 }
 
 TEST_F(PooledFileTest, ALeaseFromBeforeAForkEndsInBoth) {
   std::optional<Lease> lease(b_->lease().value());
-  EXPECT_TRUE(in_child([&] {
-    const bool right = read(*b_) == "bbbb";
-    lease.reset();
-    return right && read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
-  }));
+  EXPECT_EQ(in_child([&] {
+              const bool right = read(*b_) == "bbbb";
+              lease.reset();
+              return right && read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
+            }),
+            0);
   lease.reset();
   EXPECT_EQ(read(*a_), "aaaa");
   EXPECT_EQ(open(), 1U);

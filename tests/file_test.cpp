@@ -6,13 +6,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <functional>
 #include <thread>
 
 #include "file_support.h"
@@ -26,6 +24,7 @@ using test::data_of;
 using test::elements;
 using test::error_of;
 using test::file_bytes;
+using test::in_child;
 using test::one_tensor;
 using test::pattern;
 using test::put;
@@ -48,15 +47,6 @@ class FileTest : public ::testing::Test {
   }
   TemporaryDirectory directory_;
 };
-
-// The exit status of what a child of ours did: 0 when it returned true.
-int in_child(const std::function<bool()>& question) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(question() ? 0 : 1);
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
-}
 
 // Whether a map of the file at path is among those of this process.
 bool mapped(const std::string& path) {

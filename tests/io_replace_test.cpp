@@ -4,7 +4,6 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
@@ -63,13 +62,11 @@ TEST_F(ReplaceTest, ASecondCommitIsRefused) {
 
 TEST_F(ReplaceTest, AForkedChildDoesNotRemoveItsParentsTemporary) {
   auto file = Replacement::create(path, 3, {}).value();
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    file.reset();
-    ::_exit(0);
-  }
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(in_child([&] {
+              file.reset();
+              return true;
+            }),
+            0);
   ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(file->commit()));
   EXPECT_EQ(contents(path), "new");
@@ -238,35 +235,24 @@ TEST_F(ReplaceTest, ARelativePathMeansTheDirectoryOfCreate) {
 
 TEST_F(ReplaceTest, ADirectoryWithoutWritePermissionIsEACCES) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0555), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-    const Status status = replace(path, "new");
-    const bool right = !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES &&
-                       status.error().message == "cannot create a file in its directory: permission denied";
-    ::_exit(right ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const Status status = replace(path, "new");
+              return !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES &&
+                     status.error().message == "cannot create a file in its directory: permission denied";
+            }),
+            0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
 }
 
 TEST_F(ReplaceTest, ADirectoryThatCannotBeListedIsSyncedThroughItsFileSystem) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0333), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-    const Status status = replace(path, "new", system);
-    ::_exit(status && system.directory_syncs == 0 && system.file_system_syncs == 1 ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const Status status = replace(path, "new", system);
+              return status && system.directory_syncs == 0 && system.file_system_syncs == 1;
+            }),
+            0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
   EXPECT_EQ(contents(path), "new");
 }
@@ -326,26 +312,18 @@ TEST_F(ReplaceTest, ProcessesThatWriteAtOnceNeverMixWhatAReaderSees) {
   put(path, text(0));
   std::vector<pid_t> children;
   for (int writer = 0; writer < 3; ++writer) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    children.push_back(start_child([&] {
       bool good = true;
       for (int i = 0; i < 50; ++i) good = replace(path, text(writer), {.sync = Sync::none}).ok() && good;
-      ::_exit(good ? 0 : 1);
-    }
-    children.push_back(child);
+      return good;
+    }));
   }
   for (int i = 0; i < 100; ++i) {
     const std::string seen = contents(path);
     ASSERT_FALSE(seen.empty());
     EXPECT_EQ(seen, text(seen[0] - 'a'));
   }
-  for (const pid_t child : children) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 0);
-  }
+  for (const pid_t child : children) EXPECT_EQ(result_of(child), 0);
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
@@ -353,19 +331,15 @@ TEST_F(ReplaceTest, AKilledProcessLeavesTheOldFileAndItsTemporary) {
   put(path, "old");
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = start_child([&] {
     auto file = Replacement::create(path, 6, {}).value();
-    if (!file->write_at(0, bytes_of("new"))) ::_exit(1);
-    if (::write(ends[1], "x", 1) != 1) ::_exit(1);
-    ::pause();
-    ::_exit(1);
-  }
+    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
+    return false;
+  });
   char written = 0;
   ASSERT_EQ(::read(ends[0], &written, 1), 1);
   ASSERT_EQ(::kill(child, SIGKILL), 0);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
   ::close(ends[0]), ::close(ends[1]);
   EXPECT_EQ(contents(path), "old");
   EXPECT_EQ(directory.names().size(), 2u);

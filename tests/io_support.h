@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 #include <safetensors/error.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -71,6 +73,30 @@ inline ino_t inode_of(const std::string& path) {
   struct stat status;
   EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
   return status.st_ino;
+}
+
+// A child of a fork, for result_of(). One that hangs is killed after a minute.
+inline pid_t start_child(const std::function<bool()>& check) {
+  const pid_t child = ::fork();
+  EXPECT_GE(child, 0);
+  // Nothing thrown may leave: the child would go on with the tests.
+  if (child == 0)
+    [&]() noexcept {
+      ::alarm(60);
+      ::_exit(check() ? 0 : 1);
+    }();
+  return child;
+}
+
+// 0 when the check was true, 1 when it was false, or what it gave to _exit(); 1000 + the signal that killed it.
+inline int result_of(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+inline int in_child(const std::function<bool()>& check) {
+  return result_of(start_child(check));
 }
 
 // Descriptors of this process that lead below path.

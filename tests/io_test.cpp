@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
@@ -104,19 +103,13 @@ TEST(PosixFileTest, AFileWithoutPermissionIsEACCES) {
   put(directory / "a", "secret");
   ASSERT_EQ(::chmod((directory / "a").c_str(), 0), 0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-    const auto file = PosixFile::open(directory / "a");
-    const bool right = !file && file.error().code == Errc::open_failed && file.error().os_error == EACCES &&
-                       file.error().message == "cannot open: permission denied";
-    ::_exit(right ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const auto file = PosixFile::open(directory / "a");
+              return !file && file.error().code == Errc::open_failed && file.error().os_error == EACCES &&
+                     file.error().message == "cannot open: permission denied";
+            }),
+            0);
 }
 
 TEST(PosixFileTest, ADirectoryIsRefused) {
@@ -316,20 +309,15 @@ TEST(MapTest, ARangePastTheEndIsAnErrorAndNotASignal) {
 TEST(MapTest, ARefusedMapIsAnErrorWithItsReason) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    const auto file = PosixFile::open(directory / "a").value();
-    ::truncate((directory / "a").c_str(), off_t{1} << 40);
-    const rlimit limit{std::uint64_t{1} << 38, std::uint64_t{1} << 38};
-    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(0);  // as under the sanitizers, which need more
-    const auto mapping = file->map(0, std::uint64_t{1} << 40, MapMode::shared);
-    ::_exit(!mapping && mapping.error().code == Errc::map_failed && mapping.error().os_error == ENOMEM ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(in_child([&] {
+              const auto file = PosixFile::open(directory / "a").value();
+              ::truncate((directory / "a").c_str(), off_t{1} << 40);
+              const rlimit limit{std::uint64_t{1} << 38, std::uint64_t{1} << 38};
+              if (::setrlimit(RLIMIT_AS, &limit) != 0) return true;  // as under the sanitizers, which need more
+              const auto mapping = file->map(0, std::uint64_t{1} << 40, MapMode::shared);
+              return !mapping && mapping.error().code == Errc::map_failed && mapping.error().os_error == ENOMEM;
+            }),
+            0);
 }
 
 TEST(FileSystemTest, NetworkAndUserSpaceFileSystemsAreRemote) {

@@ -1,6 +1,5 @@
 // Stretches of huge pages that several threads place and drop, and that a forked child drops.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -136,17 +135,12 @@ TEST(PageArenaThreads, AForkedChildMayDropMemoryWhileAnotherThreadIsInTheArena) 
     std::mt19937 random(static_cast<unsigned>(round));
     std::vector<Marked> mine = place(arena, random);
     for (const Marked& made : mine) made.fill();
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      ::alarm(20);
+    const int result = test::in_child([&] {
       const bool intact = std::ranges::all_of(mine, [](const Marked& made) { return made.intact(); });
       for (Marked& made : mine) made.memory.reset();
-      ::_exit(intact ? 0 : 1);
-    }
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+      return intact;
+    });
+    EXPECT_EQ(result, 0);
     for (const Marked& made : mine) EXPECT_TRUE(made.intact());
   }
   stop = true;

@@ -3,7 +3,6 @@
 #include <safetensors/file.h>
 #include <safetensors/writer.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
@@ -347,9 +346,7 @@ TEST_F(WriterTest, ThreadsWriteAtOnceAndEachByteCanBeClaimedOnce) {
 // The limit on the size of files makes the system refuse a write.
 TEST_F(WriterTest, AfterAFailedWriteEveryCallReturnsThatFailure) {
   put(path, "old");
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const int result = in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     HeaderBuilder builder;
     (void)builder.add("a", Dtype::U8, {100'000});
@@ -364,12 +361,9 @@ TEST_F(WriterTest, AfterAFailedWriteEveryCallReturnsThatFailure) {
       if (later || later.error().message != failed.error().message) ::_exit(5);
     }
     writer = Result<Writer>(Error{});
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return true;
+  });
+  EXPECT_EQ(result, 0);
   EXPECT_EQ(contents(path), "old");
   EXPECT_EQ(directory.names(), Names{"model"});
 }
