@@ -94,11 +94,15 @@ TEST_F(ArenaTest, SeveralPlansMayUseItAtOnce) {
       for (int load = 0; load < 6; ++load) {
         if (t == 2) {
           Result<Stream> stream = plan.stream({.threads = 2, .arena = &arena});
-          while (true) {
-            Result<std::optional<StreamItem>> item = stream->next();
-            if (!item || !*item) break;
+          ASSERT_TRUE(succeeds(stream));
+          std::size_t items = 0;
+          for (;; ++items) {
+            const Result<std::optional<StreamItem>> item = stream->next();
+            ASSERT_TRUE(succeeds(item));
+            if (!*item) break;
             EXPECT_TRUE(data_of((**item).array) == tensors[(**item).item].bytes);
           }
+          EXPECT_EQ(items, tensors.size());
           continue;
         }
         Result<ReadResult> result = plan.execute({.threads = 2, .arena = &arena});
