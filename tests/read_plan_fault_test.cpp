@@ -2,11 +2,6 @@
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
-#include <signal.h>
-#include <sys/time.h>
-
-#include <atomic>
-#include <cerrno>
 
 #include "plan_support.h"
 
@@ -171,34 +166,6 @@ TEST_P(PlanFaults, AFileOnADiskThatBecomesShorterIsTruncatedHoweverItIsRead) {
       EXPECT_NE(error.message.find(tail), std::string::npos) << error.message;
     }
   }
-}
-
-TEST_P(PlanFaults, SignalsDoNotShowInResults) {
-  make();
-  const TemporaryDirectory directory;
-  const std::string path = directory / "t.safetensors";
-  put(path, bytes_);
-  const Result<File> file = File::open(path, {.access = Access::read});
-  ASSERT_TRUE(succeeds(file));
-  add_all(*file);
-  static std::atomic<int> signals{0};
-  struct sigaction act = {};
-  struct sigaction before = {};
-  act.sa_handler = [](int) { ++signals; };  // without SA_RESTART
-  ASSERT_EQ(::sigaction(SIGALRM, &act, &before), 0);
-  const itimerval often{{0, 200}, {0, 200}};
-  const itimerval never{};
-  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  for (int round = 0; round < 12; ++round) {
-    (void)make_cold(path);
-    const Result<ReadResult> result =
-        plan_.execute({.threads = 4, .chunk = 100'000, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
-    EXPECT_TRUE(succeeds(result));
-    if (result) expect_result(*result);
-  }
-  EXPECT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
-  EXPECT_EQ(::sigaction(SIGALRM, &before, nullptr), 0);
-  EXPECT_GT(signals, 0);
 }
 
 std::string name_of(const testing::TestParamInfo<Way>& way) {
