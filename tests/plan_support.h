@@ -81,6 +81,17 @@ inline std::string file_of(const std::vector<PlannedTensor>& tensors, std::size_
   return file_bytes(header, data);
 }
 
+// Tensors t0, t1, ... of U8 and of these sizes, no two of which begin alike.
+inline std::vector<PlannedTensor> tensors_of(const std::vector<std::size_t>& sizes) {
+  std::vector<PlannedTensor> tensors;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::string bytes = pattern(sizes[i]);
+    if (!bytes.empty()) bytes[0] = static_cast<char>(i);
+    tensors.push_back({.name = "t" + std::to_string(i), .dtype = Dtype::U8, .shape = {sizes[i]}, .bytes = bytes});
+  }
+  return tensors;
+}
+
 inline std::vector<std::uint64_t> random_shape(PlanRandom& random, std::uint64_t elements) {
   static const std::vector<std::uint64_t> kDims = {1, 2, 3, 5, 8, 17, 64, 257};
   std::vector<std::uint64_t> shape;

@@ -10,16 +10,6 @@ namespace {
 
 using namespace test;
 
-std::vector<PlannedTensor> tensors_of(const std::vector<std::vector<std::uint64_t>>& shapes) {
-  std::vector<PlannedTensor> tensors;
-  for (std::size_t i = 0; i < shapes.size(); ++i)
-    tensors.push_back({.name = "t" + std::to_string(i),
-                       .dtype = Dtype::U8,
-                       .shape = shapes[i],
-                       .bytes = pattern(static_cast<std::size_t>(count_of(shapes[i])))});
-  return tensors;
-}
-
 // How one large tensor, or what lies in it, is asked for.
 enum class Way { stretch, batch, pieces, strided };
 
@@ -28,9 +18,9 @@ class PlanFaults : public testing::TestWithParam<Way> {
   // About 2 MB of data; asked for in the way of the parameter.
   void make() {
     if (GetParam() == Way::batch)
-      tensors_ = tensors_of(std::vector<std::vector<std::uint64_t>>(200, {10'003}));
+      tensors_ = tensors_of(std::vector<std::size_t>(200, 10'003));
     else
-      tensors_ = tensors_of({{1000, 2003}});
+      tensors_ = {{.name = "t0", .dtype = Dtype::U8, .shape = {1000, 2003}, .bytes = pattern(2'003'000)}};
     bytes_ = file_of(tensors_, 0);
     size_ = 0;
     for (const PlannedTensor& planned : tensors_) size_ += planned.bytes.size();
@@ -179,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, PlanFaults, testing::Values(Way::stretch, Way::ba
 TEST(PlanFault, ATruncatedTensorIsNamedLetterByLetter) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
-  const std::string bytes = file_of(tensors_of({{500'000}, {300'000}}), 0);
+  const std::string bytes = file_of(tensors_of({500'000, 300'000}), 0);
   put(path, bytes);
   const Result<File> file = File::open(path, {.access = Access::read});
   ASSERT_TRUE(succeeds(file));
