@@ -153,38 +153,40 @@ static void callbacks_get_the_users_pointer(void) {
   safetensors_read_plan* plan = plan_of_all(file);
   safetensors_read_result* result = NULL;
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-  struct told told;
+  struct told_chunks chunks;
+  struct told* const told = &chunks.told;
   uint64_t nbytes = 0;
-  memset(&told, 0, sizeof told);
-  pthread_mutex_init(&told.mutex, NULL);
+  memset(&chunks, 0, sizeof chunks);
+  told->answer = 1;
+  pthread_mutex_init(&chunks.mutex, NULL);
   options.threads = 3;
-  options.user = &told;
+  options.user = &chunks;
   options.progress = tell_progress;
   options.on_chunk = tell_chunk;
   options.cache = SAFETENSORS_CACHE_FILL;
   GOOD(safetensors_read_plan_execute(plan, &options, &result, &error));
   safetensors_read_result_free(result);
   GOOD(safetensors_read_plan_size(plan, NULL, &nbytes, &error));
-  CHECK(told.calls > 0 && told.done == nbytes && told.total == nbytes && told.bytes == nbytes);
+  CHECK(told->calls > 0 && told->done == nbytes && told->total == nbytes && chunks.bytes == nbytes);
   const size_t count = make_tensors(tensors);
-  for (size_t i = 0; i < count; ++i) CHECK(memcmp(told.seen[i], bytes24, tensors[i].size) == 0);
+  for (size_t i = 0; i < count; ++i) CHECK(memcmp(chunks.seen[i], bytes24, tensors[i].size) == 0);
   options.progress = NULL; /* each alone */
   GOOD(safetensors_read_plan_execute(plan, &options, &result, &error));
   safetensors_read_result_free(result);
-  CHECK(told.bytes == 2 * nbytes);
+  CHECK(chunks.bytes == 2 * nbytes);
   safetensors_read_plan_free(plan);
 
   plan = plan_of(file, "U8");
   options.progress = tell_progress;
   options.on_chunk = NULL;
-  told.calls = 0;
-  told.stop_at = 1;
+  told->calls = 0;
+  told->answer = 0;
   FAILS(safetensors_read_plan_execute(plan, &options, &result, &error), CANCELLED);
   SAYS("cancelled after 24 of 24 bytes");
-  CHECK(result == NULL && told.calls == 1);
+  CHECK(result == NULL && told->calls == 1);
   safetensors_read_plan_free(plan);
   safetensors_file_free(file);
-  pthread_mutex_destroy(&told.mutex);
+  pthread_mutex_destroy(&chunks.mutex);
 }
 
 static void read_options(void) {

@@ -11,11 +11,10 @@ static void streams(void) {
   safetensors_read_report* report = NULL;
   safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-  struct told told;
+  struct told told = {0, 0, 0, 1};
   uint64_t item = 0;
   uint64_t nbytes = 0;
   int seen[22] = {0};
-  memset(&told, 0, sizeof told);
   options.user = &told;
   options.progress = tell_progress;
   options.bytes_in_flight = 200; /* about one item */
@@ -50,7 +49,7 @@ static void streams_that_end_early(void) {
   safetensors_stream* stream = NULL;
   safetensors_array* array = NULL;
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-  struct told told;
+  struct told told = {0, 0, 0, 1};
   uint64_t item = 0;
   GOOD(safetensors_read_plan_stream(plan, NULL, &stream, &error));
   safetensors_stream_free(stream); /* nothing was taken */
@@ -62,8 +61,7 @@ static void streams_that_end_early(void) {
   FAILS(safetensors_stream_next(stream, &item, &array, &error), CANCELLED);
   CHECK(array == NULL && strncmp(error.message, TEXT("cancelled after ")) == 0);
   safetensors_stream_free(stream);
-  memset(&told, 0, sizeof told);
-  told.stop_at = 1;
+  told.answer = 0;
   options.user = &told;
   options.progress = tell_progress;
   GOOD(safetensors_read_plan_stream(plan, &options, &stream, &error));

@@ -100,6 +100,22 @@ static inline int make_directory(void) {
   return 1;
 }
 
+/* What a callback for progress was told, and what it answers. */
+struct told {
+  uint64_t done;
+  uint64_t total;
+  int calls;
+  int32_t answer;
+};
+
+static inline int32_t tell_progress(void* user, uint64_t done, uint64_t total) {
+  struct told* told = user;
+  told->done = done;
+  told->total = total;
+  ++told->calls;
+  return told->answer;
+}
+
 /* Checks that nothing was left behind but the one file. */
 static inline void remove_directory(void) {
   CHECK(unlink(path) == 0);

@@ -43,26 +43,16 @@ static inline void check_array(safetensors_array* array, uint64_t item) {
   safetensors_array_free(array);
 }
 
-/* What the callbacks were told. */
-struct told {
+/* What both callbacks were told. */
+struct told_chunks {
+  struct told told; /* first: tell_progress is given the same pointer */
   pthread_mutex_t mutex;
   unsigned char seen[22][192];
   uint64_t bytes;
-  uint64_t done;
-  uint64_t total;
-  int calls;
-  int stop_at; /* the call of progress that returns 0; 0: none */
 };
 
-static inline int32_t tell_progress(void* user, uint64_t done, uint64_t total) {
-  struct told* told = user;
-  told->done = done;
-  told->total = total;
-  return ++told->calls != told->stop_at;
-}
-
 static inline void tell_chunk(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size) {
-  struct told* told = user;
+  struct told_chunks* told = user;
   pthread_mutex_lock(&told->mutex);
   if (item < 22 && offset <= 192 && size <= 192 - offset) memcpy(told->seen[item] + offset, bytes, size);
   told->bytes += size;

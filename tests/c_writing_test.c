@@ -47,21 +47,6 @@ static void writing(void) {
   CHECK(error.os_error == 2);
 }
 
-struct told {
-  uint64_t done;
-  uint64_t total;
-  int calls;
-  int32_t answer;
-};
-
-static int32_t tell_progress(void* user, uint64_t done, uint64_t total) {
-  struct told* told = user;
-  told->done = done;
-  told->total = total;
-  ++told->calls;
-  return told->answer;
-}
-
 static void progress_of_writing(void) {
   safetensors_tensor_data tensors[22];
   const size_t count = make_tensors(tensors);

@@ -5,45 +5,27 @@
 #include <random>
 
 #include "fake_driver.h"
-#include "file_support.h"
+#include "plan_support.h"
 
 namespace safetensors::test {
 namespace {
 
 constexpr std::size_t kKiB = 1024;
 
-struct Made {
-  std::string name;
-  Dtype dtype;
-  std::vector<std::uint64_t> shape;
-};
-
-// A file of such tensors, its bytes noise.
-std::string file_of(const std::vector<Made>& tensors) {
-  std::string header = "{";
-  std::uint64_t at = 0;
-  for (const Made& made : tensors) {
-    std::uint64_t size = bits(made.dtype);
-    for (const std::uint64_t dim : made.shape) size *= dim;
-    size /= 8;
-    header += (header.size() > 1 ? ",\"" : "\"") + made.name + "\":{\"dtype\":\"" + std::string(to_string(made.dtype)) +
-              "\",\"shape\":" + to_string(made.shape) + ",\"data_offsets\":[" + std::to_string(at) + "," +
-              std::to_string(at + size) + "]}";
-    at += size;
-  }
-  return file_bytes(header + "}", noise(at));
-}
-
 class DevicePlan : public DeviceTest {
  protected:
   DevicePlan() {
-    std::vector<Made> tensors;
-    for (const Dtype dtype : all_dtypes())
-      tensors.push_back({std::string(to_string(dtype)), dtype, {12, 40, 8}});  // small: read together
-    tensors.push_back({"large", Dtype::BF16, {300, 2048}});
-    tensors.push_back({"wide", Dtype::F32, {64, 4096}});
-    tensors.push_back({"empty", Dtype::F32, {0, 4}});
-    put(path, file_of(tensors));
+    PlanRandom random(1);
+    std::vector<PlannedTensor> tensors;
+    const auto add = [&](std::string_view name, Dtype dtype, const std::vector<std::uint64_t>& shape) {
+      const std::size_t size = static_cast<std::size_t>(count_of(shape)) * bits(dtype) / 8;
+      tensors.push_back({std::string(name), dtype, shape, random.bytes(size)});
+    };
+    for (const Dtype dtype : all_dtypes()) add(to_string(dtype), dtype, {12, 40, 8});  // small: read together
+    add("large", Dtype::BF16, {300, 2048});
+    add("wide", Dtype::F32, {64, 4096});
+    add("empty", Dtype::F32, {0, 4});
+    put(path, file_of(tensors, 0));
     Result<File> opened = File::open(path);
     EXPECT_TRUE(succeeds(opened));
     file.emplace(*std::move(opened));
@@ -57,8 +39,7 @@ class DevicePlan : public DeviceTest {
     EXPECT_TRUE(succeeds(plan.add(tensor(*file, name), slice, {}, cast)));
     const Result<ReadResult> result = plan.execute();
     EXPECT_TRUE(succeeds(result));
-    const auto bytes = result->arrays[0].bytes();
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    return data_of(result->arrays[0]);
   }
 
   TemporaryDirectory directory;
@@ -178,8 +159,7 @@ TEST_F(DevicePlan, HostAndDeviceMixInOnePlan) {
   ASSERT_TRUE(succeeds(result));
   wanted.expect_there(0);
   wanted.expect_there(1);
-  const auto bytes = result->arrays[1].bytes();
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), expected("F16", Slice::all(), {}));
+  EXPECT_TRUE(data_of(result->arrays[1]) == expected("F16", Slice::all(), {}));
 }
 
 TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {

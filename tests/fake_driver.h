@@ -120,17 +120,6 @@ class DeviceMemory {
   device::Address address_ = 0;
 };
 
-// Bytes of which no two stretches look alike.
-inline std::string noise(std::size_t size) {
-  std::string bytes(size, '\0');
-  std::uint64_t state = 88172645463325252U;
-  for (char& byte : bytes) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    byte = static_cast<char>(state);
-  }
-  return bytes;
-}
-
 inline void put_into(const device::CopyRing::Slot& slot, std::string_view text) {
   ASSERT_LE(text.size(), slot.bytes().size());
   std::memcpy(slot.bytes().data(), text.data(), text.size());

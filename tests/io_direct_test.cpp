@@ -31,17 +31,6 @@ using io::kDirectChunk;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-std::string random_bytes(std::size_t size) {
-  std::mt19937_64 random(size);
-  std::string bytes(size + 8, '\0');
-  for (std::size_t at = 0; at < size; at += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(bytes.data() + at, &word, 8);
-  }
-  bytes.resize(size);
-  return bytes;
-}
-
 class DirectTest : public ReplaceTest {
  protected:
   void SetUp() override {
@@ -100,7 +89,7 @@ TEST(ChunksTest, CoverARangeWithoutGapsAndBeginAtMultiples) {
 }
 
 TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
-  const std::string text = random_bytes(kMiB);
+  const std::string text = noise(kMiB);
   ASSERT_TRUE(succeeds(replace(path, text, system, {.sync = Sync::none})));
   ASSERT_TRUE(succeeds(replace(path, text.substr(1), system, {.sync = Sync::full})));
   EXPECT_EQ(system.direct_writes, 0);
@@ -115,7 +104,7 @@ TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
 
 // Bytes before and after must stay as they are.
 TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
-  const std::string text = random_bytes(64 << 10);
+  const std::string text = noise(64 << 10);
   const std::string before(64 << 10, '#');
   put(path, before);
   io::FileWriter file(Sync::file, path, system);
@@ -143,7 +132,7 @@ TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
 
 TEST_F(DirectTest, PiecesOfAnySizeFromSeveralThreadsGiveTheFile) {
   for (unsigned seed = 0; seed < 12; ++seed) {
-    const std::string text = random_bytes(9 * kMiB + seed * 1361);
+    const std::string text = noise(9 * kMiB + seed * 1361);
     ASSERT_TRUE(succeeds(write_in_random_pieces(text, seed)));
     ASSERT_TRUE(contents(path) == text) << seed;
   }
@@ -151,7 +140,7 @@ TEST_F(DirectTest, PiecesOfAnySizeFromSeveralThreadsGiveTheFile) {
 }
 
 TEST_F(DirectTest, AnythingTheSystemRefusesIsWrittenThroughThePageCache) {
-  const std::string text = random_bytes(7 * kMiB + 4321);
+  const std::string text = noise(7 * kMiB + 4321);
   const std::pair<const char*, std::function<void()>> refusals[] = {
       {"opening", [&] { system.direct_open_errno = EINVAL; }},
       {"opening, for want of descriptors", [&] { system.direct_open_errno = EMFILE; }},
@@ -194,7 +183,7 @@ TEST_F(DirectTest, AnythingTheSystemRefusesIsWrittenThroughThePageCache) {
 }
 
 TEST_F(DirectTest, AFileThatRefusedOnceIsNotAskedAgain) {
-  const std::string text = random_bytes(kDirectChunk * 8);
+  const std::string text = noise(kDirectChunk * 8);
   system.direct_write_errno = EINVAL;
   std::vector<std::size_t> cuts;
   for (std::size_t at = 0; at <= text.size(); at += kMiB) cuts.push_back(at);
@@ -206,7 +195,7 @@ TEST_F(DirectTest, AFileThatRefusedOnceIsNotAskedAgain) {
 TEST_F(DirectTest, ADiskThatIsFullOrBrokenIsReportedWithThePlace) {
   put(path, "old");
   const ino_t inode = inode_of(path);
-  const std::string text = random_bytes(kDirectChunk);
+  const std::string text = noise(kDirectChunk);
   for (const auto& [number, said] : {std::pair(ENOSPC, "no space left on device"), std::pair(EIO, "input/output error"),
                                      std::pair(EDQUOT, "disk quota exceeded")}) {
     system.direct_write_errno = number;
@@ -224,7 +213,7 @@ TEST_F(DirectTest, AFailedSyncAfterDirectWritesIsReportedAndNeverTriedAgain) {
   put(path, "old");
   const ino_t inode = inode_of(path);
   system.file_sync_errno = EIO;
-  EXPECT_EQ(error_of(replace(path, random_bytes(kMiB), system)).code, Errc::sync_failed);
+  EXPECT_EQ(error_of(replace(path, noise(kMiB), system)).code, Errc::sync_failed);
   EXPECT_EQ(system.file_syncs, 1);
   expect_untouched(inode);
 }
@@ -232,7 +221,7 @@ TEST_F(DirectTest, AFailedSyncAfterDirectWritesIsReportedAndNeverTriedAgain) {
 TEST_F(DirectTest, AReadOnlyOldFileIsReplacedDirectlyToo) {
   put(path, "old");
   ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
-  ASSERT_TRUE(succeeds(replace(path, random_bytes(kMiB), system)));
+  ASSERT_TRUE(succeeds(replace(path, noise(kMiB), system)));
   EXPECT_GT(system.direct_writes, 0);
   EXPECT_EQ(mode_of(path), mode_t{0444});
 }
@@ -253,7 +242,7 @@ TEST_F(DirectTest, CallsAtOnceBeginNoMoreThanThreeThreadsBesides) {
 }
 
 TEST_F(DirectTest, CopiesAnyRangeOfASourceToAnyOffset) {
-  const std::string text = random_bytes(6 * kMiB + 77);
+  const std::string text = noise(6 * kMiB + 77);
   put(directory / "source", text);
   const auto source = io::PosixFile::open(directory / "source").value();
   for (const auto& [from, to] : {std::pair<std::size_t, std::size_t>{0, 0}, {1, 0}, {0, 9}, {4096, 8192}, {33, 4097}}) {
@@ -268,7 +257,7 @@ TEST_F(DirectTest, CopiesAnyRangeOfASourceToAnyOffset) {
 }
 
 TEST_F(DirectTest, ASourceThatEndsEarlyIsTruncatedAndMayBeCopiedAgain) {
-  const std::string text = random_bytes(6 * kMiB);
+  const std::string text = noise(6 * kMiB);
   put(directory / "source", text.substr(0, 3 * kMiB));
   const auto source = io::PosixFile::open(directory / "source").value();
   auto file = Replacement::create(path, text.size(), {}, system).value();
@@ -285,7 +274,7 @@ TEST_F(DirectTest, ImagesOfManyFilesAreWrittenByFourThreadsAndSyncedEach) {
   std::vector<std::string> texts;
   std::vector<std::unique_ptr<Replacement>> files;
   std::vector<std::vector<io::Piece>> pieces(6);
-  for (std::size_t i = 0; i < 6; ++i) texts.push_back(random_bytes(i * kMiB + i * 4099 + 10));
+  for (std::size_t i = 0; i < 6; ++i) texts.push_back(noise(i * kMiB + i * 4099 + 10, i));
   std::vector<io::Image> images;
   for (std::size_t i = 0; i < 6; ++i) {
     files.push_back(Replacement::create(path + std::to_string(i), texts[i].size(), {}, system).value());
@@ -312,7 +301,7 @@ class OtherFileSystems : public DirectTest {
   void SetUp() override {}
   void write_sizes(const std::string& target) {
     for (const std::size_t size : {kMiB, kMiB + 1, 3 * kMiB + 4095, 4 * kMiB + 513}) {
-      const std::string text = random_bytes(size);
+      const std::string text = noise(size);
       ASSERT_TRUE(succeeds(replace(target, text, system)));
       ASSERT_TRUE(contents(target) == text);
     }

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -107,6 +109,17 @@ inline std::size_t open_below(const std::string& path) {
     count += std::filesystem::read_symlink(entry.path(), gone).string().starts_with(path) ? 1 : 0;
   }
   return count;
+}
+
+// Bytes of which no two stretches look alike.
+inline std::string noise(std::size_t size, std::uint64_t seed = 0) {
+  std::string bytes(size, '\0');
+  std::uint64_t state = 88172645463325252U ^ seed * 0x9E3779B97F4A7C15U;
+  for (std::size_t i = 0; i < size; i += 8) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    std::memcpy(bytes.data() + i, &state, std::min<std::size_t>(8, size - i));
+  }
+  return bytes;
 }
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {

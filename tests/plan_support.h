@@ -32,14 +32,7 @@ class PlanRandom {
   const T& of(const std::vector<T>& list) {
     return list[static_cast<std::size_t>(up_to(list.size() - 1))];
   }
-  std::string bytes(std::size_t size) {
-    std::string text(size, '\0');
-    for (std::size_t i = 0; i + 8 <= size; i += 8) {
-      const std::uint64_t word = engine_();
-      std::memcpy(text.data() + i, &word, 8);
-    }
-    return text;
-  }
+  std::string bytes(std::size_t size) { return noise(size, engine_()); }
   std::mt19937_64& engine() { return engine_; }
 
  private:

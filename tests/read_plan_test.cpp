@@ -8,6 +8,7 @@
 namespace safetensors {
 namespace {
 
+using test::data_of;
 using test::elements;
 using test::file_bytes;
 using test::one_tensor;
@@ -18,11 +19,6 @@ using test::succeeds;
 using test::TemporaryDirectory;
 using test::tensor;
 using test::two_tensors;
-
-std::string bytes_of(const Array& array) {
-  const std::span<const std::byte> bytes = array.bytes();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 File open_source(std::shared_ptr<ScriptedSource> source) {
   Result<File> file = File::from_source(std::move(source));
@@ -72,7 +68,7 @@ TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
     ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
     const Result<ReadResult> result = plan.execute({.threads = threads});
     ASSERT_TRUE(succeeds(result));
-    EXPECT_TRUE(bytes_of(result->arrays[0]) == pattern(kLarge)) << threads;
+    EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kLarge)) << threads;
     for (const ByteRun& read : source->reads()) EXPECT_LE(read.size, io::kReadPiece);
   }
 }
@@ -217,13 +213,13 @@ TEST(FileView, GivesTheBytesOfAllTensorsOverOneMap) {
   EXPECT_EQ(shared->memory(), MemoryKind::shared_map);
   EXPECT_EQ(shared->dtype(), Dtype::U8);
   EXPECT_EQ(to_string(shared->shape()), "[28]");
-  EXPECT_EQ(bytes_of(*shared), data);
+  EXPECT_EQ(data_of(*shared), data);
 
   Result<Array> mine = file->view(Map::copy_on_write);
   ASSERT_TRUE(succeeds(mine));
   EXPECT_EQ(mine->memory(), MemoryKind::private_map);
   mine->mutable_bytes().value()[0] = std::byte{7};
-  EXPECT_EQ(bytes_of(*shared), data);
+  EXPECT_EQ(data_of(*shared), data);
   EXPECT_EQ(test::contents(path), two_tensors());
 }
 
@@ -237,7 +233,7 @@ TEST(FileView, IsReadWhereTheFileIsNotMapped) {
     const Result<Array> array = file->view(map);
     ASSERT_TRUE(succeeds(array));
     EXPECT_EQ(array->memory(), MemoryKind::owned);
-    EXPECT_EQ(bytes_of(*array), two_tensors().substr(file->header().data_start()));
+    EXPECT_EQ(data_of(*array), two_tensors().substr(file->header().data_start()));
   }
   ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(two_tensors().size() - 1)), 0);
   const Result<Array> array = file->view();

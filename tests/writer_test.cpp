@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "api/coverage.h"
-#include "io_support.h"
+#include "file_support.h"
 
 namespace safetensors::test {
 namespace {
@@ -21,12 +21,6 @@ using api::Coverage;
 using Names = std::vector<std::string>;
 
 const std::vector<std::uint64_t> kShape4{4};
-
-std::string file_of(std::string_view header, std::string_view data) {
-  std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i) & 255);
-  return bytes.append(header).append(data);
-}
 
 TensorData tensor(std::string_view name, Dtype dtype, ShapeView shape, std::string_view bytes) {
   return {.name = name, .dtype = dtype, .shape = shape, .bytes = bytes_of(bytes)};
@@ -103,7 +97,7 @@ TEST(SerializeTest, OrdersByRankThenNameAndPadsToEight) {
       R"({"z":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[1],"data_offsets":[8,9]},)"
       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[9,11]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  EXPECT_EQ(text_of(file->bytes()), file_of(header, "zzzzzzzzabb"));
+  EXPECT_EQ(text_of(file->bytes()), file_bytes(header, "zzzzzzzzabb"));
 }
 
 TEST(SerializeTest, MetadataComesFirstAndSorted) {
@@ -111,13 +105,13 @@ TEST(SerializeTest, MetadataComesFirstAndSorted) {
   ASSERT_TRUE(succeeds(file));
   std::string header = R"({"__metadata__":{"a":"\n","b":"2"}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  EXPECT_EQ(text_of(file->bytes()), file_of(header, ""));
+  EXPECT_EQ(text_of(file->bytes()), file_bytes(header, ""));
 }
 
 TEST(SerializeTest, AnEmptyMetadataObjectIsWritten) {
   std::string header = R"({"__metadata__":{}})";
   header.resize(24, ' ');
-  EXPECT_EQ(data_of(serialize({}, MetadataPairs{}).value()), file_of(header, ""));
+  EXPECT_EQ(data_of(serialize({}, MetadataPairs{}).value()), file_bytes(header, ""));
 }
 
 TEST(SerializeTest, TheDataStartsAtTheAlignmentAskedFor) {
