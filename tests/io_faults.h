@@ -35,7 +35,7 @@ class FaultySystem final : public io::System {
   std::size_t longest_write = ~std::size_t{0};
   int interruptions = 0;    // so many writes and copies say EINTR first
   int name_collisions = 0;  // so many temporaries are said to exist already
-  int writes_before_failure = 0;
+  int writes_before_failure = 0, renames_before_failure = 0;
   int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
   int direct_open_errno = 0, direct_write_errno = 0;
   int direct_writes_before_failure = 0, direct_writes = 0;
@@ -109,7 +109,8 @@ class FaultySystem final : public io::System {
   int rename_at(int directory, const char* from, const char* to) noexcept override {
     ++renames;
     before_rename();
-    return rename_errno != 0 ? fail(rename_errno) : System::rename_at(directory, from, to);
+    if (rename_errno != 0 && renames_before_failure-- <= 0) return fail(rename_errno);
+    return System::rename_at(directory, from, to);
   }
 
  private:

@@ -226,6 +226,58 @@ TEST_F(ReplaceTest, CopiesFromAFileByTheSystemAndWithoutIt) {
   }
 }
 
+// Files "0" to "3": old ones in place, new ones finished beside them.
+class ReplaceAllTest : public ReplaceTest {
+ protected:
+  void make() {
+    files.clear();
+    for (int i = 0; i < 4; ++i) {
+      put(path_of(i), "old");
+      files.push_back(Replacement::create(path_of(i), 3, {}, system).value());
+      ASSERT_TRUE(succeeds(files.back()->write_at(0, bytes_of("new"))));
+      ASSERT_TRUE(succeeds(files.back()->file().finish()));
+    }
+  }
+  [[nodiscard]] std::string path_of(int i) const { return directory / std::to_string(i); }
+  // The first so many files are new, the others old, and nothing is beside them.
+  void expect_replaced(int count) {
+    files.clear();
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(contents(path_of(i)), i < count ? "new" : "old") << i;
+    EXPECT_EQ(directory.names(), (Names{"0", "1", "2", "3"}));
+  }
+  std::vector<std::unique_ptr<Replacement>> files;
+};
+
+TEST_F(ReplaceAllTest, AFailedRenameSaysHowManyFilesWereReplacedBeforeIt) {
+  system.rename_errno = EIO;
+  for (int replaced = 0; replaced < 4; ++replaced) {
+    make();
+    system.renames_before_failure = replaced;
+    const Error error = error_of(io::replace_all(files));
+    EXPECT_EQ(error.code, Errc::replace_failed);
+    EXPECT_EQ(error.os_error, EIO);
+    EXPECT_EQ(error.path, path_of(replaced));
+    const std::string already = "; " + std::to_string(replaced) + " of 4 files were already replaced";
+    EXPECT_EQ(error.message,
+              "cannot put the new file in place: input/output error" + (replaced == 0 ? std::string() : already));
+    expect_replaced(replaced);
+  }
+}
+
+TEST_F(ReplaceAllTest, SyncsADirectoryOnceAfterAllItsFilesAreReplaced) {
+  make();
+  int syncs = -1;
+  system.before_rename = [&] { syncs = system.directory_syncs; };
+  ASSERT_TRUE(succeeds(io::replace_all(files)));
+  EXPECT_EQ(syncs, 0);
+  EXPECT_EQ(system.directory_syncs, 1);
+  expect_replaced(4);
+  make();
+  system.directory_sync_errno = EIO;
+  EXPECT_EQ(error_of(io::replace_all(files)).code, Errc::replaced_not_durable);
+  expect_replaced(4);
+}
+
 class OverwriteTest : public ReplaceTest {
  protected:
   void SetUp() override {

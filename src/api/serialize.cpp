@@ -112,29 +112,6 @@ Result<Replacements> make_replacements(std::span<const FileContents> files, std:
   return made;
 }
 
-// All are written and synced. What can be known to fail fails before the first takes its place.
-Status replace_all(const Replacements& files) {
-  for (const auto& file : files) {
-    if (Status status = file->check(); !status) return status;
-  }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    Status status = files[i]->replace();
-    if (status) continue;
-    Error error = std::move(status).error();
-    if (i != 0)
-      error.message +=
-          "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";
-    return error;
-  }
-  std::set<std::pair<std::uint64_t, std::uint64_t>> synced;
-  for (const auto& file : files) {
-    const io::Replacement::Place place = file->place();
-    if (!synced.emplace(place.device, place.directory).second) continue;
-    if (Status status = file->sync_directory(); !status) return status;
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Header> layout(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
@@ -188,7 +165,7 @@ Status write_files(std::span<const FileContents> files, const WriteOptions& opti
     for (std::size_t i = 0; i < images.size(); ++i)
       targets.push_back({&(*made)[i]->file(), images[i].pieces, images[i].size});
     if (Status status = io::write_images(targets, options.progress); !status) return status;
-    return replace_all(*made);
+    return io::replace_all(*made);
   });
 }
 

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "io/guard.h"
 #include "io/posix_file.h"
@@ -203,6 +205,30 @@ void Replacement::discard() noexcept {
   if (temporary_.empty() || ::getpid() != process_) return;
   (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();
+}
+
+Status replace_all(std::span<const std::unique_ptr<Replacement>> files) noexcept {
+  return guarded([&]() -> Status {
+    for (const auto& file : files) {
+      if (Status status = file->check(); !status) return status;
+    }
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      Status status = files[i]->replace();
+      if (status) continue;
+      Error error = std::move(status).error();
+      if (i != 0)
+        error.message +=
+            "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";
+      return error;
+    }
+    std::set<std::pair<std::uint64_t, std::uint64_t>> synced;
+    for (const auto& file : files) {
+      const Replacement::Place place = file->place();
+      if (!synced.emplace(place.device, place.directory).second) continue;
+      if (Status status = file->sync_directory(); !status) return status;
+    }
+    return {};
+  });
 }
 
 }  // namespace safetensors::io

@@ -86,4 +86,9 @@ class Replacement {
   pid_t process_ = 0;  // a forked child must not remove its parent's temporary
 };
 
+// Puts finished files in place, and syncs each directory once. What can be known to fail fails before the first of them
+// takes its place. Errors: those of check(), replace() and sync_directory(); the message says how many files were
+// replaced before it.
+[[nodiscard]] Status replace_all(std::span<const std::unique_ptr<Replacement>> files) noexcept;
+
 }  // namespace safetensors::io
