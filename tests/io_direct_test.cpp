@@ -100,6 +100,10 @@ TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
     EXPECT_EQ(system.direct_writes, 1);
     EXPECT_TRUE(contents(path) == text);
   }
+  // What is past the cache need not be written out of it early.
+  ASSERT_TRUE(succeeds(replace(path, noise(64 * kMiB), system, {.sync = Sync::full})));
+  EXPECT_GT(system.direct_writes, 1);
+  EXPECT_EQ(system.writebacks, 0);
 }
 
 // Bytes before and after must stay as they are.

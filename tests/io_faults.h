@@ -44,7 +44,7 @@ class FaultySystem final : public io::System {
   int alignment_errno = 0;
   std::vector<std::string> opened;
   std::set<std::thread::id> writers;
-  std::atomic<int> most_at_once{0};  // writes
+  int most_at_once = 0;  // writes
   std::function<void()> before_rename = [] {};
 
   int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
@@ -61,9 +61,9 @@ class FaultySystem final : public io::System {
   ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
     const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
     if (const int number = order(direct); number != 0) return fail(number);
-    most_at_once = std::max(most_at_once.load(), ++at_once_);
+    count_at_once(1);
     const ssize_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
-    --at_once_;
+    count_at_once(-1);
     return direct ? std::min(count, static_cast<ssize_t>(std::min(longest_direct_report, size))) : count;
   }
   int direct_alignment(int descriptor, io::DirectAlignment& found) noexcept override {
@@ -125,8 +125,14 @@ class FaultySystem final : public io::System {
     return 0;
   }
 
+  void count_at_once(int change) noexcept {
+    const std::lock_guard lock(mutex_);
+    at_once_ += change;
+    most_at_once = std::max(most_at_once, at_once_);
+  }
+
   std::mutex mutex_;
-  std::atomic<int> at_once_{0};
+  int at_once_ = 0;
   static int fail(int number) noexcept {
     errno = number;
     return -1;
