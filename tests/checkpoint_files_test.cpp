@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
@@ -196,6 +197,41 @@ TEST_F(CheckpointFilesTest, OneThatWasReplacedIsAnErrorThatNamesTensorAndFile) {
   EXPECT_EQ(error.path, path);
   EXPECT_EQ(error.message, "tensor `t00000`: file was replaced: its path leads to another file than the one opened");
   EXPECT_EQ(data_of(before), model_bytes(0));  // its map stays
+  expect_tensor(all, 5);
+}
+
+// The error of a plan, however it is run.
+std::vector<Error> errors_of(const ReadPlan& plan) {
+  std::vector<Error> errors{error_of(plan.execute())};
+  Result<Stream> stream = plan.stream();
+  if (!succeeds(stream)) return errors;
+  Result<std::optional<StreamItem>> next = stream->next();
+  while (next && *next) next = stream->next();
+  errors.push_back(error_of(next));
+  return errors;
+}
+
+TEST_F(CheckpointFilesTest, OneThatWasReplacedBeforeAPlanRunsIsTheErrorOfThePlan) {
+  put_files(24);
+  const Checkpoint all = model(12);
+  ReadPlan plan;
+  for (const Tensor& tensor : all.tensors()) ASSERT_TRUE(succeeds(plan.add(tensor)));
+  for (std::size_t i = 4; i < 24; ++i) expect_tensor(all, i);
+  const std::string path = directory_ / "model-00000.safetensors";
+  put(directory_ / "new", u8_file({{"t00000", model_bytes(1)}}));
+  ASSERT_EQ(::rename((directory_ / "new").c_str(), path.c_str()), 0);
+  for (const Error& error : errors_of(plan)) {
+    EXPECT_EQ(error.code, Errc::file_changed);
+    EXPECT_EQ(error.path, path);
+    EXPECT_EQ(error.message, "tensor `t00000`: file was replaced: its path leads to another file than the one opened");
+  }
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  for (const Error& error : errors_of(plan)) {
+    EXPECT_EQ(error.code, Errc::open_failed);
+    EXPECT_EQ(error.os_error, ENOENT);
+    EXPECT_EQ(error.path, path);
+    EXPECT_EQ(error.message, "tensor `t00000`: cannot open again: no such file or directory");
+  }
   expect_tensor(all, 5);
 }
 

@@ -159,9 +159,10 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_add(safetensors_read_pl
 SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_read_plan* plan, uint64_t* count,
                                                               uint64_t* nbytes, safetensors_error* error);
 /* Reads everything that was added; may be called again. Never maps. The first error stops all threads before it is
- * returned; what was in the destinations is then lost. Errors: READ_FAILED, FILE_TRUNCATED, FILE_CHANGED (tensor, path
- * and offset are named), CANCELLED, and what a source of the caller's returned; of devices UNSUPPORTED (no driver),
- * INVALID_ARGUMENT (no such device), DEVICE_FAILED. */
+ * returned; what was in the destinations is then lost. Errors: READ_FAILED, FILE_TRUNCATED (tensor, path and offset are
+ * named), CANCELLED, and what a source of the caller's returned; of a file that a checkpoint has to open again
+ * FILE_CHANGED, OPEN_FAILED (tensor and path are named); of devices UNSUPPORTED (no driver), INVALID_ARGUMENT (no such
+ * device), DEVICE_FAILED. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
                                                                  safetensors_read_result** result,

@@ -133,8 +133,9 @@ class ReadPlan {
   // Reads everything that was added, in the order of the files. Never maps. Of slices, runs of 64 KiB and more are read
   // exactly, shorter ones as Tensor::read_into does; small tensors that lie near each other together. The first error
   // stops all threads before it is returned; what was in the destinations is then lost. Errors: out_of_memory,
-  // read_failed, file_truncated (tensor, path and offset are named), cancelled; of devices unsupported (no driver),
-  // invalid_argument (no such device), device_failed.
+  // read_failed, file_truncated (tensor, path and offset are named), cancelled; of a file that a Checkpoint has to open
+  // again file_changed, open_failed (tensor and path are named); of devices unsupported (no driver), invalid_argument
+  // (no such device), device_failed.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
   // Reads in the background and hands each item out when it is complete. Begun in the order of add().
