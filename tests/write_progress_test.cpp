@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "io_support.h"
@@ -129,6 +130,7 @@ TEST_F(WriterProgress, NeverRunsTwiceAtOnce) {
   std::uint64_t last = 0;
   Writer writer = create(Durability::full, [&](std::uint64_t done, std::uint64_t) {
     if (++running != 1) ++overlaps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for others to come
     last = done;
     --running;
     return true;

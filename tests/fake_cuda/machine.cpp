@@ -34,6 +34,7 @@ Machine::~Machine() {
 
 void Machine::reset() {
   const std::lock_guard lock(mutex);
+  initialized = false;
   state = {};
   violation.clear();
   devices = 1;
