@@ -180,7 +180,7 @@ def test_a_closed_handle(path: Path) -> None:
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize("threads", [0, 1, True, 8, np.int64(3), 10**6])
 def test_everything_is_loaded(path: Path, kind: str, backend: str, threads: Any) -> None:
     with opened(path, kind, backend=backend) as f, f.prefetch(threads=threads) as p:
@@ -377,7 +377,7 @@ def test_large_tensors_as_get_tensors_gives_them(tmp_path: Path, kind: str) -> N
         assert np.array_equal(p.take("b"), tensors["b"][-2:])
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 def test_a_file_that_became_shorter(path: Path, backend: str) -> None:
     with opened(path, backend=backend) as f:
         os.truncate(path, path.stat().st_size - 20)

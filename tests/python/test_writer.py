@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -357,6 +358,15 @@ with Writer(path, {"w": ("U8", (size,))}, durability="none") as writer:
 """
 
 
+def written_beside(path: Path) -> int:
+    """How large the file is that is being written in place of `path`."""
+    for other in path.parent.iterdir():
+        if other != path:
+            with contextlib.suppress(FileNotFoundError):
+                return other.stat().st_size
+    return 0
+
+
 @pytest.mark.parametrize("way", ["write", "copy"])
 def test_ctrl_c_ends_a_long_call(
     path: Path, tmp_path_factory: pytest.TempPathFactory, way: str
@@ -375,8 +385,13 @@ def test_ctrl_c_ends_a_long_call(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout and process.stdout.readline() == "ready\n"
-    time.sleep(0.1)
+    written = 0  # the header is there before the call is under way
+    while written < 1 << 20 and process.poll() is None:
+        time.sleep(0.001)
+        written = written_beside(path)
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=120)
+    if way == "copy" and not 0 < written < size // 2:
+        pytest.skip("this file system copies 3 GiB before a signal can come")
     assert said == "KeyboardInterrupt\n" and "cancelled after" in errors
     assert untouched(path)
