@@ -372,7 +372,8 @@ def test_a_broken_header_says_what_and_where(make: Any) -> None:
     with pytest.raises(SafetensorError, match="^Error while deserializing header: ") as caught:
         safe_open(broken, "np")
     assert caught.value.code == "size_mismatch" and caught.value.offset == 9  # type: ignore[attr-defined]
-    assert getattr(caught.value, "__notes__", [f"file: {broken}"]) == [f"file: {broken}"]
+    notes = [f"file: {broken}"] if sys.version_info >= (3, 11) else []
+    assert getattr(caught.value, "__notes__", []) == notes
 
 
 def test_an_open_file_object(path: Path) -> None:
