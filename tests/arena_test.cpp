@@ -86,6 +86,35 @@ TEST_F(ArenaTest, ASurvivorIsUntouchedByTenMoreLoads) {
   EXPECT_LE(arena.reserved_bytes(), 3 * reserved);
 }
 
+TEST(ArenaOfAStream, HoldsWhatIsInFlightNotTheModel) {
+  constexpr std::size_t kPage = 2U << 20;
+  constexpr std::size_t kCount = 10;
+  std::vector<PlannedTensor> growing;
+  for (std::size_t i = 1; i <= kCount; ++i)
+    growing.push_back({.name = "t" + std::to_string(i + 10),
+                       .dtype = Dtype::U8,
+                       .shape = {i * kPage},
+                       .bytes = std::string(i * kPage, static_cast<char>(i))});
+  const std::string bytes = file_of(growing, 0);
+  const File file = *File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
+  ReadPlan plan;
+  for (const PlannedTensor& planned : growing) ASSERT_TRUE(succeeds(plan.add(tensor(file, planned.name))));
+  Arena arena;
+  Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 2 * kPage, .arena = &arena});
+  ASSERT_TRUE(succeeds(stream));
+  std::size_t taken = 0;
+  while (true) {
+    Result<std::optional<StreamItem>> item = stream->next();
+    ASSERT_TRUE(succeeds(item));
+    if (!*item) break;
+    EXPECT_EQ((**item).array.bytes().back(), static_cast<std::byte>((**item).item + 1));
+    ++taken;
+  }
+  EXPECT_EQ(taken, kCount);
+  // What is read, what was just handed out, and pages at their edges; all tensors together are 55 pages.
+  EXPECT_LE(arena.reserved_bytes(), (kCount + kCount - 1 + 4) * kPage);
+}
+
 TEST_F(ArenaTest, SeveralPlansMayUseItAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {

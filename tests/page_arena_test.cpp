@@ -153,9 +153,85 @@ TEST(PageArena, WhereTheFirstRequestFitsNowhereThereIsRoomForAll) {
   std::vector<Memory> memories = place(arena, std::vector<std::uint64_t>(8, kHugePage));
   for (std::size_t i = 0; i < 8; i += 2) memories[i].reset();
   const std::vector<Memory> more = place(arena, {2 * kHugePage, kHugePage, kHugePage});
-  EXPECT_EQ(arena.reserved_bytes(), 12 * kHugePage);
+  EXPECT_EQ(arena.reserved_bytes(), 8 * kHugePage);  // the free pages went
+  EXPECT_EQ(more[1].get() - more[0].get(), static_cast<std::ptrdiff_t>(2 * kHugePage));
+  EXPECT_EQ(more[2].get() - more[1].get(), static_cast<std::ptrdiff_t>(kHugePage));
   for (const Memory& memory : more)
     for (const Memory& old : memories) EXPECT_NE(memory.get(), old.get());
+}
+
+TEST(PageArena, EverLargerRequestsThatAreDroppedCostNoMoreThanTheLargest) {
+  PageArena arena;
+  for (std::uint64_t size = kHugePage; size <= 40 * kHugePage; size += kHugePage) {
+    std::memset(place_one(arena, size).get(), 1, kHugePage);
+    EXPECT_EQ(arena.reserved_bytes(), size);
+  }
+  EXPECT_EQ(arena.live_bytes(), 0U);
+}
+
+TEST(PageArena, WhatASurvivorLeavesFreeIsGivenUpForRoomElsewhere) {
+  PageArena arena;
+  std::vector<Memory> survivors;
+  for (std::size_t pages = 2; pages < 12; ++pages) {
+    std::vector<Memory> memories = place(arena, {pages * kHugePage, 1000});
+    std::memset(memories[1].get(), static_cast<int>(pages), 1000);
+    survivors.push_back(std::move(memories[1]));
+    EXPECT_LE(arena.reserved_bytes(), (pages + survivors.size()) * kHugePage) << pages;
+  }
+  for (std::size_t i = 0; i < survivors.size(); ++i) EXPECT_EQ(survivors[i].get()[999], static_cast<std::byte>(i + 2));
+}
+
+TEST(PageArena, NoMoreIsGivenUpThanIsAdded) {
+  PageArena arena;
+  Memory small = place_one(arena, 3 * kHugePage);
+  Memory wall = place_one(arena, kHugePage);
+  Memory other = place_one(arena, 3 * kHugePage);
+  const std::uint64_t before = arena.reserved_bytes();
+  small.reset();
+  other.reset();
+  const Memory more = place_one(arena, 4 * kHugePage);
+  EXPECT_EQ(arena.reserved_bytes(), before);
+  const Memory kept = place_one(arena, 2 * kHugePage);
+  EXPECT_EQ(arena.reserved_bytes(), before);
+}
+
+TEST(PageArena, ReservesNoMoreThanWasLiveAtOnce) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    PageArena arena;
+    std::vector<std::pair<Memory, std::uint64_t>> memories;
+    std::uint64_t most = 0;
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::uint64_t> sizes(1 + random() % 4);
+      for (std::uint64_t& size : sizes) size = random() % 3 == 0 ? random() % (9 * kHugePage) : random() % 100'000;
+      std::vector<Memory> placed = place(arena, sizes);
+      most = std::max(most, arena.live_bytes());
+      ASSERT_LE(arena.reserved_bytes(), most) << seed << " " << round;
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i] == 0) continue;
+        placed[i].get()[0] = placed[i].get()[sizes[i] - 1] = static_cast<std::byte>(sizes[i]);
+        memories.emplace_back(std::move(placed[i]), sizes[i]);
+      }
+      while (memories.size() > random() % 12) {
+        std::swap(memories[random() % memories.size()], memories.back());
+        const auto& [memory, size] = memories.back();
+        ASSERT_TRUE(memory.get()[0] == static_cast<std::byte>(size) && memory.get()[size - 1] == memory.get()[0]);
+        memories.pop_back();
+      }
+      if (round % 50 == 49) (void)arena.trim();
+    }
+    memories.clear();
+    EXPECT_EQ(arena.live_bytes(), 0U);
+  }
+}
+
+TEST(PageArena, WhatCanNeverBeHadCostsNothing) {
+  PageArena arena;
+  std::byte* const begin = place(arena, {3 * kHugePage}).front().get();
+  std::vector<Request> requests = requests_of({std::uint64_t{1} << 62});
+  EXPECT_EQ(test::error_of(arena.place(requests)).code, Errc::out_of_memory);
+  EXPECT_EQ(arena.reserved_bytes(), 3 * kHugePage);
+  EXPECT_EQ(place_one(arena, 3 * kHugePage).get(), begin);
 }
 
 TEST(PageArena, ASurvivorPinsItsOwnPagesOnly) {

@@ -88,6 +88,42 @@ TEST(PageArenaThreads, WhatIsLiveIsNeverGivenOutTwice) {
   for (const Marked& left : shared) EXPECT_TRUE(left.intact());
 }
 
+// A byte of each page is looked at, so that sizes may differ by much and free runs often are too short.
+TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
+  auto arena = std::make_unique<PageArena>();
+  std::mutex mutex;
+  std::vector<Marked> shared;
+  std::atomic<int> broken{0};
+  const auto intact = [](const Marked& made) {
+    for (std::size_t at = 0; at < made.size; at += kHugePage)
+      if (made.memory.get()[at] != std::byte{made.mark}) return false;
+    return true;
+  };
+  const int rounds = test::kSanitized ? 200 : 1000;
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int round = 0; round < rounds; ++round) {
+        std::vector<Request> request(1);
+        request[0].size = (1 + random() % 16) * kHugePage;
+        if (!arena->place(request)) continue;
+        Marked made{std::move(request[0].memory), request[0].size, static_cast<unsigned char>(random())};
+        for (std::size_t at = 0; at < made.size; at += kHugePage) made.memory.get()[at] = std::byte{made.mark};
+        const std::lock_guard lock(mutex);
+        if (!shared.empty()) std::swap(shared[random() % shared.size()], made);
+        if (shared.size() < 8) shared.push_back(made);
+        if (!intact(made)) ++broken;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(broken, 0);
+  EXPECT_LE(arena->reserved_bytes(), 12 * 16 * kHugePage);
+  arena.reset();
+  for (const Marked& left : shared) EXPECT_TRUE(intact(left));
+}
+
 // Who drops a large stretch is still counting its pages when the first of them is placed again; and then the arena
 // goes.
 TEST(PageArenaThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {

@@ -72,7 +72,8 @@ typedef struct safetensors_arena safetensors_arena;
 SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** arena, safetensors_error* error);
 /* Free pages go to the system at once, the others when their last array does. */
 SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);
-/* In bytes: what was asked of the system, and how much of it is in pages that an array is on. Either may be NULL. */
+/* In bytes: what is held of the system's, and how much of it is in pages that an array is on; the first is never more
+ * than the second was at its highest. Either may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_arena* arena, uint64_t* reserved,
                                                           uint64_t* live, safetensors_error* error);
 /* Gives the free pages to the system; they stay reserved. *trimmed (may be NULL): how many bytes they are. */

@@ -70,8 +70,8 @@ Pages map_pages(std::uint64_t size) noexcept {
   return {begin + head, length, huge};
 }
 
-void unmap_pages(const Pages& pages) noexcept {
-  if (pages.begin != nullptr) ::munmap(pages.begin, pages.size);
+bool unmap_pages(const Pages& pages) noexcept {
+  return pages.begin == nullptr || ::munmap(pages.begin, pages.size) == 0;
 }
 
 Status populate(std::span<const std::byte> mapped) noexcept {

@@ -22,7 +22,8 @@ struct Pages {
 // Reserved in full (no MAP_NORESERVE), so that a strict system refuses here, not when written to. begin is null when
 // it does, or when size is more than the machine has.
 [[nodiscard]] Pages map_pages(std::uint64_t size) noexcept;
-void unmap_pages(const Pages& pages) noexcept;
+// Whole ones, also some of what was mapped. false: the system refuses, and they stay.
+bool unmap_pages(const Pages& pages) noexcept;
 
 // Uninitialised memory, released with the last copy. From kHugePage bytes up: aligned to kHugePage, in huge pages
 // where the system has them, and zero until written. alignment: a power of two up to kHugePage.

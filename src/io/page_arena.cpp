@@ -8,14 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "base/checked.h"
 #include "io/guard.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
 
-// A mapping, and how many stretches live on each of its pages. A count goes from 0 to 1 only under the arena's mutex;
-// it comes down without.
+// A mapping, and how many stretches live on each of its pages. A count goes up from 0, or to kGone for good, only under
+// the arena's mutex; it comes down without.
 class PageArena::Region {
  public:
   Region(const Pages& pages, bool keep)
@@ -25,13 +24,26 @@ class PageArena::Region {
         keep_(keep) {}
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
-  ~Region() { unmap_pages(pages_); }
+  // Where pages are gone somebody else's may be by now.
+  ~Region() {
+    for (std::size_t page = 0; page < count_; ++page) {
+      const std::size_t first = page;
+      while (page < count_ && live_[page].load() != kGone) ++page;
+      if (first < page) unmap_pages(run(first, page));
+    }
+  }
 
   [[nodiscard]] std::byte* begin() const noexcept { return pages_.begin; }
   [[nodiscard]] std::size_t size() const noexcept { return pages_.size; }
+  // Of the pages that are not gone.
+  [[nodiscard]] std::uint64_t reserved() const noexcept { return pages_.size - gone_ * kHugePage; }
   [[nodiscard]] std::size_t page_count() const noexcept { return count_; }
   [[nodiscard]] bool huge() const noexcept { return pages_.huge; }
   [[nodiscard]] bool unused(std::size_t page) const noexcept { return live_[page].load() == 0; }
+  [[nodiscard]] bool live(std::size_t page) const noexcept {
+    const std::uint32_t count = live_[page].load();
+    return count != 0 && count != kGone;
+  }
 
   void use(std::size_t begin, std::size_t end) noexcept {
     for (std::size_t page = begin / kHugePage; page <= (end - 1) / kHugePage; ++page) live_[page].fetch_add(1);
@@ -61,24 +73,45 @@ class PageArena::Region {
     }
     return bytes;
   }
+  // Unmaps unused pages, at most as many as that, and returns how many. Only while pages are kept, so that nobody
+  // who gives back the last stretch on one looks at it again.
+  std::size_t release(std::size_t most) noexcept {
+    std::size_t released = 0;
+    for (std::size_t page = 0; page < count_ && released < most; ++page) {
+      const std::size_t first = page;
+      while (page < count_ && page - first < most - released && unused(page)) ++page;
+      // Refused where that would be one mapping too many.
+      if (first == page || !unmap_pages(run(first, page))) continue;
+      for (std::size_t i = first; i < page; ++i) live_[i].store(kGone);
+      released += page - first;
+    }
+    gone_ += released;
+    return released;
+  }
 
  private:
+  static constexpr std::uint32_t kGone = ~std::uint32_t{0};
+
   // Pages [first, last), which nothing lived on just now. Another may live there since; but once pages are not kept
   // none are given out, so that then a count of 0 stays.
   void discard(std::size_t first, std::size_t last) noexcept {
     if (first < last && !keep_.load()) (void)discard_unused(first, last);
   }
-  std::uint64_t give_back(std::size_t first, std::size_t last) noexcept {
+  [[nodiscard]] Pages run(std::size_t first, std::size_t last) const noexcept {
     const std::size_t begin = first * kHugePage;
-    const std::size_t end = std::min(last * kHugePage, pages_.size);
-    (void)::madvise(pages_.begin + begin, end - begin, MADV_DONTNEED);
-    return end - begin;
+    return {pages_.begin + begin, std::min(last * kHugePage, pages_.size) - begin};
+  }
+  std::uint64_t give_back(std::size_t first, std::size_t last) noexcept {
+    const Pages pages = run(first, last);
+    (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
+    return pages.size;
   }
 
   const Pages pages_;
   const std::size_t count_;
   const std::unique_ptr<std::atomic<std::uint32_t>[]> live_;
   std::atomic<bool> keep_;
+  std::size_t gone_ = 0;  // pages; under the arena's mutex
 };
 
 // What a shared_ptr to a stretch holds.
@@ -211,6 +244,8 @@ PageArena::Cursor PageArena::add_region(std::uint64_t size, bool keep) {
   // What is used again is used in whole pages.
   if (keep && size <= std::numeric_limits<std::uint64_t>::max() - kHugePage)
     size = (size + kHugePage - 1) / kHugePage * kHugePage;
+  if (!fits_in_machine(size)) throw std::bad_alloc();
+  if (keep) make_room(size / kHugePage);
   regions_.reserve(regions_.size() + 1);
   const Pages pages = map_pages(size);
   if (pages.begin == nullptr) throw std::bad_alloc();
@@ -223,6 +258,17 @@ PageArena::Cursor PageArena::add_region(std::uint64_t size, bool keep) {
   return {regions_.size() - 1, 0, pages.size};
 }
 
+// What is unused is of no use where a region is added: gives up as many pages of it as come, so that no more is ever
+// reserved than was live at once.
+void PageArena::make_room(std::uint64_t pages) noexcept {
+  cursor_ = {};
+  for (const std::shared_ptr<Region>& region : regions_) {
+    if (pages == 0) break;
+    pages -= region->release(static_cast<std::size_t>(pages));
+  }
+  std::erase_if(regions_, [](const std::shared_ptr<Region>& region) { return region->reserved() == 0; });
+}
+
 std::uint64_t PageArena::trim() noexcept {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
@@ -233,7 +279,7 @@ std::uint64_t PageArena::trim() noexcept {
 std::uint64_t PageArena::reserved_bytes() const noexcept {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
-  for (const std::shared_ptr<Region>& region : regions_) bytes += region->size();
+  for (const std::shared_ptr<Region>& region : regions_) bytes += region->reserved();
   return bytes;
 }
 
@@ -242,7 +288,7 @@ std::uint64_t PageArena::live_bytes() const noexcept {
   std::uint64_t bytes = 0;
   for (const std::shared_ptr<Region>& region : regions_) {
     for (std::size_t page = 0; page < region->page_count(); ++page)
-      if (!region->unused(page)) bytes += std::min(kHugePage, region->size() - page * kHugePage);
+      if (region->live(page)) bytes += std::min(kHugePage, region->size() - page * kHugePage);
   }
   return bytes;
 }

@@ -16,6 +16,8 @@ namespace safetensors::io {
 
 // Hands out stretches of large mappings and counts, for every page of kHugePage bytes, the stretches that live on it.
 // A stretch outlives the arena. Giving one back takes no lock, so a forked child may do it.
+// Unused pages are kept for the next requests, and given up only where those fit on none of them, for as many new
+// ones: reserved_bytes() is never more than live_bytes() was at its highest.
 class PageArena {
  public:
   // A stretch that is wanted, and what it became.
@@ -65,6 +67,7 @@ class PageArena {
   void place_all(std::span<Request> requests);
   Cursor find_room(std::span<const Request> rest);
   Cursor add_region(std::uint64_t size, bool keep);
+  void make_room(std::uint64_t pages) noexcept;
   static Status place_small(std::span<Request> requests, std::uint64_t size);
 
   mutable std::mutex mutex_;
