@@ -367,4 +367,30 @@ TEST_P(CastLoops, TheThreadsFloatingPointModeChangesNothing) {
   }
 }
 
+// A signalling NaN and a number too large are no events of the thread's: neither its flags nor its traps see them.
+TEST_P(CastLoops, NoFloatingPointExceptionsAreRaised) {
+  for (const Dtype from : kFloats) {
+    const Codes codes = codes_of(from);
+    const std::vector<std::byte> in = pack(from, codes);
+    for (const Dtype to : kFloats) {
+      if (!castable(from, to)) continue;
+      std::vector<std::byte> plain(codes.size() * bits(to) / 8), other(plain.size());
+      std::feclearexcept(FE_ALL_EXCEPT);
+      std::feraiseexcept(FE_DIVBYZERO);
+      safetensors::format::cast_with(GetParam(), from, in.data(), to, plain.data(), codes.size());
+      EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT), FE_DIVBYZERO) << to_string(from) << " to " << to_string(to);
+      std::feclearexcept(FE_ALL_EXCEPT);
+#if defined(__GLIBC__)
+      const int before = ::feenableexcept(FE_ALL_EXCEPT);
+      safetensors::format::cast_with(GetParam(), from, in.data(), to, other.data(), codes.size());
+      const int trapped = ::fegetexcept();
+      ::fedisableexcept(FE_ALL_EXCEPT);
+      // Where the processor has traps at all.
+      EXPECT_TRUE(before == -1 || trapped == FE_ALL_EXCEPT);
+      EXPECT_EQ(plain, other) << to_string(from) << " to " << to_string(to);
+#endif
+    }
+  }
+}
+
 }  // namespace

@@ -53,6 +53,26 @@ bool has_avx2_and_f16c() noexcept {
   return has;
 }
 
+// While it lives the processor's conversions spring none of the thread's traps and set none of its flags. What the
+// portable loops do never does.
+class QuietConversions {
+ public:
+  QuietConversions() noexcept : before_(_mm_getcsr()) {
+    constexpr unsigned kDefault = 0x1F80;  // every exception masked, no flag set
+    _mm_setcsr(kDefault);
+    __asm__ volatile("" ::: "memory");  // compilers do not see that conversions depend on the mode
+  }
+  QuietConversions(const QuietConversions&) = delete;
+  QuietConversions& operator=(const QuietConversions&) = delete;
+  ~QuietConversions() {
+    __asm__ volatile("" ::: "memory");
+    _mm_setcsr(before_);
+  }
+
+ private:
+  const unsigned before_;
+};
+
 struct Avx2 {
   template <class From, class To>
   [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
@@ -128,6 +148,23 @@ CastKernel kernel(Dtype from, Dtype to) noexcept {
   return from == Dtype::F64 ? to_narrow<Loops, Float64>(to) : nullptr;
 }
 
+void cast_loops(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
+                std::size_t count) noexcept {
+  if (const CastKernel kernel = cast_kernel(from, to, instructions)) return kernel(in, out, count);
+  // Through F32, which holds every number of fewer bits.
+  const CastKernel first = cast_kernel(from, Dtype::F32, instructions);
+  const CastKernel second = cast_kernel(Dtype::F32, to, instructions);
+  std::byte between[kBetween * sizeof(float)];
+  while (count > 0) {
+    const std::size_t now = std::min(count, kBetween);
+    first(in, between, now);
+    second(between, out, now);
+    in += now * (bits(from) / 8);
+    out += now * (bits(to) / 8);
+    count -= now;
+  }
+}
+
 void copy(Dtype dtype, const std::byte* in, std::byte* out, std::size_t count) noexcept {
   const std::size_t size = count / 8 * bits(dtype) + count % 8 * bits(dtype) / 8;
   if (size != 0) std::memcpy(out, in, size);
@@ -152,19 +189,13 @@ CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept
 void cast_with(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
                std::size_t count) noexcept {
   if (from == to) return copy(from, in, out, count);
-  if (const CastKernel kernel = cast_kernel(from, to, instructions)) return kernel(in, out, count);
-  // Through F32, which holds every number of fewer bits.
-  const CastKernel first = cast_kernel(from, Dtype::F32, instructions);
-  const CastKernel second = cast_kernel(Dtype::F32, to, instructions);
-  std::byte between[kBetween * sizeof(float)];
-  while (count > 0) {
-    const std::size_t now = std::min(count, kBetween);
-    first(in, between, now);
-    second(between, out, now);
-    in += now * (bits(from) / 8);
-    out += now * (bits(to) / 8);
-    count -= now;
+#if SAFETENSORS_CAST_AVX2
+  if (instructions == Instructions::avx2) {
+    const QuietConversions quiet;
+    return cast_loops(instructions, from, in, to, out, count);
   }
+#endif
+  cast_loops(instructions, from, in, to, out, count);
 }
 
 }  // namespace safetensors::format

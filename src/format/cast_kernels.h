@@ -14,7 +14,7 @@ enum class Instructions : std::uint8_t { portable, avx2 };
 // Whether this build has such loops and this processor runs them.
 [[nodiscard]] bool available(Instructions instructions) noexcept;
 
-// As cast(), for count elements.
+// As cast(), for count elements, but the thread's floating-point exceptions must be masked and its flags may be set.
 using CastKernel = void (*)(const std::byte* in, std::byte* out, std::size_t count) noexcept;
 
 // From every float to F32, and from F32 and F64 to every one but F8_E8M0; else nullptr. instructions must be available
