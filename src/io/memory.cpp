@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "io/guard.h"
+#include "io/huge_pages.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
@@ -66,7 +67,7 @@ Pages map_pages(std::uint64_t size) noexcept {
   if (head != 0) ::munmap(begin, head);
   ::munmap(begin + head + length, kHugePage - head);
   // Refused where huge pages are not compiled in; the memory is good all the same.
-  const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0;
+  const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0 && huge_pages_given();
   return {begin + head, length, huge};
 }
 

@@ -17,7 +17,7 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 struct Pages {
   std::byte* begin = nullptr;
   std::size_t size = 0;  // whole pages
-  bool huge = false;     // whether the system took the wish for huge pages
+  bool huge = false;     // whether the system gives huge pages to who wishes for them
 };
 // Reserved in full (no MAP_NORESERVE), so that a strict system refuses here, not when written to. begin is null when
 // it does, or when size is more than the machine has.

@@ -42,7 +42,7 @@ class PageArena {
   [[nodiscard]] Status place(std::span<Request> requests) noexcept;
 
   // The same in memory of their own: pages go to the system as soon as nothing lives on them. Less than kHugePage
-  // bytes go when all of them may. huge: whether the system took the wish for huge pages, where there was one.
+  // bytes go when all of them may. huge: whether the system gives huge pages, where they were wished for.
   [[nodiscard]] static Status place_once(std::span<Request> requests, bool& huge) noexcept;
 
   // Gives the pages that nothing lives on to the system; they stay reserved. Returns their bytes.
@@ -51,7 +51,7 @@ class PageArena {
   // In whole pages.
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept;
   [[nodiscard]] std::uint64_t live_bytes() const noexcept;
-  // Whether the system took the wish for huge pages, every time.
+  // Whether the system gave huge pages to who wished for them, every time.
   [[nodiscard]] bool huge() const noexcept;
 
  private:
