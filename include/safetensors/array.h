@@ -99,8 +99,8 @@ class Array {
   Result<std::span<T>> as_mutable() && = delete;
 
   // Of a map: brings the pages of [offset, offset + size), clipped to the array, into memory now, so that touching them
-  // later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: file_truncated (the
-  // file became shorter), read_failed, out_of_memory.
+  // later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: read_failed (also
+  // where the file became shorter: the system does not tell that from a failing device), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Status prefault(std::uint64_t offset = 0,
                                                 std::uint64_t size = ~std::uint64_t{0}) const noexcept;
   // Of a shared map: the process gives up the pages that lie wholly within the array; touching them again reads them

@@ -450,8 +450,8 @@ SAFETENSORS_API safetensors_status safetensors_array_as(const safetensors_array*
 SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_array* array, void** data, size_t* nbytes,
                                                                   safetensors_error* error);
 /* Of a map: brings the pages of size bytes at offset, clipped to the array, into memory now, so that touching them
- * later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: FILE_TRUNCATED (the
- * file became shorter), READ_FAILED. */
+ * later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: READ_FAILED (also
+ * where the file became shorter: the system does not tell that from a failing device), OUT_OF_MEMORY. */
 SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
                                                               uint64_t size, safetensors_error* error);
 /* Of a shared map: the process gives up the pages that lie wholly within the array; touching them reads them again. The

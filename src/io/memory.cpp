@@ -94,7 +94,9 @@ Status populate(std::span<const std::byte> mapped) noexcept {
   }
   return guarded([&]() -> Status {
     const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
-    if (number == EFAULT) return plain_error(Errc::file_truncated, what + ": the file became shorter");
+    // Where touching the bytes would be a SIGBUS, for whatever reason.
+    if (number == EFAULT)
+      return plain_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
     return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, number, what);
   });
 }

@@ -30,8 +30,9 @@ bool unmap_pages(const Pages& pages) noexcept;
 // Error: out_of_memory, also for more than the machine has, whatever the system's overcommit setting would promise.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
 
-// Makes the pages under mapped bytes present. Errors: file_truncated where the file has become shorter, read_failed,
-// out_of_memory. Systems without a way to do it (before Linux 5.14) are asked to read ahead.
+// Makes the pages under mapped bytes present. Errors: read_failed, also where the file has become shorter, which the
+// system does not tell from a device's error; out_of_memory. Systems without a way to do it (before Linux 5.14) are
+// asked to read ahead.
 [[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
 // Gives up the whole pages among mapped bytes. Of a shared map they come back from the file.
 void give_up_pages(std::span<const std::byte> mapped) noexcept;
