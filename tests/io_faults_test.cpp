@@ -278,6 +278,42 @@ TEST_F(ReplaceAllTest, SyncsADirectoryOnceAfterAllItsFilesAreReplaced) {
   expect_replaced(4);
 }
 
+// Fails always, and calls that what it is told to.
+class FailingSource final : public Source {
+ public:
+  explicit FailingSource(Errc code) : code_(code) {}
+  Result<std::uint64_t> size() const noexcept override { return std::uint64_t{4'000'000}; }
+  Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override {
+    return Error{.code = code_, .message = "from the source"};
+  }
+
+ private:
+  const Errc code_;
+};
+
+TEST_F(ReplaceTest, ACopyTellsWhichSideFailed) {
+  const std::string text(3'000'000, 'a');
+  put(directory / "source", text);
+  const auto good = io::PosixFile::open(directory / "source").value();
+  system.copy_errno = ENOSYS;
+  for (const Sync sync : {Sync::full, Sync::none}) {
+    auto file = Replacement::create(path, text.size(), {.sync = sync}, system).value();
+    for (const Errc code : {Errc::write_failed, Errc::cancelled, Errc::ok, Errc::read_failed}) {
+      bool source_failed = false;
+      const Error error = error_of(file->copy_at(0, FailingSource(code), 0, text.size(), &source_failed));
+      EXPECT_EQ(error.code, code == Errc::ok ? Errc::read_failed : code);
+      EXPECT_TRUE(source_failed);
+    }
+    bool source_failed = true;
+    system.write_errno = system.direct_write_errno = ENOSPC;
+    EXPECT_EQ(error_of(file->copy_at(0, *good, 0, text.size(), &source_failed)).code, Errc::write_failed);
+    EXPECT_FALSE(source_failed);
+    system.write_errno = system.direct_write_errno = 0;
+    ASSERT_TRUE(succeeds(file->copy_at(0, *good, 0, text.size(), &source_failed)));
+    EXPECT_FALSE(source_failed);
+  }
+}
+
 class OverwriteTest : public ReplaceTest {
  protected:
   void SetUp() override {

@@ -116,7 +116,8 @@ class Writer {
                                              std::span<const std::byte> bytes) noexcept;
 
   // All of a tensor from another file, which must have the same dtype and shape, in the same 8 MiB of memory; its
-  // Source may be read by several threads at once.
+  // Source may be read by several threads at once. Where only reading fails, whatever the Source calls that, nothing of
+  // the tensor counts as written, and it may be tried again.
   // Errors also: dtype_mismatch, data_length, and those of reading.
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
 

@@ -188,15 +188,15 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     const std::uint64_t target = state_->data_start + range.begin;
     const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
     std::uint64_t reached = 0;
+    bool source_failed = false;
     Status status = state_->in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
       reached = at;
       if (memory.bytes.size() != tensor->nbytes())
-        return state_->file->copy_at(target + at, file.source(), offset + at, size);
+        return state_->file->copy_at(target + at, file.source(), offset + at, size, &source_failed);
       return state_->file->write_at(target + at,
                                     memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     });
-    if (status || status.error().code == Errc::write_failed || status.error().code == Errc::cancelled)
-      return state_->conclude(std::move(status));
+    if (!source_failed) return state_->conclude(std::move(status));
     // Only reading failed: the tensor counts as not written and may be tried again.
     state_->take_back(reached);
     const std::lock_guard lock(state_->mutex);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "io/guard.h"
@@ -63,15 +65,23 @@ class FileWriter::CopyTasks final : public Tasks {
       if (!scratch) return scratch.error();
       const std::span<std::byte> bytes(scratch->at(part.offset), part.size);
       if (Status status = read_exactly(source_, from_ + (part.offset - chunks_.offset), bytes); !status) return status;
-      return file_.write_chunk(part.offset, bytes, file_.scratch_);
+      Status status = file_.write_chunk(part.offset, bytes, file_.scratch_);
+      if (status) return status;
+      const std::lock_guard lock(mutex_);
+      if (!write_failure_) write_failure_ = status.error();
+      return status;
     });
   }
+  // After all have run.
+  [[nodiscard]] std::optional<Error> write_failure() noexcept { return std::move(write_failure_); }
 
  private:
   FileWriter& file_;
   const Chunks chunks_;
   const Source& source_;
   const std::uint64_t from_;
+  std::mutex mutex_;
+  std::optional<Error> write_failure_;
 };
 
 void FileWriter::close() noexcept {
@@ -154,13 +164,25 @@ Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> byt
   });
 }
 
+Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                                  bool& source_failed) {
+  const Chunks chunks{offset, size};
+  CopyTasks tasks(*this, chunks, source, from);
+  Status status = run_chunks(tasks, chunks.count());
+  if (status) return status;
+  if (std::optional<Error> failure = tasks.write_failure()) return *std::move(failure);
+  source_failed = true;
+  return status;
+}
+
 // Changes its arguments to what is left.
-Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from,
-                                  std::uint64_t& size) {
+Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
+                                  bool& source_failed) {
   const auto* file = dynamic_cast<const PosixFile*>(&source);
   while (file != nullptr && size != 0) {
     const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kStep));
     const Result<Lease> lease = file->lease();
+    source_failed = !lease;
     if (!lease) return lease.error();
     const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
     if (count < 0 && errno == EINTR) continue;
@@ -173,30 +195,32 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
 }
 
 Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
-                                       std::uint64_t size) {
+                                       std::uint64_t size, bool& source_failed) {
   const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
   const Result<std::shared_ptr<std::byte>> memory = allocate(capacity);
+  source_failed = !memory;
   if (!memory) return memory.error();
   while (size != 0) {
     const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
-    if (Status status = read_exactly(source, from, part); !status) return status;
-    if (Status status = write_buffered(offset, part); !status) return status;
+    Status status = read_exactly(source, from, part);
+    source_failed = !status;
+    if (status) status = write_buffered(offset, part);
+    if (!status) return status;
     offset += part.size(), from += part.size(), size -= part.size();
   }
   return {};
 }
 
-Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                           std::uint64_t size) noexcept {
-  return guarded([&]() -> Status {
-    if (direct() && size >= kDirectFrom) {
-      const Chunks chunks{offset, size};
-      CopyTasks tasks(*this, chunks, source, from);
-      return run_chunks(tasks, chunks.count());
-    }
-    if (Status status = copy_by_system(offset, source, from, size); !status) return status;
-    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size);
+Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                           bool* source_failed) noexcept {
+  bool failed = false;
+  Status status = guarded([&]() -> Status {
+    if (direct() && size >= kDirectFrom) return copy_in_chunks(offset, source, from, size, failed);
+    if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
+    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size, failed);
   });
+  if (source_failed != nullptr) *source_failed = failed;
+  return status;
 }
 
 Status FileWriter::finish() {

@@ -49,9 +49,11 @@ class FileWriter {
   // Within one chunk of the file, by the calling thread. scratch is used for memory that is not aligned.
   [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes, ScratchPool& scratch);
   // Copies [from, from + size) of source: if directly, by several threads and 8 MiB of memory, else by the system
-  // where both are files, else through a buffer of 1 MiB. Errors also: read_failed, file_truncated.
-  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                               std::uint64_t size) noexcept;
+  // where both are files, else through a buffer of 1 MiB. Errors also: the source's, file_truncated.
+  // *source_failed: whether it was getting the bytes that failed, whatever the error's code. If a write failed as well,
+  // that is returned.
+  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                               bool* source_failed = nullptr) noexcept;
 
   // Syncs unless nothing is promised, and closes. Once, and not while another call runs.
   // Errors: sync_failed, write_failed.
@@ -67,8 +69,12 @@ class FileWriter {
   Status run_chunks(ChunkTasks& tasks, std::size_t count);
 
   Status write_buffered(std::uint64_t offset, std::span<const std::byte> bytes);
-  Status copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size);
-  Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
+  Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                        bool& source_failed);
+  Status copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
+                        bool& source_failed);
+  Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                             bool& source_failed);
   Status after_writing(std::size_t written);
   Error write_failed(int number, std::size_t size, std::uint64_t offset) const;
 

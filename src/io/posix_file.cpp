@@ -217,7 +217,11 @@ Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::b
   while (done < destination.size()) {
     const std::span<std::byte> rest = destination.subspan(done);
     Result<std::size_t> count = source.read_at(offset + done, rest);
-    if (!count) return std::move(count).error();
+    if (!count) {
+      Error error = std::move(count).error();
+      if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+      return error;
+    }
     if (*count != 0 && *count <= rest.size()) {
       done += *count;
       continue;

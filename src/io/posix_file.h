@@ -73,7 +73,8 @@ class PosixFile final : public Source {
   FileSystem file_system_ = FileSystem::local;
 };
 
-// Fills destination from offset on. Errors: the source's; file_truncated when it ends before, with both numbers.
+// Fills destination from offset on. Errors: the source's, never of code ok; file_truncated when it ends before, with
+// both numbers.
 [[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset,
                                   std::span<std::byte> destination) noexcept;
 

@@ -40,9 +40,9 @@ class Replacement {
   [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     return file_.write_at(offset, bytes);
   }
-  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                               std::uint64_t size) noexcept {
-    return file_.copy_at(offset, source, from, size);
+  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
+                               bool* source_failed = nullptr) noexcept {
+    return file_.copy_at(offset, source, from, size, source_failed);
   }
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
 
