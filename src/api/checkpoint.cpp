@@ -5,30 +5,21 @@
 
 #include "api/checkpoint_open.h"
 #include "api/checkpoint_state.h"
-#include "api/file_image.h"
 #include "api/file_state.h"
 #include "api/similar_name.h"
 #include "io/descriptor_pool.h"
 #include "io/guard.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 namespace api {
 namespace {
 
-std::string counted(std::size_t number, const char* what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-}
-
-Error no_tensor(const detail::CheckpointState& state, std::string_view name) {
-  std::string message = "no " + tensor_named(name) + " in " + counted(state.files.size(), "file") + " of " +
-                        counted(state.entries.size(), "tensor");
+Error not_found(const detail::CheckpointState& state, std::string_view name) {
   SimilarName similar(name);
   for (const auto& entry : state.entries) {
     if (!similar.offer(entry.info->name)) break;
   }
-  if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
-  return io::plain_error(Errc::not_found, std::move(message), state.path);
+  return no_tensor(similar, counted(state.files.size(), "file"), state.entries.size(), state.path);
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const Ch
 
 Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {
   if (const std::uint32_t index = state_->find(name); index != format::NameIndex::kNone) return tensors()[index];
-  return io::guarded([&]() -> Result<Tensor> { return api::no_tensor(*state_, name); });
+  return io::guarded([&]() -> Result<Tensor> { return api::not_found(*state_, name); });
 }
 
 bool Checkpoint::contains(std::string_view name) const noexcept {

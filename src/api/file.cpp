@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "api/file_image.h"
 #include "api/file_state.h"
 #include "api/memory_source.h"
 #include "api/open_file.h"
@@ -26,8 +25,8 @@ Access decide(Access wanted, const io::PosixFile& file) {
   return file.file_system() == io::FileSystem::local ? Access::map : Access::read;
 }
 
-Error clean(Error error) {
-  if (error.code == Errc::ok) error.code = Errc::read_failed;
+Error with_path(const detail::FileState& state, Error error) {
+  if (error.path.empty()) error.path = state.path;
   return error;
 }
 
@@ -35,26 +34,26 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
                            unsigned threads) {
   std::array<std::byte, 8> prefix{};
   const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
-  if (Status status = io::read_exactly(source, 0, head); !status) return clean(std::move(status).error());
+  if (Status status = io::read_exactly(source, 0, head); !status) return std::move(status).error();
   const Result<std::uint64_t> length = Header::length(head, file_size, options);
   if (!length) return length.error();
 
   format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
   const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
-  if (Status status = io::read_parallel(source, 8, bytes, threads); !status) return clean(std::move(status).error());
+  if (Status status = io::read_parallel(source, 8, bytes, threads); !status) return std::move(status).error();
   return format::parse_header(std::move(text), file_size - 8 - *length, options);
 }
 
 // Fills in header; the source and whatever else is known are there already.
 Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads = 0) {
-  const auto fail = [&](Error error) {
-    if (error.path.empty()) error.path = state.path;
-    return error;
-  };
-  const Result<std::uint64_t> size = state.source->size();
-  if (!size) return fail(clean(size.error()));
+  Result<std::uint64_t> size = state.source->size();
+  if (!size) {
+    Error error = std::move(size).error();
+    if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+    return with_path(state, std::move(error));
+  }
   Result<Header> header = read_header(*state.source, *size, options, threads);
-  if (!header) return fail(std::move(header).error());
+  if (!header) return with_path(state, std::move(header).error());
   state.header = *std::move(header);
   return {};
 }
@@ -64,16 +63,12 @@ Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, 
 }
 
 Result<Array> read_data(const detail::FileState& state) {
-  const auto fail = [&](Error error) {
-    if (error.path.empty()) error.path = state.path;
-    return error;
-  };
   const std::uint64_t size = state.header.data_bytes();
   Result<std::shared_ptr<std::byte>> memory = io::allocate(size);
-  if (!memory) return fail(std::move(memory).error());
+  if (!memory) return with_path(state, std::move(memory).error());
   const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(size));
   if (Status status = io::read_parallel(*state.source, state.header.data_start(), bytes); !status)
-    return fail(clean(std::move(status).error()));
+    return with_path(state, std::move(status).error());
   return data_array(bytes, *std::move(memory), MemoryKind::owned);
 }
 
@@ -166,11 +161,11 @@ const Header& File::header() const& noexcept {
 Result<Tensor> File::tensor(std::string_view name) const noexcept {
   if (const TensorInfo* info = state_->header.find(name)) return Tensor(state_, info);
   return io::guarded([&]() -> Result<Tensor> {
-    std::string message = "no " + api::tensor_named(name) + " in a file of " + std::to_string(state_->header.size());
-    message += state_->header.size() == 1 ? " tensor" : " tensors";
-    const std::string_view similar = api::similar_name(state_->header, name);
-    if (!similar.empty()) message += ": is it `" + printable(similar) + "`?";
-    return io::plain_error(Errc::not_found, std::move(message), state_->path);
+    api::SimilarName similar(name);
+    for (const TensorInfo& info : state_->header.tensors()) {
+      if (!similar.offer(info.name)) break;
+    }
+    return api::no_tensor(similar, "a file", state_->header.size(), state_->path);
   });
 }
 

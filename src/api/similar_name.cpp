@@ -4,6 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+
+#include "api/file_image.h"
+#include "io/system_error.h"
 
 namespace safetensors::api {
 namespace {
@@ -63,12 +67,14 @@ bool SimilarName::offer(std::string_view name) noexcept {
   return true;
 }
 
-std::string_view similar_name(const Header& header, std::string_view name) noexcept {
-  SimilarName similar(name);
-  for (const TensorInfo& tensor : header.tensors()) {
-    if (!similar.offer(tensor.name)) break;
-  }
-  return similar.best();
+std::string counted(std::size_t number, const char* noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+Error no_tensor(const SimilarName& similar, const std::string& where, std::size_t tensors, std::string_view path) {
+  std::string message = "no " + tensor_named(similar.meant()) + " in " + where + " of " + counted(tensors, "tensor");
+  if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
+  return io::plain_error(Errc::not_found, std::move(message), path);
 }
 
 }  // namespace safetensors::api

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checked.h"
+
 namespace safetensors::api {
 namespace {
-
-std::uint64_t magnitude(std::int64_t value) {
-  const auto bits = static_cast<std::uint64_t>(value);
-  return value < 0 ? 0 - bits : bits;
-}
 
 template <std::size_t kSize>
 std::byte* gather_fixed(const std::byte* from, std::int64_t stride, std::uint64_t count, std::byte* to) {
@@ -132,7 +129,7 @@ class Planner {
 
   // How many pieces of this row, the one at offset included, still fit into the buffer.
   [[nodiscard]] std::uint64_t tiny_run(const Group& group, std::uint64_t offset) const {
-    const std::uint64_t apart = magnitude(cursor_.stride());
+    const std::uint64_t apart = base::magnitude(cursor_.stride());
     if (apart == 0 || apart > kWidestGap) return 1;
     std::uint64_t room = 0;  // between the last byte this way that fits and the piece at offset
     if (cursor_.stride() > 0) {

@@ -1,4 +1,4 @@
-// Arithmetic on numbers that a file gives: every product and sum of them goes through here.
+// Arithmetic on numbers that a file or a caller gives: every product and sum of a file's goes through here.
 #pragma once
 
 #include <concepts>
@@ -12,6 +12,12 @@ namespace safetensors::base {
 }
 [[nodiscard]] inline bool add(std::uint64_t a, std::uint64_t b, std::uint64_t& out) noexcept {
   return !__builtin_add_overflow(a, b, &out);
+}
+
+// Without its sign: also the lowest number has one.
+[[nodiscard]] constexpr std::uint64_t magnitude(std::int64_t value) noexcept {
+  const auto bits = static_cast<std::uint64_t>(value);
+  return value < 0 ? 0 - bits : bits;
 }
 
 }  // namespace safetensors::base

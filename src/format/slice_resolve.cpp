@@ -13,6 +13,7 @@ namespace safetensors {
 namespace format {
 namespace {
 
+using base::magnitude;
 using Loop = detail::SliceAccess::Loop;
 
 // The elements taken of one dimension: start, start + step, ... `count` of them. step is two's complement: sums and
@@ -30,11 +31,6 @@ Error fail(Errc code, std::string message) {
 
 std::string dimension_text(std::size_t dim, std::uint64_t size) {
   return "dimension " + std::to_string(dim) + " of size " + std::to_string(size);
-}
-
-std::uint64_t magnitude(std::int64_t value) {
-  const auto bits = static_cast<std::uint64_t>(value);
-  return value < 0 ? 0 - bits : bits;
 }
 
 // A bound of a forward range, in 0..size.

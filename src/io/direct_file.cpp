@@ -11,6 +11,7 @@
 
 #include "io/file_system.h"
 #include "io/memory.h"
+#include "io/system_error.h"
 
 namespace safetensors::io {
 namespace {
@@ -112,7 +113,7 @@ DirectFile::Outcome DirectFile::write(std::uint64_t offset, std::span<const std:
     const ssize_t count =
         system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) return {done, errno};
+    if (count < 0 && (errno == EIO || out_of_space(errno))) return {done, errno};
     if (count <= 0) {
       // EINVAL, EOPNOTSUPP, memory that cannot be pinned: whatever the reason, the page cache will do it or name it.
       usable_.store(false, std::memory_order_relaxed);

@@ -21,10 +21,6 @@ constexpr std::size_t kBuffer = std::size_t{1} << 20;  // for copies that the sy
 // Smaller writes are gathered by the page cache: one by one they would wait for the disk.
 constexpr std::size_t kDirectFrom = std::size_t{256} << 10;
 
-bool out_of_space(int number) noexcept {
-  return number == ENOSPC || number == EDQUOT || number == EFBIG;
-}
-
 // As many as wanted, or as are left.
 unsigned take(std::atomic<unsigned>& left, std::size_t wanted) noexcept {
   unsigned now = left.load();

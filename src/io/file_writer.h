@@ -35,7 +35,6 @@ class FileWriter {
   // Takes the descriptor; before all else.
   void adopt(int descriptor) noexcept { descriptor_ = descriptor; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  [[nodiscard]] bool open() const noexcept { return descriptor_ >= 0; }
 
   // Large writes go past the page cache from now on, where that is possible and the file is to be durable.
   // Not while another call runs.

@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <limits>
@@ -34,10 +32,6 @@ std::string temporary_name() {
   std::string name = ".safetensors-";
   for (int i = 0; i < 16; ++i) name += "0123456789abcdef"[random >> (4 * i) & 15];
   return name + ".tmp";
-}
-
-bool out_of_space(int number) noexcept {
-  return number == ENOSPC || number == EDQUOT || number == EFBIG;
 }
 
 }  // namespace

@@ -90,6 +90,10 @@ Error read_error(int number, std::size_t size, std::uint64_t offset) {
   return error;
 }
 
+bool out_of_space(int number) noexcept {
+  return number == ENOSPC || number == EDQUOT || number == EFBIG;
+}
+
 std::string cancelled_text(std::uint64_t done, std::uint64_t total) {
   return "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes";
 }

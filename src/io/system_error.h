@@ -18,6 +18,8 @@ namespace safetensors::io {
 
 // read_failed: of a read of so many bytes of a file.
 [[nodiscard]] Error read_error(int number, std::size_t size, std::uint64_t offset);
+// Whether a write failed because the file system, a quota or the largest file has no room for it.
+[[nodiscard]] bool out_of_space(int number) noexcept;
 
 // What a call says that was stopped by who watched its progress.
 [[nodiscard]] std::string cancelled_text(std::uint64_t done, std::uint64_t total);
