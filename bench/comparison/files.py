@@ -46,7 +46,7 @@ def human(size: float) -> str:
     """Return a number of bytes for people."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
-            return f"{size:.3g} {unit}"
+            return f"{size:,.0f} {unit}" if size >= 1000 else f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:.3g} GiB"
 

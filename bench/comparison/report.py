@@ -176,6 +176,7 @@ def plot(rows: list[Row], path: str, title: str) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
     from matplotlib import pyplot
 
     shown: list[Row] = [row for row in rows if row.first()]
