@@ -105,7 +105,7 @@ TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
       std::mt19937 random(seed);
       for (int round = 0; round < rounds; ++round) {
         std::vector<Request> request(1);
-        request[0].size = (1 + random() % 16) * kHugePage;
+        request[0].size = (1 + random() % 4) * kHugePage;
         if (!arena->place(request)) continue;
         Marked made{std::move(request[0].memory), request[0].size, static_cast<unsigned char>(random())};
         for (std::size_t at = 0; at < made.size; at += kHugePage) made.memory.get()[at] = std::byte{made.mark};
@@ -118,7 +118,7 @@ TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(broken, 0);
-  EXPECT_LE(arena->reserved_bytes(), 12 * 16 * kHugePage);
+  EXPECT_LE(arena->reserved_bytes(), 12 * 4 * kHugePage);
   arena.reset();
   for (const Marked& left : shared) EXPECT_TRUE(intact(left));
 }

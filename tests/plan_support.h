@@ -18,6 +18,7 @@
 
 #include "file_support.h"
 #include "format/cast.h"
+#include "io/file_system.h"
 #include "naive_slice.h"
 
 namespace safetensors::test {
@@ -258,6 +259,7 @@ inline bool make_cold(const std::string& path) {
 inline bool reads_directly(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) return false;
+  if (io::file_system_of(descriptor) == io::FileSystem::remote) return ::close(descriptor), false;
   alignas(4096) static char block[4096];
   const bool works = ::pread(descriptor, block, sizeof block, 0) > 0;
   ::close(descriptor);

@@ -32,7 +32,7 @@ class Arena {
   SAFETENSORS_API ~Arena();
 
   // In bytes: what is held of the system's, and how much of that is in pages that an Array is on. The first is never
-  // more than the second was at its highest.
+  // more than the second was at its highest, unless the system refuses to take some back.
   [[nodiscard]] SAFETENSORS_API std::uint64_t reserved_bytes() const noexcept;
   [[nodiscard]] SAFETENSORS_API std::uint64_t live_bytes() const noexcept;
 

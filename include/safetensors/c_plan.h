@@ -73,7 +73,7 @@ SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** 
 /* Free pages go to the system at once, the others when their last array does. */
 SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);
 /* In bytes: what is held of the system's, and how much of it is in pages that an array is on; the first is never more
- * than the second was at its highest. Either may be NULL. */
+ * than the second was at its highest, unless the system refuses to take some back. Either may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_arena* arena, uint64_t* reserved,
                                                           uint64_t* live, safetensors_error* error);
 /* Gives the free pages to the system; they stay reserved. *trimmed (may be NULL): how many bytes they are. */
@@ -123,7 +123,8 @@ typedef struct safetensors_read_options {
   uint64_t chunk; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
   /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
    * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. At most half of it,
-   * but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device. */
+   * but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for all.
+   */
   uint64_t bytes_in_flight;
   uint32_t threads; /* that read; 0: one a processor (16 at most), 8 to 16 where reads wait for a device or a network */
   int32_t cache;
@@ -138,8 +139,8 @@ typedef struct safetensors_read_options {
    * destination's strides. Called by several threads at once. */
   void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
   /* Of destinations on a device. Copies begin after what this CUstream was given before the call, of the one
-   * device that the plan has destinations on; NULL: the default stream of each. cuda_driver: the driver's library;
-   * NULL: libcuda.so.1. */
+   * device that the plan has destinations on, else INVALID_ARGUMENT; NULL: the default stream of each. cuda_driver: the
+   * driver's library; NULL: libcuda.so.1. */
   void* device_stream;
   const char* cuda_driver;
 } safetensors_read_options;

@@ -62,7 +62,7 @@ struct ReadOptions {
   // The most bytes read or converted at one time and, of a stream, waiting to be taken. 0: as many as threads x chunk
   // are; a stream's: 256 MiB. A larger item of a stream goes alone. Besides, a thread has up to 2 MiB of its own for
   // slices of short runs and for reads past the page cache. At most half of it, but at least 2 MiB a device, is
-  // page-locked memory on the way to devices; 0: 128 MiB a device.
+  // page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for all of them.
   std::uint64_t bytes_in_flight = 0;
   Cache cache = Cache::keep;
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each

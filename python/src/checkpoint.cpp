@@ -31,8 +31,7 @@ nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
 }
 
-// What a plan reads, item by item, while more is read. In a child of a fork, which has none of the threads that read,
-// it is never destroyed: that would wait for them.
+// What a plan reads, item by item, while more is read.
 class PyStream {
  public:
   PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none())
@@ -45,10 +44,6 @@ class PyStream {
   PyStream(const PyStream&) = delete;
   PyStream& operator=(const PyStream&) = delete;
   ~PyStream() {
-    if (forked()) {
-      (void)new std::shared_ptr<Stream>(std::move(stream_));
-      return;
-    }
     const WithoutGil released;
     stream_.reset();
   }

@@ -9,6 +9,8 @@ namespace safetensors::api {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMostReach = std::uint64_t{16} << 20;  // of the file, that small pieces are read through for
+constexpr std::uint64_t kFewPieces = 256;                      // however far apart they are
 
 // Pieces that end on a page of the file let a device write to where they go, and never cut an element that begins at a
 // multiple of its size, as all do but those of files made by hand.
@@ -20,6 +22,18 @@ std::uint64_t piece_end(const PlanItem& item, std::uint64_t offset, std::uint64_
   const std::uint64_t end = offset + chunk;
   if (!ends_on_pages(item) || chunk < 2 * kPage) return end;
   return end / kPage * kPage;
+}
+
+// Tiny pieces near each other are read with what is between them, so that 2 MiB of them may be gigabytes: a job must
+// end soon, for between two the work may be cancelled.
+std::uint64_t most_pieces(const ResolvedSlice& slice) noexcept {
+  const std::uint64_t count = format::piece_count(slice);
+  if (count <= kFewPieces) return count;
+  const std::uint64_t first = format::piece_offset(slice, 0);
+  const std::uint64_t last = format::piece_offset(slice, count - 1);
+  const std::uint64_t apart = (std::max(first, last) - std::min(first, last)) / (count - 1);
+  const std::uint64_t piece = detail::SliceAccess::piece_size(slice);
+  return std::max(kFewPieces, kMostReach / std::clamp(apart, piece, std::max(piece, kWidestGap)));
 }
 
 }  // namespace
@@ -58,7 +72,8 @@ PlanJob PlanJobs::pieces(const PlanItem& item, std::size_t chunk) {
     const std::uint64_t size = std::min(piece - inside, piece_end(item, offset, chunk) - offset);
     return {.kind = PlanJob::Kind::stretch, .offset = offset, .size = size, .at = done_};
   }
-  const std::uint64_t count = std::min(format::piece_count(*item.slice) - number, chunk / piece);
+  const std::uint64_t count =
+      std::min({format::piece_count(*item.slice) - number, chunk / piece, most_pieces(*item.slice)});
   return {.kind = PlanJob::Kind::pieces, .size = count * piece, .at = done_, .pieces = {number, count}};
 }
 

@@ -386,12 +386,13 @@ def test_ctrl_c_ends_a_long_call(
     )
     assert process.stdout and process.stdout.readline() == "ready\n"
     written = 0  # the header is there before the call is under way
-    while written < 1 << 20 and process.poll() is None:
+    end = time.monotonic() + 120
+    while written < 1 << 20 and process.poll() is None and time.monotonic() < end:
         time.sleep(0.001)
         written = written_beside(path)
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=120)
-    if way == "copy" and not 0 < written < size // 2:
+    if way == "copy" and (written >= size or (process.returncode, said) == (0, "")):
         pytest.skip("this file system copies 3 GiB before a signal can come")
     assert said == "KeyboardInterrupt\n" and "cancelled after" in errors
     assert untouched(path)
