@@ -162,11 +162,11 @@ class Limits:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def best(self, names: tuple[str, ...], size: float, path: str, rounds: int = 3) -> dict[str, Any]:
+    def best(self, names: tuple[str, ...], size: float, path: str) -> dict[str, Any]:
         """Return the fastest of these limits, or what says why there is none."""
         key = (names, size, path)
         if key not in self.chosen:
-            tried = self._run(",".join(names), size, path, rounds)
+            tried = self._run(",".join(names), size, path, 3)
             able = [each for each in tried if "seconds" in each]
             self.chosen[key] = min(able, key=lambda each: float(each["seconds"])) if able else tried[0]
         return self.chosen[key]
