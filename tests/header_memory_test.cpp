@@ -63,6 +63,35 @@ TEST(HeaderMemory, shapes_of_zeros) {
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"shape\":[0,0]"); }));
 }
 
+// Shapes of a quarter of a block: the fourth thing that comes fits into no block that was begun.
+TEST(HeaderMemory, ShapesThatLeaveBlocksEmpty) {
+  std::string zeros = "0";
+  for (int i = 1; i < 65536; ++i) zeros += ",0";
+  const auto tensor = [](std::size_t i, const std::string& shape) {
+    return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + shape + "],\"data_offsets\":[0,0]}";
+  };
+  for (const std::size_t large : {1, 2, 3, 4, 7}) {
+    for (const std::size_t count : {std::size_t{20}, 14 * (large + 1)}) {
+      std::string text = "{";
+      for (std::size_t i = 0; i < count; ++i) {
+        text += (i > 0 ? "," : "") + tensor(i, i % (large + 1) < large ? zeros : "0");
+      }
+      expect_bounded(text + "}");
+    }
+  }
+}
+
+// The same for shapes of any size: each leaves as much of a block empty as it can.
+TEST(HeaderMemory, ShapesOfAnySize) {
+  for (const std::size_t rank : {9u, 100u, 1000u, 8000u, 16384u, 16385u, 20000u, 32769u, 50000u, 65537u, 90000u}) {
+    std::string zeros = "0";
+    for (std::size_t i = 1; i < rank; ++i) zeros += ",0";
+    expect_bounded(repeat("{", "}", [&](std::size_t i) {
+      return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + zeros + "],\"data_offsets\":[0,0]}";
+    }));
+  }
+}
+
 TEST(HeaderMemory, a_shape_of_commas) {
   expect_bounded("{\"a\":{\"shape\":[" + std::string(kBytes, ',') + "]}}");
   expect_bounded("{\"a\":{\"shape\":[0 x" + std::string(kBytes, ',') + "]}}");

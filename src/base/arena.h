@@ -1,4 +1,4 @@
-// A bump allocator whose blocks never move and are never larger than asked for: memory follows what is used.
+// A bump allocator whose blocks never move and are at most a sixteenth empty: memory follows use.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace safetensors::base {
 // Holds trivially destructible values only; all of them are freed with the arena. Functions throw std::bad_alloc.
 class Arena {
  public:
-  // block_size: what is asked of upstream at a time; larger requests get a block of their own.
+  // block_size: the bytes of a block. A request for more than kOwnBlock and more than a sixteenth of that gets a block
+  // of its own, exactly as large as the request.
   Arena(std::pmr::memory_resource* upstream, std::size_t block_size) noexcept
       : upstream_(upstream), block_size_(block_size) {}
   Arena(const Arena&) = delete;
@@ -33,6 +34,8 @@ class Arena {
 
  private:
   static constexpr std::size_t kAlignment = alignof(std::max_align_t);
+  // Smaller requests share blocks, however small the blocks are: a block of its own costs a call of upstream.
+  static constexpr std::size_t kOwnBlock = 4096;
   struct Block {
     void* start;
     std::size_t size;
@@ -45,8 +48,10 @@ class Arena {
     return reinterpret_cast<void*>(start);
   }
 
+  // The request that does not fit into the rest of a block is what leaves that rest empty. So a large request never
+  // opens a block for others: then at most a sixteenth of every block but the last stays empty.
   void* allocate_block(std::size_t size) {
-    const bool own = size > block_size_ / 4;
+    const bool own = size > block_size_ || size > std::max(kOwnBlock, block_size_ / 16);
     const std::size_t block_size = own ? std::max<std::size_t>(size, 1) : block_size_;
     // Before the block, which would be lost if this threw.
     if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<std::size_t>(8, 2 * blocks_.size()));
