@@ -4,9 +4,8 @@
 #include <sys/wait.h>
 
 #include <functional>
-#include <set>
 
-#include "colliding_names.h"
+#include "hostile_names.h"
 #include "model.h"
 
 namespace st = safetensors;
@@ -89,17 +88,17 @@ int main(int argc, char** argv) {
                           size, "{", [](auto) { return entry(""); }, "}"));
   measure("one metadata key", repeat(
                                   size, "{\"__metadata__\":{", [](auto) { return "\"\":\"\","; }, "}}"));
-  const std::uint64_t most = size / entry(std::string(32, 'x')).size() + 1;  // that fit, and one
-  const bench::CollidingNames colliding(most);
-  if (!colliding.missing().empty()) {
-    std::printf("  names that collide in std::hash: left out, %s\n", colliding.missing().c_str());
-    return 0;
-  }
-  const std::vector<std::string>& names = colliding.names();
-  const std::hash<std::string> hash;
-  const auto collides = [&](const std::string& name) { return hash(name) == hash(names.front()); };
-  bench::require(names.size() >= most && std::all_of(names.begin(), names.end(), collides), "names of one hash");
-  bench::require(std::set<std::string_view>(names.begin(), names.end()).size() == names.size(), "different names");
-  measure("names that collide in std::hash", repeat(
-                                                 size, "{", [&](auto i) { return entry(names[i]); }, "}"));
+  measure("names that cancelled a seed",
+          repeat(
+              size, "{", [](auto i) { return entry(hostile::in_json(hostile::name_that_cancels_a_seed(i))); }, "}"));
+  std::string zeros = "0";
+  for (int i = 1; i < 65536; ++i) zeros += ",0";
+  measure("three shapes of 65,536, one of 1", repeat(
+                                                  size, "{",
+                                                  [&](auto i) {
+                                                    return "\"" + std::to_string(i) +
+                                                           "\":{\"dtype\":\"U8\",\"shape\":[" +
+                                                           (i % 4 < 3 ? zeros : "0") + "],\"data_offsets\":[0,0]},";
+                                                  },
+                                                  "}"));
 }

@@ -12,19 +12,24 @@ namespace allocations {
 
 inline std::atomic<std::size_t> live{0};
 inline std::atomic<std::size_t> highest{0};
+inline std::atomic<std::size_t> calls{0};
 
 // The most that was allocated at once since this object was made, beyond what was allocated then.
 class Peak {
  public:
-  Peak() noexcept : start_(live) { highest = start_; }
+  Peak() noexcept : start_(live), calls_(allocations::calls) { highest = start_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return highest - start_; }
+  // Of new, since then.
+  [[nodiscard]] std::size_t calls() const noexcept { return allocations::calls - calls_; }
 
  private:
   std::size_t start_;
+  std::size_t calls_;
 };
 
 inline void* counted(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
+  ++calls;
   const std::size_t now = live += malloc_usable_size(memory);
   if (now > highest) highest = now;
   return memory;

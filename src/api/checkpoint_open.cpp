@@ -93,7 +93,7 @@ Status OpenFiles::join(CheckpointState& state) {
   state.entries.reserve(count);
   for (auto& opened : opened_) {
     for (const TensorInfo* tensor : opened->tensors) {
-      state.names.push(state.arena, base::hash(tensor->name, state.seed), count);
+      state.names.push(state.arena, base::hash(tensor->name, state.hash_key), count);
       state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
     }
     state.files.push_back(std::move(opened->file));

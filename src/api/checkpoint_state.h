@@ -25,13 +25,13 @@ struct CheckpointState {
 
   // The number of the tensor, or NameIndex::kNone.
   [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept {
-    return names.find(name, base::hash(name, seed), [this](std::size_t i) { return entries[i].info->name; });
+    return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
   }
 
   std::string path;  // the one that was given; empty for several
   std::vector<File> files;
   std::vector<Entry> entries;
-  base::HashSeed seed = base::HashSeed::random();
+  base::HashKey hash_key = base::HashKey::random();
   base::Arena arena{&io::large_memory(), std::size_t{4} << 10};
   format::NameIndex names;
 };

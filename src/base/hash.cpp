@@ -1,3 +1,4 @@
+// Keys for tables: 128 bits from the system, so that no two tables, processes or machines share one.
 #include "base/hash.h"
 
 #include <chrono>
@@ -5,18 +6,18 @@
 
 namespace safetensors::base {
 
-HashSeed HashSeed::random() noexcept {
-  HashSeed seed;
+HashKey HashKey::random() noexcept {
+  HashKey key;
   try {
     std::random_device device;
     const auto word = [&device] { return static_cast<std::uint64_t>(device()) << 32 | device(); };
-    seed.a ^= word();
-    seed.b ^= word();
+    key.k0 = word();
+    key.k1 = word();
   } catch (...) {  // no source of randomness: an address and the clock are better than a constant
-    seed.a ^= reinterpret_cast<std::uintptr_t>(&seed) * 0xA0761D6478BD642Fu;
-    seed.b ^= static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    key.k0 = reinterpret_cast<std::uintptr_t>(&key);
+    key.k1 = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   }
-  return seed;
+  return key;
 }
 
 }  // namespace safetensors::base

@@ -194,7 +194,7 @@ Result<TensorList> Header::tensors_by_name() const& noexcept {
 const TensorInfo* Header::find(std::string_view name) const& noexcept {
   if (!state_) return nullptr;
   const auto name_at = [this](std::uint32_t i) { return state_->tensors[i].name; };
-  const std::uint32_t found = state_->names.find(name, base::hash(name, state_->seed), name_at);
+  const std::uint32_t found = state_->names.find(name, base::hash(name, state_->hash_key), name_at);
   return found == format::NameIndex::kNone ? nullptr : &state_->tensors[found];
 }
 
@@ -219,7 +219,7 @@ Metadata::value_type Metadata::operator[](std::size_t index) const noexcept {
 std::optional<std::string_view> Metadata::find(std::string_view key) const noexcept {
   if (state_ == nullptr) return std::nullopt;
   const auto key_at = [this](std::uint32_t i) { return state_->view(state_->metadata[i].key); };
-  const std::uint32_t found = state_->keys.find(key, base::hash(key, state_->seed), key_at);
+  const std::uint32_t found = state_->keys.find(key, base::hash(key, state_->hash_key), key_at);
   if (found == format::NameIndex::kNone) return std::nullopt;
   return state_->view(state_->metadata[found].value);
 }

@@ -34,9 +34,9 @@ Status check_utf8(std::string_view what, std::string_view text) {
                                          "` is not valid UTF-8 at byte " + std::to_string(at));
 }
 
-struct SeededHash {
-  base::HashSeed seed = base::HashSeed::random();
-  std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, seed); }
+struct KeyedHash {
+  base::HashKey key = base::HashKey::random();
+  std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, key); }
 };
 
 // Runs what may run out of memory.
@@ -61,7 +61,7 @@ struct HeaderBuilder::State {
     std::uint64_t nbytes;
   };
   std::deque<Entry> entries;
-  std::unordered_set<std::string_view, SeededHash> names;
+  std::unordered_set<std::string_view, KeyedHash> names;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 

@@ -102,6 +102,7 @@ class Parser {
   // Whether each tensor began where the one before it ended, and whether each has the size it should have.
   [[nodiscard]] bool in_order() const noexcept { return in_order_; }
   [[nodiscard]] bool sizes_fit() const noexcept { return sizes_fit_; }
+  [[nodiscard]] const ParseWork& work() const noexcept { return work_; }
 
  private:
   enum Field : unsigned { kUnknown = 0, kDtype = 1, kShape = 2, kOffsets = 4, kAll = 7 };
@@ -147,6 +148,7 @@ class Parser {
   Matcher::KnownDtypes known_dtypes_;
   bool in_order_ = true;
   bool sizes_fit_ = true;
+  ParseWork work_;
 };
 
 Status Parser::run(const ParseOptions& options) {
@@ -210,7 +212,7 @@ bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys)
     if (reader_.peek() != '"') return reader_.fail_type("a value of __metadata__ must be a string");
     if (!reader_.string(value)) return false;
     const std::size_t most = reader_.left() / kLeastPair + 1;
-    keys.push(state_.arena, base::hash(key, state_.seed), most);
+    keys.push(state_.arena, base::hash(key, state_.hash_key), most);
     pairs.push(state_.arena, most) = {state_.stretch(key), state_.stretch(value)};
     if (!reader_.next('}', more)) return false;
   }
@@ -220,7 +222,10 @@ bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys)
 
 template <class KeyAt>
 void Parser::find_repeated(NameIndex& index, const KeyAt& key_at) {
+  const std::uint64_t before = index.probes();
   const std::uint32_t again = index.build(state_.arena, key_at);
+  work_.entries += index.size();
+  work_.probes += index.probes() - before;
   if (again != NameIndex::kNone) repeated(key_at(again));
 }
 
@@ -238,7 +243,7 @@ bool Parser::entry(std::string_view name) {
 
 void Parser::add(const TensorInfo& info) {
   const std::size_t most = reader_.left() / kLeastEntry + 1;
-  state_.names.push(state_.arena, base::hash(info.name, state_.seed), most);
+  state_.names.push(state_.arena, base::hash(info.name, state_.hash_key), most);
   TensorInfo& added = state_.tensors.push(state_.arena, most);
   added = info;
   in_order_ = in_order_ && follows(last_, added);
@@ -261,7 +266,7 @@ bool Parser::entry_fields(TensorInfo& info) {
     unknown_index_.clear();
     const std::size_t most = state_.text.size() / kLeastField;
     for (std::size_t i = 0; i < unknown_.size(); ++i) {
-      unknown_index_.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.seed), most);
+      unknown_index_.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.hash_key), most);
     }
     find_repeated(unknown_index_, [this](std::size_t i) { return state_.view(unknown_[i]); });
   }
@@ -415,12 +420,14 @@ Error Parser::failure() const {
 
 }  // namespace
 
-Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options) {
+Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work) {
   const auto state = std::make_shared<HeaderState>(std::move(text), data_size);
   Parser parser(*state);
-  if (Status status = parser.run(options); !status) return std::move(status).error();
-  if (Status status = check_layout(*state, parser.in_order(), parser.sizes_fit()); !status)
-    return std::move(status).error();
+  Status status = parser.run(options);
+  if (work != nullptr) *work = parser.work();
+  if (!status) return std::move(status).error();
+  status = check_layout(*state, parser.in_order(), parser.sizes_fit());
+  if (!status) return std::move(status).error();
   return HeaderState::make(state);
 }
 

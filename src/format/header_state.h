@@ -39,8 +39,15 @@ class HeaderText {
   std::size_t size_;
 };
 
-// Header::parse without the copy: rules 4-10. Throws std::bad_alloc.
-[[nodiscard]] Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options);
+// What a parse did, for tests that bound its work.
+struct ParseWork {
+  std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys were looked up
+  std::uint64_t probes = 0;   // slots of indexes that these lookups read: NameIndex::probes()
+};
+
+// Header::parse without the copy: rules 4-10. Throws std::bad_alloc. work: null, or set, also on an error.
+[[nodiscard]] Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options,
+                                          ParseWork* work = nullptr);
 
 // A stretch of the text: 32 bits are enough, no header is longer than 4 GiB - 1.
 struct Stretch {
@@ -78,7 +85,7 @@ struct HeaderState {
   format::HeaderText text;
   std::uint64_t data_bytes;
   bool leading_whitespace = false;
-  base::HashSeed seed = base::HashSeed::random();
+  base::HashKey hash_key = base::HashKey::random();
   base::Arena arena;
 
   base::Chunked<TensorInfo> tensors;     // as the text has them

@@ -1,4 +1,4 @@
-// An index of keys by a seeded hash: made once, when all keys are known, so that it is as small as it can be.
+// An index of keys by a keyed hash: made once, when all keys are known, so that it is as small as it can be.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ class NameIndex {
   // Key number hashes().size() has this hash. `most` bounds how many more can come. Throws std::bad_alloc.
   void push(base::Arena& arena, std::uint32_t hash, std::size_t most) { hashes_.push(arena, most) = hash; }
 
+  [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
+
   // Forgets the keys and keeps their memory.
   void clear() noexcept { hashes_.clear(); }
 
@@ -32,9 +34,10 @@ class NameIndex {
     if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(room_ = size_);
     std::memset(slots_, 0, size_ * sizeof *slots_);
     for (std::size_t i = 0; i < count; ++i) {
+      ++probes_;
       if (i + kAhead < count) __builtin_prefetch(slots_ + home(hashes_[i + kAhead]), 1);
       std::size_t slot = home(hashes_[i]);
-      for (; slots_[slot] != 0; slot = after(slot)) {
+      for (; slots_[slot] != 0; slot = after(slot), ++probes_) {
         const std::uint32_t other = slots_[slot] - 1;
         if (hashes_[other] == hashes_[i] && key_at(other) == key_at(i)) return static_cast<std::uint32_t>(i);
       }
@@ -42,6 +45,9 @@ class NameIndex {
     }
     return kNone;
   }
+
+  // Slots that all calls of build() looked at. Keys that collide make it grow with their square.
+  [[nodiscard]] std::uint64_t probes() const noexcept { return probes_; }
 
   template <class KeyAt>
   [[nodiscard]] std::uint32_t find(std::string_view key, std::uint32_t hash, const KeyAt& key_at) const noexcept {
@@ -61,6 +67,7 @@ class NameIndex {
   std::uint32_t* slots_ = nullptr;  // index + 1, or 0
   std::uint64_t size_ = 0;
   std::uint64_t room_ = 0;  // for slots
+  std::uint64_t probes_ = 0;
 };
 
 }  // namespace safetensors::format

@@ -116,7 +116,7 @@ bool IndexParser::entry() {
     runs_.push(runs_arena_, most_) = shard;
   }
   in_entry_ = false;
-  index_.names_.push(index_.arena_, base::hash(tensor_, index_.seed_), most_);
+  index_.names_.push(index_.arena_, base::hash(tensor_, index_.hash_key_), most_);
   index_.entries_.push(index_.arena_, most_) = {tensor_, static_cast<std::uint32_t>(runs_.size() - 1),
                                                 static_cast<std::uint32_t>(at)};
   return true;
@@ -187,7 +187,7 @@ Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char
 }
 
 std::uint32_t ShardIndex::find(std::string_view tensor) const noexcept {
-  return names_.find(tensor, base::hash(tensor, seed_), [this](std::size_t i) { return entries_[i].tensor; });
+  return names_.find(tensor, base::hash(tensor, hash_key_), [this](std::size_t i) { return entries_[i].tensor; });
 }
 
 }  // namespace safetensors::format

@@ -57,7 +57,7 @@ class ShardIndex {
   ShardIndex(std::unique_ptr<char[]> text, std::size_t size);
 
   std::unique_ptr<char[]> text_;
-  base::HashSeed seed_ = base::HashSeed::random();
+  base::HashKey hash_key_ = base::HashKey::random();
   base::Arena arena_;
   base::Chunked<Entry> entries_;
   NameIndex names_;

@@ -1,0 +1,49 @@
+// Names made to be slow to look up: by a hash that has a hole, and by the hash in use with a key that became known.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+
+namespace hostile {
+
+// A name for which the hash that this project had first was zero, whatever its seed: the first 8 bytes are
+// 18 * 0xA0761D6478BD642F, which cancelled both the length and the seed in a product. number: below 10^10.
+inline std::string name_that_cancels_a_seed(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  return "\x4E\x0B\x51\x7D\x10\x11\x4E\x48" + std::string(10 - digits.size(), '0') + digits;
+}
+inline std::vector<std::string> names_that_cancel_a_seed(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back(name_that_cancels_a_seed(i));
+  return names;
+}
+
+// The text between the quotes of a JSON string.
+inline std::string in_json(std::string_view name) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : name) {
+    if (c >= 0 && c < ' ')
+      text += std::string("\\u00") + kDigits[c >> 4] + kDigits[c & 0xF];
+    else
+      text += c;
+  }
+  return text;
+}
+
+// Names that an attacker who knows the key would choose: all hashes lie in one part of 1,024 of a table.
+inline std::vector<std::string> names_solved_for(const safetensors::base::HashKey& key, std::size_t count) {
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; names.size() < count; ++i) {
+    const std::string name = "layer." + std::to_string(i) + ".weight";
+    if (safetensors::base::hash(name, key) >> 22 == 77) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace hostile
