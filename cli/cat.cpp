@@ -37,8 +37,9 @@ however large the tensor.
                         --dry-run the plan
   -h, --help            this text
 
-Text shows floats as the shortest decimal that reads back to the same value. In
-JSON, what is not finite is "nan", "inf" or "-inf", and a C64 is [real, imag].
+Text and JSON show floats as the shortest decimal that reads back, as a double,
+to exactly the value in the file. In JSON, a value that is not finite is "nan",
+"inf" or "-inf", and a C64 is [real, imag].
 
 examples:
   safetensors cat model.safetensors h.0.ln_1.bias --format text

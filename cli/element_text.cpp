@@ -1,3 +1,5 @@
+// Decimal text of elements. Every float is widened to double, which holds all values of all smaller dtypes exactly, and
+// written by std::to_chars: Python, JavaScript and jq read JSON numbers as doubles, so they get the value in the file.
 #include "element_text.h"
 
 #include <fmt/format.h>
@@ -68,38 +70,15 @@ bool is_small_float(Dtype dtype) {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// "1.0", "1e-07": shortest, and never to be taken for an integer.
-template <class Float>
-std::string shortest(Float value) {
+// "1.0", "1e-07": the shortest decimal that reads back as this double. Always with a point or an exponent, so that no
+// reader takes it for an integer.
+std::string shortest(double value) {
   if (std::isnan(value)) return "nan";
   char text[64];
   const auto [end, code] = std::to_chars(text, text + sizeof text, value);
   std::string result(text, end);
   if (result.find_first_of(".en") == std::string::npos) result += ".0";
   return result;
-}
-
-// The number with the fewest digits that lies nearer to value than to below and above.
-double fewest_digits(double value, double below, double above) {
-  for (int precision = 0; precision < 17; ++precision) {
-    char text[64];
-    const auto [end, code] = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, precision);
-    double candidate = value;
-    std::from_chars(text, end, candidate);
-    if (candidate > (below + value) / 2 && candidate < (value + above) / 2) return candidate;
-  }
-  return value;
-}
-
-std::string half_text(Dtype dtype, std::uint32_t code) {
-  const float value = decode_small_float(dtype, code);
-  const std::uint32_t magnitude = code & 0x7FFF;
-  if (!std::isfinite(value) || magnitude == 0) return shortest(value);
-  const double size = std::fabs(value);
-  const double below = decode_small_float(dtype, magnitude - 1);
-  const double next = decode_small_float(dtype, magnitude + 1);
-  const double above = std::isfinite(next) ? next : size + (size - below);
-  return shortest(std::copysign(fewest_digits(size, below, above), static_cast<double>(value)));
 }
 
 template <class Integer>
@@ -160,14 +139,12 @@ ElementText::ElementText(Dtype dtype, bool json) : dtype_(dtype), json_(json) {
 
 const std::string& ElementText::small_float(std::uint32_t code) {
   std::string& text = texts_[code];
-  if (text.empty()) {
-    text = bits(dtype_) == 16 ? half_text(dtype_, code) : shortest(decode_small_float(dtype_, code));
-  }
+  if (text.empty()) text = shortest(static_cast<double>(decode_small_float(dtype_, code)));
   return text;
 }
 
 void ElementText::append_float(std::string& out, float value) const {
-  append_text(out, shortest(value), json_);
+  append_text(out, shortest(static_cast<double>(value)), json_);
 }
 
 void ElementText::append(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {

@@ -11,10 +11,10 @@
 
 namespace safetensors::cli {
 
-// Floats come out as the shortest decimal that reads back to the same value: F16 and BF16 among the values of their
-// own type, F32 and F64 likewise, smaller ones as F32, which is exact for them. In text mode: 1.0, nan, inf, -inf,
-// true, false (a BOOL byte over 1 as its number), 1.0+2.0j. In JSON mode: the same, but what is not finite is a string
-// ("nan"), C64 is [1.0, 2.0] and any BOOL byte but 0 is true.
+// Floats are written as the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32
+// is 0.10000000149011612. In text mode: 1.0, nan, inf, -inf, true, false (a BOOL byte over 1 as its number), 1.0+2.0j.
+// In JSON mode: the same, but a value that is not finite is a string ("nan"), C64 is [1.0, 2.0] and any BOOL byte
+// except 0 is true.
 class ElementText {
  public:
   ElementText(Dtype dtype, bool json);

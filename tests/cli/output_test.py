@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What the command prints: every number exactly, tables that fit, one version everywhere.
+
+    output_test.py SAFETENSORS [unittest's arguments]
+"""
+import math
+import os
+import random
+import struct
+import sys
+import unittest
+
+import behaviour_test
+import make_inputs
+from behaviour_test import CommandTest
+
+
+def small_float(code, exponent_bits, mantissa_bits, bias):
+    """The value of a finite code with a sign, an exponent and a mantissa."""
+    mantissa = code & (1 << mantissa_bits) - 1
+    exponent = code >> mantissa_bits & (1 << exponent_bits) - 1
+    sign = -1.0 if code >> (exponent_bits + mantissa_bits) & 1 else 1.0
+    if exponent == 0:
+        return sign * math.ldexp(mantissa, 1 - bias - mantissa_bits)
+    return sign * math.ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits)
+
+
+def table(exponent_bits, mantissa_bits, bias, others=()):
+    """The values of all codes in order, of which others (code, value) are no finite numbers."""
+    special = dict(others)
+    count = 1 << (1 + exponent_bits + mantissa_bits)
+    return [special.get(code, small_float(code, exponent_bits, mantissa_bits, bias)) for code in range(count)]
+
+
+# The OCP specifications of 8-bit, 6-bit and 4-bit floats, and the FNUZ variants of GPU vendors.
+E5M2_OTHERS = [(0x7C, math.inf), (0xFC, -math.inf)] + [(c | s, math.nan) for c in (0x7D, 0x7E, 0x7F) for s in (0, 0x80)]
+SMALL_FLOATS = {
+    "F8_E5M2": table(5, 2, 15, E5M2_OTHERS),
+    "F8_E4M3": table(4, 3, 7, [(0x7F, math.nan), (0xFF, math.nan)]),
+    "F8_E4M3FNUZ": table(4, 3, 8, [(0x80, math.nan)]),
+    "F8_E5M2FNUZ": table(5, 2, 16, [(0x80, math.nan)]),
+    "F8_E8M0": [math.ldexp(1.0, code - 127) for code in range(255)] + [math.nan],
+    "F6_E2M3": table(2, 3, 1),
+    "F6_E3M2": table(3, 2, 3),
+    "F4": table(2, 1, 1),
+}
+
+
+def packed(codes, bits):
+    """Codes as bytes, the first in the lowest bits."""
+    number = 0
+    for index, code in enumerate(codes):
+        number |= code << (index * bits)
+    return number.to_bytes(len(codes) * bits // 8, "little")
+
+
+class NumberTest(CommandTest):
+    def texts(self, dtype, count, data, *options):
+        with open(self.path("numbers.safetensors"), "wb") as file:
+            file.write(make_inputs.of_tensors([("t", dtype, [count], data)]))
+        return self.output("cat", "numbers.safetensors", "t", *options).decode()
+
+    def expect_values(self, dtype, data, values):
+        """Text and JSON parse, as doubles, to exactly these values, and no number is longer than Python's."""
+        plain = self.texts(dtype, len(values), data, "--format", "text").strip().strip("[]").split(", ")
+        document = self.texts(dtype, len(values), data, "--json")
+        in_json = document[document.index('"values":') + 9 :].strip().strip("}").strip("[]").split(", ")
+        self.assertEqual((len(plain), len(in_json)), (len(values), len(values)))
+        for value, text, json_text in zip(values, plain, in_json):
+            self.assertEqual(json_text, text if math.isfinite(value) else f'"{text}"')
+            self.assert_text(dtype, value, text)
+
+    def assert_text(self, dtype, value, text):
+        if math.isnan(value):
+            self.assertEqual(text, "nan", dtype)
+            return
+        same = float(text) == value and math.copysign(1, float(text)) == math.copysign(1, value)
+        self.assertTrue(same, (dtype, value, text))
+        # Large integers are written in full where that is shorter but for the ".0".
+        self.assertLessEqual(len(text), len(repr(value)) + 2, (dtype, value, text))
+
+    def test_every_f16_is_printed_exactly(self):
+        data = struct.pack("<65536H", *range(65536))
+        self.expect_values("F16", data, struct.unpack("<65536e", data))
+
+    def test_every_bf16_is_printed_exactly(self):
+        data = struct.pack("<65536H", *range(65536))
+        wide = struct.pack("<65536I", *(code << 16 for code in range(65536)))
+        self.expect_values("BF16", data, struct.unpack("<65536f", wide))
+
+    def test_every_f8_f6_and_f4_is_printed_exactly(self):
+        for dtype, values in SMALL_FLOATS.items():
+            bits = len(values).bit_length() - 1
+            self.expect_values(dtype, packed(range(len(values)), bits), values)
+
+    def test_random_f32_f64_and_c64_are_printed_exactly(self):
+        codes = random.Random(20240611)
+        special = struct.pack("<8f", 0.1, -13.875, 65504, 3.4028234663852886e38, -0.0, math.inf, -math.inf, math.nan)
+        data = special + codes.randbytes(4 * 50_000)
+        singles = struct.unpack(f"<{len(data) // 4}f", data)
+        self.expect_values("F32", data, singles)
+        self.expect_values("F64", data, struct.unpack(f"<{len(data) // 8}d", data))
+        pairs = self.texts("C64", len(data) // 8, data, "--json").split('"values":')[1].strip().strip("}[]").split("], [")
+        for index, pair in enumerate(pairs):
+            for value, text in zip(singles[2 * index :], pair.split(", ")):
+                self.assert_text("C64", value, text.strip('"'))
+        self.assertEqual(2 * len(pairs), len(singles))
+
+    def test_known_numbers_are_printed_as_they_are(self):
+        cases = [
+            ("BF16", struct.pack("<2H", 0xC15E, 0x3DCD), "[-13.875, 0.10009765625]"),
+            ("F16", struct.pack("<2e", 65504, 0.1), "[65504.0, 0.0999755859375]"),
+            ("F32", struct.pack("<2f", 0.1, 1e-7), "[0.10000000149011612, 1.0000000116860974e-07]"),
+            ("F64", struct.pack("<2d", 0.1, 1e-7), "[0.1, 1e-07]"),
+            ("F8_E8M0", b"\x00\xfe", "[5.877471754111438e-39, 1.7014118346046923e+38]"),
+        ]
+        for dtype, data, expected in cases:
+            self.assertEqual(self.texts(dtype, 2, data, "--format", "text"), expected + "\n")
+        pair = self.texts("C64", 1, struct.pack("<2f", 0.1, -0.1), "--format", "text")
+        self.assertEqual(pair, "[0.10000000149011612-0.10000000149011612j]\n")
+
+
+if __name__ == "__main__":
+    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
