@@ -249,7 +249,7 @@ safetensors::Result<safetensors::Header> parse(const Case& c) {
   const auto bytes = std::as_bytes(std::span(c.bytes));
   const std::uint64_t file_size = c.file_size.value_or(c.bytes.size() + c.data_size);
   const auto length =
-      safetensors::Header::length(bytes.first(std::min<std::size_t>(8, bytes.size())), file_size, c.options);
+      safetensors::Header::length(bytes.first(std::min<std::size_t>(512, bytes.size())), file_size, c.options);
   if (!length) return length.error();
   if (c.file_size) return safetensors::Header();
   const std::string_view text = std::string_view(c.bytes).substr(8, *length);

@@ -142,8 +142,10 @@ enum {
   SAFETENSORS_ORDER_NAME = 1    /* by the bytes of their names */
 };
 
-/* Rules 1 to 3. prefix: the first 8 bytes of the file, or all of it when it is shorter. *length becomes N; the header
- * is the N bytes from byte 8 on. Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE, INVALID_HEADER_LENGTH. */
+/* Rules 1 to 3. prefix: the first 8 bytes of the file or more, or all bytes of a shorter file. *length becomes N; the
+ * header is the N bytes from byte 8 on. If the file is of another common kind, such as a zip archive, the error's message
+ * names it; 512 bytes are enough to recognise all kinds. Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE,
+ * INVALID_HEADER_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix, size_t prefix_size, uint64_t file_size,
                                                              const safetensors_parse_options* options, uint64_t* length,
                                                              safetensors_error* error);

@@ -122,8 +122,9 @@ class Metadata {
 // A checked header: whatever it says is consistent. Copies are cheap and share; const calls from any thread.
 class Header {
  public:
-  // Rules 1-3 of the format. prefix: the first 8 bytes of the file, or all of it when it is shorter. Returns the
-  // header's length in bytes, N; the header is the N bytes from byte 8 on.
+  // Rules 1-3 of the format. prefix: the first 8 bytes of the file or more, or all bytes of a shorter file. Returns the
+  // header's length in bytes, N; the header is the N bytes from byte 8 on. If the file is of another common kind, such
+  // as a zip archive, the error's message names it; 512 bytes are enough to recognise all kinds.
   static SAFETENSORS_API Result<std::uint64_t> length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                       const ParseOptions& options = {}) noexcept;
 

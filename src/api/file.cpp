@@ -10,6 +10,7 @@
 #include "api/memory_source.h"
 #include "api/open_file.h"
 #include "api/similar_name.h"
+#include "format/file_kind.h"
 #include "format/header_state.h"
 #include "io/guard.h"
 #include "io/memory.h"
@@ -30,12 +31,23 @@ Error with_path(const detail::FileState& state, Error error) {
   return error;
 }
 
+// Reads more of a file whose header is refused, to name the kind of the file in the message. Keeps the error if nothing
+// more can be read.
+Error with_file_kind(const Source& source, std::uint64_t file_size, Error error) {
+  const int rule = format_rule(error.code);
+  if (rule < 1 || rule > 5) return error;
+  std::array<char, format::kFileKindBytes> bytes{};
+  const auto start = std::span(bytes).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, bytes.size())));
+  if (!io::read_exactly(source, 0, std::as_writable_bytes(start))) return error;
+  return format::with_file_kind(std::move(error), {start.data(), start.size()});
+}
+
 Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options,
                            unsigned threads) {
   std::array<std::byte, 8> prefix{};
   const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
   if (Status status = io::read_exactly(source, 0, head); !status) return std::move(status).error();
-  const Result<std::uint64_t> length = Header::length(head, file_size, options);
+  const Result<std::uint64_t> length = format::header_length(head, file_size, options);
   if (!length) return length.error();
 
   format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
@@ -53,7 +65,7 @@ Status finish(detail::FileState& state, const ParseOptions& options, unsigned th
     return with_path(state, std::move(error));
   }
   Result<Header> header = read_header(*state.source, *size, options, threads);
-  if (!header) return with_path(state, std::move(header).error());
+  if (!header) return with_path(state, with_file_kind(*state.source, *size, std::move(header).error()));
   state.header = *std::move(header);
   return {};
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/little_endian.h"
+#include "format/file_kind.h"
 #include "format/header_state.h"
 #include "json/reader.h"
 
@@ -109,8 +110,13 @@ Error out_of_memory() {
   return error_at_start(Errc::out_of_memory, "out of memory");
 }
 
-Result<std::uint64_t> checked_length(std::span<const std::byte> prefix, std::uint64_t file_size,
-                                     const ParseOptions& options) {
+}  // namespace
+}  // namespace v0
+
+namespace format {
+
+Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                    const ParseOptions& options) {
   if (prefix.size() < 8 || file_size < 8) {
     return error_at_start(Errc::header_too_small,
                           "header too small: the file has " +
@@ -127,12 +133,17 @@ Result<std::uint64_t> checked_length(std::span<const std::byte> prefix, std::uin
   return length;
 }
 
-}  // namespace
+}  // namespace format
+
+inline namespace v0 {
 
 Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                      const ParseOptions& options) noexcept {
   try {
-    return checked_length(prefix, file_size, options);
+    Result<std::uint64_t> length = format::header_length(prefix, file_size, options);
+    if (length) return length;
+    const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+    return format::with_file_kind(std::move(length).error(), start);
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   }

@@ -39,6 +39,10 @@ class HeaderText {
   std::size_t size_;
 };
 
+// Header::length without the kind of the file in the message. Throws std::bad_alloc.
+[[nodiscard]] Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                                  const ParseOptions& options);
+
 // What a parse did, for tests that bound its work.
 struct ParseWork {
   std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys were looked up

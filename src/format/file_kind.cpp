@@ -1,0 +1,135 @@
+// Compares the first bytes of a file with the signatures that the formats publish, the longest and surest first. Text
+// is recognised last: any four characters of text, read as a length, are far over every limit, so no model begins with
+// them.
+#include "format/file_kind.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/little_endian.h"
+#include "base/utf8.h"
+
+namespace safetensors::format {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::string_view kWhiteSpace = " \t\r\n";
+constexpr std::string_view kConvert =
+    "load it with PyTorch if you trust it, and save it with safetensors.torch.save_file";
+
+struct Signature {
+  std::string_view bytes;
+  FileKind kind;
+};
+
+constexpr Signature kSignatures[] = {
+    {"version https://git-lfs"sv, {"a Git LFS pointer", "run `git lfs pull` to get the model itself"}},
+    {"\x1f\x8b\x08"sv, {"a gzip file", "decompress it first"}},
+    {"\xfd"
+     "7zXZ\0"sv,
+     {"an xz file", "decompress it first"}},
+    {"\x28\xb5\x2f\xfd"sv, {"a zstd file", "decompress it first"}},
+    {"7z\xbc\xaf\x27\x1c"sv, {"a 7z archive", "extract the model first"}},
+    {"GGUF"sv, {"a GGUF model", "a format of llama.cpp: ask for the model as safetensors"}},
+    {"\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", "such as a Keras model: read it with h5py"}},
+    {"\x93NUMPY"sv, {"a NumPy array", "read it with numpy.load"}},
+    {"%PDF-"sv, {"a PDF document", ""}},
+};
+
+std::string_view behind_white_space(std::string_view text) noexcept {
+  return text.substr(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
+}
+
+// Whether the file begins like safetensors, or may do so as far as 8 bytes tell. Such a file is damaged or cut, but of
+// no other kind: the low bytes of a length can equal a short signature.
+bool begins_like_header(std::string_view start) noexcept {
+  if (start.size() < 8) return false;
+  const std::uint64_t length = base::load_u64(reinterpret_cast<const std::byte*>(start.data()));
+  return length <= 0xFFFFFFFF && (start.size() == 8 || behind_white_space(start.substr(8)).starts_with('{'));
+}
+
+// part: in lower case.
+bool contains_in_any_case(std::string_view text, std::string_view part) noexcept {
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+// A zip archive begins with an entry: its name's length is at byte 26, the name at byte 30.
+FileKind zip_kind(std::string_view start) noexcept {
+  std::string_view name;
+  if (start.size() > 30) {
+    const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(start[i])); };
+    name = start.substr(30, byte(26) | byte(27) << 8);
+  }
+  if (name.ends_with("/data.pkl")) return {"a PyTorch checkpoint", kConvert};
+  if (name.ends_with(".npy")) return {"a NumPy archive (.npz)", "read it with numpy.load"};
+  return {"a zip archive", "such as a PyTorch checkpoint, or a model that must be extracted first"};
+}
+
+// Protocol 2 and later: PROTO, the protocol, then the first opcode. Earlier protocols have no signature.
+bool is_pickle(std::string_view start) noexcept {
+  constexpr std::string_view kFirstOpcodes = "\x95}]()cNKMJ\x88\x89\x8a\x8bGXBCT\x8c\x8d\x8eU\x8f\x96"sv;
+  return start.size() > 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5 &&
+         kFirstOpcodes.find(start[2]) != std::string_view::npos;
+}
+
+bool is_bzip2(std::string_view start) noexcept {
+  return start.starts_with("BZh") && start.size() >= 10 && start.substr(4, 6) == "1AY&SY";
+}
+
+bool is_tar(std::string_view start) noexcept {
+  return start.size() >= 262 && start.substr(257, 5) == "ustar";
+}
+
+bool is_text(std::string_view start) noexcept {
+  const auto is_control = [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n') || c == '\x7f';
+  };
+  if (start.size() < 4 || std::any_of(start.begin(), start.end(), is_control)) return false;
+  // The last character may be cut.
+  return std::min(base::first_invalid_utf8(start), start.size()) + 3 >= start.size();
+}
+
+FileKind text_kind(std::string_view start) noexcept {
+  const std::string_view text = behind_white_space(start.starts_with("\xEF\xBB\xBF") ? start.substr(3) : start);
+  if (text.starts_with('<')) {
+    if (contains_in_any_case(text, "<!doctype html") || contains_in_any_case(text, "<html"))
+      return {"an HTML page", "a login or error page? download the model again"};
+    if (text.starts_with("<?xml")) return {"an XML document", "a server's error message? download the model again"};
+  }
+  if (text.starts_with('{') && behind_white_space(text.substr(1)).find_first_of("\"}") == 0) {
+    if (text.find("\"weight_map\"") != std::string_view::npos || text.find("\"total_size\"") != std::string_view::npos)
+      return {"a JSON index of several files", "open it as a checkpoint, or open the files that it names"};
+    return {"a JSON document", ""};
+  }
+  return is_text(start) ? FileKind{"a text file", "a server's error message? download the model again"} : FileKind{};
+}
+
+}  // namespace
+
+FileKind file_kind(std::string_view start) noexcept {
+  if (begins_like_header(start)) return {};
+  for (const Signature& signature : kSignatures) {
+    if (start.starts_with(signature.bytes)) return signature.kind;
+  }
+  if (start.starts_with("PK\3\4") || start.starts_with("PK\5\6")) return zip_kind(start);
+  if (is_pickle(start)) return {"a pickle, such as an old PyTorch checkpoint", kConvert};
+  if (is_bzip2(start)) return {"a bzip2 file", "decompress it first"};
+  if (is_tar(start)) return {"a tar archive", "extract the model first"};
+  return text_kind(start);
+}
+
+Error with_file_kind(Error error, std::string_view start) {
+  const int rule = format_rule(error.code);
+  if (rule < 1 || rule > 5) return error;
+  const FileKind kind = file_kind(start);
+  if (kind.name.empty()) return error;
+  error.message.resize(std::min(error.message.find(':'), error.message.size()));
+  error.message.append(": the file is ").append(kind.name).append(", not a safetensors file");
+  if (!kind.hint.empty()) error.message.append(" (").append(kind.hint).append(")");
+  return error;
+}
+
+}  // namespace safetensors::format

@@ -1,0 +1,30 @@
+// Names the common kinds of files that are given in place of a model: pointers, web pages, archives, other formats.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <string_view>
+
+namespace safetensors::format {
+
+/// Number of bytes from the start of a file in which file_kind() looks for signs. A tar archive's are at byte 257.
+inline constexpr std::size_t kFileKindBytes = 512;
+
+/// A kind of file that is not safetensors.
+struct FileKind {
+  std::string_view name = {};  ///< "a gzip file"; empty if the kind is unknown
+  std::string_view hint = {};  ///< "decompress it first"; may be empty
+};
+
+/// Recognises a file by `start`, its first bytes: kFileKindBytes of them, or all bytes of a shorter file. With fewer
+/// bytes fewer kinds are recognised. Never names a kind where a header's length and a `{` begin the file. The texts are
+/// static.
+[[nodiscard]] FileKind file_kind(std::string_view start) noexcept;
+
+/// Returns `error` with a message that names the kind of the file: "header too large: the file is a gzip file, not a
+/// safetensors file (decompress it first)". The message keeps its first words, up to the colon; code and offset stay.
+/// Errors of rules 6 and up, and all errors if the kind is unknown, are returned as they are. Throws std::bad_alloc.
+[[nodiscard]] Error with_file_kind(Error error, std::string_view start);
+
+}  // namespace safetensors::format
