@@ -2,8 +2,8 @@
 #include "command.h"
 #include "json_output.h"
 
+#include <safetensors/c.h>
 #include <safetensors/dtype.h>
-#include <safetensors/export.h>
 #include <safetensors/header.h>
 
 #include <fmt/core.h>
@@ -25,10 +25,6 @@ example:
 
 exit: 0; 2 usage
 )";
-
-std::string version_text() {
-  return fmt::format("{}.{}.{}", SAFETENSORS_VERSION_MAJOR, SAFETENSORS_VERSION_MINOR, SAFETENSORS_VERSION_PATCH);
-}
 
 constexpr const char* compiler_name() {
 #if defined(__clang__)
@@ -64,7 +60,7 @@ std::string fmt_version() {
 
 void print_text(Console& console) {
   const ParseOptions limits;
-  console.out(fmt::format("safetensors {}\n", version_text()));
+  console.out(fmt::format("safetensors {}\n", safetensors_version_string()));
   console.out(fmt::format("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
                           __cplusplus / 100 % 100, build_kind()));
   console.out(fmt::format("  built in    CLI11 {}, fmt {}\n", CLI11_VERSION, fmt_version()));
@@ -80,7 +76,7 @@ void print_text(Console& console) {
 void print_json(Console& console) {
   const ParseOptions limits;
   Json json(console, "version");
-  json.field("version", version_text()).line().key("compiler").open('{').field("name", compiler_name());
+  json.field("version", safetensors_version_string()).line().key("compiler").open('{').field("name", compiler_name());
   json.field("version", compiler_version()).close('}').field("cplusplus", std::uint64_t{__cplusplus});
   json.field("build", build_kind()).line().key("built_in").open('{').field("CLI11", CLI11_VERSION);
   json.field("fmt", fmt_version()).close('}').line().key("dtypes").open('[');

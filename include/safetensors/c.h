@@ -34,7 +34,7 @@ extern "C" {
 /* The ABI version of the library that is linked. Functions and status codes are only ever added to a version; a program
  * compiled with SAFETENSORS_ABI_VERSION works with every library that returns the same number. */
 SAFETENSORS_API uint32_t safetensors_abi_version(void);
-/* "0.8.0"; static. */
+/* The version of the library that is linked, such as "0.8.0+cpp.1". Static. */
 SAFETENSORS_API const char* safetensors_version_string(void);
 
 /* --- Status and errors --- */

@@ -1,5 +1,7 @@
 #include "module.h"
 
+#include <safetensors/c.h>
+
 #include "memory.h"
 #include "prefetch.h"
 #include "tensor_meta.h"
@@ -12,7 +14,7 @@ NB_MODULE(_native, module) {
   nb::set_leak_warnings(false);
   module.def("_set_leak_warnings", &nb::set_leak_warnings, nb::arg("enabled"),
              "Whether objects that are alive when the interpreter ends are told of on standard error.");
-  module.attr("_version") = SAFETENSORS_RELEASE;
+  module.attr("_version") = safetensors_version_string();
   define_errors(module);
   define_tensor_spec(module);
   define_memory(module);

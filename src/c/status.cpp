@@ -1,14 +1,18 @@
 // Versions, status codes, errors and text for showing.
 #include <iterator>
+#include <string_view>
 
 #include "c/support.h"
 
 namespace {
 
+// The build takes SAFETENSORS_RELEASE from the file VERSION. The numbers in export.h must be its first part.
 #define SAFETENSORS_TEXT_(x) #x
 #define SAFETENSORS_TEXT(x) SAFETENSORS_TEXT_(x)
-constexpr const char* kVersion = SAFETENSORS_TEXT(SAFETENSORS_VERSION_MAJOR) "." SAFETENSORS_TEXT(
+constexpr std::string_view kNumbers = SAFETENSORS_TEXT(SAFETENSORS_VERSION_MAJOR) "." SAFETENSORS_TEXT(
     SAFETENSORS_VERSION_MINOR) "." SAFETENSORS_TEXT(SAFETENSORS_VERSION_PATCH);
+constexpr std::string_view kRelease = SAFETENSORS_RELEASE;
+static_assert(kRelease.substr(0, kRelease.find('+')) == kNumbers, "export.h and the file VERSION differ");
 
 using safetensors::Errc;
 using safetensors::Error;
@@ -88,7 +92,7 @@ uint32_t safetensors_abi_version(void) {
 }
 
 const char* safetensors_version_string(void) {
-  return kVersion;
+  return SAFETENSORS_RELEASE;
 }
 
 const char* safetensors_status_name(safetensors_status status) {

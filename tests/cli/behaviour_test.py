@@ -351,7 +351,7 @@ class ValueTest(CommandTest):
 
     def test_the_version_says_what_was_built_in(self):
         document = self.document("version", "--json")
-        self.assertRegex(document["version"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(document["version"], r"^\d+\.\d+\.\d+\+cpp\.\d+$")
         self.assertEqual(len(document["dtypes"]), 22)
         self.assertEqual(document["limits"], {"max_header_bytes": 100_000_000})
         self.assertEqual(sorted(document["built_in"]), ["CLI11", "fmt"])

@@ -6,6 +6,7 @@
 import math
 import os
 import random
+import re
 import struct
 import sys
 import unittest
@@ -118,6 +119,23 @@ class NumberTest(CommandTest):
             self.assertEqual(self.texts(dtype, 2, data, "--format", "text"), expected + "\n")
         pair = self.texts("C64", 1, struct.pack("<2f", 0.1, -0.1), "--format", "text")
         self.assertEqual(pair, "[0.10000000149011612-0.10000000149011612j]\n")
+
+
+class VersionTest(CommandTest):
+    def test_all_places_name_the_version_of_the_file_version(self):
+        release = source("VERSION").strip()
+        self.assertEqual(self.document("version", "--json")["version"], release)
+        self.assertEqual(self.output("--version").decode().splitlines()[0], f"safetensors {release}")
+        macros = re.findall(r"define SAFETENSORS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", source("include/safetensors/export.h"))
+        self.assertEqual(".".join(macros), release.partition("+")[0])
+        self.assertEqual(re.search(r"^## (\S+)", source("CHANGELOG.md"), re.MULTILINE)[1], release)
+        self.assertIn(f"Version {release}:", source("README.md"))
+
+
+def source(path):
+    """A file of the project."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", path), encoding="utf-8") as file:
+        return file.read()
 
 
 if __name__ == "__main__":

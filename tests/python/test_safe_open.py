@@ -65,6 +65,11 @@ def test_the_package_exports_what_programs_import() -> None:
         assert getattr(rust, name) is getattr(safetensors, name)
 
 
+def test_version_is_that_of_the_file_version() -> None:
+    release = Path(__file__).parents[2].joinpath("VERSION").read_text().strip()
+    assert safetensors.__version__ == release
+
+
 def test_nothing_but_what_is_asked_for_is_imported() -> None:
     code = (
         "import sys, safetensors; "
