@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
@@ -24,6 +25,11 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 bool colors_wanted() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
@@ -34,6 +40,7 @@ bool colors_wanted() {
 
 Console::Console()
     : out_is_terminal_(::isatty(STDOUT_FILENO) == 1),
+      columns_(out_is_terminal_ ? terminal_columns() : 0),
       err_is_terminal_(::isatty(STDERR_FILENO) == 1),
       colors_(out_is_terminal_ && colors_wanted()) {}
 

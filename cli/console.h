@@ -5,6 +5,7 @@
 
 #include <safetensors/error.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ class Console {
   void progress(std::uint64_t done, std::uint64_t total);
 
   [[nodiscard]] bool out_is_terminal() const { return out_is_terminal_; }
+  // The width of the terminal that standard output is; 0: it is no terminal, or the width is unknown.
+  [[nodiscard]] std::size_t columns() const { return columns_; }
   // text in a colour where standard output shows colours, else as it is.
   [[nodiscard]] std::string green(std::string_view text) const;
   [[nodiscard]] std::string red(std::string_view text) const;
@@ -51,6 +54,7 @@ class Console {
   int os_error_ = 0;
   bool has_heading_ = false;
   bool out_is_terminal_;
+  std::size_t columns_;
   bool err_is_terminal_;
   bool colors_;
   int shown_percent_ = -1;

@@ -113,6 +113,7 @@ void print_metadata(Console& console, Metadata metadata) {
 
 void print_text(Console& console, const Header& header, const Summary& summary) {
   using Align = Table::Align;
+  using Narrow = Table::Narrow;
   console.out(fmt::format("  file        {}{}\n", counted(header.file_bytes(), "byte"), in_units(header.file_bytes())));
   console.out(fmt::format("  header      {}; data starts at byte {}, a multiple of {}\n",
                           counted(header.header_bytes(), "byte"), grouped(header.data_start()),
@@ -129,9 +130,9 @@ void print_text(Console& console, const Header& header, const Summary& summary) 
   print_metadata(console, header.metadata());
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},
-               {"TENSORS", Align::right},
-               {"PARAMETERS", Align::right},
-               {"BYTES", Align::right},
+               {"TENSORS", Align::right, Narrow::hide},
+               {"PARAMETERS", Align::right, Narrow::hide},
+               {"BYTES", Align::right, Narrow::hide},
                {"SIZE", Align::right},
                {"SHARE", Align::right}},
               "  ");
@@ -143,7 +144,12 @@ void print_text(Console& console, const Header& header, const Summary& summary) 
   console.out("\n");
   table.print(console);
   if (summary.largest.empty()) return;
-  Table largest({{"LARGEST"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", Align::right}, {"SHARE", Align::right}}, "  ");
+  Table largest({{"LARGEST", Align::left, Narrow::shorten},
+                 {"DTYPE"},
+                 {"SHAPE", Align::left, Narrow::shorten},
+                 {"SIZE", Align::right},
+                 {"SHARE", Align::right, Narrow::hide}},
+                "  ");
   for (const TensorInfo* tensor : summary.largest) {
     largest.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
                  size_text(tensor->nbytes()), share_text(tensor->nbytes(), summary.all.bytes)});

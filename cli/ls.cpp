@@ -121,13 +121,14 @@ Totals total(const std::vector<const TensorInfo*>& list) {
 
 void print_text(Console& console, const std::vector<const TensorInfo*>& list) {
   using Align = Table::Align;
-  Table table({{"NAME"},
+  using Narrow = Table::Narrow;
+  Table table({{"NAME", Align::left, Narrow::shorten},
                {"DTYPE"},
-               {"SHAPE"},
+               {"SHAPE", Align::left, Narrow::shorten},
                {"SIZE", Align::right},
-               {"BEGIN", Align::right},
-               {"END", Align::right},
-               {"FILE OFFSET", Align::right}});
+               {"BEGIN", Align::right, Narrow::hide},
+               {"END", Align::right, Narrow::hide},
+               {"FILE OFFSET", Align::right, Narrow::hide}});
   for (const TensorInfo* tensor : list) {
     table.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
                size_text(tensor->nbytes()), fmt::format_int(tensor->begin).str(), fmt::format_int(tensor->end).str(),

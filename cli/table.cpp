@@ -1,52 +1,115 @@
+// Rows are kept until all are known. On a terminal the widest column that may be shortened loses a character at a time
+// until the rows fit; columns are hidden before names become shorter than kReadable.
 #include "table.h"
+
+#include "display_width.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
 namespace safetensors::cli {
 namespace {
 
-// Characters, not columns of the terminal: wide ones count as one.
-std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
+constexpr std::size_t kGap = 2;        // between columns
+constexpr std::size_t kReadable = 24;  // a column is hidden before another is shortened below this width
+constexpr std::size_t kSmallest = 6;
 
 }  // namespace
 
 Table::Table(std::vector<Column> columns, std::string indent)
-    : columns_(std::move(columns)), indent_(std::move(indent)) {
+    : columns_(std::move(columns)), indent_(std::move(indent)), widest_(columns_.size()) {
   std::vector<std::string> headings;
   for (const Column& column : columns_) headings.push_back(column.heading);
-  widths_.resize(columns_.size());
   row(std::move(headings));
 }
 
 void Table::row(std::vector<std::string> cells) {
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    widths_[i] = std::max(widths_[i], std::min(width(cells[i]), kMaxWidth));
-  }
+  for (std::size_t i = 0; i < cells.size(); ++i) widest_[i] = std::max(widest_[i], display_width(cells[i]));
   rows_.push_back(std::move(cells));
 }
 
 void Table::print(Console& console) const {
+  const bool whole = console.columns() == 0;
+  const Widths widths = whole ? whole_widths() : fitting_widths(console.columns());
   for (const std::vector<std::string>& cells : rows_) {
     if (!console.writable()) return;
-    print_row(console, cells);
+    print_row(console, cells, widths, whole);
+  }
+  name_hidden(console, widths);
+}
+
+Table::Widths Table::whole_widths() const {
+  Widths widths = widest_;
+  for (std::size_t& width : widths) width = std::min(width, kMaxWidth);
+  return widths;
+}
+
+Table::Widths Table::fitting_widths(std::size_t terminal) const {
+  Widths shown = widest_;
+  for (std::size_t& width : shown) width = std::min(width, terminal);
+  for (std::size_t i = columns_.size();;) {
+    Widths widths = shown;
+    shrink(widths, terminal, kReadable);
+    if (total(widths) <= terminal) return widths;
+    while (i > 0 && columns_[i - 1].narrow != Narrow::hide) --i;
+    if (i == 0) {
+      shrink(widths, terminal, kSmallest);
+      return widths;
+    }
+    shown[--i] = kHidden;
   }
 }
 
-void Table::print_row(Console& console, const std::vector<std::string>& cells) const {
-  static const std::string kSpaces(kMaxWidth, ' ');
-  console.out(indent_);
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::size_t used = width(cells[i]);
-    const std::string_view padding = std::string_view(kSpaces).substr(0, used < widths_[i] ? widths_[i] - used : 0);
-    if (i != 0) console.out("  ");
-    if (columns_[i].align == Align::right) console.out(padding);
-    console.out(cells[i]);
-    if (columns_[i].align == Align::left && i + 1 < cells.size()) console.out(padding);
+// Columns of the terminal that a row takes.
+std::size_t Table::total(const Widths& widths) const {
+  std::size_t sum = indent_.size();
+  std::size_t count = 0;
+  for (const std::size_t width : widths) {
+    if (width == kHidden) continue;
+    sum += width + (count++ == 0 ? 0 : kGap);
   }
-  console.out("\n");
+  return sum;
+}
+
+// Narrows the columns that may be shortened, the widest first, none below `smallest`, until a row fits.
+void Table::shrink(Widths& widths, std::size_t terminal, std::size_t smallest) const {
+  for (std::size_t sum = total(widths); sum > terminal; --sum) {
+    std::size_t* widest = nullptr;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (columns_[i].narrow != Narrow::shorten || widths[i] <= smallest) continue;
+      if (widest == nullptr || widths[i] > *widest) widest = &widths[i];
+    }
+    if (widest == nullptr) return;
+    --*widest;
+  }
+}
+
+void Table::print_row(Console& console, const std::vector<std::string>& cells, const Widths& widths, bool whole) const {
+  std::string line = indent_;
+  std::size_t owed = 0;  // spaces before the next cell
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (widths[i] == kHidden) continue;
+    const bool shorten = !whole && columns_[i].narrow == Narrow::shorten;
+    const std::string cell = shorten ? fit_width(cells[i], widths[i]) : cells[i];
+    const std::size_t used = display_width(cell);
+    const std::size_t padding = used < widths[i] ? widths[i] - used : 0;
+    const bool right = columns_[i].align == Align::right;
+    line.append(owed + (right ? padding : 0), ' ').append(cell);
+    owed = kGap + (right ? 0 : padding);
+  }
+  console.out(line.append("\n"));
+}
+
+void Table::name_hidden(Console& console, const Widths& widths) const {
+  std::string names;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    if (widths[i] != kHidden) continue;
+    names += names.empty() ? "" : ", ";
+    names += columns_[i].heading;
+  }
+  if (names.empty()) return;
+  console.message(fmt::format("not shown: {} (the terminal has {} columns)", names, console.columns()));
 }
 
 }  // namespace safetensors::cli

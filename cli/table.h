@@ -5,21 +5,25 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace safetensors::cli {
 
-// A heading and rows, two spaces between columns, no white space at the end of a line. A column is as wide as its
-// widest cell but at most kMaxWidth: a longer cell moves only the rest of its own row.
+// A heading and rows, two spaces between columns, no white space at the end of a line.
+//
+// On a terminal the table fits the terminal's width if it can: cells that are too wide are shortened in the middle,
+// then columns are hidden from the right, with a message that names them. Elsewhere cells are always whole. A column is
+// then as wide as its widest cell but at most kMaxWidth: a wider cell moves only the rest of its own row.
 class Table {
  public:
   static constexpr std::size_t kMaxWidth = 64;
   enum class Align : bool { left, right };
+  enum class Narrow : unsigned char { keep, shorten, hide };  // what happens to a column on a narrow terminal
 
   struct Column {
     std::string heading;
     Align align = Align::left;
+    Narrow narrow = Narrow::keep;
   };
   explicit Table(std::vector<Column> columns, std::string indent = "");
 
@@ -28,11 +32,19 @@ class Table {
   void print(Console& console) const;
 
  private:
-  void print_row(Console& console, const std::vector<std::string>& cells) const;
+  static constexpr std::size_t kHidden = 0;  // as a width
+  using Widths = std::vector<std::size_t>;   // of the columns
+
+  [[nodiscard]] Widths whole_widths() const;
+  [[nodiscard]] Widths fitting_widths(std::size_t terminal) const;
+  [[nodiscard]] std::size_t total(const Widths& widths) const;
+  void shrink(Widths& widths, std::size_t terminal, std::size_t smallest) const;
+  void print_row(Console& console, const std::vector<std::string>& cells, const Widths& widths, bool whole) const;
+  void name_hidden(Console& console, const Widths& widths) const;
 
   std::vector<Column> columns_;
   std::string indent_;
-  std::vector<std::size_t> widths_;
+  Widths widest_;  // of all cells
   std::vector<std::vector<std::string>> rows_;
 };
 

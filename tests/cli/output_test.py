@@ -3,17 +3,24 @@
 
     output_test.py SAFETENSORS [unittest's arguments]
 """
+import fcntl
 import math
 import os
+import pty
 import random
 import re
 import struct
+import subprocess
 import sys
+import termios
+import unicodedata
 import unittest
 
 import behaviour_test
 import make_inputs
 from behaviour_test import CommandTest
+
+PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def small_float(code, exponent_bits, mantissa_bits, bias):
@@ -121,6 +128,129 @@ class NumberTest(CommandTest):
         self.assertEqual(pair, "[0.10000000149011612-0.10000000149011612j]\n")
 
 
+# Characters and the columns that terminals give them.
+WIDE = [("a", 1), ("\u00fc", 1), ("\u0416", 1), ("\u4e2d", 2), ("\ud55c", 2), ("\uff21", 2), ("\U0001f600", 2), ("\u2705", 2),
+        ("u\u0308", 1), ("\u304b\u3099", 2), ("\u05d0\u05b8", 1), ("\u1112\u1161\u11ab", 2), ("\uff71", 1),
+        ("\u2192", 1), ("\U0001f1e9\U0001f1ea", 2), ("\U00020000", 2), ("e\u0301\u0323", 1)]  # fmt: skip
+# An ellipsis may also cut a flag into its two letters.
+GRAPHEMES = {"\u2026": 1, "\U0001f1e9": 1, "\U0001f1ea": 1, **dict(WIDE)}
+
+
+def columns(text):
+    """The columns that text takes, of printable ASCII and the characters of WIDE; fails for a part of one."""
+    total = 0
+    while text:
+        match = max((g for g in GRAPHEMES if text.startswith(g)), key=len, default=text[0])
+        if match not in GRAPHEMES and not " " <= match <= "~":
+            raise AssertionError(f"{match!r} stands alone in {text!r}")
+        total += GRAPHEMES.get(match, 1)
+        text = text[len(match) :]
+    return total
+
+
+class TableTest(CommandTest):
+    def write(self, name, names):
+        with open(self.path(name), "wb") as file:
+            file.write(make_inputs.of_tensors([(n, "U8", [1], b"x") for n in names]))
+
+    def on_terminal(self, width, *arguments):
+        """The lines that a terminal of this width is sent."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 24, width, 0, 0))
+        variables = behaviour_test.environment(NO_COLOR="1")
+        process = subprocess.Popen(
+            [behaviour_test.PROGRAM, *arguments], cwd=self.folder, env=variables, stdin=slave, stdout=slave, stderr=slave
+        )
+        os.close(slave)
+        shown = b""
+        try:
+            while part := os.read(master, 65536):
+                shown += part
+        except OSError:
+            pass  # the end
+        os.close(master)
+        self.assertEqual(process.wait(timeout=60), 0)
+        return shown.decode().replace("\r\n", "\n").splitlines()
+
+    def ends(self, line, words):
+        """The columns in which the words, one behind the other, end."""
+        ends, at = [], 0
+        for word in words:
+            at = line.index(word, at) + len(word)
+            ends.append(columns(line[:at]))
+        return ends
+
+    def test_columns_align_whatever_the_width_of_characters(self):
+        names = [character * 3 + str(i) for i, (character, _) in enumerate(WIDE)]
+        self.write("wide.safetensors", names)
+        for lines in (
+            self.output("ls", "wide.safetensors").decode().splitlines(),
+            self.on_terminal(200, "ls", "wide.safetensors"),
+        ):
+            ends = {tuple(self.ends(line, ["  U8 ", "  [1] ", "  1 B "])) for line in lines[1 : 1 + len(names)]}
+            self.assertEqual(len(ends), 1, lines)
+            self.assertEqual(len({columns(line) for line in lines[: 1 + len(names)]}), 1, lines)
+
+    def test_tables_fit_the_terminal(self):
+        names = [f"model.layers.{i}.self_attn.rotary_embedding.q_proj.weight_scale_inverse" for i in (1, 20, 300)]
+        names += [c * 60 for c, _ in WIDE] + ["x" + c * 59 for c, _ in WIDE] + ["short"]
+        self.write("long.safetensors", names)
+        for width in (20, 33, 40, 41, 80, 81, 120, 200):
+            lines = [line for line in self.on_terminal(width, "ls", "long.safetensors") if "  U8  " in line]
+            self.assertEqual(len(lines), len(names))
+            self.assertEqual(len({columns(line) for line in lines}), 1, lines)
+            if width >= 33:  # NAME of 6, DTYPE, SHAPE, SIZE and what is between them
+                self.assertLessEqual(columns(lines[0]), width)
+
+    def test_names_are_shortened_in_the_middle(self):
+        self.write("one.safetensors", ["model.layers.17.self_attn.q_proj.weight", "b"])
+        lines = self.on_terminal(80, "ls", "one.safetensors")
+        self.assertEqual(lines[0], f"{'NAME':35}  DTYPE  SHAPE  SIZE  BEGIN  END  FILE OFFSET")
+        self.assertEqual(lines[1], f"{'b':35}  U8     [1]     1 B      1    2          153")
+        self.assertEqual(lines[2], "model.layers.17.s\u2026ttn.q_proj.weight  U8     [1]     1 B      0    1          152")
+
+    def test_columns_are_hidden_on_a_narrow_terminal(self):
+        narrow = self.on_terminal(40, "ls", "good.safetensors")
+        self.assertEqual(
+            narrow,
+            [
+                "NAME             DTYPE  SHAPE  SIZE",
+                "empty            U8     [0,4]   0 B",
+                "layer.1.bias     I16    [2,2]   8 B",
+                "layer.2.weight   F32    [2,3]  24 B",
+                "layer.10.weight  F32    [3]    12 B",
+                "scale            F32    []      4 B",
+                "safetensors: not shown: BEGIN, END, FILE OFFSET (the terminal has 40 columns)",
+                "5 tensors, 14 parameters, 48 B",
+            ],
+        )
+        info = self.on_terminal(40, "info", "good.safetensors")
+        self.assertIn("  LARGEST          DTYPE  SHAPE  SIZE", info)
+        tables = [line for line in info if re.match(r"  (DTYPE|LARGEST|[FIU]\d+ |layer|scale|empty)", line)]
+        self.assertLessEqual(max(map(len, tables)), 40)
+
+    def test_a_pipe_gets_whole_names(self):
+        name = "n" * 300
+        self.write("pipe.safetensors", [name, "b"])
+        lines = self.output("ls", "pipe.safetensors").decode().splitlines()
+        self.assertTrue(lines[2].startswith(name + "  U8     [1]     1 B"), lines)
+        self.assertEqual(lines[1].index("U8"), 66)
+
+    def test_a_terminal_of_unknown_width_gets_whole_names(self):
+        name = "n" * 300
+        self.write("unknown.safetensors", [name])
+        self.assertIn(name, self.on_terminal(0, "ls", "unknown.safetensors")[1])
+
+    def test_the_table_of_widths_is_what_its_generator_makes(self):
+        generator = os.path.join(PROJECT, "scripts", "generate-widths")
+        table_text = source("cli/character_widths.h")
+        made_from = re.search(r"Character Database (\S+)\.\n", table_text)[1]
+        if made_from != unicodedata.unidata_version:
+            self.skipTest(f"the table is of Unicode {made_from}, this Python has {unicodedata.unidata_version}")
+        made = subprocess.run([sys.executable, "-B", generator], capture_output=True, timeout=120, check=True)
+        self.assertEqual(made.stdout.decode(), table_text)
+
+
 class VersionTest(CommandTest):
     def test_all_places_name_the_version_of_the_file_version(self):
         release = source("VERSION").strip()
@@ -134,7 +264,7 @@ class VersionTest(CommandTest):
 
 def source(path):
     """A file of the project."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", path), encoding="utf-8") as file:
+    with open(os.path.join(PROJECT, path), encoding="utf-8") as file:
         return file.read()
 
 

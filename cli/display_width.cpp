@@ -1,0 +1,87 @@
+// Looks each character up in tables of ranges made from the Unicode Character Database: wcwidth() of the C library
+// depends on the locale, which the command does not read. Sequences joined by invisible characters do not occur, since
+// printable() escapes those characters.
+#include "display_width.h"
+
+#include "character_widths.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+namespace safetensors::cli {
+namespace {
+
+struct Character {
+  std::size_t bytes;
+  std::size_t columns;
+};
+
+bool contains(std::span<const CharacterRange> ranges, char32_t value) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), value,
+                                      [](char32_t code, const CharacterRange& range) { return code < range.first; });
+  return after != ranges.begin() && value <= std::prev(after)->last;
+}
+
+// The character that text, which is not empty, begins with.
+Character first_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (size == 1 || text.size() < size) return {1, 1};
+  char32_t value = lead & (0x7Fu >> size);
+  for (const char byte : text.substr(1, size - 1)) value = value << 6 | (static_cast<unsigned char>(byte) & 0x3F);
+  if (contains(kNoColumn, value)) return {size, 0};
+  return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
+}
+
+// The character that text, which is not empty, ends with.
+Character last_character(std::string_view text) {
+  std::size_t size = 1;
+  while (size < 4 && size < text.size() && (static_cast<unsigned char>(text[text.size() - size]) & 0xC0) == 0x80)
+    ++size;
+  const Character character = first_character(text.substr(text.size() - size));
+  return character.bytes == size ? character : Character{1, 1};
+}
+
+}  // namespace
+
+std::size_t display_width(std::string_view text) {
+  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (ascii) return text.size();
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    columns += character.columns;
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
+}
+
+std::string fit_width(std::string_view text, std::size_t columns) {
+  constexpr std::string_view kEllipsis = "\u2026";
+  if (display_width(text) <= columns) return std::string(text);
+  std::size_t left = columns - 1;  // beside the ellipsis
+
+  std::string_view rest = text;
+  std::size_t head_left = left - left / 2;
+  for (Character next{}; !rest.empty(); rest.remove_prefix(next.bytes)) {
+    next = first_character(rest);
+    if (next.columns > head_left) break;
+    head_left -= next.columns;
+    left -= next.columns;
+  }
+  const std::size_t head = text.size() - rest.size();
+
+  std::size_t tail = 0;  // in bytes; a combining character counts when the one before it fits
+  for (std::size_t joined = 0; !rest.empty();) {
+    const Character last = last_character(rest);
+    if (last.columns > left) break;
+    left -= last.columns;
+    joined += last.bytes;
+    if (last.columns != 0) tail = joined;
+    rest.remove_suffix(last.bytes);
+  }
+  return std::string(text.substr(0, head)).append(kEllipsis).append(text.substr(text.size() - tail));
+}
+
+}  // namespace safetensors::cli
