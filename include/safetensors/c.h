@@ -95,9 +95,14 @@ typedef struct safetensors_parse_options {
   uint64_t max_header_bytes;         /* 0: 100,000,000, the format's limit */
   uint32_t allow_leading_whitespace; /* not 0: accept white space before the { */
   uint32_t reserved;                 /* 0 */
+  /* May be NULL. Called now and then with user by the thread that made the call, and by no other; not 0 ends the call
+   * with CANCELLED. It must return normally. It may return a volatile sig_atomic_t that a signal handler sets, or look
+   * at what another thread sets. A read that is under way is waited for. */
+  int32_t (*cancelled)(void* user);
+  void* user;
 } safetensors_parse_options;
 #define SAFETENSORS_PARSE_OPTIONS_INIT \
-  { sizeof(safetensors_parse_options), 0, 0, 0 }
+  { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
 
 typedef struct safetensors_header_info {
   uint64_t struct_size;
@@ -149,7 +154,8 @@ enum {
 SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix, size_t prefix_size, uint64_t file_size,
                                                              const safetensors_parse_options* options, uint64_t* length,
                                                              safetensors_error* error);
-/* Rules 4 to 10. text: the N bytes, copied; data_size: how many bytes follow them in the file. */
+/* Rules 4 to 10. text: the N bytes, copied; data_size: how many bytes follow them in the file. Errors: those
+ * rules', CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_header_parse(const char* text, size_t length, uint64_t data_size,
                                                             const safetensors_parse_options* options,
                                                             safetensors_header** header, safetensors_error* error);
@@ -319,9 +325,11 @@ typedef struct safetensors_open_options {
   uint64_t max_header_bytes;         /* as safetensors_parse_options */
   uint32_t allow_leading_whitespace; /* likewise */
   int32_t access;
+  int32_t (*cancelled)(void* user); /* as safetensors_parse_options */
+  void* user;
 } safetensors_open_options;
 #define SAFETENSORS_OPEN_OPTIONS_INIT \
-  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC }
+  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL }
 
 /* The caller's own bytes at offsets. The functions are called from any number of threads at once. One that fails
  * returns a code other than SAFETENSORS_OK, best READ_FAILED, and may fill *error, which is never NULL. */
@@ -342,7 +350,7 @@ typedef struct safetensors_source {
   { sizeof(safetensors_source), NULL, NULL, NULL, NULL, NULL }
 
 /* Reads and checks the header, nothing else; never waits on a FIFO or device. Errors: OPEN_FAILED (os_error),
- * NOT_REGULAR_FILE, READ_FAILED, FILE_TRUNCATED, and those of rules 1 to 10. */
+ * NOT_REGULAR_FILE, READ_FAILED, FILE_TRUNCATED, CANCELLED, and those of rules 1 to 10. */
 SAFETENSORS_API safetensors_status safetensors_file_open(const char* path, const safetensors_open_options* options,
                                                          safetensors_file** file, safetensors_error* error);
 /* The same for a descriptor, which is duplicated: the caller keeps and closes his own. */

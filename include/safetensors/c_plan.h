@@ -19,9 +19,11 @@ typedef struct safetensors_checkpoint_options {
   int32_t access;                    /* as safetensors_open_options */
   uint32_t threads;                  /* that read headers; 0: as many as are of use, at most 16 */
   uint32_t reserved;                 /* 0 */
+  int32_t (*cancelled)(void* user);  /* as safetensors_parse_options */
+  void* user;
 } safetensors_checkpoint_options;
 #define SAFETENSORS_CHECKPOINT_OPTIONS_INIT \
-  { sizeof(safetensors_checkpoint_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, 0, 0 }
+  { sizeof(safetensors_checkpoint_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, 0, 0, NULL, NULL }
 
 /* Reads and checks all headers, no tensor's byte. path: a safetensors file; an index (*.json), which decides which
  * tensors there are; a folder: its model.safetensors.index.json, else its only *.safetensors.index.json, else its only

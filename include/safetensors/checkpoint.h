@@ -61,9 +61,10 @@ class Checkpoint {
   // Windows would. An index has at most 2^30 bytes; opening takes at most 8 x its size besides what the files take.
   //
   // Paths and indexes are looked at first, then the files, in their order: the first error counts. Errors:
-  // File::open's; invalid_index (not such an index, a name in it twice, a file that may not be called so, a tensor that
-  // its file lacks); ambiguous_checkpoint (a folder with several to choose from, which are named); not_found (a folder
-  // with none, a pattern without a match); duplicate_name (a tensor in two files, which are named).
+  // File::open's (options.open.parse.cancelled is asked throughout); invalid_index (not such an index, a name in it
+  // twice, a file that may not be called so, a tensor that its file lacks); ambiguous_checkpoint (a folder with several
+  // to choose from, which are named); not_found (a folder with none, a pattern without a match); duplicate_name (a
+  // tensor in two files, which are named).
   static SAFETENSORS_API Result<Checkpoint> open(std::string_view path, const CheckpointOptions& options = {}) noexcept;
   // All that the paths stand for, each as above, in their order. Errors: the same; invalid_argument (no paths).
   static SAFETENSORS_API Result<Checkpoint> open(std::span<const std::string> paths,

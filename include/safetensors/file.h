@@ -46,8 +46,8 @@ class Tensor;
 class File {
  public:
   // Reads and checks the header, nothing else; never waits on a FIFO or device.
-  // Errors: open_failed (os_error), not_regular_file, read_failed, file_truncated, out_of_memory, and all of rules
-  // 1-10.
+  // Errors: open_failed (os_error), not_regular_file, read_failed, file_truncated, out_of_memory, cancelled, and all of
+  // rules 1-10.
   static SAFETENSORS_API Result<File> open(std::string_view path, const OpenOptions& options = {}) noexcept;
 
   // The same for a descriptor, which is duplicated: the caller keeps his. Its file position is neither used nor moved.

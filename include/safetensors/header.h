@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -25,6 +26,11 @@ struct ParseOptions {
   // Accept white space before the `{`, as the reference implementation does. The format says the header begins with
   // `{`.
   bool allow_leading_whitespace = false;
+  /// Ends the call with Errc::cancelled once it returns true. Called now and then by the thread that made the call, and
+  /// by no other, from before the first byte is read until the last tensor is checked; it must not throw. It may look
+  /// at a flag that another thread or a signal handler sets. A read that is under way is waited for. Empty: the call
+  /// cannot be cancelled.
+  std::function<bool()> cancelled = {};
 };
 
 // One tensor of a header. name and shape point into the Header and live as long as any copy of it.
@@ -129,7 +135,7 @@ class Header {
                                                       const ParseOptions& options = {}) noexcept;
 
   // Rules 4-10. text: the N bytes (copied); data_size: what follows them in the file. Memory: at most 6 x text +
-  // 1 MiB, the copy included, on any input.
+  // 1 MiB, the copy included, on any input. Error also: cancelled.
   static SAFETENSORS_API Result<Header> parse(std::string_view text, std::uint64_t data_size,
                                               const ParseOptions& options = {}) noexcept;
 

@@ -21,6 +21,12 @@ using detail::CheckpointState;
 constexpr unsigned kThreads = 16;  // they wait for the storage more than they compute
 constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
 
+constexpr std::size_t kBetweenLooks = 4096;  // tensors
+
+Error cancelled_error() {
+  return io::plain_error(Errc::cancelled, base::Cancellation::kMessage);
+}
+
 struct OpenedFile {
   File file;
   std::vector<const TensorInfo*> tensors;  // those that are seen, by offset
@@ -28,8 +34,9 @@ struct OpenedFile {
 
 class OpenFiles final : public io::Tasks {
  public:
-  OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors)
-      : paths_(paths), options_(options), opened_(paths.size()) {
+  OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
+            base::Cancellation& cancellation)
+      : paths_(paths), options_(options), cancellation_(cancellation), opened_(paths.size()) {
     if (paths.size() > 1) pool_ = std::make_shared<io::DescriptorPool>(paths.size(), descriptors);
   }
 
@@ -38,22 +45,23 @@ class OpenFiles final : public io::Tasks {
       // Of several files, each is read by one thread.
       const unsigned threads = pool_ ? 1 : options_.threads;
       const CheckpointPaths::Part& part = paths_[index];
-      Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads);
+      Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
       if (!file) return std::move(file).error();
       opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
       return part.index == nullptr ? select_all(*opened_[index]) : select(part, *opened_[index]);
     });
   }
 
-  // After all have run. Errors: duplicate_name, out_of_memory. Throws std::bad_alloc.
+  // After all have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
   Status join(CheckpointState& state);
 
  private:
   static Status select_all(OpenedFile& opened);
-  static Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
+  Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
 
   const CheckpointPaths& paths_;
   const CheckpointOptions& options_;
+  base::Cancellation& cancellation_;
   std::shared_ptr<io::DescriptorPool> pool_;
   std::vector<std::unique_ptr<OpenedFile>> opened_;
 };
@@ -68,7 +76,9 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   const format::ShardIndex& index = *part.index->shards;
   const format::ShardIndex::Range wanted = index.of_shard(part.number);
   opened.tensors.reserve(wanted.size());
+  std::size_t seen = 0;
   for (const TensorInfo& tensor : opened.file.header().tensors()) {
+    if (++seen % kBetweenLooks == 0 && cancellation_.requested()) return cancelled_error();
     const std::uint32_t entry = index.find(tensor.name);
     if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
   }
@@ -98,9 +108,11 @@ Status OpenFiles::join(CheckpointState& state) {
     }
     state.files.push_back(std::move(opened->file));
     opened.reset();
+    if (cancellation_.requested()) return cancelled_error();
   }
   const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
-  const std::uint32_t twice = state.names.build(state.arena, name_at);
+  const std::uint32_t twice = state.names.build(state.arena, name_at, &cancellation_);
+  if (cancellation_.stopped()) return cancelled_error();
   if (twice == format::NameIndex::kNone) return {};
   std::size_t first = 0;
   while (name_at(first) != name_at(twice)) ++first;
@@ -110,9 +122,9 @@ Status OpenFiles::join(CheckpointState& state) {
 }
 
 Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
-                  unsigned threads, CheckpointState& state) {
-  OpenFiles files(paths, options, descriptors);
-  if (Status status = io::run_parallel(files, paths.size(), threads); !status) return status;
+                  unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
+  OpenFiles files(paths, options, descriptors, cancellation);
+  if (Status status = io::run_parallel(files, paths.size(), threads, &cancellation); !status) return status;
   return files.join(state);
 }
 
@@ -123,7 +135,8 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
                                                                std::size_t descriptors) noexcept {
   return io::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
     if (paths.empty()) return io::plain_error(Errc::invalid_argument, "no paths were given");
-    CheckpointPaths parts;
+    base::Cancellation cancellation(options.open.parse.cancelled);
+    CheckpointPaths parts(cancellation);
     for (const std::string& path : paths) {
       if (Status status = parts.add(path); !status) return std::move(status).error();
     }
@@ -131,10 +144,10 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     if (paths.size() == 1) state->path = paths[0];
     // Each thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
-    Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), *state);
+    Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
     // Others have most of the descriptors: one is enough.
     if (!status && status.error().os_error == EMFILE && threads > 1)
-      status = open_files(parts, options, descriptors, 1, *state);
+      status = open_files(parts, options, descriptors, 1, cancellation, *state);
     if (!status) return std::move(status).error();
     return std::shared_ptr<const CheckpointState>(state);
   });

@@ -36,7 +36,8 @@ Error ambiguous(const std::string& folder, const std::vector<std::string_view>& 
   return io::plain_error(Errc::ambiguous_checkpoint, std::move(message), folder);
 }
 
-Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path) {
+Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
+                                                             base::Cancellation& cancellation) {
   const auto file = io::PosixFile::open(path);
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
@@ -46,9 +47,9 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   const auto length = static_cast<std::size_t>(size);
   auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
   std::fill_n(text.get() + length, json::Reader::kPadding, '\0');
-  if (Status status = io::read_parallel(**file, 0, std::as_writable_bytes(std::span(text.get(), length))); !status)
-    return std::move(status).error();
-  return format::ShardIndex::parse(std::move(text), length);
+  const auto bytes = std::as_writable_bytes(std::span(text.get(), length));
+  if (Status status = io::read_parallel(**file, 0, bytes, 0, &cancellation); !status) return std::move(status).error();
+  return format::ShardIndex::parse(std::move(text), length, &cancellation);
 }
 
 }  // namespace
@@ -89,7 +90,7 @@ Status CheckpointPaths::add_folder(const std::string& path) {
 }
 
 Status CheckpointPaths::add_index(const std::string& path) {
-  Result<std::unique_ptr<const format::ShardIndex>> shards = read_index(path);
+  Result<std::unique_ptr<const format::ShardIndex>> shards = read_index(path, cancellation_);
   if (!shards) {
     Error error = std::move(shards).error();
     if (error.path.empty()) error.path = path;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "format/shard_index.h"
 
 namespace safetensors::api {
@@ -26,6 +27,9 @@ class CheckpointPaths {
     std::uint32_t number;    // of the index's shard, or of plain_
   };
 
+  // cancellation: must outlive this.
+  explicit CheckpointPaths(base::Cancellation& cancellation) noexcept : cancellation_(cancellation) {}
+
   // Errors: those of Checkpoint::open that do not need a file's header. Throws std::bad_alloc.
   Status add(const std::string& path);
 
@@ -39,6 +43,7 @@ class CheckpointPaths {
   Status add_index(const std::string& path);
   void add_file(const std::string& path);
 
+  base::Cancellation& cancellation_;
   std::vector<std::unique_ptr<const IndexFile>> indexes_;
   std::vector<std::string> plain_;
   std::vector<Part> parts_;

@@ -42,29 +42,31 @@ Error with_file_kind(const Source& source, std::uint64_t file_size, Error error)
   return format::with_file_kind(std::move(error), {start.data(), start.size()});
 }
 
-Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options,
-                           unsigned threads) {
+Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options, unsigned threads,
+                           base::Cancellation& cancellation) {
   std::array<std::byte, 8> prefix{};
   const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
-  if (Status status = io::read_exactly(source, 0, head); !status) return std::move(status).error();
+  if (Status status = io::read_exactly(source, 0, head, &cancellation); !status) return std::move(status).error();
   const Result<std::uint64_t> length = format::header_length(head, file_size, options);
   if (!length) return length.error();
 
   format::HeaderText text(static_cast<std::size_t>(*length), &io::large_memory());
   const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
-  if (Status status = io::read_parallel(source, 8, bytes, threads); !status) return std::move(status).error();
-  return format::parse_header(std::move(text), file_size - 8 - *length, options);
+  if (Status status = io::read_parallel(source, 8, bytes, threads, &cancellation); !status)
+    return std::move(status).error();
+  return format::parse_header(std::move(text), file_size - 8 - *length, options, nullptr, &cancellation);
 }
 
 // Fills in header; the source and whatever else is known are there already.
-Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads = 0) {
+Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads,
+              base::Cancellation& cancellation) {
   Result<std::uint64_t> size = state.source->size();
   if (!size) {
     Error error = std::move(size).error();
     if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
     return with_path(state, std::move(error));
   }
-  Result<Header> header = read_header(*state.source, *size, options, threads);
+  Result<Header> header = read_header(*state.source, *size, options, threads, cancellation);
   if (!header) return with_path(state, with_file_kind(*state.source, *size, std::move(header).error()));
   state.header = *std::move(header);
   return {};
@@ -107,22 +109,23 @@ Result<Array> view_data(const detail::FileState& state, Map map) {
 }
 
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const io::PosixFile>> file,
-                  const OpenOptions& options, unsigned threads = 0) {
+                  const OpenOptions& options, unsigned threads, base::Cancellation& cancellation) {
   if (!file) return std::move(file).error();
   state.posix = *std::move(file);
   state.source = state.posix;
   state.access = decide(options.access, *state.posix);
-  return finish(state, options.parse, threads);
+  return finish(state, options.parse, threads, cancellation);
 }
 
 }  // namespace
 
-Result<File> open_file(std::string_view path, const OpenOptions& options, io::PoolSlot slot,
-                       unsigned threads) noexcept {
+Result<File> open_file(std::string_view path, const OpenOptions& options, io::PoolSlot slot, unsigned threads,
+                       base::Cancellation& cancellation) noexcept {
   return io::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     state->path = path;
-    if (Status status = open_posix(*state, io::PosixFile::open(path, std::move(slot)), options, threads); !status)
+    auto file = io::PosixFile::open(path, std::move(slot));
+    if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
     return detail::FileAccess::make(state);
   });
@@ -135,13 +138,16 @@ inline namespace v0 {
 File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
 
 Result<File> File::open(std::string_view path, const OpenOptions& options) noexcept {
-  return api::open_file(path, options, {}, 0);
+  base::Cancellation cancellation(options.parse.cancelled);
+  return api::open_file(path, options, {}, 0, cancellation);
 }
 
 Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
   return io::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
-    if (Status status = api::open_posix(*state, io::PosixFile::from_fd(descriptor), options); !status)
+    base::Cancellation cancellation(options.parse.cancelled);
+    auto file = io::PosixFile::from_fd(descriptor);
+    if (Status status = api::open_posix(*state, std::move(file), options, 0, cancellation); !status)
       return std::move(status).error();
     return File(state);
   });
@@ -159,7 +165,8 @@ Result<File> File::from_source(std::shared_ptr<const Source> source, const Parse
     if (!source) return io::plain_error(Errc::invalid_argument, "no source was given");
     const auto state = std::make_shared<detail::FileState>();
     state->source = std::move(source);
-    if (Status status = api::finish(*state, options); !status) return std::move(status).error();
+    base::Cancellation cancellation(options.cancelled);
+    if (Status status = api::finish(*state, options, 0, cancellation); !status) return std::move(status).error();
     const std::uint64_t size = state->header.file_bytes();
     state->access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
     return File(state);

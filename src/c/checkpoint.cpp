@@ -17,7 +17,7 @@ Result<CheckpointOptions> checkpoint_options_of(const safetensors_checkpoint_opt
   auto options = options_of(given, kCheckpointOptionsSize);
   if (!options) return std::move(options).error();
   if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
-  auto open = open_options_of(options->max_header_bytes, options->allow_leading_whitespace, options->access);
+  auto open = open_options_of(*options);
   if (!open) return std::move(open).error();
   return CheckpointOptions{.open = *open, .threads = options->threads};
 }

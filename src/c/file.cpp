@@ -22,7 +22,7 @@ constexpr std::size_t kSourceSize = offsetof(safetensors_source, release) + size
 Result<OpenOptions> open_options(const safetensors_open_options* given) {
   auto options = options_of(given, kOpenOptionsSize);
   if (!options) return std::move(options).error();
-  return open_options_of(options->max_header_bytes, options->allow_leading_whitespace, options->access);
+  return open_options_of(*options);
 }
 
 Result<Map> map_of(int32_t map) {

@@ -155,15 +155,9 @@ Result<ParseOptions> parse_options_of(const safetensors_parse_options* given) {
   auto options = options_of(given, 24);
   if (!options) return std::move(options).error();
   if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
-  return parse_options_of(options->max_header_bytes, options->allow_leading_whitespace);
-}
-
-Result<OpenOptions> open_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace,
-                                    std::int32_t access) {
-  if (access < SAFETENSORS_ACCESS_AUTOMATIC || access > SAFETENSORS_ACCESS_READ)
-    return invalid_argument("access " + std::to_string(access) + " is none");
-  return OpenOptions{.access = static_cast<Access>(access),
-                     .parse = parse_options_of(max_header_bytes, allow_leading_whitespace)};
+  ParseOptions parse = parse_options_of(options->max_header_bytes, options->allow_leading_whitespace);
+  parse.cancelled = cancelled_of(*options);
+  return parse;
 }
 
 Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -170,8 +171,23 @@ void give_struct(T filled, T* to) noexcept {
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
 [[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
-[[nodiscard]] Result<OpenOptions> open_options_of(std::uint64_t max_header_bytes,
-                                                  std::uint32_t allow_leading_whitespace, std::int32_t access);
+// ParseOptions::cancelled of options that were read. A struct that ends before `user` does has neither: a part of a
+// pointer is none.
+template <class Given>
+[[nodiscard]] std::function<bool()> cancelled_of(const Given& given) {
+  if (given.cancelled == nullptr || given.struct_size < offsetof(Given, user) + sizeof given.user) return {};
+  return [cancelled = given.cancelled, user = given.user] { return cancelled(user) != 0; };
+}
+// Of safetensors_open_options and all that has its fields.
+template <class Given>
+[[nodiscard]] Result<OpenOptions> open_options_of(const Given& given) {
+  if (given.access < SAFETENSORS_ACCESS_AUTOMATIC || given.access > SAFETENSORS_ACCESS_READ)
+    return invalid_argument("access " + std::to_string(given.access) + " is none");
+  OpenOptions options{.access = static_cast<Access>(given.access),
+                      .parse = parse_options_of(given.max_header_bytes, given.allow_leading_whitespace)};
+  options.parse.cancelled = cancelled_of(given);
+  return options;
+}
 [[nodiscard]] Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given);
 [[nodiscard]] Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename);
 

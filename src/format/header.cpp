@@ -154,7 +154,8 @@ Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, con
     if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
     format::HeaderText copy(text.size(), std::pmr::new_delete_resource());
     std::copy(text.begin(), text.end(), copy.data());
-    return format::parse_header(std::move(copy), data_size, options);
+    base::Cancellation cancellation(options.cancelled);
+    return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   }

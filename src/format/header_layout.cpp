@@ -32,12 +32,13 @@ bool is_sorted(const HeaderState& state) noexcept {
 }
 
 // By begin, least significant digit first: comparing 100,000 shuffled tensors would cost more than parsing them.
-void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t largest) noexcept {
+void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t largest,
+                base::Cancellation& cancellation) noexcept {
   constexpr int kBits = 11;
   constexpr std::size_t kBuckets = std::size_t{1} << kBits;
   const std::span<Place> home = places;
   const int width = static_cast<int>(std::bit_width(largest));
-  for (int shift = 0; shift < width; shift += kBits) {
+  for (int shift = 0; shift < width && !cancellation.requested(); shift += kBits) {
     std::array<std::uint32_t, kBuckets> next{};
     for (const Place& place : places) ++next[place.begin >> shift & (kBuckets - 1)];
     std::uint32_t total = 0;
@@ -49,21 +50,21 @@ void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t l
 }
 
 // Tensors of one begin: only those of no bytes in a valid file, in any number.
-void sort_ties(const HeaderState& state, std::span<Place> places) {
+void sort_ties(const HeaderState& state, std::span<Place> places, base::Cancellation& cancellation) {
+  const auto less = [&](const Place& a, const Place& b) {
+    return in_order(state.tensors[a.index], state.tensors[b.index]);
+  };
   for (std::size_t i = 0; i < places.size();) {
     std::size_t end = i + 1;
     while (end < places.size() && places[end].begin == places[i].begin) ++end;
-    if (end - i > 1) {
-      std::sort(
-          places.begin() + static_cast<std::ptrdiff_t>(i), places.begin() + static_cast<std::ptrdiff_t>(end),
-          [&](const Place& a, const Place& b) { return in_order(state.tensors[a.index], state.tensors[b.index]); });
-    }
+    const std::span<Place> ties = places.subspan(i, end - i);
+    if (ties.size() > 1 && !base::sort(ties.begin(), ties.end(), less, &cancellation)) return;
     i = end;
   }
 }
 
-// Returns whether each tensor begins where the one before it ends (rule 6).
-bool sort_by_offset(HeaderState& state) {
+// Returns whether each tensor begins where the one before it ends (rule 6). Nothing is sorted if it was cancelled.
+bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
   const std::size_t count = state.tensors.size();
   base::Arena scratch(state.arena.upstream(), 0);  // not cleared first, as a vector would be
   const std::span<Place> places(scratch.allocate<Place>(count), count);
@@ -73,8 +74,9 @@ bool sort_by_offset(HeaderState& state) {
     places[i] = {tensor.begin, tensor.end, i};
     largest = std::max(largest, places[i].begin);
   }
-  radix_sort(places, {scratch.allocate<Place>(count), count}, largest);
-  sort_ties(state, places);
+  radix_sort(places, {scratch.allocate<Place>(count), count}, largest, cancellation);
+  if (!cancellation.stopped()) sort_ties(state, places, cancellation);
+  if (cancellation.stopped()) return false;
   auto* order = state.arena.allocate<std::uint32_t>(count);
   std::uint64_t expected = 0;
   bool consecutive = true;
@@ -121,8 +123,9 @@ Status check_end(const HeaderState& state) {
 
 }  // namespace
 
-Status check_layout(HeaderState& state, bool in_order, bool sizes_fit) {
-  const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state));
+Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, base::Cancellation& cancellation) {
+  const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
+  if (cancellation.stopped()) return opening_cancelled();
   if (!consecutive || !sizes_fit) {
     if (Status status = first_error(state); !status) return status;
   }

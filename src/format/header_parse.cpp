@@ -96,7 +96,8 @@ class Matcher {
 
 class Parser {
  public:
-  explicit Parser(HeaderState& state) noexcept : state_(state), reader_(state.text.data(), state.text.size()) {}
+  Parser(HeaderState& state, base::Cancellation& cancellation) noexcept
+      : state_(state), cancellation_(cancellation), reader_(state.text.data(), state.text.size(), &cancellation) {}
 
   [[nodiscard]] Status run(const ParseOptions& options);
   // Whether each tensor began where the one before it ended, and whether each has the size it should have.
@@ -133,6 +134,7 @@ class Parser {
   [[nodiscard]] std::string found() const;
 
   HeaderState& state_;
+  base::Cancellation& cancellation_;
   json::Reader reader_;
   std::string_view name_;  // of the entry being read
   bool in_entry_ = false;
@@ -154,6 +156,7 @@ class Parser {
 Status Parser::run(const ParseOptions& options) {
   if (!document(options)) return failure();
   find_repeated(state_.names, [this](std::size_t i) { return state_.tensors[i].name; });
+  if (cancellation_.stopped()) return opening_cancelled();
   if (repeated_ == kNowhere) return {};
   Error error;
   error.code = Errc::duplicate_key;
@@ -223,7 +226,7 @@ bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys)
 template <class KeyAt>
 void Parser::find_repeated(NameIndex& index, const KeyAt& key_at) {
   const std::uint64_t before = index.probes();
-  const std::uint32_t again = index.build(state_.arena, key_at);
+  const std::uint32_t again = index.build(state_.arena, key_at, &cancellation_);
   work_.entries += index.size();
   work_.probes += index.probes() - before;
   if (again != NameIndex::kNone) repeated(key_at(again));
@@ -404,6 +407,7 @@ std::string Parser::found() const {
 
 Error Parser::failure() const {
   const json::Failure& failure = reader_.failure();
+  if (failure.code == Errc::cancelled) return opening_cancelled();
   Error error;
   error.code = failure.code;
   error.offset = 8 + failure.at;
@@ -420,13 +424,17 @@ Error Parser::failure() const {
 
 }  // namespace
 
-Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work) {
+Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work,
+                            base::Cancellation* given) {
+  base::Cancellation never{std::function<bool()>()};
+  base::Cancellation& cancellation = given != nullptr ? *given : never;
+  if (cancellation.requested()) return opening_cancelled();
   const auto state = std::make_shared<HeaderState>(std::move(text), data_size);
-  Parser parser(*state);
+  Parser parser(*state, cancellation);
   Status status = parser.run(options);
   if (work != nullptr) *work = parser.work();
   if (!status) return std::move(status).error();
-  status = check_layout(*state, parser.in_order(), parser.sizes_fit());
+  status = check_layout(*state, parser.in_order(), parser.sizes_fit(), cancellation);
   if (!status) return std::move(status).error();
   return HeaderState::make(state);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/arena.h"
+#include "base/cancellation.h"
 #include "base/chunked.h"
 #include "base/hash.h"
 #include "format/name_index.h"
@@ -50,8 +51,16 @@ struct ParseWork {
 };
 
 // Header::parse without the copy: rules 4-10. Throws std::bad_alloc. work: null, or set, also on an error.
+// cancellation: null for never; options.cancelled is not looked at.
 [[nodiscard]] Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options,
-                                          ParseWork* work = nullptr);
+                                          ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
+
+[[nodiscard]] inline Error opening_cancelled() {
+  Error error;
+  error.code = Errc::cancelled;
+  error.message = base::Cancellation::kMessage;
+  return error;
+}
 
 // A stretch of the text: 32 bits are enough, no header is longer than 4 GiB - 1.
 struct Stretch {

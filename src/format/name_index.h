@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/arena.h"
+#include "base/cancellation.h"
 #include "base/chunked.h"
 #include "base/hash.h"
 
@@ -25,15 +26,18 @@ class NameIndex {
   void clear() noexcept { hashes_.clear(); }
 
   // After all keys were pushed. key_at(i) is key i. Returns the first key that equals one before it, or kNone; the
-  // index is of no use when there is one. Throws std::bad_alloc.
+  // index is of no use when there is one, or when the cancellation (may be null) has stopped it. Throws std::bad_alloc.
   template <class KeyAt>
-  [[nodiscard]] std::uint32_t build(base::Arena& arena, const KeyAt& key_at) {
-    constexpr std::size_t kAhead = 16;  // slots are fetched this early: each is a cache miss of its own
+  [[nodiscard]] std::uint32_t build(base::Arena& arena, const KeyAt& key_at,
+                                    base::Cancellation* cancellation = nullptr) {
+    constexpr std::size_t kAhead = 16;    // slots are fetched this early: each is a cache miss of its own
+    constexpr std::size_t kLook = 0xFFF;  // every 4096 keys
     const std::size_t count = hashes_.size();
     size_ = count + count / 2 + 1;
     if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(room_ = size_);
     std::memset(slots_, 0, size_ * sizeof *slots_);
     for (std::size_t i = 0; i < count; ++i) {
+      if ((i & kLook) == kLook && cancellation != nullptr && cancellation->requested()) return kNone;
       ++probes_;
       if (i + kAhead < count) __builtin_prefetch(slots_ + home(hashes_[i + kAhead]), 1);
       std::size_t slot = home(hashes_[i]);

@@ -1,6 +1,7 @@
 #include "format/shard_index.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -41,9 +42,10 @@ const char* check_shard_name(std::string_view name) noexcept {
 
 class IndexParser {
  public:
-  IndexParser(ShardIndex& index, std::size_t size) noexcept
+  IndexParser(ShardIndex& index, std::size_t size, base::Cancellation* cancellation) noexcept
       : index_(index),
-        reader_(index.text_.get(), size),
+        cancellation_(cancellation),
+        reader_(index.text_.get(), size, cancellation),
         most_(size / kShortestEntry + 1),
         runs_arena_(index.arena_.upstream(), kBlock) {}
 
@@ -55,14 +57,16 @@ class IndexParser {
  private:
   bool weight_map();
   bool entry();
-  void number_shards();
+  bool number_shards();
   void group_by_shard();
+  bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::Cancellation::kMessage); }
   bool fail(std::size_t at, std::string detail) {
     detail_ = std::move(detail);
     return reader_.fail(Errc::invalid_index, at, "");
   }
 
   ShardIndex& index_;
+  base::Cancellation* cancellation_;
   json::Reader reader_;
   const std::size_t most_;  // entries
   base::Arena runs_arena_;
@@ -124,25 +128,27 @@ bool IndexParser::entry() {
 
 bool IndexParser::make_index() {
   const auto key_at = [this](std::size_t i) { return index_.entries_[i].tensor; };
-  const std::uint32_t twice = index_.names_.build(index_.arena_, key_at);
+  const std::uint32_t twice = index_.names_.build(index_.arena_, key_at, cancellation_);
+  if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
   if (twice != ShardIndex::kNone)
     return fail(index_.entries_[twice].at, "tensor " + shown(key_at(twice)) + " is in weight_map twice");
-  number_shards();
+  if (!number_shards()) return cancelled();
   group_by_shard();
   return true;
 }
 
-// Entries have the number of a run until now.
-void IndexParser::number_shards() {
+// Entries have the number of a run until now. false: cancelled.
+bool IndexParser::number_shards() {
   std::vector<std::string_view>& shards = index_.shards_;
   shards.reserve(runs_.size());
   for (std::size_t i = 0; i < runs_.size(); ++i) shards.push_back(runs_[i]);
-  std::sort(shards.begin(), shards.end());
+  if (!base::sort(shards.begin(), shards.end(), std::less<>(), cancellation_)) return false;
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
   std::vector<std::uint32_t> numbers(runs_.size());
   for (std::size_t i = 0; i < runs_.size(); ++i)
     numbers[i] = static_cast<std::uint32_t>(std::lower_bound(shards.begin(), shards.end(), runs_[i]) - shards.begin());
   for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = numbers[index_.entries_[i].shard];
+  return true;
 }
 
 void IndexParser::group_by_shard() {
@@ -163,6 +169,11 @@ void IndexParser::group_by_shard() {
 Error IndexParser::failure() const {
   const json::Failure& failure = reader_.failure();
   Error error;
+  if (failure.code == Errc::cancelled) {
+    error.code = failure.code;
+    error.message = failure.what;
+    return error;
+  }
   error.code = Errc::invalid_index;
   error.offset = failure.at;
   if (failure.code == Errc::invalid_utf8)
@@ -179,9 +190,10 @@ ShardIndex::ShardIndex(std::unique_ptr<char[]> text, std::size_t size)
     : text_(std::move(text)),
       arena_(std::pmr::new_delete_resource(), std::clamp(size / 16, std::size_t{1} << 10, kBlock)) {}
 
-Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size) {
+Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size,
+                                                            base::Cancellation* cancellation) {
   std::unique_ptr<ShardIndex> index(new ShardIndex(std::move(text), size));
-  IndexParser parser(*index, size);
+  IndexParser parser(*index, size, cancellation);
   if (!parser.parse() || !parser.make_index()) return parser.failure();
   return std::unique_ptr<const ShardIndex>(std::move(index));
 }

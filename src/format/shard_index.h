@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/arena.h"
+#include "base/cancellation.h"
 #include "base/chunked.h"
 #include "base/hash.h"
 #include "format/name_index.h"
@@ -30,8 +31,10 @@ class ShardIndex {
   };
 
   // text: size bytes and then json::Reader::kPadding zeros; size is at most kMaxIndexBytes. What is made points into
-  // it. Memory: at most 4 x text + 1 MiB besides it. Error: invalid_index, with the byte. Throws std::bad_alloc.
-  [[nodiscard]] static Result<std::unique_ptr<const ShardIndex>> parse(std::unique_ptr<char[]> text, std::size_t size);
+  // it. Memory: at most 4 x text + 1 MiB besides it. Errors: invalid_index, with the byte; cancelled. cancellation: may
+  // be null. Throws std::bad_alloc.
+  [[nodiscard]] static Result<std::unique_ptr<const ShardIndex>> parse(std::unique_ptr<char[]> text, std::size_t size,
+                                                                       base::Cancellation* cancellation = nullptr);
 
   // By the bytes of their names, each once. Every one passes check_shard_name.
   [[nodiscard]] const std::vector<std::string_view>& shards() const noexcept { return shards_; }

@@ -212,9 +212,12 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
   });
 }
 
-Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination) noexcept {
+Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
+                    base::Cancellation* cancellation) noexcept {
   std::size_t done = 0;
   while (done < destination.size()) {
+    if (cancellation != nullptr && cancellation->requested())
+      return guarded([]() -> Status { return plain_error(Errc::cancelled, base::Cancellation::kMessage); });
     const std::span<std::byte> rest = destination.subspan(done);
     Result<std::size_t> count = source.read_at(offset + done, rest);
     if (!count) {

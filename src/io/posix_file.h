@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/cancellation.h"
 #include "io/descriptor.h"
 #include "io/descriptor_pool.h"
 #include "io/file_system.h"
@@ -74,8 +75,8 @@ class PosixFile final : public Source {
 };
 
 // Fills destination from offset on. Errors: the source's, never of code ok; file_truncated when it ends before, with
-// both numbers.
-[[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset,
-                                  std::span<std::byte> destination) noexcept;
+// both numbers; cancelled, which is looked for before each read.
+[[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
+                                  base::Cancellation* cancellation = nullptr) noexcept;
 
 }  // namespace safetensors::io

@@ -10,6 +10,8 @@
 namespace safetensors::json {
 namespace {
 
+constexpr std::size_t kBetweenLooks = std::size_t{64} << 10;
+
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
 }
@@ -27,6 +29,14 @@ bool Reader::check_utf8() noexcept {
 bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
   if (!check_utf8()) return false;
   failure_ = {code, at, what};
+  return false;
+}
+
+// Past everything that failed before: a text that nobody waits for is not looked at for its errors.
+bool Reader::look() noexcept {
+  look_ = left() > kBetweenLooks ? at_ + kBetweenLooks : end_ + kPadding;
+  if (!cancellation_->requested()) return true;
+  failure_ = {Errc::cancelled, offset(), base::Cancellation::kMessage};
   return false;
 }
 
@@ -51,6 +61,7 @@ bool Reader::open(char bracket, const char* what) noexcept {
 }
 
 bool Reader::next(char bracket, bool& more) noexcept {
+  if (!go_on()) return false;
   more = consume(',');
   if (more || consume(bracket)) return true;
   return fail_here(bracket == '}' ? "expected , or }" : "expected , or ]");
@@ -81,7 +92,7 @@ bool Reader::unescape(char* write, std::string_view& out, char* start) noexcept 
       return at_ == end_ ? fail(Errc::json_syntax, offset(), "a string is not closed")
                          : fail_here("a control character in a string must be escaped");
     }
-    if (!escape(write)) return false;
+    if (!go_on() || !escape(write)) return false;
     char* stop = scan_string(at_);
     const auto size = static_cast<std::size_t>(stop - at_);
     std::memmove(write, at_, size);

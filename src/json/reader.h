@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/cancellation.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -29,8 +31,14 @@ class Reader {
   // Open containers, the outermost included.
   static constexpr unsigned kMaxDepth = 127;
 
-  // Strings are unescaped in place: the text is changed.
-  Reader(char* text, std::size_t size) noexcept : begin_(text), end_(text + size), at_(text) {}
+  // Strings are unescaped in place: the text is changed. cancellation: null, or asked every 64 KiB; what is read then
+  // fails as Errc::cancelled.
+  Reader(char* text, std::size_t size, base::Cancellation* cancellation = nullptr) noexcept
+      : begin_(text),
+        end_(text + size),
+        at_(text),
+        cancellation_(cancellation),
+        look_(cancellation != nullptr ? text : end_ + kPadding) {}
 
   // The next byte that is not white space, or NUL at the end (or for a NUL in the text, which nothing accepts).
   [[nodiscard]] char peek() noexcept {
@@ -93,6 +101,9 @@ class Reader {
 
   void skip_space() noexcept;
   bool check_utf8() noexcept;
+  // false: cancelled.
+  [[nodiscard]] bool go_on() noexcept { return at_ < look_ || look(); }
+  bool look() noexcept;
   bool unescape(char* write, std::string_view& out, char* start) noexcept;
   bool escape(char*& write) noexcept;
   bool hex4(char32_t& out) noexcept;
@@ -106,6 +117,8 @@ class Reader {
   char* begin_;
   char* end_;
   char* at_;
+  base::Cancellation* cancellation_;
+  char* look_;  // where the cancellation is asked again; behind the text: never
   // All that is read outside of strings is ASCII, so the text is looked at for UTF-8 only if a string is not, before
   // an escape changes the text, and when something fails.
   bool ascii_ = true;
