@@ -174,10 +174,8 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
     : framework_(parse_framework(from_str(framework, "framework"))), device_(parse_device(device)) {
   check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
-  Result<Checkpoint> opened = [&] {
-    const WithoutGil released;
-    return Checkpoint::open(list);
-  }();
+  Result<Checkpoint> opened =
+      open_watched([&](const ParseOptions& parse) { return Checkpoint::open(list, {.open = {.parse = parse}}); });
   if (!opened) raise_read_error(opened.error(), "", "");
   checkpoint_.emplace(*std::move(opened));
   for (const File& file : checkpoint_->files())

@@ -1,6 +1,7 @@
 // All tensors of a file in memory, as a framework's arrays.
 #include "module.h"
 #include "opened.h"
+#include "requests.h"
 
 namespace safetensors::python {
 namespace {
@@ -11,6 +12,7 @@ nb::object load_views(const File& file, Framework framework, const std::shared_p
   const MemoryKind kind = buffer->read_only() ? MemoryKind::borrowed : MemoryKind::owned;
   nb::dict result;
   for (const TensorInfo& tensor : file.header().tensors()) {
+    check_signals(result.size());
     const std::span<std::byte> bytes = buffer->bytes().subspan(static_cast<std::size_t>(tensor.file_offset),
                                                                static_cast<std::size_t>(tensor.nbytes()));
     result[to_str(tensor.name)] = maker->make(Array(tensor.dtype, Shape(tensor.shape), bytes, buffer, kind));
@@ -21,7 +23,8 @@ nb::object load_views(const File& file, Framework framework, const std::shared_p
 nb::object load(nb::handle data, nb::handle framework, bool copy) {
   const Framework wanted = parse_framework(from_str(framework, "framework"));
   const std::shared_ptr<const Buffer> buffer = Buffer::share(data);
-  Result<File> file = File::from_memory(buffer->bytes(), buffer);
+  Result<File> file =
+      open_watched([&](const ParseOptions& parse) { return File::from_memory(buffer->bytes(), buffer, parse); });
   if (!file) raise_read_error(file.error(), "Error while deserializing: ", "");
   if (!copy) return load_views(*file, wanted, buffer);
   return Opened(*std::move(file), "", wanted, {}, Backend::pread).tensors();

@@ -127,8 +127,10 @@ nb::object Opened::tensors() {
   }
   const nb::object memory = made->shares() ? nb::none() : make_memory(all);
   nb::dict result;
-  for (const TensorInfo& tensor : header().tensors())
+  for (const TensorInfo& tensor : header().tensors()) {
+    check_signals(result.size());
     result[to_str(tensor.name)] = made->make_inside(inside(all, tensor), all, memory);
+  }
   return result;
 }
 
@@ -147,8 +149,10 @@ nb::object Opened::each_tensor(Maker& maker) {
   Result<ReadResult> read = execute(plan);
   if (!read) fail(read.error());
   std::size_t i = 0;
-  for (const TensorInfo& tensor : header().tensors())
+  for (const TensorInfo& tensor : header().tensors()) {
+    check_signals(i);
     result[to_str(tensor.name)] = maker.make(std::exchange(read->arrays[i++], Array()));
+  }
   return result;
 }
 

@@ -39,6 +39,10 @@ class Watch {
   [[nodiscard]] std::function<bool(std::uint64_t, std::uint64_t)> callback() {
     return [this](std::uint64_t done, std::uint64_t total) { return go_on(done, total); };
   }
+  // ParseOptions::cancelled: true once a signal's handler has raised.
+  [[nodiscard]] std::function<bool()> cancelled() {
+    return [this] { return !go_on(0, 1); };
+  }
   // Whether this thread is in the midst of the call that it watches: in a signal's handler, or in progress.
   [[nodiscard]] bool asking() const noexcept { return InMidst::of(this); }
   // What was raised meanwhile, once; null for nothing. In the thread that called, after it did.
@@ -53,5 +57,18 @@ class Watch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::exception_ptr raised_;
 };
+
+// open(ParseOptions), which opens something, without the GIL. Ctrl-C, or another signal whose handler raises, ends it.
+template <class Open>
+[[nodiscard]] auto open_watched(const Open& open) {
+  Watch watch;
+  const ParseOptions options{.cancelled = watch.cancelled()};
+  auto result = [&] {
+    const WithoutGil released;
+    return open(options);
+  }();
+  watch.rethrow();
+  return result;
+}
 
 }  // namespace safetensors::python

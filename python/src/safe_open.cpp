@@ -8,6 +8,7 @@
 #include "opened.h"
 #include "prefetch.h"
 #include "prefetch_plan.h"
+#include "requests.h"
 #include "tensor_meta.h"
 
 namespace safetensors::python {
@@ -56,17 +57,15 @@ std::shared_ptr<Opened> finish(Result<File> file, const std::string& path, const
   return std::make_shared<Opened>(*std::move(file), path, wanted.framework, wanted.device, wanted.backend);
 }
 
-OpenOptions options_of(const Wanted& wanted) {
-  return {.access = wanted.backend == Backend::mmap ? Access::map : Access::read};
+OpenOptions options_of(const Wanted& wanted, const ParseOptions& parse) {
+  return {.access = wanted.backend == Backend::mmap ? Access::map : Access::read, .parse = parse};
 }
 
 std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb::handle device, nb::handle backend) {
   const std::string path = to_path(filename);
   const Wanted wanted = parse_wanted(framework, device, backend);
-  Result<File> file = [&] {
-    const WithoutGil released;
-    return File::open(path, options_of(wanted));
-  }();
+  Result<File> file =
+      open_watched([&](const ParseOptions& parse) { return File::open(path, options_of(wanted, parse)); });
   return finish(std::move(file), path, wanted);
 }
 
@@ -75,13 +74,16 @@ std::shared_ptr<Opened> open_handle(nb::handle f, nb::handle framework, nb::hand
   const auto descriptor = nb::cast<int>(f.attr("fileno")());
   const nb::object name = f.attr("name");
   const std::string path = PyLong_Check(name.ptr()) ? nb::cast<std::string>(nb::str(name)) : to_path(name);
-  return finish(File::from_fd(descriptor, options_of(wanted)), path, wanted);
+  Result<File> file =
+      open_watched([&](const ParseOptions& parse) { return File::from_fd(descriptor, options_of(wanted, parse)); });
+  return finish(std::move(file), path, wanted);
 }
 
 nb::list names_of(const TensorList& tensors) {
   nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(tensors.size()))).release());
   Py_ssize_t i = 0;
   for (const TensorInfo& tensor : tensors) {
+    check_signals(static_cast<std::size_t>(i));
     if (PyList_SetItem(names.ptr(), i++, to_str(tensor.name).release().ptr()) != 0) throw nb::python_error();
   }
   return names;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "module.h"
+#include "requests.h"
 #include "saving.h"
 #include "tensor_spec.h"
 
@@ -163,10 +164,12 @@ void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle me
 
 nb::object deserialize(nb::handle buffer) {
   const Buffer held(buffer);
-  const Result<File> file = File::from_memory(held.bytes(), nullptr);
+  const Result<File> file =
+      open_watched([&](const ParseOptions& parse) { return File::from_memory(held.bytes(), nullptr, parse); });
   if (!file) raise_read_error(file.error(), kLoading, "");
   nb::list result;
   for (const TensorInfo& tensor : file->header().tensors()) {
+    check_signals(result.size());
     nb::dict info;
     info["shape"] = to_list(tensor.shape);
     info["dtype"] = to_str(to_string(tensor.dtype));

@@ -33,6 +33,12 @@ void define_errors(nb::module_& module);
 // SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
 
+// In a loop that may be long, with the number of its round: lets signals' handlers run in every 1024th, and throws what
+// they raise.
+inline void check_signals(std::size_t round) {
+  if ((round & 0x3FF) == 0x3FF && PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 // A call of the C API gave a new reference, or has already set an exception.
 [[nodiscard]] inline nb::object own(PyObject* object) {
   if (object == nullptr) throw nb::python_error();
