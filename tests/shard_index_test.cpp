@@ -29,7 +29,7 @@ Result<std::unique_ptr<const ShardIndex>> parse(std::string_view text) {
 
 std::map<std::string, std::string> pairs_of(const ShardIndex& index) {
   std::map<std::string, std::string> pairs;
-  for (std::size_t i = 0; i < index.size(); ++i) pairs[std::string(index[i].tensor)] = index.shards()[index[i].shard];
+  for (std::size_t i = 0; i < index.size(); ++i) pairs[std::string(index[i].tensor)] = index.shard(index[i].shard);
   return pairs;
 }
 
@@ -40,7 +40,9 @@ TEST(ShardIndexTest, SaysWhichTensorIsInWhichFile) {
   ASSERT_TRUE(succeeds(index));
   EXPECT_EQ(pairs_of(**index), (std::map<std::string, std::string>{
                                    {"a", "1.safetensors"}, {"b", "2.safetensors"}, {"cA", "2.safetensors"}}));
-  EXPECT_EQ((*index)->shards(), (std::vector<std::string_view>{"1.safetensors", "2.safetensors"}));
+  ASSERT_EQ((*index)->shard_count(), 2U);
+  EXPECT_EQ((*index)->shard(0), "1.safetensors");
+  EXPECT_EQ((*index)->shard(1), "2.safetensors");
   ASSERT_EQ((*index)->of_shard(0).size(), 1U);
   EXPECT_EQ((**index)[*(*index)->of_shard(0).begin()].tensor, "a");
   EXPECT_EQ((*index)->of_shard(1).size(), 2U);
@@ -53,7 +55,7 @@ TEST(ShardIndexTest, NothingIsAnIndexOfNothing) {
   const auto index = parse(R"({"weight_map":{}})");
   ASSERT_TRUE(succeeds(index));
   EXPECT_EQ((*index)->size(), 0U);
-  EXPECT_TRUE((*index)->shards().empty());
+  EXPECT_EQ((*index)->shard_count(), 0U);
   EXPECT_EQ((*index)->find(""), ShardIndex::kNone);
 }
 
@@ -83,6 +85,9 @@ TEST(ShardIndexTest, WhatIsNoIndexIsRefused) {
        "invalid index: tensor `a` is in weight_map twice"},
       {R"({"weight_map":{"a":"/a.safetensors"}})", 19,
        "invalid index: no file of tensor `a` may be called `/a.safetensors`: it begins with a separator"},
+      {R"({"weight_map":{"a":"a\u001b[2J.safetensors"}})", 19,
+       "invalid index: no file of tensor `a` may be called `a\\u{1b}[2J.safetensors`: it holds a control or invisible "
+       "character"},
       {"{\"weight_map\":{\"a\":\"\xff.safetensors\"}}", 20,
        "invalid UTF-8 in index: this byte begins no valid sequence"},
       {deep, 138, "invalid JSON in index: more than 127 open containers"},
@@ -107,6 +112,7 @@ TEST(ShardIndexTest, ShardsAreInTheFolderByTheRulesOfEverySystem) {
   const char* const separator = "it begins with a separator";
   const char* const up = "it leads out of a folder";
   const char* const colon = "it holds a colon";
+  const char* const unseen = "it holds a control or invisible character";
   const char* const extension = "it does not end in `.safetensors`";
   const struct {
     std::string name;
@@ -127,6 +133,20 @@ TEST(ShardIndexTest, ShardsAreInTheFolderByTheRulesOfEverySystem) {
       {".safetensors", nullptr},
       {"", "it is empty"},
       {std::string("a\0.safetensors", 14), "it holds a zero byte"},
+      {"a\x1b[31m.safetensors", unseen},
+      {"a\n.safetensors", unseen},
+      {"a\t.safetensors", unseen},
+      {"a\x7f.safetensors", unseen},
+      {"a\xc2\x80.safetensors", unseen},  // U+0080: C1
+      {"a\xc2\x9b"
+       "31m.safetensors",
+       unseen},                                                   // U+009B: CSI
+      {"a\xe2\x80\xae.safetensors", unseen},                      // U+202E: right to left
+      {"a\xe2\x81\xa6.safetensors", unseen},                      // U+2066: isolate
+      {"a\xe2\x80\x8b.safetensors", unseen},                      // U+200B: zero width
+      {"a\xc2\xa0.safetensors", nullptr},                         // U+00A0: a space that is not broken
+      {"\xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d.safetensors", nullptr},  // right to left by itself
+      {"\x1b.bin", unseen},
       {"/model.safetensors", separator},
       {"\\model.safetensors", separator},
       {"//host/share/a.safetensors", separator},
@@ -227,7 +247,7 @@ TEST(ShardIndexTest, MutationsAreReadAsAPlainReaderReadsThem) {
     ++accepted;
     ASSERT_EQ(pairs_of(**index), expected) << text;
     std::size_t grouped = 0;
-    for (std::uint32_t shard = 0; shard < (*index)->shards().size(); ++shard) {
+    for (std::uint32_t shard = 0; shard < (*index)->shard_count(); ++shard) {
       for (const std::uint32_t entry : (*index)->of_shard(shard)) {
         ASSERT_EQ((**index)[entry].shard, shard);
         ASSERT_EQ((*index)->find((**index)[entry].tensor), entry);

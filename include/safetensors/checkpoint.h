@@ -57,8 +57,9 @@ class Checkpoint {
   //
   // An index decides which tensors there are: one that its weight_map does not name is not seen. Its files are opened
   // in the order of their names' bytes, from the folder of the index's path as given: links are not resolved first. A
-  // file's name must be relative, hold no `..`, colon or zero byte and end in .safetensors, judged as POSIX and as
-  // Windows would. An index has at most 2^30 bytes; opening takes at most 8 x its size besides what the files take.
+  // file's name must be relative, hold no `..`, colon, control or invisible character and end in .safetensors, judged
+  // as POSIX and as Windows would. An index has at most 2^28 bytes (256 MiB). Reading it takes at most 4 x its size +
+  // 64 KiB of memory, opening all of it at most 6 x its size + 1 MiB, besides what the files take.
   //
   // Paths and indexes are looked at first, then the files, in their order: the first error counts. Errors:
   // File::open's (options.open.parse.cancelled is asked throughout); invalid_index (not such an index, a name in it

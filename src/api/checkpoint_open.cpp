@@ -87,7 +87,7 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
     Error error = io::plain_error(Errc::invalid_index,
                                   tensor_named(index[entry].tensor) + " is not in `" +
-                                      printable(index.shards()[part.number]) + "`, where the index has it",
+                                      printable(index.shard(part.number)) + "`, where the index has it",
                                   part.index->path);
     error.offset = index[entry].at;
     return error;

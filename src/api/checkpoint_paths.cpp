@@ -96,7 +96,7 @@ Status CheckpointPaths::add_index(const std::string& path) {
     if (error.path.empty()) error.path = path;
     return error;
   }
-  const std::size_t count = (*shards)->shards().size();
+  const std::size_t count = (*shards)->shard_count();
   indexes_.push_back(
       std::make_unique<const IndexFile>(IndexFile{path, path.substr(0, path.rfind('/') + 1), *std::move(shards)}));
   parts_.reserve(parts_.size() + count);
@@ -111,7 +111,7 @@ void CheckpointPaths::add_file(const std::string& path) {
 
 std::string CheckpointPaths::path(const Part& part) const {
   if (part.index == nullptr) return plain_[part.number];
-  return part.index->folder + std::string(part.index->shards->shards()[part.number]);
+  return part.index->folder + std::string(part.index->shards->shard(part.number));
 }
 
 }  // namespace safetensors::api

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/utf8.h"
+#include "format/visible.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -45,6 +46,22 @@ void append_hex(std::string& out, const char* format, unsigned value) {
 }
 
 }  // namespace
+}  // namespace v0
+
+namespace format {
+
+bool has_invisible(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t length = base::utf8_sequence_length(text);
+    if (length != 0 && invisible(decode(text.substr(0, length)))) return true;
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return false;
+}
+
+}  // namespace format
+
+inline namespace v0 {
 
 std::string printable(std::string_view text) {
   std::string out;

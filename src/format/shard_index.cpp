@@ -1,10 +1,14 @@
+// Reads an index in one pass over its text: each entry is a range of the text and the number of a run of equal shards.
+// When all are known, names are indexed, the runs' shards are sorted, and entries are grouped by shard. All lists are
+// ranges of 32 bits that grow by chunks or are made exactly as large as they must be: nothing doubles.
 #include "format/shard_index.h"
 
 #include <algorithm>
-#include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 
+#include "format/visible.h"
 #include "json/reader.h"
 
 namespace safetensors::format {
@@ -12,7 +16,7 @@ namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::size_t kShortestEntry = 18;  // "":".safetensors",
-constexpr std::size_t kBlock = std::size_t{64} << 10;
+constexpr std::size_t kOwnBlocks = 0;       // each chunk is a block of the arena: nothing of it stays empty
 
 // `..`, also as Windows reads it: dots and spaces at the end of a component count for nothing there.
 bool leads_up(std::string_view component) noexcept {
@@ -32,6 +36,7 @@ const char* check_shard_name(std::string_view name) noexcept {
   if (name.find('\0') != name.npos) return "it holds a zero byte";
   if (kSeparators.find(name[0]) != kSeparators.npos) return "it begins with a separator";
   if (name.find(':') != name.npos) return "it holds a colon";
+  if (has_invisible(name)) return "it holds a control or invisible character";
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find_first_of(kSeparators, begin), name.size());
     if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
@@ -47,7 +52,7 @@ class IndexParser {
         cancellation_(cancellation),
         reader_(index.text_.get(), size, cancellation),
         most_(size / kShortestEntry + 1),
-        runs_arena_(index.arena_.upstream(), kBlock) {}
+        runs_arena_(index.arena_.upstream(), kOwnBlocks) {}
 
   [[nodiscard]] bool parse();
   // After parse().
@@ -70,7 +75,7 @@ class IndexParser {
   json::Reader reader_;
   const std::size_t most_;  // entries
   base::Arena runs_arena_;
-  base::Chunked<std::string_view> runs_;  // shards as they follow each other in the text
+  base::Chunked<ShardIndex::TextRange> runs_;  // shards as they follow each other in the text
   std::string_view tensor_;
   bool in_entry_ = false;
   std::string detail_;
@@ -114,24 +119,23 @@ bool IndexParser::entry() {
   (void)reader_.peek();
   const std::size_t shard_at = reader_.offset();
   if (!reader_.string(shard)) return false;
-  if (runs_.empty() || runs_[runs_.size() - 1] != shard) {
+  if (runs_.empty() || index_.view(runs_[runs_.size() - 1]) != shard) {
     if (const char* why = check_shard_name(shard))
       return fail(shard_at, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why);
-    runs_.push(runs_arena_, most_) = shard;
+    runs_.push(runs_arena_, most_) = index_.range(shard);
   }
   in_entry_ = false;
   index_.names_.push(index_.arena_, base::hash(tensor_, index_.hash_key_), most_);
-  index_.entries_.push(index_.arena_, most_) = {tensor_, static_cast<std::uint32_t>(runs_.size() - 1),
-                                                static_cast<std::uint32_t>(at)};
+  index_.entries_.push(index_.arena_, most_) = {index_.range(tensor_), static_cast<std::uint32_t>(runs_.size() - 1)};
   return true;
 }
 
 bool IndexParser::make_index() {
-  const auto key_at = [this](std::size_t i) { return index_.entries_[i].tensor; };
+  const auto key_at = [this](std::size_t i) { return index_[i].tensor; };
   const std::uint32_t twice = index_.names_.build(index_.arena_, key_at, cancellation_);
   if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
   if (twice != ShardIndex::kNone)
-    return fail(index_.entries_[twice].at, "tensor " + shown(key_at(twice)) + " is in weight_map twice");
+    return fail(index_[twice].at, "tensor " + shown(key_at(twice)) + " is in weight_map twice");
   if (!number_shards()) return cancelled();
   group_by_shard();
   return true;
@@ -139,31 +143,40 @@ bool IndexParser::make_index() {
 
 // Entries have the number of a run until now. false: cancelled.
 bool IndexParser::number_shards() {
-  std::vector<std::string_view>& shards = index_.shards_;
-  shards.reserve(runs_.size());
-  for (std::size_t i = 0; i < runs_.size(); ++i) shards.push_back(runs_[i]);
-  if (!base::sort(shards.begin(), shards.end(), std::less<>(), cancellation_)) return false;
-  shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
-  std::vector<std::uint32_t> numbers(runs_.size());
-  for (std::size_t i = 0; i < runs_.size(); ++i)
-    numbers[i] = static_cast<std::uint32_t>(std::lower_bound(shards.begin(), shards.end(), runs_[i]) - shards.begin());
+  const std::size_t count = runs_.size();
+  const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // runs by the names of their shards
+  std::iota(order.get(), order.get() + count, 0U);
+  const auto name = [this](std::uint32_t run) { return index_.view(runs_[run]); };
+  const auto less = [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); };
+  if (!base::sort(order.get(), order.get() + count, less, cancellation_)) return false;
+
+  const auto numbers = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // of each run's shard
+  std::uint32_t last = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0 && name(order[i]) != name(order[i - 1])) ++last;
+    numbers[order[i]] = last;
+  }
+  index_.shard_count_ = count == 0 ? 0 : last + 1;
+  index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
+  for (std::size_t i = 0; i < count; ++i) index_.shards_[numbers[i]] = runs_[i];
   for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = numbers[index_.entries_[i].shard];
   return true;
 }
 
 void IndexParser::group_by_shard() {
-  std::vector<std::uint32_t>& begin = index_.begin_;
   const std::size_t count = index_.entries_.size();
-  begin.assign(index_.shards_.size() + 1, 0);
+  const std::size_t shards = index_.shard_count_;
+  index_.begin_ = std::make_unique<std::uint32_t[]>(shards + 1);
+  const auto begin = index_.begin_.get();
   for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard + 1];
-  for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
-  index_.by_shard_.resize(count);
+  std::partial_sum(begin, begin + shards + 1, begin);
+  index_.by_shard_ = std::make_unique_for_overwrite<std::uint32_t[]>(count);
   // Backwards from each shard's end, which leaves every begin where it belongs but one place early.
   for (std::size_t i = count; i-- > 0;)
     index_.by_shard_[--begin[index_.entries_[i].shard + 1]] = static_cast<std::uint32_t>(i);
-  for (std::size_t i = 1; i + 1 < begin.size(); ++i) begin[i] = begin[i + 1];
-  begin.back() = static_cast<std::uint32_t>(count);
-  begin.front() = 0;
+  for (std::size_t i = 1; i < shards; ++i) begin[i] = begin[i + 1];
+  begin[shards] = static_cast<std::uint32_t>(count);
+  begin[0] = 0;
 }
 
 Error IndexParser::failure() const {
@@ -186,20 +199,19 @@ Error IndexParser::failure() const {
   return error;
 }
 
-ShardIndex::ShardIndex(std::unique_ptr<char[]> text, std::size_t size)
-    : text_(std::move(text)),
-      arena_(std::pmr::new_delete_resource(), std::clamp(size / 16, std::size_t{1} << 10, kBlock)) {}
+ShardIndex::ShardIndex(std::unique_ptr<char[]> text) noexcept
+    : text_(std::move(text)), arena_(std::pmr::new_delete_resource(), kOwnBlocks) {}
 
 Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size,
                                                             base::Cancellation* cancellation) {
-  std::unique_ptr<ShardIndex> index(new ShardIndex(std::move(text), size));
+  std::unique_ptr<ShardIndex> index(new ShardIndex(std::move(text)));
   IndexParser parser(*index, size, cancellation);
   if (!parser.parse() || !parser.make_index()) return parser.failure();
   return std::unique_ptr<const ShardIndex>(std::move(index));
 }
 
 std::uint32_t ShardIndex::find(std::string_view tensor) const noexcept {
-  return names_.find(tensor, base::hash(tensor, hash_key_), [this](std::size_t i) { return entries_[i].tensor; });
+  return names_.find(tensor, base::hash(tensor, hash_key_), [this](std::size_t i) { return (*this)[i].tensor; });
 }
 
 }  // namespace safetensors::format

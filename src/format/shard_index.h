@@ -8,7 +8,6 @@
 #include <memory>
 #include <memory_resource>
 #include <string_view>
-#include <vector>
 
 #include "base/arena.h"
 #include "base/cancellation.h"
@@ -18,7 +17,8 @@
 
 namespace safetensors::format {
 
-inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
+// More than ten times the largest index seen (23.5 MB, 2026).
+inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{256} << 20;
 
 class ShardIndex {
  public:
@@ -26,21 +26,25 @@ class ShardIndex {
 
   struct Entry {
     std::string_view tensor;
-    std::uint32_t shard;  // of shards()
-    std::uint32_t at;     // byte of the text where the tensor's name begins
+    std::uint32_t shard;
+    std::uint32_t at;  // byte of the text where the tensor's name begins
   };
 
-  // text: size bytes and then json::Reader::kPadding zeros; size is at most kMaxIndexBytes. What is made points into
-  // it. Memory: at most 4 x text + 1 MiB besides it. Errors: invalid_index, with the byte; cancelled. cancellation: may
-  // be null. Throws std::bad_alloc.
+  // text: size bytes and then json::Reader::kPadding zeros; size is at most kMaxIndexBytes. The index points into it.
+  // Memory: at most 4 x size + 64 KiB, the text included, on any text. Errors: invalid_index, with the byte; cancelled.
+  // cancellation: may be null. Throws std::bad_alloc.
   [[nodiscard]] static Result<std::unique_ptr<const ShardIndex>> parse(std::unique_ptr<char[]> text, std::size_t size,
                                                                        base::Cancellation* cancellation = nullptr);
 
-  // By the bytes of their names, each once. Every one passes check_shard_name.
-  [[nodiscard]] const std::vector<std::string_view>& shards() const noexcept { return shards_; }
-  // As the text has them.
+  // Shards by the bytes of their names, each once. Every name passes check_shard_name.
+  [[nodiscard]] std::uint32_t shard_count() const noexcept { return shard_count_; }
+  [[nodiscard]] std::string_view shard(std::uint32_t number) const noexcept { return view(shards_[number]); }
+  // Entries as the text has them.
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  [[nodiscard]] const Entry& operator[](std::size_t entry) const noexcept { return entries_[entry]; }
+  [[nodiscard]] Entry operator[](std::size_t entry) const noexcept {
+    const Stored& stored = entries_[entry];
+    return {view(stored.tensor), stored.shard, stored.tensor.begin - 1};
+  }
   // The entries of one shard, ascending.
   struct Range {
     const std::uint32_t* first;
@@ -50,27 +54,44 @@ class ShardIndex {
     [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(last - first); }
   };
   [[nodiscard]] Range of_shard(std::uint32_t shard) const noexcept {
-    return {by_shard_.data() + begin_[shard], by_shard_.data() + begin_[shard + 1]};
+    return {by_shard_.get() + begin_[shard], by_shard_.get() + begin_[shard + 1]};
   }
   // The entry of that name, or kNone.
   [[nodiscard]] std::uint32_t find(std::string_view tensor) const noexcept;
 
  private:
   friend class IndexParser;
-  ShardIndex(std::unique_ptr<char[]> text, std::size_t size);
+  explicit ShardIndex(std::unique_ptr<char[]> text) noexcept;
+
+  // Of the text: half the size of a view, which is what bounds the memory.
+  struct TextRange {
+    std::uint32_t begin;
+    std::uint32_t size;
+  };
+  struct Stored {
+    TextRange tensor;  // behind its opening quote
+    std::uint32_t shard;
+  };
+  [[nodiscard]] std::string_view view(TextRange range) const noexcept {
+    return {text_.get() + range.begin, range.size};
+  }
+  [[nodiscard]] TextRange range(std::string_view inside) const noexcept {
+    return {static_cast<std::uint32_t>(inside.data() - text_.get()), static_cast<std::uint32_t>(inside.size())};
+  }
 
   std::unique_ptr<char[]> text_;
   base::HashKey hash_key_ = base::HashKey::random();
   base::Arena arena_;
-  base::Chunked<Entry> entries_;
+  base::Chunked<Stored> entries_;
   NameIndex names_;
-  std::vector<std::string_view> shards_;
-  std::vector<std::uint32_t> by_shard_;  // entries, shard after shard
-  std::vector<std::uint32_t> begin_;     // of each shard in by_shard_, and the end
+  std::uint32_t shard_count_ = 0;
+  std::unique_ptr<TextRange[]> shards_;
+  std::unique_ptr<std::uint32_t[]> by_shard_;  // entries, shard after shard
+  std::unique_ptr<std::uint32_t[]> begin_;     // of each shard in by_shard_, and the end
 };
 
 // nullptr when the name may be opened beside the index, else why not. Judged by the rules of POSIX and of Windows,
-// wherever this runs: a name that is good here is good everywhere, and leads into the index's own folder.
+// wherever this runs: a name that is good here is good everywhere, leads into the index's own folder, and can be shown.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
 
 }  // namespace safetensors::format
