@@ -3,6 +3,8 @@
 
 #include <safetensors/error.h>
 
+#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,8 +12,9 @@
 
 namespace safetensors::api {
 
-// What of several names was probably meant by one: a name with the same ending (or the other way round), else the one
-// fewest edits away. The work is bounded whatever the names are.
+// Which of several names was probably meant by one: the name fewest edits away, of these the one that differs most in
+// case only; else one that differs in case only; else one with the same ending (or the other way round), the nearest in
+// length. Of equals the first. The work is bounded whatever the names are.
 class SimilarName {
  public:
   explicit SimilarName(std::string_view meant) noexcept;
@@ -22,10 +25,28 @@ class SimilarName {
   [[nodiscard]] std::string_view best() const noexcept { return best_; }
 
  private:
+  enum class Kind : std::uint8_t { edits, letter_case, tail, none };  // the nearest first
+  struct Likeness {
+    Kind kind = Kind::none;
+    std::size_t amount = 0;      // edits; of a tail, the bytes before it
+    std::size_t other_case = 0;  // edits that are more than a change of case
+    friend auto operator<=>(const Likeness&, const Likeness&) = default;
+  };
+  static constexpr std::size_t kBlocks = 2;
+  static constexpr std::size_t kLongest = 64 * kBlocks;              // longer names are not compared
+  using Rows = std::array<std::array<std::uint64_t, kBlocks>, 256>;  // for each byte, where it is in meant_
+
+  Likeness compare(std::string_view name) noexcept;
+  std::size_t distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept;
+
   std::string_view meant_;
+  Rows exact_{};
+  Rows any_case_{};
   std::string_view best_;
-  std::size_t limit_;  // edits
+  Likeness likeness_;  // of best_
+  std::size_t most_edits_;
   std::uint64_t steps_ = 0;
+  std::uint64_t names_ = 0;
 };
 
 // "1 tensor", "2 tensors".
