@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/writer.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <optional>
 
+#include "io/overwrite.h"
+#include "io/posix_file.h"
 #include "io_support.h"
 
 namespace safetensors::test {
@@ -178,6 +182,78 @@ TEST_F(EditMetadataTest, FollowsASymbolicLinkAndKeepsTheMode) {
   EXPECT_TRUE(std::filesystem::is_symlink(path));
   EXPECT_EQ(contents(directory / "blob"), expected(MetadataPairs{{"k", "v"}}));
   EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
+}
+
+class CheckUnchangedTest : public EditMetadataTest {
+ protected:
+  io::FileIdentity identity() const { return io::PosixFile::open(path).value()->identity(); }
+};
+
+TEST_F(CheckUnchangedTest, SeesChangesAndReplacements) {
+  put(path, "old");
+  const io::FileIdentity before = identity();
+  EXPECT_TRUE(succeeds(io::check_unchanged(path, before)));
+  const std::string message = "file was changed or replaced while it was being edited";
+  const auto expect_changed = [&] {
+    const Error error = error_of(io::check_unchanged(path, before));
+    EXPECT_EQ(error.code, Errc::file_changed);
+    EXPECT_EQ(error.path, path);
+    EXPECT_EQ(error.message, message);
+  };
+  put(path, "longer");
+  expect_changed();
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  expect_changed();
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  expect_changed();
+}
+
+TEST_F(CheckUnchangedTest, WhatTheSystemRefusesKeepsItsNumber) {
+  const std::string folder = directory / "folder";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+  put(folder + "/model", "old");
+  put(path, "old");
+  const io::FileIdentity before = io::PosixFile::open(folder + "/model").value()->identity();
+  ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
+  const auto expect_number = [&](const std::string& at, int number) {
+    const Error error = error_of(io::check_unchanged(at, before));
+    EXPECT_EQ(error.code, Errc::open_failed) << error.to_string();
+    EXPECT_EQ(error.os_error, number);
+    EXPECT_EQ(error.path, at);
+  };
+  expect_number(directory / "loop", ELOOP);
+  expect_number(directory / std::string(300, 'n'), ENAMETOOLONG);
+  // Root may search any folder, so the question is put as somebody else.
+  ASSERT_EQ(::chmod(folder.c_str(), 0), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) return false;
+              const Status status = io::check_unchanged(folder + "/model", before);
+              return !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES;
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+}
+
+// However few descriptors there are, the error is that there are no more: nothing was changed.
+TEST_F(EditMetadataTest, TooFewDescriptorsIsNoChange) {
+  put(path, expected(std::nullopt));
+  for (const bool in_place : {false, true}) {
+    const auto edits_at_last = [&] {
+      for (rlim_t most = 3; most < 64; ++most) {
+        const rlimit limit{most, 64};
+        if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+        const Status status = edit_metadata(path, {{"k", ""}}, {.in_place = in_place});
+        if (status) return true;
+        if (status.error().os_error == EMFILE && status.error().path == path) continue;
+        std::fprintf(stderr, "with %d descriptors: %s\n", static_cast<int>(most), status.error().to_string().c_str());
+        return false;
+      }
+      return false;
+    };
+    EXPECT_EQ(in_child(edits_at_last), 0);
+  }
+  EXPECT_EQ(directory.names(), Names{"model"});
 }
 
 }  // namespace

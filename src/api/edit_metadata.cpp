@@ -49,10 +49,7 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
 // Somebody who replaced or changed the file meanwhile must not lose what he wrote.
 Status check_unchanged(std::string_view path, const File& file) {
   const auto* opened = dynamic_cast<const io::PosixFile*>(&file.source());
-  if (opened == nullptr) return {};
-  const Result<std::shared_ptr<const io::PosixFile>> now = io::PosixFile::open(path);
-  if (now && (*now)->identity() == opened->identity()) return {};
-  return io::plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+  return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
 }
 
 Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {

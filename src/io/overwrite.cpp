@@ -1,3 +1,4 @@
+// Bytes are written through one descriptor, after it was compared with the file that is meant.
 #include "io/overwrite.h"
 
 #include <fcntl.h>
@@ -31,6 +32,10 @@ Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte
   return {};
 }
 
+Error changed_error(std::string_view path) {
+  return plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+}
+
 }  // namespace
 
 Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
@@ -44,11 +49,23 @@ Status overwrite(std::string_view path, const FileIdentity& expected, std::uint6
     if (!S_ISREG(status.st_mode))
       return plain_error(Errc::not_regular_file,
                          std::string("not a regular file but ") + describe_irregular(status.st_mode), path);
-    if (identity_of(status) != expected)
-      return plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+    if (identity_of(status) != expected) return changed_error(path);
     if (Status written = write_all(file.get(), offset, bytes, path, system); !written) return written;
     if (sync != Sync::none && system.sync(file.get()) != 0)
       return system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+    return {};
+  });
+}
+
+Status check_unchanged(std::string_view path, const FileIdentity& expected) noexcept {
+  return guarded([&]() -> Status {
+    struct stat status;
+    if (::stat(std::string(path).c_str(), &status) != 0) {
+      const int number = errno;
+      if (number == ENOENT || number == ENOTDIR) return changed_error(path);
+      return system_error(Errc::open_failed, number, "cannot look at the edited file again", path);
+    }
+    if (identity_of(status) != expected) return changed_error(path);
     return {};
   });
 }

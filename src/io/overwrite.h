@@ -20,4 +20,8 @@ namespace safetensors::io {
 [[nodiscard]] Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
                                std::span<const std::byte> bytes, Sync sync, System& system = real_system()) noexcept;
 
+// Whether path still leads to that file, unchanged. Needs no descriptor. Errors: file_changed, also where nothing is at
+// path any more; open_failed where the system does not tell, with os_error.
+[[nodiscard]] Status check_unchanged(std::string_view path, const FileIdentity& expected) noexcept;
+
 }  // namespace safetensors::io
