@@ -125,8 +125,9 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   const bool irregular = error.code == Errc::not_regular_file;
   if (error.os_error == 0 && !irregular) raise(std::string(prefix) + error.message, &error);
   if (error.os_error == ENOENT) {
-    const nb::object exception =
-        nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + std::string(path)));
+    // A path that the caller gave is theirs to see; one that was found may come from strangers.
+    const std::string shown = given.empty() ? printable(path) : std::string(path);
+    const nb::object exception = nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + shown));
     set_attribute(exception, "errno", nb::int_(ENOENT));
     throw_exception(PyExc_FileNotFoundError, exception);
   }
