@@ -18,7 +18,7 @@ from conftest import file_bytes, framework
 from sharded import same
 
 import safetensors.numpy as stn
-from safetensors import Checkpoint, SafetensorError
+from safetensors import Checkpoint, SafetensorError, safe_open
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -234,3 +234,22 @@ def test_a_forked_child_goes_on(folder: Path) -> None:
         good = good and len(list(checkpoint.stream())) == len(want)
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_names_of_strangers_do_not_reach_the_terminal(tmp_path: Path, index: bool) -> None:
+    name = "\x1b[31m\u202egnp.safetensors"
+    (tmp_path / name).symlink_to("nowhere")  # found, and not there when it is opened
+    if index:
+        (tmp_path / sharded.INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(SafetensorError if index else FileNotFoundError) as error:
+        Checkpoint(tmp_path)
+    assert r"\u{1b}[31m\u{202e}gnp.safetensors" in str(error.value)
+    assert "\x1b" not in str(error.value) and "\u202e" not in str(error.value)
+
+
+def test_a_path_of_the_caller_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = str(tmp_path / "no\\thing\x1b")
+    with pytest.raises(FileNotFoundError) as error:
+        safe_open(path, "np")
+    assert str(error.value) == "No such file or directory: " + path
