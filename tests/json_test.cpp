@@ -460,9 +460,10 @@ TEST(JsonSkip, numbers_that_a_double_can_hold) {
 TEST(JsonSkip, numbers_that_round_to_infinity) {
   const std::string zeros(400, '0');
   for (const std::string& bad :
-       {std::string("1e309"), std::string("-1e309"), std::string("1.7976931348623159e308"), std::string("1E+400"),
-        std::string("17976931348623159e292"), std::string("1e99999999999999999999999"), "1" + zeros,
-        "0." + zeros + "1e711", "1" + zeros + "e-91", "1" + std::string(309, '0') + ".5"}) {
+       {std::string("1e309"), std::string("-1e309"), std::string("1.7976931348623159e308"),
+        std::string("1.79769313486231597e308"), std::string("1E+400"), std::string("17976931348623159e292"),
+        std::string("1e99999999999999999999999"), "1" + zeros, "0." + zeros + "1e711", "1" + zeros + "e-91",
+        "1" + std::string(309, '0') + ".5"}) {
     EXPECT_EQ(skip(bad), "json_number at 0: a number is too large for a double") << bad;
   }
   EXPECT_EQ(skip("[1,1e999]"), "json_number at 3: a number is too large for a double");
