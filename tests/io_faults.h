@@ -46,12 +46,20 @@ class FaultySystem final : public io::System {
   std::set<std::thread::id> writers;
   int most_at_once = 0;  // writes
   std::function<void()> before_rename = [] {};
+  std::function<void()> before_link = [] {};
+  int unnamed_errno = 0;  // of making a file without a name
+  int link_errno = 0, links_before_failure = 0, links = 0;
+  int lock_errno = 0, locks_before_success = 1'000'000;  // so many locks fail
+  int duplicate_errno = 0;
+  bool no_proc = false;
+  io::FileSystem kind = io::FileSystem::local;
 
   int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
     opened.emplace_back(name);
     if ((flags & O_DIRECT) != 0 && direct_open_errno != 0) return fail(direct_open_errno);
     if (open_errno != 0) return fail(open_errno);
-    if (name_collisions > 0) return --name_collisions, fail(EEXIST);
+    if ((flags & O_TMPFILE) == O_TMPFILE && unnamed_errno != 0) return fail(unnamed_errno);
+    if (name_collisions > 0 && (flags & O_CREAT) != 0) return --name_collisions, fail(EEXIST);
     return System::open_at(directory, name, flags, mode);
   }
   int close(int descriptor) noexcept override {
@@ -111,6 +119,23 @@ class FaultySystem final : public io::System {
     before_rename();
     if (rename_errno != 0 && renames_before_failure-- <= 0) return fail(rename_errno);
     return System::rename_at(directory, from, to);
+  }
+  int link_at(int descriptor, int directory, const char* name) noexcept override {
+    ++links;
+    before_link();
+    if (link_errno != 0 && links_before_failure-- <= 0) return fail(link_errno);
+    return System::link_at(descriptor, directory, name);
+  }
+  bool linkable(int descriptor) noexcept override { return !no_proc && System::linkable(descriptor); }
+  int duplicate(int descriptor) noexcept override {
+    return duplicate_errno != 0 ? fail(duplicate_errno) : System::duplicate(descriptor);
+  }
+  int lock(int descriptor) noexcept override {
+    if (lock_errno != 0 && locks_before_success-- > 0) return fail(lock_errno);
+    return System::lock(descriptor);
+  }
+  io::FileSystem file_system(int descriptor) noexcept override {
+    return kind != io::FileSystem::local ? kind : System::file_system(descriptor);
   }
 
  private:

@@ -48,6 +48,7 @@ TEST_F(ReplaceTest, DurabilityDecidesWhatIsSynced) {
 }
 
 TEST_F(ReplaceTest, TheFileIsSyncedBeforeTheRenameAndTheDirectoryAfterIt) {
+  put(path, "old");
   std::vector<int> seen;
   system.before_rename = [&] { seen = {system.file_syncs, system.directory_syncs}; };
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
@@ -159,6 +160,7 @@ TEST_F(ReplaceTest, WhatOnlyCloseReportsIsAFailedWrite) {
 }
 
 TEST_F(ReplaceTest, ATakenNameIsTriedAgainWithAnother) {
+  put(path, "old");
   system.name_collisions = 2;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   ASSERT_GE(system.opened.size(), 3u);
@@ -196,6 +198,7 @@ TEST_F(ReplaceTest, AFileSystemWithoutRenameIsUnsupportedUnlessInPlaceWasAskedFo
 }
 
 TEST_F(ReplaceTest, InPlaceMakesANewFileToo) {
+  system.unnamed_errno = EOPNOTSUPP;
   system.rename_errno = ENOSYS;
   ASSERT_TRUE(succeeds(replace(path, "in place", system, {.in_place_if_no_rename = true})));
   EXPECT_EQ(contents(path), "in place");

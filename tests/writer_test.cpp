@@ -241,7 +241,8 @@ TEST_F(WriterTest, NothingAppearsBeforeCommitAndNothingStaysWithoutIt) {
     Writer writer = Writer::create(path, header).value();
     ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
     EXPECT_NE(::access(path.c_str(), F_OK), 0);
-    EXPECT_EQ(directory.names().size(), 1u);
+    // On a file system without O_TMPFILE, a temporary.
+    EXPECT_LE(directory.names().size(), 1u);
   }
   EXPECT_EQ(directory.names(), Names{});
 }

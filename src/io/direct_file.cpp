@@ -90,8 +90,9 @@ DirectFile::DirectFile(Descriptor descriptor, const DirectAlignment& alignment, 
 
 std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, System& system) {
   if (!worth_it(descriptor)) return nullptr;
-  Descriptor opened(
-      system.open_at(directory, name, O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0));
+  constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  Descriptor opened(name != nullptr ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
+                                    : system.open_at(AT_FDCWD, path_of_descriptor(descriptor).c_str(), kFlags, 0));
   struct stat same, expected;
   if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
       !identity_of(same).same_file(identity_of(expected)))

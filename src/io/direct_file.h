@@ -72,7 +72,8 @@ class ScratchPool {
 
 class DirectFile {
  public:
-  // A second descriptor of the file that descriptor is of, by its name in a directory. nullptr where the system
+  // A second descriptor of the file that descriptor is of, by its name in a directory, or through /proc where name is
+  // nullptr. nullptr where the system
   // cannot write so, or where nothing would be gained: memory, network and user-space file systems.
   [[nodiscard]] static std::unique_ptr<DirectFile> open(int directory, const char* name, int descriptor,
                                                         System& system);

@@ -224,9 +224,10 @@ Status FileWriter::finish() {
   // Never tried again: after a failed fsync the system may have dropped what it could not write.
   if (sync_ != Sync::none && system_.sync(descriptor_) != 0)
     return system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
-  // Network file systems report here what they could not write.
-  const int descriptor = std::exchange(descriptor_, -1);
-  if (system_.close(descriptor) != 0 && errno != EINTR)
+  // Network file systems report what they could not write when any descriptor of the file is closed.
+  int closed = system_.duplicate(descriptor_);
+  if (closed < 0 && system_.file_system(descriptor_) != FileSystem::local) closed = release();
+  if (closed >= 0 && system_.close(closed) != 0 && errno != EINTR)
     return system_error(Errc::write_failed, errno, "cannot close the new file", path_);
   finished_ = true;
   return {};

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/direct_file.h"
 #include "io/system.h"
@@ -33,11 +34,16 @@ class FileWriter {
   FileWriter& operator=(const FileWriter&) = delete;
 
   // Takes the descriptor; before all else.
-  void adopt(int descriptor) noexcept { descriptor_ = descriptor; }
+  void adopt(int descriptor) noexcept {
+    descriptor_ = descriptor;
+    finished_ = false;
+  }
+  // Gives the descriptor away; the bytes go nowhere until the next adopt().
+  [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
   // Large writes go past the page cache from now on, where that is possible and the file is to be durable.
-  // Not while another call runs.
+  // name nullptr: the file has no name. Not while another call runs.
   void open_direct(int directory, const char* name);
   // Whether they do.
   [[nodiscard]] bool direct() const noexcept { return direct_ != nullptr && direct_->usable(); }
@@ -54,7 +60,8 @@ class FileWriter {
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                                bool* source_failed = nullptr) noexcept;
 
-  // Syncs unless nothing is promised, and closes. Once, and not while another call runs.
+  // Syncs unless nothing is promised, and has the system report what close() would. The descriptor stays open: it holds
+  // the file's lock, and a file without a name is named through it. Once, and not while another call runs.
   // Errors: sync_failed, write_failed.
   [[nodiscard]] Status finish();
   [[nodiscard]] bool finished() const noexcept { return finished_; }

@@ -1,12 +1,10 @@
 #include "io/replace.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <limits>
 #include <set>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "io/guard.h"
 #include "io/posix_file.h"
 #include "io/system_error.h"
+#include "io/temporary.h"
 
 namespace safetensors::io {
 namespace {
@@ -22,16 +21,9 @@ constexpr std::uint64_t kDirectFrom = std::uint64_t{1} << 20;  // smaller files 
 constexpr int kMostNames = 100;
 constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
-// Short and of plain letters, so that it is a valid name wherever the target's is.
-std::string temporary_name() {
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
-    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
-             static_cast<std::uint64_t>(::getpid()) << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
-  }
-  std::string name = ".safetensors-";
-  for (int i = 0; i < 16; ++i) name += "0123456789abcdef"[random >> (4 * i) & 15];
-  return name + ".tmp";
+// Whether another way of putting a file in place cannot help.
+bool out_of_luck(int number) noexcept {
+  return number == EIO || number == EROFS || out_of_space(number);
 }
 
 }  // namespace
@@ -58,7 +50,8 @@ Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, 
     std::unique_ptr<Replacement> made(new Replacement(std::move(*target), path, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Before the mode is that of the old file, which may not let itself be opened again.
-    if (size >= kDirectFrom) made->file_.open_direct(made->target_.directory.get(), made->temporary_.c_str());
+    if (size >= kDirectFrom)
+      made->file_.open_direct(made->target_.directory.get(), made->anonymous_ ? nullptr : made->temporary_.c_str());
     made->adopt_mode_and_owner();
     if (Status status = made->preallocate(size); !status) return std::move(status).error();
     return made;
@@ -66,6 +59,22 @@ Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, 
 }
 
 Status Replacement::open_temporary() {
+  if (!target_.old && open_anonymous()) return {};
+  return open_named();
+}
+
+// Whatever the reason for a refusal: a file with a name will do, or say what is wrong.
+bool Replacement::open_anonymous() noexcept {
+  // Readable, because copy_to_named() may have to read it.
+  Descriptor made(system_.open_at(target_.directory.get(), ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
+  if (!made.valid() || system_.file_system(made.get()) != FileSystem::local || !system_.linkable(made.get()))
+    return false;
+  file_.adopt(made.release());
+  anonymous_ = true;
+  return true;
+}
+
+Status Replacement::open_named() {
   // Until owner and group are settled, nobody else may open what replaces a private file.
   const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | mode_t{0200} : mode_t{0666};
   int number = 0;
@@ -73,15 +82,26 @@ Status Replacement::open_temporary() {
     std::string name = temporary_name();
     const int made =
         system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (made >= 0) {
-      file_.adopt(made);
-      temporary_ = std::move(name);
-      return {};
+    if (made < 0) {
+      number = errno;
+      if (number != EEXIST && number != EINTR) break;
+      continue;
     }
-    number = errno;
-    if (number != EEXIST && number != EINTR) break;
+    file_.adopt(made);
+    temporary_ = std::move(name);
+    if (keeps_its_name()) return {};
+    discard();
+    number = EBUSY;
   }
   return system_error(Errc::open_failed, number, "cannot create a file in its directory", path_);
+}
+
+// Locks the temporary. False where somebody who cleans up has it already: between its making and this lock it looked
+// like a dead writer's.
+bool Replacement::keeps_its_name() noexcept {
+  if (lock_temporary(file_.descriptor(), system_) == TemporaryLock::held) return false;
+  struct stat made;
+  return ::fstat(file_.descriptor(), &made) != 0 || made.st_nlink != 0;
 }
 
 // Refusals are not errors: some file systems know no owners or modes.
@@ -113,7 +133,8 @@ Status Replacement::preallocate(std::uint64_t size) {
 
 Status Replacement::commit() noexcept {
   Status status = guarded([&]() -> Status {
-    if (temporary_.empty()) return plain_error(Errc::writer_closed, "the file was already committed", path_);
+    if (temporary_.empty() && !anonymous_)
+      return plain_error(Errc::writer_closed, "the file was already committed", path_);
     return file_.finished() ? Status() : file_.finish();
   });
   if (status) status = replace();
@@ -129,7 +150,7 @@ Status Replacement::check() const noexcept {
 Status Replacement::replace() noexcept {
   return guarded([&]() -> Status {
     if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
-    return rename();
+    return anonymous_ ? link() : rename();
   });
 }
 
@@ -139,9 +160,50 @@ Replacement::Place Replacement::place() const {
   return {static_cast<std::uint64_t>(directory.st_dev), static_cast<std::uint64_t>(directory.st_ino), target_.name};
 }
 
+// linkat() cannot replace. Where something has appeared at the path meanwhile, the file gets a temporary name first.
+Status Replacement::link() {
+  int number = link_as(target_.name);
+  if (number == 0) {
+    file_.close();
+    return {};
+  }
+  if (number == EEXIST) {
+    // Whoever cleans up must not take the name for a dead writer's, not for a moment.
+    (void)lock_temporary(file_.descriptor(), system_);
+    for (int i = 0; i < kMostNames && number == EEXIST; ++i) {
+      std::string name = temporary_name();
+      number = link_as(name);
+      if (number == 0) temporary_ = std::move(name);
+    }
+    if (number == 0) return rename();
+  }
+  if (out_of_luck(number)) return system_error(Errc::replace_failed, number, "cannot put the new file in place", path_);
+  return copy_to_named();
+}
+
+// Returns 0 or errno.
+int Replacement::link_as(const std::string& name) noexcept {
+  if (system_.link_at(file_.descriptor(), target_.directory.get(), name.c_str()) != 0) return errno;
+  anonymous_ = false;
+  return 0;
+}
+
+// Where a policy forbids links, or /proc is gone: the bytes once more, into a file with a name.
+Status Replacement::copy_to_named() {
+  const Descriptor made(file_.release());
+  anonymous_ = false;
+  const Result<std::shared_ptr<const PosixFile>> source = PosixFile::from_fd(made.get());
+  if (!source) return system_error(Errc::replace_failed, source.error().os_error, "cannot read the new file", path_);
+  if (Status status = open_named(); !status) return status;
+  if (Status status = file_.copy_at(0, **source, 0, (*source)->identity().size); !status) return status;
+  if (Status status = file_.finish(); !status) return status;
+  return rename();
+}
+
 Status Replacement::rename() {
   if (system_.rename_at(target_.directory.get(), temporary_.c_str(), target_.name.c_str()) == 0) {
     temporary_.clear();
+    file_.close();
     return {};
   }
   const int number = errno;
@@ -196,6 +258,7 @@ Status Replacement::sync_directory() noexcept {
 
 void Replacement::discard() noexcept {
   file_.close();
+  anonymous_ = false;
   if (temporary_.empty() || ::getpid() != process_) return;
   (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();

@@ -23,8 +23,10 @@ struct ReplaceOptions {
   bool in_place_if_no_rename = false;
 };
 
-// A temporary file beside the target that commit() renames over it. Without commit(), or after any error before the
-// rename, the target is as it was and the temporary is removed; a process that is killed leaves the temporary.
+// A new file that commit() puts in the target's place. Without commit(), or after any error before that, the target is
+// as it was and nothing is beside it. Where nothing was at the path and the file system can (O_TMPFILE), the new file
+// has no name until it is linked there: a process that is killed leaves nothing. Else it is a temporary beside the
+// target that is renamed over it: a process that is killed leaves the temporary, for clean_directory() to find.
 class Replacement {
  public:
   // size: how large the file will be; every byte of it must be written. system must outlive the Replacement.
@@ -70,8 +72,14 @@ class Replacement {
  private:
   Replacement(Target target, std::string_view path, const ReplaceOptions& options, System& system);
   Status open_temporary();
+  bool open_anonymous() noexcept;
+  Status open_named();
+  bool keeps_its_name() noexcept;
   void adopt_mode_and_owner() noexcept;
   Status preallocate(std::uint64_t size);
+  Status link();
+  int link_as(const std::string& name) noexcept;
+  Status copy_to_named();
   Status rename();
   Status write_in_place();
   bool rename_unsupported(int number) const noexcept;
@@ -81,7 +89,8 @@ class Replacement {
   const std::string path_;
   const ReplaceOptions options_;
   Target target_;
-  std::string temporary_;  // empty: none there
+  std::string temporary_;   // empty: none there
+  bool anonymous_ = false;  // the new file has no name yet
   FileWriter file_;
   pid_t process_ = 0;  // a forked child must not remove its parent's temporary
 };

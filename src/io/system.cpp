@@ -1,6 +1,7 @@
 #include "io/system.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,17 @@
 #include <new>
 
 namespace safetensors::io {
+namespace {
+
+// Built without memory from the heap, for calls that must not throw.
+struct DescriptorPath {
+  explicit DescriptorPath(int descriptor) noexcept {
+    (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
+  }
+  char text[32];
+};
+
+}  // namespace
 
 int System::open_at(int directory, const char* name, int flags, mode_t mode) noexcept {
   return ::openat(directory, name, flags, mode);
@@ -75,6 +87,33 @@ int System::rename_at(int directory, const char* from, const char* to) noexcept 
 
 int System::unlink_at(int directory, const char* name) noexcept {
   return ::unlinkat(directory, name, 0);
+}
+
+int System::link_at(int descriptor, int directory, const char* name) noexcept {
+  // AT_EMPTY_PATH would do without /proc, but before Linux 6.10 it takes a capability.
+  return ::linkat(AT_FDCWD, DescriptorPath(descriptor).text, directory, name, AT_SYMLINK_FOLLOW);
+}
+
+bool System::linkable(int descriptor) noexcept {
+  struct stat file, found;
+  return ::fstat(descriptor, &file) == 0 && ::stat(DescriptorPath(descriptor).text, &found) == 0 &&
+         identity_of(file).same_file(identity_of(found));
+}
+
+int System::duplicate(int descriptor) noexcept {
+  return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
+int System::lock(int descriptor) noexcept {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB);
+}
+
+FileSystem System::file_system(int descriptor) noexcept {
+  return file_system_of(descriptor);
+}
+
+std::string path_of_descriptor(int descriptor) {
+  return DescriptorPath(descriptor).text;
 }
 
 System& real_system() noexcept {

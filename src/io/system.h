@@ -6,6 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "io/file_system.h"
 
 namespace safetensors::io {
 
@@ -40,7 +43,20 @@ class System {
   virtual int change_owner(int descriptor, uid_t user, gid_t group) noexcept;
   virtual int rename_at(int directory, const char* from, const char* to) noexcept;
   virtual int unlink_at(int directory, const char* name) noexcept;
+  // Gives the file of a descriptor a name; EEXIST where the name is taken, also by a dangling symlink.
+  virtual int link_at(int descriptor, int directory, const char* name) noexcept;
+  // Whether /proc leads to the file of a descriptor. link_at() needs that.
+  virtual bool linkable(int descriptor) noexcept;
+  // Another descriptor of the same open file, with FD_CLOEXEC.
+  virtual int duplicate(int descriptor) noexcept;
+  // The exclusive flock() of an open file. Never waits: EWOULDBLOCK where somebody else holds it.
+  virtual int lock(int descriptor) noexcept;
+  // See file_system.h.
+  virtual FileSystem file_system(int descriptor) noexcept;
 };
+
+// "/proc/self/fd/N": a path to an open file, whether it has a name or not.
+[[nodiscard]] std::string path_of_descriptor(int descriptor);
 
 // The system itself; never destroyed.
 [[nodiscard]] System& real_system() noexcept;

@@ -1,0 +1,49 @@
+// Random names, so that no writer ever waits for another, and flock(): it is given back by the system however a process
+// ends, and unlike fcntl() locks it belongs to the open file, so no other close() in the process releases it.
+#include "io/temporary.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+namespace safetensors::io {
+namespace {
+
+constexpr std::string_view kPrefix = ".safetensors-";
+constexpr std::string_view kSuffix = ".tmp";
+constexpr std::string_view kDigits = "0123456789abcdef";
+constexpr std::size_t kDigitCount = 16;
+
+}  // namespace
+
+std::string temporary_name() {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
+    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+             static_cast<std::uint64_t>(::getpid()) << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
+  }
+  std::string name(kPrefix);
+  for (std::size_t i = 0; i < kDigitCount; ++i) name += kDigits[random >> (4 * i) & 15];
+  return name.append(kSuffix);
+}
+
+bool is_temporary_name(std::string_view name) noexcept {
+  if (name.size() != kPrefix.size() + kDigitCount + kSuffix.size()) return false;
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  const std::string_view digits = name.substr(kPrefix.size(), kDigitCount);
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
+}
+
+TemporaryLock lock_temporary(int descriptor, System& system) noexcept {
+  if (system.file_system(descriptor) != FileSystem::local) return TemporaryLock::unknown;
+  while (system.lock(descriptor) != 0) {
+    if (errno == EINTR) continue;
+    return errno == EWOULDBLOCK ? TemporaryLock::held : TemporaryLock::unknown;
+  }
+  return TemporaryLock::taken;
+}
+
+}  // namespace safetensors::io
