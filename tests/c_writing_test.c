@@ -219,6 +219,36 @@ static const char* metadata_of(const char* key) {
   return status == SAFETENSORS_OK ? text : NULL;
 }
 
+struct edit_reports {
+  int calls, most;
+  uint64_t done, total;
+};
+
+static int32_t report_edit(void* user, uint64_t done, uint64_t total) {
+  struct edit_reports* reports = user;
+  reports->done = done;
+  reports->total = total;
+  return ++reports->calls <= reports->most;
+}
+
+static void edits_with_progress(void) {
+  const safetensors_metadata edits[] = {{TEXT("draft"), TEXT("yes")}};
+  struct edit_reports reports = {0, 0, 0, 0};
+  safetensors_edit_options options = SAFETENSORS_EDIT_OPTIONS_INIT;
+  options.progress = report_edit;
+  options.user = &reports;
+  FAILS(safetensors_edit_metadata(path, edits, 1, &options, &error), CANCELLED);
+  CHECK(metadata_of("draft") == NULL);
+  reports.most = 1000;
+  GOOD(safetensors_edit_metadata(path, edits, 1, &options, &error));
+  CHECK(metadata_of("draft") != NULL && reports.calls == 2 && reports.done == reports.total && reports.total > 0);
+  /* A program that was built before there was progress. */
+  options.struct_size = offsetof(safetensors_edit_options, progress);
+  reports.most = 0;
+  GOOD(safetensors_edit_metadata(path, edits, 1, &options, &error));
+  CHECK(reports.calls == 2);
+}
+
 static void metadata_edits(void) {
   const safetensors_metadata edits[] = {{TEXT("license"), TEXT("apache-2.0")}, {TEXT("format"), NULL, 0}};
   const safetensors_metadata shorter[] = {{TEXT("license"), "", 0}};
@@ -250,6 +280,7 @@ int main(void) {
   several_files();
   progress_of_a_writer();
   writer_in_pieces();
+  edits_with_progress();
   metadata_edits();
   remove_directory();
   return finish("c writing");

@@ -256,5 +256,91 @@ TEST_F(EditMetadataTest, TooFewDescriptorsIsNoChange) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
+// A file of 40 MiB and some bytes, and what a progress function saw.
+class EditProgressTest : public EditMetadataTest {
+ protected:
+  void SetUp() override {
+    const std::string bytes = noise((std::size_t{40} << 20) + 3);
+    const std::uint64_t length[] = {bytes.size()};
+    const TensorData tensors[] = {{.name = "t", .dtype = Dtype::U8, .shape = length, .bytes = bytes_of(bytes)}};
+    ASSERT_TRUE(succeeds(write_file(path, tensors, std::nullopt, {.durability = Durability::none})));
+    old = contents(path);
+  }
+  Status edit(std::function<bool(std::uint64_t, std::uint64_t)> progress, Durability durability) {
+    return edit_metadata(path, {{"k", "v"}}, {.write = {.durability = durability, .progress = std::move(progress)}});
+  }
+  std::string old;
+};
+
+TEST_F(EditProgressTest, EndsWhenFileIsWholeAndNotInPlace) {
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    std::vector<std::uint64_t> reports;
+    std::uint64_t size = 0;
+    const ino_t inode = inode_of(path);
+    const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+      EXPECT_EQ(inode_of(path), inode);
+      EXPECT_LE(done, total);
+      if (!reports.empty()) {
+        EXPECT_GT(done, reports.back());
+      }
+      reports.push_back(done);
+      size = total;
+      return true;
+    };
+    ASSERT_TRUE(succeeds(edit(progress, durability)));
+    EXPECT_EQ(size, std::filesystem::file_size(path));
+    ASSERT_GE(reports.size(), 3u);
+    EXPECT_EQ(reports.back(), size);
+    EXPECT_TRUE(contents(path).ends_with(std::string_view(old).substr(old.size() - (std::size_t{40} << 20))));
+  }
+}
+
+TEST_F(EditProgressTest, CancelledAnywhereOldFileStays) {
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    for (int stop_at = 1; stop_at <= 3; ++stop_at) {
+      const ino_t inode = inode_of(path);
+      int reports = 0;
+      const Error error = error_of(edit([&](auto, auto) { return ++reports < stop_at; }, durability));
+      EXPECT_EQ(error.code, Errc::cancelled);
+      EXPECT_EQ(error.message.substr(0, 16), "cancelled after ");
+      EXPECT_EQ(error.path, path);
+      EXPECT_EQ(reports, stop_at);
+      EXPECT_EQ(inode_of(path), inode);
+      EXPECT_TRUE(contents(path) == old);
+      EXPECT_EQ(directory.names(), Names{"model"});
+    }
+  }
+}
+
+TEST_F(EditProgressTest, LastCallCanStillCancel) {
+  const Error error =
+      error_of(edit([](std::uint64_t done, std::uint64_t total) { return done != total; }, Durability::full));
+  EXPECT_EQ(error.code, Errc::cancelled);
+  EXPECT_TRUE(contents(path) == old);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditProgressTest, ChangeUntilLastCallIsNoticed) {
+  const auto replace_it = [&](std::uint64_t done, std::uint64_t total) {
+    if (done == total) {
+      put(directory / "other", "other");
+      EXPECT_EQ(::rename((directory / "other").c_str(), path.c_str()), 0);
+    }
+    return true;
+  };
+  EXPECT_EQ(error_of(edit(replace_it, Durability::full)).code, Errc::file_changed);
+  EXPECT_TRUE(contents(path) == "other");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditProgressTest, EditInPlaceReportsNothing) {
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 64})));
+  int reports = 0;
+  EditOptions options{.in_place = true};
+  options.write.progress = [&](auto, auto) { return ++reports < 0; };
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "w"}}, options)));
+  EXPECT_EQ(reports, 0);
+}
+
 }  // namespace
 }  // namespace safetensors::test

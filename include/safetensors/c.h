@@ -338,7 +338,8 @@ typedef struct safetensors_source {
   void* user;
   /* In bytes; asked once, when a file is opened. */
   safetensors_status (*size)(void* user, uint64_t* size, safetensors_error* error);
-  /* Reads up to capacity bytes at offset; *count tells how many. Fewer is allowed, 0 means the end. */
+  /* Reads up to capacity bytes at offset; *count tells how many. Fewer is allowed, 0 means the end. capacity may be 0:
+   * destination may then be NULL, and *count, which is 0 on entry, must stay 0. */
   safetensors_status (*read_at)(void* user, uint64_t offset, void* destination, size_t capacity, size_t* count,
                                 safetensors_error* error);
   /* May be NULL. The memory of size bytes at offset, valid until release, or NULL when there is none. */
@@ -507,9 +508,13 @@ typedef struct safetensors_edit_options {
   uint32_t in_place; /* not 0: write only the header; not safe against a power cut or readers opening right then */
   int32_t durability;
   uint32_t in_place_if_no_rename;
+  /* As in safetensors_write_options. The last call comes when the new file is durable and not yet in place; not called
+   * with in_place. */
+  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  void* user;
 } safetensors_edit_options;
 #define SAFETENSORS_EDIT_OPTIONS_INIT \
-  { sizeof(safetensors_edit_options), 0, 0, 0, 0, SAFETENSORS_DURABILITY_FULL, 0 }
+  { sizeof(safetensors_edit_options), 0, 0, 0, 0, SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL }
 
 /* A tensor in the caller's memory: C order, little-endian, exactly as long as dtype and shape say. */
 typedef struct safetensors_tensor_data {
@@ -579,7 +584,8 @@ SAFETENSORS_API void safetensors_writer_free(safetensors_writer* writer);
 
 /* Sets the keys, and removes those whose value is NULL (one that is not there is no error). Without in_place a new file
  * replaces the old one as safetensors_write_file does. Errors: those of safetensors_file_open and
- * safetensors_write_file, HEADER_DOES_NOT_FIT. */
+ * safetensors_write_file, HEADER_DOES_NOT_FIT, FILE_CHANGED (best effort: a change in the moment before the rename is
+ * lost). */
 SAFETENSORS_API safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits,
                                                              size_t edit_count, const safetensors_edit_options* options,
                                                              safetensors_error* error);

@@ -33,9 +33,10 @@ struct WriteOptions {
   // An error or a crash then leaves a torn file.
   bool in_place_if_no_rename = false;
   // Called every few MiB with the bytes written so far and the size of the file, or of all files together, by the
-  // thread that called write_file, write_files, Writer::write or Writer::copy, and never by two at once. false ends the
-  // call with Errc::cancelled, and so every later call of that Writer; the old file is as it was. Not called by
-  // edit_metadata. Must not throw, nor use the Writer.
+  // thread that called write_file, write_files, Writer::write, Writer::copy or edit_metadata, and never by two at once.
+  // false ends the call with Errc::cancelled, and so every later call of that Writer; the old file is as it was. In
+  // edit_metadata the last call comes when the new file is durable and not yet in place; with EditOptions::in_place
+  // there is none. Must not throw, nor use the Writer.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
 };
 
@@ -153,7 +154,9 @@ struct MetadataEdit {
 };
 
 // Sets and removes metadata keys. Without in_place a new file is written, the tensors' bytes copied by the system,
-// and replaces the old one as write_file does. Errors: File::open's, Header's, write_file's, header_does_not_fit.
+// and replaces the old one as write_file does. If the file was changed or replaced meanwhile, that is the error
+// file_changed and the file is left alone. This is best effort: a change in the moment between the last look and the
+// rename is lost. Errors: File::open's, Header's, write_file's, header_does_not_fit, file_changed.
 [[nodiscard]] SAFETENSORS_API Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(std::string_view path, std::initializer_list<MetadataEdit> edits,

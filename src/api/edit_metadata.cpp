@@ -1,6 +1,7 @@
 // edit_metadata: another header before the same data.
 #include <safetensors/writer.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "api/file_image.h"
@@ -46,10 +47,34 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   return io::overwrite(path, source->identity(), 8, api::bytes_of(text), api::to_sync(durability));
 }
 
-// Somebody who replaced or changed the file meanwhile must not lose what he wrote.
+// Whoever replaced or changed the file meanwhile must not lose it. Best effort: no system call compares and renames at
+// once, so a change between this look and the rename is lost.
 Status check_unchanged(std::string_view path, const File& file) {
   const auto* opened = dynamic_cast<const io::PosixFile*>(&file.source());
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
+}
+
+constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
+
+Status report(std::string_view path, const WriteOptions& options, std::uint64_t done, std::uint64_t total) {
+  if (!options.progress || options.progress(done, total)) return {};
+  return io::plain_error(Errc::cancelled, io::cancelled_text(done, total), path);
+}
+
+// Copies the data behind a head of so many bytes. The report of the last bytes is left to the caller.
+Status copy_data(io::Replacement& out, std::string_view path, const File& file, std::uint64_t head,
+                 const WriteOptions& options) {
+  const std::uint64_t data = file.header().data_bytes();
+  const std::uint64_t step = options.progress ? kStep : data;
+  for (std::uint64_t done = 0; done < data;) {
+    const std::uint64_t size = std::min(step, data - done);
+    if (Status status = out.copy_at(head + done, file.source(), file.header().data_start() + done, size); !status)
+      return status;
+    done += size;
+    if (done == data) break;
+    if (Status status = report(path, options, head + done, head + data); !status) return status;
+  }
+  return {};
 }
 
 Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
@@ -63,8 +88,10 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
       io::Replacement::create(path, *size, api::to_replace_options(options.write));
   if (!out) return out.error();
   if (Status status = (*out)->write_at(0, api::bytes_of(*head)); !status) return status;
-  if (Status status = (*out)->copy_at(head->size(), file.source(), file.header().data_start(), data); !status)
-    return status;
+  if (Status status = copy_data(**out, path, file, head->size(), options.write); !status) return status;
+  // To wait for the disk takes long: after that is the last moment to cancel.
+  if (Status status = (*out)->file().finish(); !status) return status;
+  if (Status status = report(path, options.write, *size, *size); !status) return status;
   if (Status status = check_unchanged(path, file); !status) return status;
   return (*out)->commit();
 }

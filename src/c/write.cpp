@@ -1,4 +1,5 @@
 // Serializing, writing files whole or in pieces, and editing metadata.
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -67,14 +68,20 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
   return std::optional<MetadataPairs>(std::move(pairs));
 }
 
+// Empty if there is none.
+template <class Options>
+std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
+  if (!options.progress) return nullptr;
+  return [progress = options.progress, user = options.user](std::uint64_t done, std::uint64_t total) {
+    return progress(user, done, total) != 0;
+  };
+}
+
 Result<WriteOptions> write_options(const safetensors_write_options* given) {
   auto options = options_of(given, kWriteOptionsSize);
   if (!options) return std::move(options).error();
   auto write = write_options_of(options->durability, options->in_place_if_no_rename);
-  if (!write || !options->progress) return write;
-  write->progress = [progress = options->progress, user = options->user](std::uint64_t done, std::uint64_t total) {
-    return progress(user, done, total) != 0;
-  };
+  if (write) write->progress = progress_of(*options);
   return write;
 }
 
@@ -83,6 +90,7 @@ Result<safetensors::EditOptions> edit_options(const safetensors_edit_options* gi
   if (!options) return std::move(options).error();
   auto write = write_options_of(options->durability, options->in_place_if_no_rename);
   if (!write) return std::move(write).error();
+  write->progress = progress_of(*options);
   return safetensors::EditOptions{
       .in_place = options->in_place != 0,
       .metadata_slack = options->metadata_slack,
