@@ -5,6 +5,7 @@
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/checkpoint.h>
+#include <safetensors/clean.h>
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>

@@ -1,0 +1,12 @@
+// clean_directory: the work is io's.
+#include "io/clean.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options) noexcept {
+  return io::clean_directory(directory, options);
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,163 @@
+// Removing the temporaries of killed writers. Each directory is walked through its descriptor, so that a directory that
+// is exchanged for a symlink meanwhile leads nowhere else. A temporary is removed while its lock is held: a writer that
+// has just made it and finds the lock taken makes another one.
+#include "io/clean.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/descriptor.h"
+#include "io/directory.h"
+#include "io/guard.h"
+#include "io/system_error.h"
+#include "io/temporary.h"
+
+namespace safetensors::io {
+namespace {
+
+constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+class Cleaner {
+ public:
+  Cleaner(const CleanOptions& options, System& system) : options_(options), system_(system) {}
+
+  // path is for people. Errors: open_failed, read_failed.
+  Status visit(int parent, const char* name, int flags, const std::string& path);
+  std::vector<Temporary>& found() noexcept { return found_; }
+
+ private:
+  Status visit_names(int directory, const std::vector<std::string>& names, const std::string& path);
+  void visit_below(int directory, const std::string& name, const std::string& path);
+  void examine(int directory, const std::string& name, const struct stat& seen, Temporary found);
+  TemporaryState state_of(int file) const noexcept;
+  void remove(int directory, const std::string& name, const FileIdentity& identity, Temporary found);
+  void fail(Temporary found, Error error);
+
+  const CleanOptions& options_;
+  System& system_;
+  std::vector<Temporary> found_;
+};
+
+void Cleaner::fail(Temporary found, Error error) {
+  found.state = TemporaryState::failed;
+  error.path = found.path;
+  found.error = std::move(error);
+  found_.push_back(std::move(found));
+}
+
+Status Cleaner::visit(int parent, const char* name, int flags, const std::string& path) {
+  const int opened = system_.open_at(parent, name, flags, 0);
+  if (opened < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  const Directory directory(::fdopendir(opened));
+  if (!directory) {
+    const int number = errno;
+    (void)system_.close(opened);
+    return system_error(Errc::open_failed, number, "cannot open", path);
+  }
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* const entry = ::readdir(directory.get());
+    if (entry == nullptr) break;
+    const std::string_view found = entry->d_name;
+    if (found != "." && found != ".." && (options_.recursive || is_temporary_name(found))) names.emplace_back(found);
+  }
+  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
+  std::sort(names.begin(), names.end());
+  return visit_names(::dirfd(directory.get()), names, path);
+}
+
+Status Cleaner::visit_names(int directory, const std::vector<std::string>& names, const std::string& path) {
+  for (const std::string& name : names) {
+    struct stat seen;
+    if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
+    std::string below = join_path(path, name);
+    if (S_ISREG(seen.st_mode) && is_temporary_name(name))
+      examine(directory, name, seen, {.path = std::move(below), .size = identity_of(seen).size});
+    else if (S_ISDIR(seen.st_mode) && options_.recursive)
+      visit_below(directory, name, below);
+  }
+  return {};
+}
+
+// What cannot be read is reported, and the others are visited all the same.
+void Cleaner::visit_below(int directory, const std::string& name, const std::string& path) {
+  Status status = visit(directory, name.c_str(), kOpenDirectory | O_NOFOLLOW, path);
+  if (!status && status.error().os_error != ENOENT) fail({.path = path}, std::move(status).error());
+}
+
+void Cleaner::examine(int directory, const std::string& name, const struct stat& seen, Temporary found) {
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
+  if (!file.valid() && errno == EACCES)
+    file = Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
+  struct stat opened;
+  if (!file.valid() || ::fstat(file.get(), &opened) != 0) {
+    if (errno == ENOENT) return;  // its writer has finished
+    return fail(std::move(found), system_error(Errc::open_failed, errno, "cannot open"));
+  }
+  if (!identity_of(opened).same_file(identity_of(seen))) return;
+  found.state = state_of(file.get());
+  if (found.state == TemporaryState::stale && !options_.dry_run)
+    return remove(directory, name, identity_of(opened), std::move(found));
+  found_.push_back(std::move(found));
+}
+
+TemporaryState Cleaner::state_of(int file) const noexcept {
+  switch (lock_temporary(file, system_)) {
+    case TemporaryLock::taken:
+      return TemporaryState::stale;
+    case TemporaryLock::held:
+      return TemporaryState::in_use;
+    case TemporaryLock::unknown:
+      break;
+  }
+  struct stat status;
+  if (::fstat(file, &status) != 0) return TemporaryState::recent;
+  const std::time_t changed = std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec);
+  const bool old = std::time(nullptr) - changed >= options_.min_age.count();
+  return old ? TemporaryState::stale : TemporaryState::recent;
+}
+
+// While the lock is held, or after the age was looked at.
+void Cleaner::remove(int directory, const std::string& name, const FileIdentity& identity, Temporary found) {
+  struct stat now;
+  if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !identity_of(now).same_file(identity))
+    return;  // its writer has just put it in place
+  if (system_.unlink_at(directory, name.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    return fail(std::move(found), system_error(Errc::write_failed, errno, "cannot remove"));
+  }
+  found.state = TemporaryState::removed;
+  found_.push_back(std::move(found));
+}
+
+}  // namespace
+
+Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
+                                               System& system) noexcept {
+  return guarded([&]() -> Result<std::vector<Temporary>> {
+    if (directory.find('\0') != std::string_view::npos)
+      return plain_error(Errc::invalid_argument, "path contains a zero byte", directory);
+    const std::string path(directory);
+    Cleaner cleaner(options, system);
+    if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), kOpenDirectory, path); !status)
+      return std::move(status).error();
+    return std::move(cleaner.found());
+  });
+}
+
+}  // namespace safetensors::io
