@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
+#include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "npy.h"
@@ -132,6 +133,7 @@ Exit write_output(const CatRequest& request, const Options& options, Console& co
         request, [&](std::string_view bytes) { return console.out(bytes), Status(); }, console);
     return status ? Exit::good : console.error(path, status.error());
   }
+  const Interrupt interrupt;
   Result<NewFile> file = NewFile::create(*options.output, options.force);
   if (!file) return console.error(*options.output, file.error());
   bool writing = false;  // whose error it is
@@ -143,9 +145,12 @@ Exit write_output(const CatRequest& request, const Options& options, Console& co
         return written;
       },
       console);
-  if (!status) return console.error(writing ? *options.output : path, status.error());
-  status = file->commit();
-  return status ? Exit::good : console.error(*options.output, status.error());
+  if (status) {
+    writing = true;
+    status = file->commit();
+  }
+  if (status || Interrupt::caught()) return Exit::good;
+  return console.error(writing ? *options.output : path, status.error());
 }
 
 Exit fail(const Options& options, const Error& error, Console& console) {

@@ -5,9 +5,9 @@
 namespace safetensors::cli {
 
 Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
-                   const std::function<Exit(const std::string& path, Json* json)>& one) {
+                   const std::function<Exit(const std::string& path, Json* json)>& one, std::string_view list) {
   std::optional<Json> json;
-  if (as_json) json.emplace(console, command).key("files").open('[');
+  if (as_json) json.emplace(console, command).key(list).open('[');
   Exit code = Exit::good;
   for (const std::string& path : paths) {
     if (json) json->line().open('{').field("path", path);

@@ -1,4 +1,4 @@
-// What ls, info and verify share: several files, one after the other.
+// What ls, info, verify and clean share: several paths, one after the other.
 #pragma once
 
 #include "console.h"
@@ -12,8 +12,10 @@
 namespace safetensors::cli {
 
 // Runs `one` for each path and returns the worst of what it returns. With as_json the output is a document of this
-// command with an entry for each path in "files": `one` adds its fields to it. Otherwise json is nullptr.
+// command with an entry for each path in "files", or what list says: `one` adds its fields to it. Otherwise json is
+// nullptr.
 Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
-                   const std::function<Exit(const std::string& path, Json* json)>& one);
+                   const std::function<Exit(const std::string& path, Json* json)>& one,
+                   std::string_view list = "files");
 
 }  // namespace safetensors::cli

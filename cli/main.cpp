@@ -14,7 +14,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kVersion};
+constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kClean, &kVersion};
 
 std::string overview() {
   std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND FILE...\n\n";
@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
   using namespace safetensors::cli;
   // A closed pipe is told by write(), so that what is half written can be cleared away first.
   std::signal(SIGPIPE, SIG_IGN);
+  // So that a file over the limit is an error, after which nothing is left, and not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   Console console;
   try {
     const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);

@@ -1,6 +1,7 @@
 #include "meta_edit.h"
 
 #include "escape.h"
+#include "interrupt.h"
 #include "json_output.h"
 #include "open_file.h"
 #include "size.h"
@@ -141,6 +142,16 @@ Status find_keys(const Header& header, Edits& edits) {
   return {};
 }
 
+// A signal stops the copying; the library then removes what it has begun, and the process ends by the signal.
+Status write_edit(const std::string& path, const Edits& edits, EditOptions options, Console& console) {
+  const Interrupt interrupt;
+  options.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  return edit_metadata(path, edits, options);
+}
+
 }  // namespace
 
 Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
@@ -154,7 +165,7 @@ Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, 
   const Status found = header != nullptr ? find_keys(*header, edits) : Status(file.error());
   const Result<Plan> plan = found ? plan_edit(*header, edits, options) : Result<Plan>(found.error());
   Status status = plan ? Status() : Status(plan.error());
-  if (status && !edit.dry_run) status = edit_metadata(path, edits, options);
+  if (status && !edit.dry_run) status = write_edit(path, edits, options, console);
   const Error* error = status ? nullptr : &status.error();
   if (edit.json) {
     print_json(console, path, edit, header, edits, plan ? &*plan : nullptr, error);

@@ -1,0 +1,163 @@
+// clean: removes what killed writers left. What is stale is decided by the library.
+#include "arguments.h"
+#include "command.h"
+#include "each_file.h"
+#include "json_output.h"
+#include "size.h"
+#include "table.h"
+
+#include <safetensors/clean.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <limits>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHelp[] = R"(Remove the temporary files of killed writers.
+
+usage: safetensors clean DIR... [--dry-run] [--recursive] [--min-age HOURS]
+                         [--json]
+
+A writer that is killed while it replaces a file leaves a hidden temporary as
+large as that file: .safetensors-<16 hex digits>.tmp. This command finds those
+files in DIR and removes them. It touches nothing else: a temporary is a regular
+file with exactly such a name, and symlinks in DIR are not followed.
+
+A living writer holds the lock of its temporary, which is left in place. Writers
+hold no lock on network file systems and on those without locks: a temporary is
+removed there when nobody has changed it for 24 hours. Run this command on the
+machine that writes.
+
+  -n, --dry-run         say what would be removed, remove nothing
+  -r, --recursive       also in the directories below DIR
+      --min-age HOURS   instead of 24, where there are no locks
+      --json            one JSON document, schema safetensors.clean/1
+  -h, --help            this text
+
+examples:
+  safetensors clean models --dry-run
+  safetensors clean ~/.cache/huggingface --recursive
+
+exit: 0 done, also if there was nothing to remove; 2 usage;
+      3 a directory cannot be read or a file cannot be removed
+)";
+
+struct Options {
+  std::vector<std::string> directories;
+  CleanOptions clean;
+  bool json = false;
+};
+
+// The words of the JSON document, by TemporaryState; people read them with a space.
+constexpr std::array<std::string_view, 5> kStates = {"removed", "stale", "in_use", "recent", "failed"};
+
+std::string_view word(TemporaryState state) {
+  return kStates.at(static_cast<std::size_t>(state));
+}
+
+const char* text_of(TemporaryState state) {
+  switch (state) {
+    case TemporaryState::removed:
+      return "removed";
+    case TemporaryState::stale:
+      return "would be removed";
+    case TemporaryState::in_use:
+      return "in use";
+    case TemporaryState::recent:
+      return "too recent";
+    case TemporaryState::failed:
+      break;
+  }
+  return "failed";
+}
+
+struct Sum {
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+
+// What was removed, or would be.
+Sum sum_of(const std::vector<Temporary>& found) {
+  Sum sum;
+  for (const Temporary& temporary : found) {
+    if (temporary.state != TemporaryState::removed && temporary.state != TemporaryState::stale) continue;
+    ++sum.count;
+    sum.bytes += temporary.size;
+  }
+  return sum;
+}
+
+void print_text(Console& console, const std::vector<Temporary>& found, bool dry_run) {
+  Table table({{"STATE"}, {"SIZE", Table::Align::right}, {"TEMPORARY"}});
+  for (const Temporary& temporary : found) {
+    table.row({text_of(temporary.state), size_text(temporary.size), printable(temporary.path)});
+  }
+  if (!found.empty()) table.print(console);
+  const Sum sum = sum_of(found);
+  console.out(fmt::format("{}{}, {}\n", dry_run ? "would remove " : "removed ", counted(sum.count, "file"),
+                          size_text(sum.bytes)));
+}
+
+void print_json(Json& json, const std::vector<Temporary>& found, const Options& options) {
+  const Sum sum = sum_of(found);
+  json.field("dry_run", options.clean.dry_run).field("recursive", options.clean.recursive);
+  json.field("count", sum.count).field("bytes", sum.bytes).key("temporaries").open('[');
+  for (const Temporary& temporary : found) {
+    json.line().open('{').field("path", temporary.path).field("bytes", temporary.size);
+    json.field("state", word(temporary.state));
+    if (temporary.error) json.error(*temporary.error);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+Exit clean(const std::string& directory, const Options& options, Console& console, Json* json) {
+  const Result<std::vector<Temporary>> found = clean_directory(directory, options.clean);
+  if (!found) {
+    if (json != nullptr) json->error(found.error());
+    return console.error(directory, found.error());
+  }
+  if (json != nullptr) {
+    print_json(*json, *found, options);
+  } else {
+    if (options.directories.size() > 1) console.heading(fmt::format("{}:", printable(directory)));
+    print_text(console, *found, options.clean.dry_run);
+  }
+  Exit code = Exit::good;
+  for (const Temporary& temporary : *found) {
+    if (temporary.error) code = worse(code, console.error(temporary.path, *temporary.error));
+  }
+  return code;
+}
+
+Exit run(std::span<const std::string> given, Console& console) {
+  Options options;
+  std::optional<std::string> min_age;
+  Arguments arguments;
+  arguments.positionals(options.directories);
+  arguments.flag("-n,--dry-run", options.clean.dry_run);
+  arguments.flag("-r,--recursive", options.clean.recursive);
+  arguments.value("--min-age", min_age);
+  arguments.flag("--json", options.json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("clean", *wrong);
+  if (options.directories.empty()) return console.usage("clean", "which DIR?");
+  if (min_age) {
+    constexpr std::uint64_t kMaxHours = 24 * 365 * 100;
+    const auto hours = parse_bytes(*min_age);
+    if (!hours || *hours > kMaxHours) return console.usage("clean", "--min-age is a number of hours, such as 48");
+    options.clean.min_age = std::chrono::hours(*hours);
+  }
+  return for_each_file(
+      "clean", options.directories, options.json, console,
+      [&](const std::string& path, Json* json) { return clean(path, options, console, json); }, "directories");
+}
+
+}  // namespace
+
+const Command kClean = {"clean", "remove the temporary files of killed writers", kHelp, run};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""What commands that write leave behind when they are stopped, and what `clean` does about it.
+
+    writing_test.py SAFETENSORS [unittest's arguments]
+"""
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from behaviour_test import make_sparse
+
+PROGRAM = ""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIZE = 2 << 30  # of the sparse model: long enough to be met in the midst, and stopped soon
+
+
+class WritingTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.model = os.path.join(self.folder, "model")
+        make_sparse(self.model, SIZE)
+
+    def state(self):
+        """What tells whether the model was touched."""
+        status = os.stat(self.model)
+        with open(self.model, "rb") as file:
+            return status.st_ino, status.st_size, status.st_mtime_ns, file.read(1000)
+
+    def start(self, *arguments, **options):
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stderr=subprocess.PIPE, **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def run_command(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120)
+
+    def temporaries(self):
+        return glob.glob(os.path.join(self.folder, ".*")) + glob.glob(self.model + ".*")
+
+    def wait_for_writing(self, process):
+        """Until it has made its new file, with a name or without; returns whether there is a name."""
+        links = f"/proc/{process.pid}/fd"
+        for _ in range(60000):
+            if self.temporaries():
+                return True
+            try:
+                opened = [os.readlink(os.path.join(links, name)) for name in os.listdir(links)]
+            except OSError:  # closed meanwhile
+                opened = []
+            if any(path.startswith(self.folder + "/#") for path in opened):
+                return False
+            self.assertIsNone(process.poll(), "it ended before it wrote")
+            time.sleep(0.001)
+        self.fail("it never wrote")
+
+    def stop(self, process, number):
+        """Sends the signal and returns how the process ended."""
+        process.send_signal(number)
+        return process.wait(timeout=120)
+
+
+class SignalTest(WritingTest):
+    def check_edit(self, number, delay, durability):
+        """True if the signal ended the edit; the model is whole whether it did or came too late."""
+        before = self.state()
+        process = self.start("meta", "set", "model", "a=b", "--durability", durability)
+        if delay is None:
+            self.wait_for_writing(process)
+        else:
+            time.sleep(delay)
+        code = self.stop(process, number)
+        what = (number, delay, durability, process.stderr.read())
+        self.assertEqual(self.temporaries(), [], what)
+        self.assertEqual(os.listdir(self.folder), ["model"], what)
+        if self.state() == before:
+            self.assertEqual(code, -number, what)
+            return True
+        self.assertIn(code, (0, -number), what)
+        self.assertEqual(self.run_command("meta", "get", "model", "a").stdout, b"b\n", what)
+        self.assertEqual(self.run_command("meta", "rm", "model", "a", "--durability", "none").returncode, 0)
+        return False
+
+    def test_an_edit_that_is_stopped_leaves_the_model_and_nothing_else(self):
+        for durability in ("none", "full"):
+            for number in SIGNALS:
+                self.assertTrue(self.check_edit(number, None, durability))
+
+    def test_an_edit_may_be_stopped_at_any_moment(self):
+        for index, milliseconds in enumerate((0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 80, 130, 210, 340)):
+            self.check_edit(SIGNALS[index % 3], milliseconds / 1000, "none" if index % 2 else "full")
+
+    def test_an_edit_of_a_small_model_may_be_stopped_at_any_moment(self):
+        for index in range(120):
+            make_sparse(self.model, 1 << 16)
+            self.check_edit(SIGNALS[index % 3], index / 20000, "full")
+
+    def test_an_output_that_is_stopped_leaves_nothing(self):
+        for number in SIGNALS:
+            for force in (False, True):
+                if force:
+                    with open(os.path.join(self.folder, "out"), "w") as file:
+                        file.write("old")
+                process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
+                self.assertTrue(self.wait_for_writing(process) or not force)
+                self.assertEqual(self.stop(process, number), -number)
+                self.assertEqual(process.stderr.read(), b"")
+                self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"] if force else ["model"])
+                if force:
+                    with open(os.path.join(self.folder, "out")) as file:
+                        self.assertEqual(file.read(), "old")
+                    os.remove(os.path.join(self.folder, "out"))
+
+    def test_a_signal_that_is_ignored_stops_nothing(self):
+        def ignore():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        make_sparse(self.model, 64 << 20)
+        process = self.start("meta", "set", "model", "a=b", "--durability", "none", preexec_fn=ignore)
+        code = self.stop(process, signal.SIGHUP)
+        self.assertEqual((code, process.stderr.read()), (0, b""))
+        self.assertEqual(self.run_command("meta", "get", "model", "a").stdout, b"b\n")
+
+    def test_a_file_over_the_limit_is_an_error_and_leaves_nothing(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        before = self.state()
+        for arguments in (("meta", "set", "model", "a=b"), ("meta", "set", "model", "a=b", "--durability", "none"),
+                          ("cat", "model", "t", "-o", "out")):
+            process = self.start(*arguments, preexec_fn=limit)
+            self.assertEqual(process.wait(timeout=120), 3, arguments)
+            self.assertIn(b"file too large", process.stderr.read())
+            self.assertEqual(os.listdir(self.folder), ["model"])
+            self.assertEqual(self.state(), before)
+
+
+class CleanTest(WritingTest):
+    WRITERS = (
+        ("meta", "set", "model", "a=b", "--durability", "none"),
+        ("meta", "set", "model", "a=b"),
+        ("cat", "model", "t", "-o", "out", "--force"),
+    )
+
+    def clean(self, *arguments):
+        result = self.run_command("clean", ".", "--json", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return [(found["state"], found["bytes"]) for found in json.loads(result.stdout)["directories"][0]["temporaries"]]
+
+    def test_a_living_writers_temporary_stays_and_a_killed_ones_goes(self):
+        before = self.state()
+        for arguments in self.WRITERS:
+            with open(os.path.join(self.folder, "out"), "w") as file:
+                file.write("old")
+            process = self.start(*arguments)
+            self.assertTrue(self.wait_for_writing(process))
+            process.send_signal(signal.SIGSTOP)
+            for dry_run in ((), ("--dry-run",)):
+                self.assertEqual([state for state, _ in self.clean(*dry_run, "--min-age", "0")], ["in_use"])
+            self.assertEqual(len(self.temporaries()), 1)
+            self.assertEqual(self.stop(process, signal.SIGKILL), -signal.SIGKILL)
+            size = os.stat(self.temporaries()[0]).st_size
+            self.assertEqual(self.clean("--dry-run"), [("stale", size)])
+            self.assertEqual(self.clean(), [("removed", size)])
+            self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"])
+            self.assertEqual(self.state(), before)
+
+    def test_a_writer_goes_on_beside_clean(self):
+        make_sparse(self.model, 64 << 20)
+        process = self.start("meta", "set", "model", "a=b")
+        while process.poll() is None:
+            self.assertLessEqual({state for state, _ in self.clean("--min-age", "0")}, {"in_use"})
+        self.assertEqual((process.returncode, process.stderr.read()), (0, b""))
+        self.assertEqual(self.run_command("meta", "get", "model", "a").stdout, b"b\n")
+
+    def test_a_new_file_that_is_killed_leaves_nothing(self):
+        process = self.start("cat", "model", "t", "-o", "out")
+        if self.wait_for_writing(process):
+            self.skipTest("the file system of the temporary directory has no O_TMPFILE")
+        self.assertEqual(self.stop(process, signal.SIGKILL), -signal.SIGKILL)
+        self.assertEqual(os.listdir(self.folder), ["model"])
+
+    def test_an_output_that_appears_meanwhile_is_not_replaced_without_force(self):
+        for force in (False, True):
+            make_sparse(self.model, 256 << 20)
+            process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
+            self.wait_for_writing(process)
+            with open(os.path.join(self.folder, "out"), "w") as file:
+                file.write("other")
+            code = process.wait(timeout=120)
+            self.assertEqual(code, 0 if force else 1)
+            self.assertEqual(os.stat(os.path.join(self.folder, "out")).st_size, (256 << 20) if force else 5)
+            self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"])
+            os.remove(os.path.join(self.folder, "out"))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root may become somebody else")
+    def test_what_cannot_be_removed_is_named(self):
+        path = os.path.join(self.folder, ".safetensors-0123456789abcdef.tmp")
+        with open(path, "w"):
+            pass
+        os.chmod(self.folder, 0o555)
+        result = subprocess.run(
+            [PROGRAM, "clean", self.folder], capture_output=True, timeout=120, preexec_fn=lambda: os.setuid(65534)
+        )
+        self.assertEqual(result.returncode, 3)
+        self.assertEqual(result.stderr.decode(), f"safetensors: {path}: cannot remove: permission denied\n")
+        self.assertIn(b"failed", result.stdout)
+        os.chmod(path, 0)
+        result = subprocess.run(
+            [PROGRAM, "clean", self.folder], capture_output=True, timeout=120, preexec_fn=lambda: os.setuid(65534)
+        )
+        self.assertEqual(result.returncode, 3)
+        self.assertEqual(result.stderr.decode(), f"safetensors: {path}: cannot open: permission denied\n")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
