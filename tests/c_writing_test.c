@@ -1,6 +1,8 @@
 /* The C interface writing files: whole, in pieces, and their metadata. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <sys/stat.h>
+
 #include "c_test_files.h"
 
 static void writing(void) {
@@ -67,6 +69,29 @@ static void progress_of_writing(void) {
   GOOD(safetensors_write_file(other_path, tensors, count, NULL, 0, &options, NULL, &error));
   CHECK(told.calls == 0);
   CHECK(unlink(other_path) == 0);
+}
+
+static void links(void) {
+  safetensors_tensor_data tensors[22];
+  struct stat found;
+  char target[160];
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  (void)make_tensors(tensors);
+  snprintf(target, sizeof target, "%s/target", directory);
+  CHECK(symlink("target", other_path) == 0);
+  options.replace_symlinks = 1;
+  options.struct_size =
+      offsetof(safetensors_write_options, replace_symlinks); /* an older program: links are followed */
+  GOOD(safetensors_write_file(other_path, tensors, 1, NULL, 0, &options, NULL, &error));
+  CHECK(lstat(other_path, &found) == 0 && S_ISLNK(found.st_mode));
+  CHECK(stat(other_path, &found) == 0 && found.st_size > 0);
+  options.struct_size = sizeof options;
+  GOOD(safetensors_write_file(other_path, tensors, 1, NULL, 0, &options, NULL, &error));
+  CHECK(lstat(other_path, &found) == 0 && S_ISREG(found.st_mode));
+  options.reserved = 1;
+  FAILS(safetensors_write_file(other_path, tensors, 1, NULL, 0, &options, NULL, &error), UNSUPPORTED);
+  CHECK(unlink(other_path) == 0);
+  CHECK(unlink(target) == 0);
 }
 
 static void several_files(void) {
@@ -277,6 +302,7 @@ int main(void) {
   write_all(path);
   writing();
   progress_of_writing();
+  links();
   several_files();
   progress_of_a_writer();
   writer_in_pieces();

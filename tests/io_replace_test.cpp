@@ -143,6 +143,62 @@ TEST_F(ReplaceTest, ALinkToItselfIsELOOP) {
   EXPECT_EQ(error.os_error, ELOOP);
 }
 
+TEST_F(ReplaceTest, ReplacesLinkAndKeepsItsTarget) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  put(directory / "blobs/blob", "old");
+  ASSERT_EQ(::chmod((directory / "blobs/blob").c_str(), 0640), 0);
+  ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
+  for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
+    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync, .links = io::Links::replace})));
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_FALSE(std::filesystem::is_symlink(path));
+    EXPECT_EQ(mode_of(path), mode_t{0640});
+    EXPECT_EQ(contents(directory / "blobs/blob"), "old");
+    EXPECT_EQ(directory.names(), (Names{"blobs", "model"}));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+    ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, ReplacesLinkThatLeadsToNoFile) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  for (const char* const target : {"nowhere/blob", "blobs/blob", "model", "blobs"}) {
+    ASSERT_EQ(::symlink(target, path.c_str()), 0);
+    ASSERT_TRUE(succeeds(replace(path, "new", {.links = io::Links::replace}))) << target;
+    EXPECT_FALSE(std::filesystem::is_symlink(path));
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_EQ(directory.names(), (Names{"blobs", "model"}));
+    EXPECT_TRUE(std::filesystem::is_empty(directory / "blobs"));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, LeavesLinkWhenNothingIsCommitted) {
+  put(directory / "blob", "old");
+  ASSERT_EQ(::symlink("blob", path.c_str()), 0);
+  Replacement::create(path, 3, {.links = io::Links::replace}).value().reset();
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(directory.names(), (Names{"blob", "model"}));
+}
+
+TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0644), 0);
+  for (const char* const target : {"fifo", "/dev/null", "/proc/self/fd/1"}) {
+    ASSERT_EQ(::symlink(target, path.c_str()), 0);
+    EXPECT_EQ(error_of(replace(path, "new", {.links = io::Links::replace})).code, Errc::not_regular_file) << target;
+    EXPECT_TRUE(std::filesystem::is_symlink(path));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, FollowsLinksOfTheDirectory) {
+  ASSERT_EQ(::mkdir((directory / "real").c_str(), 0755), 0);
+  ASSERT_EQ(::symlink("real", (directory / "folder").c_str()), 0);
+  ASSERT_TRUE(succeeds(replace(directory / "folder/model", "new", {.links = io::Links::replace})));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "folder"));
+  EXPECT_EQ(contents(directory / "real/model"), "new");
+}
+
 TEST_F(ReplaceTest, AHardLinkBecomesAFileOfItsOwn) {
   put(directory / "other", "old");
   ASSERT_EQ(::link((directory / "other").c_str(), path.c_str()), 0);

@@ -496,9 +496,13 @@ typedef struct safetensors_write_options {
    * and every later one of a writer, with CANCELLED; the old file is as it was. */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
   void* user;
+  /* A symlink at the path. 0: it is followed, and the file that it leads to is replaced. Not 0: the link itself becomes
+   * a regular file, and what it leads to stays as it is. */
+  uint32_t replace_symlinks;
+  uint32_t reserved; /* 0 */
 } safetensors_write_options;
 #define SAFETENSORS_WRITE_OPTIONS_INIT \
-  { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL }
+  { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL, 0, 0 }
 
 typedef struct safetensors_edit_options {
   uint64_t struct_size;

@@ -38,6 +38,10 @@ struct WriteOptions {
   // edit_metadata the last call comes when the new file is durable and not yet in place; with EditOptions::in_place
   // there is none. Must not throw, nor use the Writer.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
+  /// A symlink at the path. false: it is followed, and the file that it leads to is replaced. true: the link itself
+  /// becomes a regular file with the mode and owner of the file that it led to, and that file stays as it is. Links that
+  /// lead to a device, a FIFO or a socket, or into /proc, are then refused with Errc::not_regular_file.
+  bool replace_symlinks = false;
 };
 
 // Zero or more pairs; nullopt: no __metadata__ at all.
@@ -70,8 +74,9 @@ struct Serialized {
                                                            const LayoutOptions& options = {}) noexcept;
 
 // Writes a file, replacing what is at path. Nothing is touched when the tensors cannot be laid out. Tensors may be
-// views of the very file that is replaced. The file's mode follows the old file or the umask; symlinks are followed;
-// a hard link becomes a file of its own; devices, FIFOs, sockets and directories are refused.
+// views of the very file that is replaced. The file's mode follows the old file or the umask. Symlinks are followed
+// unless options.replace_symlinks says otherwise. A hard link becomes a file of its own. Devices, FIFOs, sockets and
+// directories are refused.
 // Errors: layout's, open_failed, not_regular_file, write_failed (ENOSPC and others in os_error), sync_failed,
 // replace_failed, replaced_not_durable, unsupported, cancelled.
 [[nodiscard]] SAFETENSORS_API Status write_file(std::string_view path, std::span<const TensorData> tensors,

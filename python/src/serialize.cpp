@@ -94,11 +94,16 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   return result;
 }
 
+// A link at the path is replaced, as the reference does: what it leads to may be a blob that others share.
+WriteOptions to_write_options(nb::handle durability) {
+  return {.durability = to_durability(durability), .replace_symlinks = true};
+}
+
 void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
   const std::string path = to_path(filename);
   const Tensors tensors(tensor_dict);
   const std::optional<MetadataPairs> pairs = to_metadata(metadata);
-  WriteOptions options{.durability = to_durability(durability)};
+  WriteOptions options = to_write_options(durability);
   bool stopped = false;
   options.progress = [&stopped](std::uint64_t, std::uint64_t) { return !(stopped = interrupted()); };
   Status status;
@@ -148,7 +153,7 @@ void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle me
                       nb::handle durability) {
   const std::string path = to_path(filename);
   const Tensors tensors(tensor_dict);
-  const WriteOptions options{.durability = to_durability(durability)};
+  const WriteOptions options = to_write_options(durability);
   const Result<Header> header = lay_out(tensors, to_metadata(metadata));
   if (!header) raise_saving(header.error());
   Result<Writer> writer = Writer::create(path, *header, options);

@@ -43,7 +43,9 @@ io::Sync to_sync(Durability durability) noexcept {
 }
 
 io::ReplaceOptions to_replace_options(const WriteOptions& options) noexcept {
-  return {.sync = to_sync(options.durability), .in_place_if_no_rename = options.in_place_if_no_rename};
+  return {.sync = to_sync(options.durability),
+          .in_place_if_no_rename = options.in_place_if_no_rename,
+          .links = options.replace_symlinks ? io::Links::replace : io::Links::follow};
 }
 
 std::string tensor_named(std::string_view name) {

@@ -80,8 +80,11 @@ std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& opt
 Result<WriteOptions> write_options(const safetensors_write_options* given) {
   auto options = options_of(given, kWriteOptionsSize);
   if (!options) return std::move(options).error();
+  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
   auto write = write_options_of(options->durability, options->in_place_if_no_rename);
-  if (write) write->progress = progress_of(*options);
+  if (!write) return write;
+  write->replace_symlinks = options->replace_symlinks != 0;
+  write->progress = progress_of(*options);
   return write;
 }
 

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, 
   return guarded([&]() -> Result<std::unique_ptr<Replacement>> {
     if (size > kLargestFile)
       return system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", path);
-    Result<Target> target = resolve_target(path);
+    Result<Target> target = resolve_target(path, options.links);
     if (!target) return std::move(target).error();
     std::unique_ptr<Replacement> made(new Replacement(std::move(*target), path, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();

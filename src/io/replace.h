@@ -21,6 +21,7 @@ namespace safetensors::io {
 struct ReplaceOptions {
   Sync sync = Sync::full;
   bool in_place_if_no_rename = false;
+  Links links = Links::follow;
 };
 
 // A new file that commit() puts in the target's place. Without commit(), or after any error before that, the target is

@@ -1,3 +1,6 @@
+// Resolves an output path to a directory and a name in it. To follow symlinks, each link of the last component is read
+// and resolved by hand, one directory at a time: rename() would replace the link itself. To replace a symlink, the name
+// is taken as it stands.
 #include "io/target.h"
 
 #include <fcntl.h>
@@ -66,12 +69,49 @@ Result<Target> follow(std::string_view path) {
   return system_error(Errc::open_failed, ELOOP, "cannot open", path);
 }
 
+// The name itself, whatever it leads to. Only the directory's own links are followed.
+Result<Target> resolve_name(std::string_view path) {
+  Target target;
+  target.links = Links::replace;
+  std::string directory;
+  split(std::string(path), directory, target.name);
+  if (target.name.empty() || target.name == "." || target.name == "..")
+    return system_error(Errc::open_failed, EISDIR, "cannot create", path);
+  if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
+  struct stat found;
+  const int directory_fd = target.directory.get();
+  if (::fstatat(directory_fd, target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return target;
+    return system_error(Errc::open_failed, errno, "cannot open", path);
+  }
+  if (!S_ISLNK(found.st_mode)) {
+    if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+    target.old = found;
+    return target;
+  }
+  // /dev/stdout and its like: whoever names them means the open file, never the link.
+  constexpr std::string_view kProc = "/proc/";
+  char text[kProc.size()];
+  const ssize_t length = ::readlinkat(directory_fd, target.name.c_str(), text, sizeof text);
+  if (length > 0 && std::string_view(text, static_cast<std::size_t>(length)) == kProc)
+    return plain_error(Errc::not_regular_file, "cannot replace a symlink into /proc, only a regular file", path);
+  // A link that leads nowhere, or nowhere that this process may look, is replaced like any other.
+  struct stat behind;
+  if (::fstatat(directory_fd, target.name.c_str(), &behind, 0) != 0) return target;
+  if (S_ISREG(behind.st_mode))
+    target.old = behind;
+  else if (!S_ISDIR(behind.st_mode))
+    return irregular_error(behind.st_mode, path);
+  return target;
+}
+
 }  // namespace
 
-Result<Target> resolve_target(std::string_view path) {
+Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.find('\0') != std::string_view::npos)
     return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
   if (path.empty()) return system_error(Errc::open_failed, ENOENT, "cannot open", path);
+  if (links == Links::replace) return resolve_name(path);
   // The system's own look at the path comes first: it refuses links that it would not follow (protected_symlinks).
   struct stat seen;
   const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
@@ -95,6 +135,7 @@ Result<Target> resolve_target(std::string_view path) {
 Status check_replaceable(const Target& target, std::string_view path) {
   struct stat found;
   if (::fstatat(target.directory.get(), target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (target.links == Links::replace && S_ISLNK(found.st_mode)) return {};
   if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
   return {};
 }

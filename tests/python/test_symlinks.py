@@ -1,0 +1,162 @@
+"""Saving over a symlink: the reference's functions replace the link, and what it leads to stays as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework, installed
+from test_arrays import Module, module  # noqa: F401  (module is a fixture)
+from test_interchange import ask
+
+import safetensors.numpy as stn
+from safetensors import SafetensorError, TensorSpec, Writer, serialize_file
+
+ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
+Save = Callable[..., None]
+
+
+def serialized(path: Path, **options: Any) -> None:
+    spec = TensorSpec(dtype="float32", shape=[2, 3], data_ptr=ARRAY.ctypes.data, data_len=24)
+    serialize_file({"a": spec}, path, **options)
+
+
+def numpy_file(path: Path, **options: Any) -> None:
+    stn.save_file({"a": ARRAY}, path, **options)
+
+
+def torch_file(path: Path, **options: Any) -> None:
+    torch = framework("torch")
+    import safetensors.torch as stt
+
+    stt.save_file({"a": torch.from_numpy(ARRAY)}, path, **options)
+
+
+def torch_streamed(path: Path, durability: Any = "full") -> None:
+    torch = framework("torch")
+    import safetensors.torch as stt
+
+    stt._save_streamed({"a": torch.from_numpy(ARRAY)}, path, None, durability)  # as from another device
+
+
+def torch_model(path: Path, **options: Any) -> None:
+    torch = framework("torch")
+    import safetensors.torch as stt
+
+    class Model(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.from_numpy(ARRAY.copy()))
+
+    stt.save_model(Model(), path, **options)
+
+
+SAVES: list[Save] = [serialized, numpy_file]
+if installed("torch"):
+    SAVES += [torch_file, torch_streamed, torch_model]
+each_save = pytest.mark.parametrize("save", SAVES)
+
+
+def check_saved(path: Path) -> None:
+    assert stat.S_ISREG(path.lstat().st_mode)
+    assert (stn.load_file(path)["a"] == ARRAY).all()
+
+
+@each_save
+@pytest.mark.parametrize("durability", ["full", "file", "none"])
+def test_link_is_replaced_and_target_stays(save: Save, durability: str, tmp_path: Path) -> None:
+    blob = tmp_path / "blobs" / "blob"
+    blob.parent.mkdir()
+    blob.write_bytes(b"shared by others")
+    blob.chmod(0o640)
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("blobs/blob")
+    save(path, durability=durability)
+    check_saved(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert blob.read_bytes() == b"shared by others"
+    assert sorted(os.listdir(tmp_path)) == ["blobs", "model.safetensors"]
+    assert os.listdir(tmp_path / "blobs") == ["blob"]
+
+
+@each_save
+@pytest.mark.parametrize("target", ["nowhere/blob", "blob", "model.safetensors", "folder"])
+def test_links_that_lead_to_no_file_are_replaced(save: Save, target: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "model.safetensors"
+    path.symlink_to(target)
+    save(path)
+    check_saved(path)
+    assert sorted(os.listdir(tmp_path)) == ["folder", "model.safetensors"]
+
+
+def test_every_framework_replaces_the_link(module: Module, tmp_path: Path) -> None:  # noqa: F811
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"shared by others")
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("blob")
+    module.module.save_file({"a": module.from_numpy(ARRAY)}, str(path))
+    check_saved(path)
+    assert blob.read_bytes() == b"shared by others"
+
+
+def test_what_fails_leaves_the_link(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("blob")
+    with pytest.raises(SafetensorError):
+        serialize_file({"a": TensorSpec(dtype="uint8", shape=[2], data_ptr=1, data_len=1)}, path)
+    assert os.readlink(path) == "blob" and os.listdir(tmp_path) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "/proc/self/fd/1", "fifo"])
+def test_links_to_devices_are_refused(target: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    path = tmp_path / "model.safetensors"
+    path.symlink_to(target)
+    with pytest.raises(SafetensorError, match="^Error while serializing: cannot replace a ") as caught:
+        numpy_file(path)
+    assert caught.value.code == "not_regular_file" and os.readlink(path) == target
+
+
+def test_a_writer_follows_the_link(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("blob")
+    with Writer(path, {"a": ARRAY}) as writer:
+        writer.write("a", ARRAY)
+    assert path.is_symlink()
+    check_saved(tmp_path / "blob")
+
+
+LINKS = {"to_file": "blob", "to_nothing": "nowhere/x", "to_itself": "to_itself", "to_folder": "folder"}
+SAVE = """
+import json, os, sys
+import numpy as np, safetensors.numpy as st
+os.chdir(sys.argv[1])
+for name in json.loads(sys.argv[2]):
+    st.save_file({"a": np.arange(6, dtype=np.float32).reshape(2, 3)}, name)
+"""
+
+
+def test_the_reference_does_the_same(reference: str, tmp_path: Path) -> None:
+    seen = {}
+    for who in ("ours", "theirs"):
+        folder = tmp_path / who
+        (folder / "folder").mkdir(parents=True)
+        (folder / "blob").write_bytes(b"shared by others")
+        for name, target in LINKS.items():
+            (folder / name).symlink_to(target)
+        if who == "theirs":
+            ask(reference, SAVE, str(folder), json.dumps(list(LINKS)))
+        else:
+            for name in LINKS:
+                numpy_file(folder / name)
+        assert not any((folder / name).is_symlink() for name in LINKS), who
+        assert os.listdir(folder / "folder") == [], who
+        seen[who] = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert seen["ours"] == seen["theirs"]
