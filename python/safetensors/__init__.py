@@ -6,24 +6,28 @@
 Nothing but the framework that is asked for is imported.
 """
 
-from ._checkpoint import Checkpoint, CheckpointStream, load, stream
-from ._functions import (
-    PrefetchPlan,
-    _safe_open_handle,
-    deserialize,
-    serialize,
-    serialize_file,
-)
-from ._native import (
-    PrefetchLoader,
-    PySafeSlice,
-    SafetensorError,
-    TensorMeta,
-    TensorSpec,
-    safe_open,
-)
-from ._version import __version__
-from ._writer import Writer
+# Importing the package imports nothing: each name is imported when it is first used (PEP 562).
+TYPE_CHECKING = False  # typing's, for type checkers, without importing it
+if TYPE_CHECKING:
+    from . import _native, _safetensors_rust
+    from ._checkpoint import Checkpoint, CheckpointStream, load, stream
+    from ._functions import (
+        PrefetchPlan,
+        _safe_open_handle,
+        deserialize,
+        serialize,
+        serialize_file,
+    )
+    from ._native import (
+        PrefetchLoader,
+        PySafeSlice,
+        SafetensorError,
+        TensorMeta,
+        TensorSpec,
+        safe_open,
+    )
+    from ._version import __version__
+    from ._writer import Writer
 
 __all__ = [
     "Checkpoint",
@@ -44,3 +48,39 @@ __all__ = [
     "serialize_file",
     "stream",
 ]
+
+if not TYPE_CHECKING:
+    _HOMES = {
+        "Checkpoint": "_checkpoint",
+        "CheckpointStream": "_checkpoint",
+        "PrefetchLoader": "_native",
+        "PrefetchPlan": "_functions",
+        "PySafeSlice": "_native",
+        "SafetensorError": "_native",
+        "TensorMeta": "_native",
+        "TensorSpec": "_native",
+        "Writer": "_writer",
+        "__version__": "_version",
+        "_safe_open_handle": "_functions",
+        "deserialize": "_functions",
+        "load": "_checkpoint",
+        "safe_open": "_native",
+        "serialize": "_functions",
+        "serialize_file": "_functions",
+        "stream": "_checkpoint",
+    }
+    # Modules of the package that are attributes without having been imported.
+    _MODULES = frozenset({"_native", "_safetensors_rust"})
+
+    def __getattr__(name):
+        home = _HOMES.get(name) or (name if name in _MODULES else None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = __import__(f"{__name__}.{home}", fromlist=(name,))
+        if home == name:
+            return module  # which the import has made an attribute
+        value = globals()[name] = getattr(module, name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__, *_MODULES})

@@ -12,6 +12,7 @@ from . import _cuda, _native
 from ._dtypes import CASTABLE, format_name
 from ._native import PySafeSlice, SafetensorError
 from ._targets import Target, check_apart, to_target
+from ._types import Cache, Framework
 
 __all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
 
@@ -96,7 +97,7 @@ class Checkpoint(Mapping[str, Any]):
     def __init__(
         self,
         paths: str | PathLike[str] | Iterable[str | PathLike[str]],
-        framework: str = "np",
+        framework: Framework = "np",
         device: Any = "cpu",
     ) -> None:
         self._native = _native._Checkpoint(paths, framework, device)
@@ -140,7 +141,7 @@ class Checkpoint(Mapping[str, Any]):
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int = 0,
-        cache: str = "keep",
+        cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
     ) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class Checkpoint(Mapping[str, Any]):
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int = _DEFAULT_BUDGET,
-        cache: str = "keep",
+        cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
     ) -> CheckpointStream:
         """Load tensors one after the other while others are read; see `safetensors.stream`."""
@@ -242,12 +243,12 @@ def load(
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
-    framework: str = "np",
+    framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
     threads: int = 0,
     memory_limit: int = 0,
-    cache: str = "keep",
+    cache: Cache = "keep",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
 ) -> dict[str, Any]:
@@ -285,12 +286,12 @@ def stream(
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
-    framework: str = "np",
+    framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
     threads: int = 0,
     memory_limit: int = _DEFAULT_BUDGET,
-    cache: str = "keep",
+    cache: Cache = "keep",
     out: Mapping[str, Any] | None = None,
 ) -> CheckpointStream:
     """Return an iterator of names and tensors that reads ahead in the background.

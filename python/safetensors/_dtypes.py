@@ -36,6 +36,9 @@ _FORMAT_NAMES = {name: dtype for dtype, name in FRAMEWORK_NAMES.items()}
 # Elements of less than a byte, and their bits: where a framework has no such dtype, bytes hold them packed.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
+# Dtypes of ml_dtypes that spend a byte on each element, which the format packs; and what the format calls them.
+UNPACKED = {"float4_e2m1fn": "F4", "float6_e2m3fn": "F6_E2M3", "float6_e3m2fn": "F6_E3M2"}
+
 # What load(dtype=...) turns into one another; from F8_E8M0 only.
 CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())
 

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
 from . import _native
 from ._native import TensorSpec, safe_open
 
+TYPE_CHECKING = False  # typing's, whose import would take longer than all else here
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
+    from typing import Any
 
     from typing_extensions import Buffer
 
+    from ._types import Backend, Durability, Framework
 
 __all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "serialize_file"]
 
 # What `safe_open.prefetch` loads: each name with None for the whole tensor, or a slice of its rows.
 PrefetchPlan = dict[str, slice | None]
-
-
-class _LazySignature:
-    """What `inspect.signature` finds on a compiled class: that of a function that does nothing."""
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        self._function = function
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        if instance is not None:
-            raise AttributeError("__signature__")
-        import inspect  # which nothing else here needs
-
-        return inspect.signature(self._function)
-
-
-def _safe_open(
-    filename: str | PathLike[str], framework: str, device: Any = "cpu", *, backend: str = "mmap"
-) -> None: ...
-
-
-def _tensor_spec(*, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None: ...
-
-
-setattr(safe_open, "__signature__", _LazySignature(_safe_open))  # noqa: B010
-setattr(TensorSpec, "__signature__", _LazySignature(_tensor_spec))  # noqa: B010
 
 
 def serialize(
@@ -62,7 +37,7 @@ def serialize_file(
     filename: str | PathLike[str],
     metadata: Mapping[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors, replacing what is at `filename`.
 
@@ -84,7 +59,7 @@ def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _safe_open_handle(
-    f: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap"
+    f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
 ) -> safe_open:
     """Do what `safe_open` does with a file object that is open for reading.
 

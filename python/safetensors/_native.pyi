@@ -3,17 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, final
+from typing import Any
 
 from typing_extensions import Buffer, Self
 
-_Durability = Literal["full", "file", "none"]
-_Backend = Literal["mmap", "pread", "auto"]
+from ._types import Backend, Cache, Durability, Framework
+
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 _version: str
 
-class SafetensorError(Exception): ...
+class SafetensorError(Exception):
+    code: str | None
+    offset: int | None
+    errno: int | None
 
 class TensorSpec:
     def __init__(
@@ -66,10 +69,10 @@ class safe_open:
     def __init__(
         self,
         filename: _Path,
-        framework: str,
+        framework: Framework,
         device: Any = "cpu",
         *,
-        backend: str = "mmap",
+        backend: Backend = "mmap",
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -98,7 +101,7 @@ class safe_open:
     def __iter__(self) -> Iterator[str]: ...
 
 def _safe_open_handle(
-    f: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap"
+    f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
 ) -> safe_open: ...
 def serialize(
     tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None
@@ -108,7 +111,7 @@ def serialize_file(
     filename: _Path,
     metadata: Mapping[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None: ...
 def _set_leak_warnings(enabled: bool) -> None: ...
 def _serialize_stream(
@@ -117,10 +120,10 @@ def _serialize_stream(
     metadata: Mapping[str, str] | None,
     fetch: Callable[[str], tuple[int, int, object]],
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None: ...
 def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]: ...
-def _load(buffer: Buffer, framework: str, *, copy: bool = True) -> dict[str, Any]: ...
+def _load(buffer: Buffer, framework: Framework, *, copy: bool = True) -> dict[str, Any]: ...
 
 _Paths = _Path | Iterable[_Path]
 _Target = (
@@ -134,7 +137,7 @@ class _Stream:
     def close(self) -> None: ...
 
 class _Checkpoint:
-    def __init__(self, paths: _Paths, framework: str, device: Any) -> None: ...
+    def __init__(self, paths: _Paths, framework: Framework, device: Any) -> None: ...
     def names(self) -> list[str]: ...
     def files(self) -> list[str]: ...
     def framework(self) -> str: ...
@@ -150,7 +153,7 @@ class _Checkpoint:
         *,
         threads: int,
         memory_limit: int,
-        cache: str,
+        cache: Cache,
         progress: _Progress | None,
         device_stream: int | None = None,
     ) -> list[Any]: ...
@@ -160,7 +163,7 @@ class _Checkpoint:
         *,
         threads: int,
         memory_limit: int,
-        cache: str,
+        cache: Cache,
     ) -> _Stream: ...
 
 class _Writer:
@@ -169,7 +172,7 @@ class _Writer:
         path: _Path,
         tensors: Mapping[str, TensorSpec],
         metadata: Mapping[str, str] | None,
-        durability: str,
+        durability: Durability,
     ) -> None: ...
     def write(self, name: str, offset: int, address: int, size: int) -> None: ...
     def copy(self, name: str, source: _Checkpoint, source_name: str) -> None: ...

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._dtypes import PACKED, format_name
+from ._dtypes import PACKED, UNPACKED, format_name
 from ._native import SafetensorError
 
 # address, size in bytes, strides in bytes or None for C order, the object itself
@@ -69,6 +69,11 @@ def _check_numpy(target: Any, what: str) -> None:
         raise ValueError(f"{what} is read-only")
     if not target.dtype.isnative:
         raise ValueError(f"{what} is big-endian, files are little-endian")
+    if target.dtype.name in UNPACKED:
+        raise ValueError(
+            f"{what} has dtype {target.dtype}, which takes a byte for each element:"
+            f" {UNPACKED[target.dtype.name]} is read into packed uint8"
+        )
 
 
 def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int, str]:

@@ -13,6 +13,7 @@ from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES, PACKED, format_name
 from ._native import SafetensorError, TensorSpec
 from ._targets import is_masked, is_numpy, is_torch
+from ._types import Durability
 
 __all__ = ["Writer"]
 
@@ -99,7 +100,7 @@ class Writer:
         tensors: Mapping[str, Any],
         metadata: Mapping[str, str] | None = None,
         *,
-        durability: str = "full",
+        durability: Durability = "full",
     ) -> None:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")

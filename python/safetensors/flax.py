@@ -16,6 +16,7 @@ import numpy as np
 from . import _native
 from . import numpy as _numpy
 from ._native import safe_open
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -65,7 +66,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these arrays, replacing what is at `filename`.
 
@@ -86,7 +87,7 @@ def load(data: Buffer) -> dict[str, jax.Array]:
 
 
 def load_file(
-    filename: str | PathLike[str], *, backend: str = "mmap"
+    filename: str | PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, jax.Array]:
     """Return the arrays of a file, in the order of their bytes.
 

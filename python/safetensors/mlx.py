@@ -15,6 +15,7 @@ import numpy as np
 from . import _native
 from . import numpy as _numpy
 from ._native import SafetensorError, safe_open
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -65,7 +66,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these arrays, replacing what is at `filename`.
 
@@ -84,7 +85,7 @@ def load(data: Buffer) -> dict[str, mx.array]:
 
 
 def load_file(
-    filename: str | PathLike[str], *, backend: str = "mmap"
+    filename: str | PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, mx.array]:
     """Return the arrays of a file, in the order of their bytes.
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _native
-from ._native import TensorSpec, safe_open
+from ._dtypes import UNPACKED
+from ._native import SafetensorError, TensorSpec, safe_open
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -81,6 +83,11 @@ def _packed(tensor: Any, name: str) -> Array:
         raise ValueError(
             f"Key `{name}` is a masked array, and a file has no place for the mask: "
             "call `.filled()` first."
+        )
+    if array.dtype.kind == "V" and (dtype := _name(array.dtype)) in UNPACKED:
+        raise SafetensorError(
+            f"Key `{name}` has dtype {dtype}, which takes a byte for each element, and the format"
+            f" packs {UNPACKED[dtype]}: pack it into uint8 and write it with `safetensors.Writer`."
         )
     if not _is_little_endian(array):
         array = array.astype(array.dtype.newbyteorder("<"), order="C")
@@ -157,7 +164,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these arrays, replacing what is at `filename`.
 
@@ -180,7 +187,7 @@ def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:
     return _native._load(data, "np", copy=copy)
 
 
-def load_file(filename: str | PathLike[str], *, backend: str = "mmap") -> dict[str, Array]:
+def load_file(filename: str | PathLike[str], *, backend: Backend = "mmap") -> dict[str, Array]:
     """Return the arrays of a file, in the order of their bytes.
 
     With the backend "mmap" arrays are writable views of a private map of the file: their pages are

@@ -15,6 +15,7 @@ import paddle
 from . import _native
 from . import numpy as _numpy
 from ._native import SafetensorError, TensorSpec, safe_open
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -134,7 +135,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors, replacing what is at `filename`.
 
@@ -157,7 +158,7 @@ def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:
 
 
 def load_file(
-    filename: str | PathLike[str], device: Any = "cpu", *, backend: str = "mmap"
+    filename: str | PathLike[str], device: Any = "cpu", *, backend: Backend = "mmap"
 ) -> dict[str, paddle.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 

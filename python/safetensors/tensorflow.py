@@ -15,6 +15,7 @@ import tensorflow as tf
 from . import _native
 from . import numpy as _numpy
 from ._native import SafetensorError, safe_open
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -61,7 +62,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors, replacing what is at `filename`.
 
@@ -80,7 +81,7 @@ def load(data: Buffer) -> dict[str, tf.Tensor]:
 
 
 def load_file(
-    filename: str | PathLike[str], *, backend: str = "mmap"
+    filename: str | PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, tf.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 

@@ -28,6 +28,7 @@ from ._sharing import (
     storage_ptr,
     storage_size,
 )
+from ._types import Backend, Durability
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -182,7 +183,7 @@ def _save_streamed(
     tensors: dict[str, torch.Tensor],
     filename: str | PathLike[str],
     metadata: dict[str, str] | None,
-    durability: str,
+    durability: Durability,
 ) -> None:
     """Save with one tensor at a time in the host's memory; the tensors are checked already."""
     specs = {}
@@ -221,7 +222,7 @@ def save_file(
     filename: str | PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors, replacing what is at `filename`.
 
@@ -256,7 +257,7 @@ def load_file(
     filename: str | PathLike[str],
     device: str | int | torch.device = "cpu",
     *,
-    backend: str = "mmap",
+    backend: Backend = "mmap",
 ) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
@@ -277,7 +278,7 @@ def save_model(
     metadata: dict[str, str] | None = None,
     force_contiguous: bool = True,
     *,
-    durability: str = "full",
+    durability: Durability = "full",
 ) -> None:
     """Save a model, tensors with several names once.
 
@@ -313,7 +314,7 @@ def load_model(
     strict: bool = True,
     device: str | int | torch.device = "cpu",
     *,
-    backend: str = "mmap",
+    backend: Backend = "mmap",
 ) -> tuple[set[str], list[str]]:
     """Load a file of `save_model` into a model; return the missing and the unexpected names.
 

@@ -22,7 +22,7 @@ class PyCheckpoint {
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   // The tensor's file.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
-  [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_maker(framework_, device_); }
+  [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_probed_maker(framework_, device_); }
 
  private:
   Framework framework_;

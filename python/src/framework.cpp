@@ -103,6 +103,17 @@ std::shared_ptr<Maker> make_maker(Framework framework, const Device& device) {
   }
 }
 
+std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device) {
+  std::shared_ptr<Maker> maker = make_maker(framework, device);
+  if (device.cpu()) return maker;
+  try {
+    (void)maker->make(Array(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned));
+  } catch (const nb::python_error& error) {
+    raise_refused(error, "device " + device.given + " cannot be used: ");
+  }
+  return maker;
+}
+
 Array aligned(const Array& array, std::size_t alignment) {
   const std::span<const std::byte> bytes = array.bytes();
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0) return array;

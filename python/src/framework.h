@@ -50,6 +50,8 @@ class Maker {
 [[nodiscard]] const char* extended_name(Dtype dtype) noexcept;
 [[nodiscard]] std::shared_ptr<Maker> make_torch_maker(const Device& device);
 [[nodiscard]] std::shared_ptr<Maker> make_maker(Framework framework, const Device& device);
+// The same, after one empty tensor was made on the device: SafetensorError where the framework cannot.
+[[nodiscard]] std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device);
 
 // A copy whose memory is aligned, if the array's is not; else the array.
 [[nodiscard]] Array aligned(const Array& array, std::size_t alignment);

@@ -4,6 +4,7 @@
 
 #include "memory.h"
 #include "prefetch.h"
+#include "signatures.h"
 #include "tensor_meta.h"
 #include "tensor_spec.h"
 
@@ -25,4 +26,7 @@ NB_MODULE(_native, module) {
   define_load(module);
   define_checkpoint(module);
   define_writer(module);
+  for (const char* const name :
+       {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
+    publish_methods(module.attr(name));
 }

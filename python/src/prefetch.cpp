@@ -32,17 +32,6 @@ State wait_for(Look&& look) {
   return state;
 }
 
-// What torch raises while it copies to a device, as SafetensorError. Within a catch.
-[[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix) {
-  const nb::object cause = nb::borrow(error.value());
-  try {
-    raise(prefix + nb::cast<std::string>(nb::str(cause)));
-  } catch (nb::python_error& made) {
-    PyException_SetCause(made.value().ptr(), nb::object(cause).release().ptr());
-    throw;
-  }
-}
-
 // Makes tensors; for a device, through the framework's own copy.
 class Hand {
  public:
@@ -54,8 +43,6 @@ class Hand {
     try {
       return maker_->make(array);
     } catch (const nb::python_error& error) {
-      const bool kept = error.matches(PyExc_MemoryError) || error.matches(error_type());
-      if (kept || !error.matches(PyExc_Exception)) throw;
       raise_refused(error, prefix);
     }
   }

@@ -88,12 +88,14 @@ bool InMidst::of(const void* object) noexcept {
 }
 
 void define_errors(nb::module_& module) {
+  nb::dict unknown;  // attributes of the class: what an instance does not have is None
+  for (const char* const name : {"code", "offset", "errno"}) unknown[name] = nb::none();
   safetensor_error = PyErr_NewExceptionWithDoc(
       "safetensors._safetensors_rust.SafetensorError",
       "A file that is no safetensors file, or a request that cannot be met.\n\n"
-      "Where they are known, the attributes `code` (a str such as \"invalid_offset\"), `offset` (the byte in\n"
-      "the file) and `errno` say more.",
-      nullptr, nullptr);
+      "The attributes `code` (a str such as \"invalid_offset\"), `offset` (the byte in the file) and `errno`\n"
+      "say more. Each is None where it is not known.",
+      nullptr, unknown.ptr());
   if (safetensor_error == nullptr) throw nb::python_error();
   module.attr("SafetensorError") = nb::handle(safetensor_error);
 }
@@ -115,6 +117,18 @@ void raise_key_error(nb::handle key) {
 
 void raise_type_error(std::string_view text) {
   throw_exception(PyExc_TypeError, nb::handle(PyExc_TypeError)(to_str(text)));
+}
+
+void raise_refused(const nb::python_error& error, const std::string& prefix) {
+  const bool kept = error.matches(PyExc_MemoryError) || error.matches(safetensor_error);
+  if (kept || !error.matches(PyExc_Exception)) throw;
+  const nb::object cause = nb::borrow(error.value());
+  try {
+    raise(prefix + nb::cast<std::string>(nb::str(cause)));
+  } catch (nb::python_error& made) {
+    PyException_SetCause(made.value().ptr(), nb::object(cause).release().ptr());
+    throw;
+  }
 }
 
 void raise_read_error(const Error& error, std::string_view prefix, std::string_view given) {
@@ -209,6 +223,13 @@ std::uint64_t to_unsigned(nb::handle object) {
 
 Buffer::Buffer(nb::handle object) {
   if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) == 0) return;
+  if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    if (!PyErr_ExceptionMatches(PyExc_BufferError)) throw nb::python_error();
+    PyErr_Clear();
+    PyErr_Format(PyExc_BufferError, "a contiguous buffer is required, this '%s' is not: copy it with bytes(...)",
+                 name_of_type(object).c_str());
+    throw nb::python_error();
+  }
   PyErr_Clear();
   raise_type_error("a bytes-like object is required, not '" + name_of_type(object) + "'");
 }

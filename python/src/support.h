@@ -28,6 +28,9 @@ void define_errors(nb::module_& module);
 // with the path.
 [[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
 [[noreturn]] void raise_type_error(std::string_view text);
+// Within a catch of what a framework raised: SafetensorError(prefix + its text) with that as its cause. MemoryError,
+// SafetensorError, and what is no Exception, such as KeyboardInterrupt, are raised again as they are.
+[[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix);
 [[noreturn]] void raise_key_error(nb::handle key);
 // An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
 // SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's.
@@ -120,7 +123,7 @@ class InMidst {
 // A buffer of bytes that somebody else owns, held until this goes.
 class Buffer {
  public:
-  explicit Buffer(nb::handle object);  // TypeError when there is no contiguous buffer
+  explicit Buffer(nb::handle object);  // TypeError without the buffer protocol, BufferError if not contiguous
   // Shared by what may be given up on any thread, whether it holds the GIL or not.
   [[nodiscard]] static std::shared_ptr<const Buffer> share(nb::handle object);
   Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }

@@ -181,7 +181,9 @@ class TorchMaker final : public Maker {
   nb::handle dtype_of(Dtype dtype) {
     std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
     if (PyObject* const known = slot.load(std::memory_order_acquire)) return known;
-    if (!has(dtype)) raise("Dtype not understood: " + std::string(to_string(dtype)));
+    if (!has(dtype))
+      raise("Dtype not understood: " + std::string(to_string(dtype)) +
+            " (torch has no such dtype; framework=\"np\" loads it as packed uint8)");
     nb::object made = torch_.attr(torch_type(dtype).name);
     PyObject* other = nullptr;
     if (slot.compare_exchange_strong(other, made.ptr())) return made.release();

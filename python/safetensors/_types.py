@@ -1,0 +1,24 @@
+"""The words that arguments may be, for type checkers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["Backend", "Cache", "Durability", "Framework"]
+
+Backend = Literal["mmap", "pread", "auto"]
+Cache = Literal["keep", "fill", "drop", "bypass"]
+Durability = Literal["full", "file", "none"]
+Framework = Literal[
+    "pt",
+    "torch",
+    "pytorch",
+    "np",
+    "numpy",
+    "tf",
+    "tensorflow",
+    "jax",
+    "flax",
+    "mlx",
+    "paddle",
+]

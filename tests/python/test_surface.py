@@ -1,0 +1,290 @@
+"""What a program or a reader sees of the package: names, signatures, help, stubs, and what importing it costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from conftest import installed
+
+import safetensors
+from safetensors import SafetensorError, TensorSpec, Writer, _types, load, safe_open
+from safetensors.numpy import load_file, save_file
+
+PACKAGE = Path(safetensors.__file__).parent
+FRAMEWORK_MODULES = {"numpy": "numpy", "torch": "torch", "flax": "jax", "tensorflow": "tensorflow", "mlx": "mlx.core", "paddle": "paddle"}
+# Classes without a constructor: objects of theirs come from calls.
+MADE_BY_CALLS = {"PrefetchLoader", "PySafeSlice", "TensorMeta"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_file({"a": np.arange(50, dtype=np.int32).reshape(10, 5)}, tmp_path / "t")
+    return tmp_path / "t"
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Names
+
+
+def test_the_rust_module_is_there_after_the_package() -> None:
+    code = (
+        "import safetensors\n"
+        "try: safetensors.deserialize(b'')\n"
+        "except safetensors._safetensors_rust.SafetensorError as error: print(error)"
+    )
+    assert run(code).startswith("Error while deserializing: header too small")
+
+
+# Of the modules that come with an import: the package's own, and those that take long.
+COUNTED = "print(sorted(m for m in sys.modules if m.startswith('safetensors') or m in {'typing', 'inspect', 'numpy'}))"
+
+
+def test_importing_the_package_imports_nothing() -> None:
+    assert run(f"import sys, safetensors; {COUNTED}") == "['safetensors']\n"
+
+
+def test_each_name_imports_no_more_than_it_needs() -> None:
+    code = f"import sys; from safetensors import safe_open, SafetensorError, TensorSpec, __version__; {COUNTED}"
+    assert run(code) == "['safetensors', 'safetensors._native', 'safetensors._version']\n"
+    code = f"import sys, safetensors._safetensors_rust; {COUNTED}"
+    own = ["", "._functions", "._native", "._safetensors_rust", "._version"]
+    assert run(code) == f"{['safetensors' + module for module in own]}\n"
+
+
+@pytest.mark.parametrize("first", [*safetensors.__all__, "_native", "_safetensors_rust"])
+def test_every_name_may_come_first(first: str) -> None:
+    code = (
+        f"import safetensors; assert {first!r} in dir(safetensors)\n"
+        f"assert getattr(safetensors, {first!r}) is safetensors.{first}\n"
+        f"from safetensors import {first} as again; assert again is safetensors.{first}"
+    )
+    run(code)
+
+
+def test_a_star_import_gives_every_name() -> None:
+    names: dict[str, Any] = {}
+    exec("from safetensors import *", names)
+    assert {name: names[name] for name in safetensors.__all__} == {
+        name: getattr(safetensors, name) for name in safetensors.__all__
+    }
+    assert set(safetensors.__all__) <= set(dir(safetensors))
+
+
+def test_other_names_are_attribute_errors() -> None:
+    assert run("import safetensors; print(hasattr(safetensors, 'numpy'), hasattr(safetensors, 'nothing'))") == (
+        "False False\n"
+    )
+    with pytest.raises(AttributeError, match="^module 'safetensors' has no attribute 'nothing'$"):
+        safetensors.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_package_names_what_it_exports_once() -> None:
+    """The names for type checkers, those for the interpreter, and __all__ are the same."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    checked = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    assert checked == safetensors._HOMES  # type: ignore[attr-defined]
+    assert sorted(checked) == sorted(safetensors.__all__)
+
+
+# Signatures and help
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    for name in safetensors.__all__:
+        if inspect.isroutine(value := getattr(safetensors, name)):
+            yield name, value
+    for module, needs in FRAMEWORK_MODULES.items():
+        if installed(needs):
+            loaded = importlib.import_module(f"safetensors.{module}")
+            for name in loaded.__all__:
+                yield f"{module}.{name}", getattr(loaded, name)
+
+
+def classes() -> Iterator[tuple[str, type]]:
+    for name in safetensors.__all__:
+        if inspect.isclass(value := getattr(safetensors, name)) and name != "PrefetchPlan":
+            yield name, value
+
+
+def own_methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """The methods that a class defines itself; __new__ and __init__ are its signature."""
+    for name, value in vars(kind).items():
+        if inspect.isroutine(value) and not inspect.isbuiltin(value) and name != "__new__":
+            yield name, value
+
+
+def test_every_function_has_a_signature_and_help() -> None:
+    for name, function in functions():
+        assert isinstance(inspect.signature(function), inspect.Signature), name
+        assert name.rpartition(".")[2] + "(" in pydoc.plain(pydoc.render_doc(function)), name
+
+
+def test_every_class_has_a_signature_and_help() -> None:
+    for name, kind in classes():
+        if name in MADE_BY_CALLS:
+            with pytest.raises(TypeError):
+                kind()
+        elif name != "SafetensorError":
+            assert isinstance(inspect.signature(kind), inspect.Signature), name
+        assert name in pydoc.plain(pydoc.render_doc(kind))
+
+
+@pytest.mark.parametrize("kind", [kind for _, kind in classes()], ids=[name for name, _ in classes()])
+def test_every_method_has_a_signature_and_help(kind: type) -> None:
+    page = pydoc.plain(pydoc.render_doc(kind))
+    for name, method in own_methods(kind):
+        signature = inspect.signature(method)
+        assert next(iter(signature.parameters)) == "self", name
+        if not name.startswith("_"):
+            assert f" |  {name}{signature}".split(" -> ")[0] in page, f"{name} is not in the help"
+            assert method.__doc__, name
+
+
+def test_bound_methods_have_signatures(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        assert str(inspect.signature(f.get_slice)) == "(name)"
+        assert str(inspect.signature(f.prefetch)) == "(plan=None, *, device=None, threads=8)"
+        assert str(inspect.signature(f.get_slice("a").get_shape)) == "()"
+        assert str(inspect.signature(f.prefetch().take)) == "(name)"
+    assert str(inspect.signature(safe_open.get_tensor)) == "(self, /, name)"
+    assert inspect.signature(safe_open).parameters["backend"].default == "mmap"
+    assert list(inspect.signature(TensorSpec).parameters) == ["dtype", "shape", "data_ptr", "data_len"]
+
+
+def test_signatures_are_inherited(path: Path) -> None:
+    class Opened(safe_open):
+        def keys(self) -> list[str]:
+            return super().keys()[::-1]
+
+    assert inspect.signature(Opened) == inspect.signature(safe_open)
+    with Opened(path, "np") as f:
+        assert f.keys() == ["a"] and f.get_slice(name="a").get_shape() == [10, 5]
+
+
+def test_methods_say_what_they_were_given(path: Path) -> None:
+    with safe_open(path, "np") as f:
+        for call in (lambda: f.get_tensor(), lambda: f.get_tensor("a", "b"), lambda: f.get_tensor(nome="a")):
+            with pytest.raises(TypeError, match="^get_tensor\\(\\): incompatible function arguments"):
+                call()
+        with pytest.raises(TypeError, match="descriptor 'keys' for .*safe_open' objects doesn't apply"):
+            safe_open.keys(3)  # type: ignore[arg-type]
+        f.__exit__(*range(40))  # type: ignore[call-arg]  # more than a call keeps on the stack
+
+
+# Errors' attributes
+
+
+def test_attributes_that_are_not_known_are_none(path: Path) -> None:
+    made = SafetensorError("x")
+    for error in (made, pickle.loads(pickle.dumps(made))):
+        assert (error.code, error.offset, error.errno) == (None, None, None)
+        assert str(error) == "x"
+    with safe_open(path, "np") as f, pytest.raises(SafetensorError) as caught:
+        f.get_tensor("zz")
+    assert (caught.value.code, caught.value.offset, caught.value.errno) == (None, None, None)
+
+
+def test_attributes_that_are_known_have_their_types(tmp_path: Path) -> None:
+    (tmp_path / "cut").write_bytes(b"\x02\0\0\0\0\0\0\0{]")
+    with pytest.raises(SafetensorError) as caught:
+        safe_open(tmp_path / "cut", "np")
+    assert (caught.value.code, caught.value.offset, caught.value.errno) == ("json_syntax", 9, None)
+    with pytest.raises(SafetensorError) as caught:
+        save_file({}, tmp_path / "nowhere" / "t")
+    assert (caught.value.code, caught.value.offset, caught.value.errno) == ("open_failed", None, 2)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.code, again.offset, again.errno) == ("open_failed", None, 2)
+
+
+# Stubs
+
+
+def test_stubs_name_the_words_that_are_taken(path: Path) -> None:
+    for backend in get_args(_types.Backend):
+        assert load_file(path, backend=backend).keys() == {"a"}
+    for durability in get_args(_types.Durability):
+        save_file({}, path.with_name("s"), durability=durability)
+        Writer(path.with_name("w"), {}, durability=durability).close()
+    for cache in get_args(_types.Cache):
+        assert load(path, cache=cache).keys() == {"a"}
+    for framework in get_args(_types.Framework):
+        safe_open(path, framework).keys()
+
+
+@pytest.mark.parametrize("words", ["Backend", "Durability", "Cache"])
+def test_errors_name_the_words_of_the_stubs(words: str, path: Path) -> None:
+    calls: dict[str, Any] = {
+        "Backend": lambda: load_file(path, backend="x"),  # type: ignore[arg-type]
+        "Durability": lambda: save_file({}, path, durability="x"),  # type: ignore[arg-type]
+        "Cache": lambda: load(path, cache="x"),  # type: ignore[arg-type]
+    }
+    expected = ", ".join(f'"{word}"' for word in get_args(getattr(_types, words)))
+    with pytest.raises(SafetensorError) as caught:
+        calls[words]()
+    assert str(caught.value) == f'{words.lower()} "x" is invalid (expected one of: {expected})'
+
+
+WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "framework": "Framework"}
+
+
+def test_every_annotation_of_these_words_is_a_literal() -> None:
+    seen = 0
+    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_writer.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+        for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+            if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
+                assert ast.unparse(node.annotation) == WORDS[node.arg], f"{file}:{node.lineno}"
+                seen += 1
+    assert seen > 20
+
+
+TYPED = """
+import safetensors
+from safetensors import *
+from safetensors import SafetensorError, TensorSpec, Writer, __version__, load, safe_open
+from safetensors.numpy import save_file
+def details(e: SafetensorError) -> tuple[str | None, int | None, int | None]:
+    return e.code, e.offset, e.errno
+version: str = __version__
+with safe_open("x", "np", backend="pread") as f:
+    names: list[str] = f.keys()
+safetensors._safetensors_rust.SafetensorError
+save_file({}, "x", durability="slow")
+load("x", cache="wrong")
+safe_open("x", "nunpy")
+safe_open("x", "np", backend="wrong")
+Writer("x", {}, durability="slow")
+safetensors.nothing
+"""
+
+
+def test_type_checkers_see_names_attributes_and_words(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", str(tmp_path), "typed.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    wrong = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error: " in line}
+    lines = TYPED.splitlines()
+    assert wrong == {n for n, line in enumerate(lines, 1) if any(w in line for w in ("slow", "wrong", "nunpy", "nothing"))}, done.stdout
