@@ -14,10 +14,10 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 def _as_tensor(item: Any) -> torch.Tensor | None:
     if isinstance(item, torch.Tensor):
         return item
-    if not isinstance(item, list):
-        return None
+    if not isinstance(item, list) or any(hasattr(element, "__len__") for element in item):
+        return None  # torch reads a list of lists as a tuple of them
     try:
-        return torch.as_tensor(item)
+        return torch.as_tensor(item, device="cpu")  # whatever the default device is
     except (TypeError, ValueError, RuntimeError):  # torch has its own way with such lists
         return None
 

@@ -25,25 +25,32 @@ std::vector<nb::object> items_of(nb::handle index) {
   return items;
 }
 
-// Clamped to 64 bits, which no dimension exceeds. TypeError for what is no integer.
-std::int64_t to_bound(nb::handle object) {
+// Bounds over 64 bits: torch clamps them like all others past the end, for NumPy they are the reference's error.
+enum class Huge { clamped, error };
+
+// TypeError for what is no integer.
+std::int64_t to_bound(nb::handle object, Huge huge) {
   const nb::object number = own(PyNumber_Index(object.ptr()));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow != 0) return overflow < 0 ? kLowest : kHighest;
-  return value;
+  if (overflow < 0) return kLowest;
+  if (overflow > 0 && huge == Huge::error) {
+    PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+    throw nb::python_error();
+  }
+  return overflow > 0 ? kHighest : value;
 }
 
-std::optional<std::int64_t> to_optional_bound(nb::handle object) {
+std::optional<std::int64_t> to_optional_bound(nb::handle object, Huge huge) {
   if (object.is_none()) return std::nullopt;
-  return to_bound(object);
+  return to_bound(object, huge);
 }
 
-Item to_range(nb::handle slice) {
+Item to_range(nb::handle slice, Huge huge) {
   Item item;
-  item.begin = to_optional_bound(slice.attr("start"));
-  item.end = to_optional_bound(slice.attr("stop"));
-  item.step = to_optional_bound(slice.attr("step")).value_or(1);
+  item.begin = to_optional_bound(slice.attr("start"), huge);
+  item.end = to_optional_bound(slice.attr("stop"), huge);
+  item.step = to_optional_bound(slice.attr("step"), huge).value_or(1);
   return item;
 }
 
@@ -63,17 +70,25 @@ std::optional<std::int64_t> to_index(nb::handle object) {
   return value;
 }
 
-Item to_item(nb::handle object, std::size_t position) {
-  if (PySlice_Check(object.ptr())) {
-    Item item = to_range(object);
-    if (item.step == 0) raise("Slice step must not be zero");
-    return item;
-  }
-  if (object.ptr() == Py_Ellipsis) return {.kind = Item::Kind::ellipsis};
+Item to_integer(nb::handle object, std::size_t position) {
   const std::optional<std::int64_t> index = to_index(object);
   if (!index)
     raise("Unsupported slice index at position " + std::to_string(position) + ": expected slice, int, or ellipsis");
   return {.kind = Item::Kind::index, .index = *index};
+}
+
+Item to_item(nb::handle object, std::size_t position) {
+  if (PySlice_Check(object.ptr())) {
+    Item item = to_range(object, Huge::error);
+    if (item.step == 0) raise("Slice step must not be zero");
+    return item;
+  }
+  if (object.ptr() == Py_Ellipsis) return {.kind = Item::Kind::ellipsis};
+  return to_integer(object, position);
+}
+
+bool is_ellipsis(const Item& item) {
+  return item.kind == Item::Kind::ellipsis;
 }
 
 // The ellipsis spelled out.
@@ -124,32 +139,56 @@ void count_from_start(std::optional<std::int64_t>& bound, std::int64_t size) {
 std::optional<std::int64_t> beyond(const Item& item, std::int64_t size) {
   if (item.kind == Item::Kind::index) return item.index >= size ? std::optional(item.index) : std::nullopt;
   const bool past = item.end && *item.end > size;
-  if (item.begin && (*item.begin > size || (past && *item.begin == size))) return *item.begin;
+  const std::int64_t begin = item.begin.value_or(0);
+  if (begin > size || (past && begin == size)) return begin;
   if (past) return *item.end - 1;
   return std::nullopt;
 }
 
+// Raises what the reference does, in its order: negative integers first, a dimension too many counts as one of size 0.
 void check(std::vector<Item> items, ShapeView shape) {
-  if (items.size() > shape.size())
-    raise("Error during slicing " + show(items) + " with shape " + show(shape) +
-          ": more slicing indexes than dimensions in tensor");
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::int64_t size = signed_size(shape[i]);
+    const std::uint64_t dim = i < shape.size() ? shape[i] : 0;
+    const std::int64_t size = signed_size(dim);
     Item& item = items[i];
     count_from_start(item.begin, size);
     count_from_start(item.end, size);
     if (item.kind != Item::Kind::index || item.index >= 0) continue;
     if (item.index < -size)
       raise("Invalid index " + std::to_string(item.index) + " for dimension " + std::to_string(i) + " of size " +
-            std::to_string(shape[i]));
+            std::to_string(dim));
     item.index += size;
   }
+  if (items.size() > shape.size())
+    raise("Error during slicing " + show(items) + " with shape " + show(shape) +
+          ": more slicing indexes than dimensions in tensor");
   for (std::size_t i = items.size(); i-- > 0;) {
     const std::optional<std::int64_t> index = beyond(items[i], signed_size(shape[i]));
     if (!index) continue;
     raise("Error during slicing " + show(items) + " with shape " + show(shape) + ": index " + std::to_string(*index) +
           " out of bounds for tensor dimension #" + std::to_string(i) + " of size " + std::to_string(shape[i]));
   }
+}
+
+// Too many indices, or an integer past the end of its dimension.
+bool out_of_range(const std::vector<Item>& items, ShapeView shape) {
+  if (items.size() > shape.size()) return true;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t size = signed_size(shape[i]);
+    if (items[i].kind == Item::Kind::index && (items[i].index < -size || items[i].index >= size)) return true;
+  }
+  return false;
+}
+
+// What only torch knows as an index: booleans, new axes, lists, arrays and tensors with a dimension, masks.
+bool is_torch_only(nb::handle object) {
+  if (object.is_none() || PyBool_Check(object.ptr())) return true;
+  if (PyLong_Check(object.ptr())) return false;
+  if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyRange_Check(object.ptr())) return true;
+  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "ndim")) return false;
+  if (to_unsigned(nb::object(object.attr("ndim"))) != 0 || PyIndex_Check(object.ptr()) == 0) return true;
+  const nb::object dtype = own(PyObject_Str(nb::object(object.attr("dtype")).ptr()));
+  return from_str(dtype, "index").ends_with("bool");
 }
 
 DimSlice to_dim(const Item& item) {
@@ -174,12 +213,45 @@ Slice parse_index(nb::handle index, ShapeView shape) {
     const std::vector<nb::object> objects = items_of(index);
     for (std::size_t i = 0; i < objects.size(); ++i) items.push_back(to_item(objects[i], i));
   }
-  const auto is_ellipsis = [](const Item& item) { return item.kind == Item::Kind::ellipsis; };
   if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1)
     raise("Only one ellipsis (...) is allowed in slice index");
   items = expand(items, shape.size());
   check(items, shape);
   return to_slice(items);
+}
+
+void refuse_torch_index(nb::handle index, ShapeView shape) {
+  if (PyList_Check(index.ptr())) return;
+  std::vector<Item> items;
+  const std::vector<nb::object> objects = items_of(index);
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    const nb::object& object = objects[i];
+    if (PySlice_Check(object.ptr())) {
+      items.push_back(to_range(object, Huge::clamped));
+      if (items.back().step <= 0) return;
+    } else if (object.ptr() == Py_Ellipsis) {
+      items.push_back({.kind = Item::Kind::ellipsis});
+    } else if (is_torch_only(object)) {
+      return;
+    } else {
+      items.push_back(to_integer(object, i));
+    }
+  }
+  if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) return;
+  items = expand(items, shape.size());
+  if (out_of_range(items, shape)) check(items, shape);
+}
+
+void refuse_meta_index(nb::handle index) {
+  for (const nb::object& object : items_of(index)) {
+    if (object.is_none() || PyLong_Check(object.ptr()) || PySlice_Check(object.ptr()) || PyList_Check(object.ptr()) ||
+        object.ptr() == Py_Ellipsis || !nb::hasattr(object, "is_meta"))
+      continue;
+    if (PyObject_IsTrue(object.attr("is_meta").ptr()) == 1)
+      raise(
+          "a slice cannot be taken by an index tensor on the meta device, which has no values: make it with "
+          "device=\"cpu\"");
+  }
 }
 
 std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
@@ -198,7 +270,7 @@ std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
         const nb::object bound = object.attr(part);
         if (!bound.is_none() && !PyLong_Check(bound.ptr())) return std::nullopt;
       }
-      items.push_back(to_range(object));
+      items.push_back(to_range(object, Huge::clamped));
       if (items.back().step <= 0) return std::nullopt;
       axes.append(nb::slice(nb::none(), nb::none(), nb::none()));
     } else if (PyLong_Check(object.ptr()) && !PyBool_Check(object.ptr())) {
@@ -209,14 +281,9 @@ std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
       return std::nullopt;
     }
   }
-  const auto is_ellipsis = [](const Item& item) { return item.kind == Item::Kind::ellipsis; };
   if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) return std::nullopt;
   items = expand(items, shape.size());
-  if (items.size() > shape.size()) return std::nullopt;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::int64_t size = signed_size(shape[i]);
-    if (items[i].kind == Item::Kind::index && (items[i].index < -size || items[i].index >= size)) return std::nullopt;
-  }
+  if (out_of_range(items, shape)) return std::nullopt;
   return TorchIndex{to_slice(items), new_axes, nb::tuple(axes)};
 }
 

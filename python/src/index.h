@@ -20,4 +20,10 @@ struct TorchIndex {
 };
 [[nodiscard]] std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape);
 
+// Raises what the reference's pread raises for an index of integers, slices and ellipses that torch refuses too, before
+// anything is read. Returns for every other index: torch decides. Steps below 1 are torch's error as well.
+void refuse_torch_index(nb::handle index, ShapeView shape);
+// Raises SafetensorError for a tensor of the meta device among the items: torch would read memory at random.
+void refuse_meta_index(nb::handle index);
+
 }  // namespace safetensors::python

@@ -46,7 +46,7 @@ std::shared_ptr<Maker> Opened::maker() {
     const std::lock_guard lock(mutex_);
     if (maker_) return maker_;
   }
-  std::shared_ptr<Maker> made = make_maker(framework_, device_);
+  std::shared_ptr<Maker> made = make_probed_maker(framework_, device_);
   const std::lock_guard lock(mutex_);
   if (!maker_) maker_ = std::move(made);
   return maker_;
@@ -163,6 +163,8 @@ nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
 }
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
+  refuse_meta_index(index);
+  if (!maps()) refuse_torch_index(index, tensor.shape());
   if (!maps() && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
       nb::object result = maker()->make(part(tensor, parsed->slice));

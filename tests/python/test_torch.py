@@ -170,8 +170,14 @@ def test_slices_by_tensors_and_masks(backend: str, tmp_path: Path) -> None:
             assert torch.equal(f.get_slice("a")[index], tensor[index])
 
 
-@BACKENDS
-@pytest.mark.parametrize("index", [10, -11, (0, 5), (1, 2, 3), slice(None, None, -1), slice(None, None, 0), 1.5, 2**70])
+STEPS = [slice(None, None, -1), slice(None, None, 0)]
+REFUSED = [10, -11, (0, 5), (1, 2, 3), 1.5, 2**70]
+
+
+@pytest.mark.parametrize(
+    ("backend", "index"),
+    [*(("mmap", i) for i in REFUSED), *((b, i) for b in ("mmap", "pread", "auto") for i in STEPS)],
+)
 def test_slices_that_torch_refuses_are_refused_by_torch(index: Any, backend: str, tmp_path: Path) -> None:
     tensor = torch.arange(50).reshape(10, 5)
     st.save_file({"a": tensor}, tmp_path / "t")
@@ -180,6 +186,26 @@ def test_slices_that_torch_refuses_are_refused_by_torch(index: Any, backend: str
     with safe_open(tmp_path / "t", "pt", backend=backend) as f, pytest.raises(wanted.type) as got:
         f.get_slice("a")[index]
     assert str(got.value) == str(wanted.value)
+
+
+@pytest.mark.parametrize("backend", ["pread", "auto"])
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (10, "Error during slicing [10] with shape [10, 5]: index 10 out of bounds for tensor dimension #0 of size 10"),
+        (-11, "Invalid index -11 for dimension 0 of size 10"),
+        ((0, 5), "Error during slicing [0, 5] with shape [10, 5]: index 5 out of bounds for tensor dimension #1 of size 5"),
+        ((1, 2, 3), "Error during slicing [1, 2, 3] with shape [10, 5]: more slicing indexes than dimensions in tensor"),
+        (1.5, "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+        (2**70, "Unsupported slice index at position 0: expected slice, int, or ellipsis"),
+    ],
+)
+def test_integers_out_of_range_by_pread_are_the_reference_s_errors(
+    index: Any, text: str, backend: str, tmp_path: Path
+) -> None:
+    st.save_file({"a": torch.arange(50).reshape(10, 5)}, tmp_path / "t")
+    with safe_open(tmp_path / "t", "pt", backend=backend) as f, raises(SafetensorError, text):
+        f.get_slice("a")[index]
 
 
 def test_a_slice_by_pread_reads_its_bytes_only(tmp_path: Path) -> None:
@@ -293,7 +319,7 @@ def test_views_that_are_conjugated_or_negated_are_saved_as_they_look() -> None:
 def test_six_bits_have_no_place_in_torch(make: Any) -> None:
     path = make('{"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}      ', bytes(3))
     for backend in ("mmap", "pread", "auto"):
-        with raises(SafetensorError, "Dtype not understood: F6_E2M3"):
+        with raises(SafetensorError, "Dtype not understood: F6_E2M3 (torch has no such dtype; framework=\"np\" loads it as packed uint8)"):
             st.load_file(path, backend=backend)
 
 
