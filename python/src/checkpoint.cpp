@@ -188,14 +188,15 @@ const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const 
 }
 
 void define_checkpoint(nb::module_& module) {
-  nb::class_<PyStream>(module, "_Stream", "(number, array) of a plan's items, in the order in which they are complete.")
+  nb::class_<PyStream>(module, "_Stream", nb::type_slots(refuse_new_slots),
+                       "(number, array) of a plan's items, in the order in which they are complete.")
       .def("__next__", &PyStream::next)
       .def("close", &PyStream::close, "Stops reading and waits for what is under way.");
   nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. From any thread.")
       .def(
           "__init__",
-          [](PyCheckpoint* self, nb::object paths, nb::object framework, nb::object device) {
-            new (self) PyCheckpoint(paths, framework, device);
+          [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device) {
+            initialize(self, PyCheckpoint(paths, framework, device));
           },
           nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none())
       .def("names", &names, "In the order of the files and of their bytes.")

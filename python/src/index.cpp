@@ -21,7 +21,7 @@ struct Item {
 std::vector<nb::object> items_of(nb::handle index) {
   std::vector<nb::object> items;
   if (!PyTuple_Check(index.ptr())) return items.push_back(nb::borrow(index)), items;
-  for (const nb::handle item : nb::borrow<nb::tuple>(index)) items.push_back(nb::borrow(item));
+  for (const nb::handle item : nb::iter(index)) items.push_back(nb::borrow(item));
   return items;
 }
 
@@ -57,13 +57,12 @@ Item to_range(nb::handle slice, Huge huge) {
 // nullopt for what is no integer of 64 bits.
 std::optional<std::int64_t> to_index(nb::handle object) {
   if (PyIndex_Check(object.ptr()) == 0) return std::nullopt;
-  PyObject* const made = PyNumber_Index(object.ptr());
-  if (made == nullptr) {
+  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
+  if (!number.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     return std::nullopt;
   }
-  const nb::object number = nb::steal(made);
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) return std::nullopt;

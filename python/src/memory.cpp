@@ -8,6 +8,11 @@ struct Memory {
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  if (!nb::inst_ready(self)) {
+    view->obj = nullptr;
+    PyErr_SetString(PyExc_BufferError, "this object holds no memory");
+    return -1;
+  }
   const Array& array = nb::inst_ptr<Memory>(nb::handle(self))->array;
   const std::span<const std::byte> bytes = array.bytes();
   static std::byte nothing{};
@@ -15,7 +20,9 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return PyBuffer_FillInfo(view, self, start, static_cast<Py_ssize_t>(bytes.size()), array.writable() ? 0 : 1, flags);
 }
 
-PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                       {0, nullptr}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "background_load.h"
@@ -62,7 +63,7 @@ class PrefetchLoader {
       : hand_(std::move(hand)), load_(std::move(load)), made_(planned.size()) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
-      index_[to_str(item.tensor.name())] = nb::int_(names_.size());
+      index_.emplace(item.tensor.name(), names_.size());
       names_.push_back(to_str(item.tensor.name()));
     }
   }
@@ -75,10 +76,9 @@ class PrefetchLoader {
   }
 
   [[nodiscard]] const std::vector<nb::object>& names() const noexcept { return names_; }
-  [[nodiscard]] nb::object find(nb::handle name) const {
-    PyObject* const found = PyDict_GetItemWithError(index_.ptr(), name.ptr());
-    if (found == nullptr && PyErr_Occurred()) throw nb::python_error();
-    return nb::borrow(found);  // invalid when there is none
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const {
+    const auto found = index_.find(std::string(name));
+    return found == index_.end() ? std::nullopt : std::optional(found->second);
   }
   [[nodiscard]] BackgroundLoad& load() const {
     if (load_->forked())
@@ -95,7 +95,7 @@ class PrefetchLoader {
  private:
   Hand hand_;
   std::vector<nb::object> names_;
-  nb::dict index_;
+  std::unordered_map<std::string, std::size_t> index_;  // positions in names_
   BackgroundLoad::Owner load_;
   std::vector<nb::object> made_;  // under the critical section of the loader; empty when it was closed
 };
@@ -159,9 +159,9 @@ using Self = nb::pointer_and_handle<PrefetchLoader>;
 
 nb::object take(Self self, nb::object name) {
   const std::string_view text = from_name(name);
-  const nb::object item = self.p->find(name);
-  if (!item.is_valid()) raise("tensor " + std::string(text) + " is not in the prefetch plan");
-  return self.p->take(self.h, nb::cast<std::size_t>(item));
+  const std::optional<std::size_t> item = self.p->find(text);
+  if (!item) raise("tensor " + std::string(text) + " is not in the prefetch plan");
+  return self.p->take(self.h, *item);
 }
 
 nb::object next(TensorStream& stream) {
@@ -196,10 +196,13 @@ int visit_stream(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-PyType_Slot loader_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_loader)},
+PyType_Slot loader_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(&visit_loader)},
                               {Py_tp_clear, reinterpret_cast<void*>(&clear_loader)},
                               {0, nullptr}};
-PyType_Slot stream_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_stream)}, {0, nullptr}};
+PyType_Slot stream_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(&visit_stream)},
+                              {0, nullptr}};
 
 struct Request {
   std::shared_ptr<Opened> opened;
@@ -258,7 +261,7 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
 void define_prefetch(nb::module_& module) {
   nb::class_<TensorStream>(module, "TensorStream", nb::type_slots(stream_slots),
                            "The tensors of a PrefetchLoader, as (name, tensor), in the order in which they are read.")
-      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__iter__", [](nb::pointer_and_handle<TensorStream> self) { return nb::borrow(self.h); })
       .def("__next__", &next);
   nb::class_<PrefetchLoader>(
       module, "PrefetchLoader", nb::type_slots(loader_slots),
@@ -284,14 +287,16 @@ void define_prefetch(nb::module_& module) {
       .def(
           "__contains__",
           [](const PrefetchLoader& self, nb::object name) {
-            return PyUnicode_Check(name.ptr()) && self.find(name).is_valid();
+            if (!PyUnicode_Check(name.ptr())) return false;
+            const std::optional<std::string_view> text = to_name(name, "name");
+            return text && self.find(*text).has_value();
           },
           nb::arg("name").none())
       .def(
           "__iter__", [](Self self) { return TensorStream{nb::borrow(self.h)}; },
           "(name, tensor) of each, in the order in which they are read; every call gives all of them.")
       .def(
-          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
+          "__enter__", [](Self self) { return nb::borrow(self.h); }, "Itself.")
       .def(
           "__exit__", [](Self self, nb::args) { self.p->close(self.h); }, "As close.");
 }

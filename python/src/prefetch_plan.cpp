@@ -27,10 +27,9 @@ std::string_view key_of(nb::handle key) {
 
 // Within the rows, or an error: nothing is clamped.
 std::int64_t to_row(nb::handle bound, const char* which, const std::string& name, std::uint64_t rows) {
-  PyObject* const number = PyNumber_Index(bound.ptr());
-  if (number == nullptr) raise_bounds(name);
-  const nb::object owner = nb::steal(number);
-  const long long value = PyLong_AsLongLong(number);
+  const nb::object number = nb::steal(PyNumber_Index(bound.ptr()));
+  if (!number.is_valid()) raise_bounds(name);
+  const long long value = PyLong_AsLongLong(number.ptr());
   if (value == -1 && PyErr_Occurred()) raise_bounds(name);
   const std::uint64_t from_end = ~static_cast<std::uint64_t>(value) + 1;  // of a negative one
   if (value < 0 ? from_end <= rows : static_cast<std::uint64_t>(value) <= rows) return value;
@@ -84,10 +83,10 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
     for (const TensorInfo& tensor : header.tensors()) planned.push_back({opened.find(tensor.name)});
     return planned;
   }
-  const nb::object copy = own(PyDict_Copy(plan.ptr()));  // an __index__ or another thread may change the caller's
-  if (PyDict_Size(copy.ptr()) == 0) raise("prefetch plan selects no tensors");
+  const auto items = dict_items(plan);  // an __index__ or another thread may change the caller's dict
+  if (items.empty()) raise("prefetch plan selects no tensors");
   std::unordered_map<const TensorInfo*, std::optional<DimSlice>> wanted;
-  for (const auto [key, value] : nb::borrow<nb::dict>(copy)) {
+  for (const auto& [key, value] : items) {
     const std::string_view name = key_of(key);
     const Tensor tensor = opened.find(name);
     wanted[header.find(name)] = rows_of(value, std::string(name), tensor.shape());

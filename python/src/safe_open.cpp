@@ -127,7 +127,7 @@ nb::object make_slice(std::shared_ptr<Opened> opened, Tensor tensor) {
 namespace {
 
 void define_slice(nb::module_& module) {
-  nb::class_<PySafeSlice>(module, "PySafeSlice",
+  nb::class_<PySafeSlice>(module, "PySafeSlice", nb::type_slots(refuse_new_slots),
                           "A tensor of an open file, read in parts: `slice[2:4, ..., -1]` reads no more than that.\n\n"
                           "Valid after the file was closed. May be used from any thread.")
       .def(
@@ -209,13 +209,12 @@ void define_safe_open(nb::module_& module) {
       "May be used from any number of threads at once.");
   type.def(
           "__init__",
-          [](SafeOpen* self, nb::object filename, nb::object framework, nb::object device, nb::object backend) {
-            new (self) SafeOpen(open_path(filename, framework, device, backend));
-          },
+          [](nb::pointer_and_handle<SafeOpen> self, nb::object filename, nb::object framework, nb::object device,
+             nb::object backend) { initialize(self, open_path(filename, framework, device, backend)); },
           nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
           nb::arg("backend").none() = "mmap")
       .def(
-          "__enter__", [](nb::handle self) { return nb::borrow(self); }, "Itself.")
+          "__enter__", [](nb::pointer_and_handle<SafeOpen> self) { return nb::borrow(self.h); }, "Itself.")
       .def(
           "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })

@@ -25,26 +25,21 @@ class Tensors {
  public:
   explicit Tensors(nb::handle dict) {
     if (!PyDict_Check(dict.ptr())) raise_not("tensor_dict", dict, "dict");
-    copy_ = own(PyDict_Copy(dict.ptr()));  // another thread may change the caller's
-    const auto size = static_cast<std::size_t>(PyDict_Size(copy_.ptr()));
-    data_.reserve(size);
-    specs_.reserve(size);
-    PyObject* name = nullptr;
-    PyObject* value = nullptr;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(copy_.ptr(), &position, &name, &value) != 0) add(from_str(name, "tensor_dict"), value);
+    items_ = dict_items(dict);
+    data_.reserve(items_.size());
+    specs_.reserve(items_.size());
+    for (const auto& [name, value] : items_) add(from_str(name, "tensor_dict"), value);
   }
   [[nodiscard]] std::span<const TensorData> data() const noexcept { return data_; }
 
  private:
   void add(std::string_view name, nb::handle value) {
     const TensorSpec* spec = nullptr;
-    if (nb::isinstance<TensorSpec>(value)) {
-      if (!nb::inst_ready(value)) raise_type_error("argument 'tensor_dict': a TensorSpec that was never initialized");
-      spec = nb::inst_ptr<TensorSpec>(value);
-    } else {
-      specs_.push_back(from_dict(value));
+    if (PyDict_Check(value.ptr())) {
+      specs_.push_back(from_dict(name, value));
       spec = &specs_.back();
+    } else {
+      spec = &to_spec(value, "tensor_dict");
     }
     if (spec->data == 0 && spec->size != 0)
       raise(std::string(kSaving) + "tensor `" + printable(name) + "` has " + std::to_string(spec->size) +
@@ -53,20 +48,25 @@ class Tensors {
     data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});
   }
 
-  // {"dtype", "shape", "data": buffer}, as releases before 0.8 had it.
-  TensorSpec from_dict(nb::handle value) {
-    if (!PyDict_Check(value.ptr()) || PyDict_GetItemString(value.ptr(), "data") == nullptr)
-      raise_not("tensor_dict", value, "TensorSpec");
-    PyObject* const dtype = PyDict_GetItemString(value.ptr(), "dtype");
-    PyObject* const shape = PyDict_GetItemString(value.ptr(), "shape");
-    if (dtype == nullptr) raise(std::string(kSaving) + "missing `dtype`");
-    if (shape == nullptr) raise(std::string(kSaving) + "missing `shape`");
-    buffers_.emplace_back(PyDict_GetItemString(value.ptr(), "data"));
-    const std::span<std::byte> bytes = buffers_.back().bytes();
-    return make_spec(from_str(dtype, "dtype"), shape, reinterpret_cast<std::uintptr_t>(bytes.data()), bytes.size());
+  // {"dtype", "shape", "data": buffer}, as releases before 0.8 had it. The `__eq__` of its keys and the `__index__` of
+  // its dimensions run here, and may change it.
+  TensorSpec from_dict(std::string_view name, nb::handle value) {
+    const nb::object copy = own(PyDict_Copy(value.ptr()));
+    const nb::object data = find_item(copy, "data");
+    if (!data.is_valid()) raise_not("tensor_dict", value, "TensorSpec");
+    const nb::object dtype = find_item(copy, "dtype");
+    const nb::object shape = find_item(copy, "shape");
+    if (!dtype.is_valid()) raise(std::string(kSaving) + "missing `dtype`");
+    if (!shape.is_valid()) raise(std::string(kSaving) + "missing `shape`");
+    buffers_.emplace_back(data, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
+    const Buffer& buffer = buffers_.back();
+    const auto address = reinterpret_cast<std::uintptr_t>(buffer.bytes().data());
+    TensorSpec spec = make_spec(from_str(dtype, "dtype"), shape, address, buffer.bytes().size());
+    check_elements(name, spec.dtype, buffer);
+    return spec;
   }
 
-  nb::object copy_;
+  std::vector<std::pair<nb::object, nb::object>> items_;  // with the names and TensorSpecs that data_ points into
   std::vector<Buffer> buffers_;
   std::vector<TensorSpec> specs_;  // reserved: elements never move
   std::vector<TensorData> data_;
@@ -133,6 +133,7 @@ Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs
 void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
   constexpr std::size_t kStep = std::size_t{16} << 20;
   const nb::object fetched = fetch(to_str(tensor.name));
+  const nb::object owner = fetched[2];
   const auto address = static_cast<std::uintptr_t>(to_unsigned(fetched[0]));
   const std::span bytes(reinterpret_cast<const std::byte*>(address), static_cast<std::size_t>(to_unsigned(fetched[1])));
   if (bytes.size() != tensor.nbytes())
@@ -193,8 +194,7 @@ std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
   if (metadata.is_none()) return std::nullopt;
   if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
   MetadataPairs pairs;
-  const nb::object copy = own(PyDict_Copy(metadata.ptr()));  // another thread may change the caller's
-  for (const auto [key, value] : nb::borrow<nb::dict>(copy))
+  for (const auto& [key, value] : dict_items(metadata))
     pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
   return pairs;
 }

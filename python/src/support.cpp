@@ -153,6 +153,23 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   throw_exception(exception.type(), exception);
 }
 
+std::vector<std::pair<nb::object, nb::object>> dict_items(nb::handle dict) {
+  const nb::object list = own(PyDict_Items(dict.ptr()));
+  std::vector<std::pair<nb::object, nb::object>> items;
+  items.reserve(nb::len(list));
+  for (const nb::handle pair : nb::iter(list)) items.emplace_back(nb::object(pair[0]), nb::object(pair[1]));
+  return items;
+}
+
+nb::object find_item(nb::handle dict, const char* key) {
+  const nb::object name = to_str(key);
+  nb::object value = nb::steal(PyObject_GetItem(dict.ptr(), name.ptr()));
+  if (value.is_valid()) return value;
+  if (!PyErr_ExceptionMatches(PyExc_KeyError)) throw nb::python_error();
+  PyErr_Clear();
+  return value;
+}
+
 nb::object to_str(std::string_view utf8) {
   return own(PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "surrogateescape"));
 }
@@ -182,17 +199,17 @@ std::string name_of_type(nb::handle object) {
 }
 
 std::string to_path(nb::handle object, const char* argument) {
-  PyObject* bytes = nullptr;
-  if (PyUnicode_FSConverter(object.ptr(), &bytes) == 0) {
+  PyObject* converted = nullptr;
+  if (PyUnicode_FSConverter(object.ptr(), &converted) == 0) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     raise_type_error("argument '" + std::string(argument) + "': expected str, bytes or os.PathLike object, not " +
                      name_of_type(object));
   }
-  const nb::object owner = nb::steal(bytes);
+  const nb::object bytes = nb::steal(converted);
   char* data = nullptr;
   Py_ssize_t size = 0;
-  if (PyBytes_AsStringAndSize(bytes, &data, &size) != 0) throw nb::python_error();
+  if (PyBytes_AsStringAndSize(bytes.ptr(), &data, &size) != 0) throw nb::python_error();
   return {data, static_cast<std::size_t>(size)};
 }
 
@@ -221,8 +238,15 @@ std::uint64_t to_unsigned(nb::handle object) {
   throw_exception(PyExc_OverflowError, nb::handle(PyExc_OverflowError)(text));
 }
 
-Buffer::Buffer(nb::handle object) {
-  if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) == 0) return;
+PyObject* refuse_new(PyTypeObject* type, PyObject*, PyObject*) {
+  PyErr_Format(PyExc_TypeError, "cannot create instances of %R", type);
+  return nullptr;
+}
+
+PyType_Slot refuse_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)}, {0, nullptr}};
+
+Buffer::Buffer(nb::handle object, int flags) {
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) == 0) return;
   if (PyObject_CheckBuffer(object.ptr()) != 0) {
     if (!PyErr_ExceptionMatches(PyExc_BufferError)) throw nb::python_error();
     PyErr_Clear();

@@ -47,6 +47,10 @@ inline void check_signals(std::size_t round) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
 }
+// The items of a dict, each held: what runs meanwhile may change the dict. A subclass's own methods are not asked.
+[[nodiscard]] std::vector<std::pair<nb::object, nb::object>> dict_items(nb::handle dict);
+// The value of a key in a dict, held; not valid when the key is missing. Raises what the `__eq__` of a key raises.
+[[nodiscard]] nb::object find_item(nb::handle dict, const char* key);
 [[nodiscard]] nb::object to_str(std::string_view utf8);
 // The UTF-8 of a str, valid as long as it; TypeError naming the argument for anything else.
 [[nodiscard]] std::string_view from_str(nb::handle object, const char* argument);
@@ -120,10 +124,25 @@ class InMidst {
   const InMidst* outer_;
 };
 
+// Types whose instances only this module makes have these slots: `T.__new__(T)` would be an instance without a value,
+// and raises TypeError instead.
+PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
+extern PyType_Slot refuse_new_slots[];
+
+// Puts a value into an instance, at the end of its `__init__`. Raises TypeError when the instance has one: the code of
+// an argument, or another thread, called `__init__` meanwhile.
+template <class T, class Value>
+void initialize(nb::pointer_and_handle<T> self, Value&& value) {
+  if (nb::inst_ready(self.h)) raise_type_error("__init__() was called twice on one object");
+  new (self.p) T(std::forward<Value>(value));
+}
+
 // A buffer of bytes that somebody else owns, held until this goes.
 class Buffer {
  public:
-  explicit Buffer(nb::handle object);  // TypeError without the buffer protocol, BufferError if not contiguous
+  // TypeError without the buffer protocol, BufferError if not contiguous. flags: what else is asked for, such as
+  // PyBUF_FORMAT.
+  explicit Buffer(nb::handle object, int flags = PyBUF_SIMPLE);
   // Shared by what may be given up on any thread, whether it holds the GIL or not.
   [[nodiscard]] static std::shared_ptr<const Buffer> share(nb::handle object);
   Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
@@ -133,6 +152,9 @@ class Buffer {
     return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }
   [[nodiscard]] bool read_only() const noexcept { return view_.readonly != 0; }
+  // Of an element, as the module struct writes it; "B" unless PyBUF_FORMAT was asked for.
+  [[nodiscard]] std::string_view format() const noexcept { return view_.format != nullptr ? view_.format : "B"; }
+  [[nodiscard]] std::size_t itemsize() const noexcept { return static_cast<std::size_t>(view_.itemsize); }
 
  private:
   Py_buffer view_;

@@ -20,7 +20,8 @@ std::string representation(const TensorMeta& meta) {
 }  // namespace
 
 void define_tensor_meta(nb::module_& module) {
-  nb::class_<TensorMeta>(module, "TensorMeta", "What the header says of a tensor. Valid after the file was closed.")
+  nb::class_<TensorMeta>(module, "TensorMeta", nb::type_slots(refuse_new_slots),
+                         "What the header says of a tensor. Valid after the file was closed.")
       .def_prop_ro(
           "dtype", [](const TensorMeta& meta) { return to_str(to_string(meta.tensor.dtype())); },
           "As the file has it, such as \"F32\".")

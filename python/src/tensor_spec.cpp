@@ -1,6 +1,7 @@
 #include "tensor_spec.h"
 
-#include <new>
+#include <bit>
+#include <optional>
 #include <string>
 
 namespace safetensors::python {
@@ -58,7 +59,50 @@ std::string representation(const TensorSpec& spec) {
   return text + "], data_ptr=" + std::to_string(spec.data) + ", data_len=" + std::to_string(spec.size) + ")";
 }
 
+// What a buffer's format says of its elements.
+struct Elements {
+  bool bytes = false;  // that may be anything
+  std::optional<Dtype> dtype = std::nullopt;
+};
+
+Elements elements_of(const Buffer& buffer) {
+  constexpr Dtype kSigned[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
+  constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
+  std::string_view format = buffer.format();
+  const bool swapped = format.starts_with('>') || format.starts_with('!');
+  if (!format.empty() && std::string_view("@=<>!").find(format.front()) != std::string_view::npos)
+    format.remove_prefix(1);
+  if (format == "B" || format == "b" || format == "c") return {.bytes = true};
+  if (swapped || !std::has_single_bit(buffer.itemsize()) || buffer.itemsize() > 8) return {};
+  const auto width = static_cast<std::size_t>(std::countr_zero(buffer.itemsize()));
+  if (format == "?") return {.dtype = Dtype::BOOL};
+  if (format == "e") return {.dtype = Dtype::F16};
+  if (format == "f") return {.dtype = Dtype::F32};
+  if (format == "d") return {.dtype = Dtype::F64};
+  if (format == "Zf") return {.dtype = Dtype::C64};
+  if (format.size() != 1) return {};
+  if (std::string_view("hilqn").find(format) != std::string_view::npos) return {.dtype = kSigned[width]};
+  if (std::string_view("HILQN").find(format) != std::string_view::npos) return {.dtype = kUnsigned[width]};
+  return {};
+}
+
 }  // namespace
+
+const TensorSpec& to_spec(nb::handle object, const char* argument) {
+  const bool right = nb::isinstance<TensorSpec>(object);
+  if (right && nb::inst_ready(object)) return *nb::inst_ptr<TensorSpec>(object);
+  const std::string where = "argument '" + std::string(argument) + "': ";
+  if (right) raise_type_error(where + "a TensorSpec that was never initialized");
+  raise_type_error(where + "'" + name_of_type(object) + "' object is not an instance of 'TensorSpec'");
+}
+
+void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer) {
+  const Elements elements = elements_of(buffer);
+  if (elements.bytes || elements.dtype == dtype) return;
+  raise("Error while serializing: tensor `" + printable(name) + "` has dtype " + std::string(to_string(dtype)) +
+        ", the data " +
+        (elements.dtype ? std::string(to_string(*elements.dtype)) : "format \"" + printable(buffer.format()) + "\""));
+}
 
 TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size) {
   const Name& name = find_name(dtype);
@@ -79,10 +123,11 @@ void define_tensor_spec(nb::module_& module) {
                          "the function that saves it has returned.")
       .def(
           "__init__",
-          [](TensorSpec* self, nb::object dtype, nb::object shape, nb::object data_ptr, nb::object data_len) {
-            new (self) TensorSpec(make_spec(from_str(dtype, "dtype"), shape,
-                                            static_cast<std::uintptr_t>(to_unsigned(data_ptr)),
-                                            static_cast<std::size_t>(to_unsigned(data_len))));
+          [](nb::pointer_and_handle<TensorSpec> self, nb::object dtype, nb::object shape, nb::object data_ptr,
+             nb::object data_len) {
+            const auto address = static_cast<std::uintptr_t>(to_unsigned(data_ptr));
+            const auto size = static_cast<std::size_t>(to_unsigned(data_len));
+            initialize(self, make_spec(from_str(dtype, "dtype"), shape, address, size));
           },
           nb::kw_only(), nb::arg("dtype").none(), nb::arg("shape").none(), nb::arg("data_ptr").none(),
           nb::arg("data_len").none(), "dtype: such as \"float32\"; shape: as the framework has it; data_len: in bytes.")

@@ -21,6 +21,12 @@ struct TensorSpec {
 // dtype: as frameworks call it, such as "float32". Raises SafetensorError for any other, OverflowError.
 [[nodiscard]] TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size);
 
+// The TensorSpec that an object is, valid as long as the object. Raises TypeError for one that was never initialized
+// and for anything else.
+[[nodiscard]] const TensorSpec& to_spec(nb::handle object, const char* argument);
+// Raises SafetensorError unless the buffer holds plain bytes, or elements of the dtype. name: the tensor's.
+void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer);
+
 void define_tensor_spec(nb::module_& module);
 
 }  // namespace safetensors::python

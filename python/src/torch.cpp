@@ -151,13 +151,12 @@ class TorchMaker final : public Maker {
                                 0};
     exported->managed.context = exported;
     exported->managed.deleter = &forget;
-    PyObject* const capsule = PyCapsule_New(&exported->managed, kCapsule, &destroy_capsule);
-    if (capsule == nullptr) {
+    const nb::object capsule = nb::steal(PyCapsule_New(&exported->managed, kCapsule, &destroy_capsule));
+    if (!capsule.is_valid()) {
       delete exported;
       throw nb::python_error();
     }
-    const nb::object held = nb::steal(capsule);
-    return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule, nullptr));
+    return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule.ptr(), nullptr));
   }
 
   // As bytes first. Not tensor.view(dtype): that would be a view of another tensor, which autograd tells apart.

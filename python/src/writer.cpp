@@ -21,7 +21,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   for (const nb::handle pair : nb::iter(tensors.attr("items")())) {
     const nb::object name = pair[0];
     const nb::object spec = pair[1];
-    const TensorSpec& tensor = nb::cast<const TensorSpec&>(spec);
+    const TensorSpec& tensor = to_spec(spec, "tensors");
     check(builder.add(from_str(name, "tensors"), tensor.dtype, tensor.shape));
   }
   if (const std::optional<MetadataPairs> pairs = to_metadata(metadata)) {
@@ -33,24 +33,35 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
+// A file that was begun. `key` is what InMidst knows its calls by.
+struct NewFile {
+  Header header;
+  std::shared_ptr<const char> key = std::make_shared<const char>();
+  std::shared_ptr<Writer> writer = nullptr;
+};
+
+NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
+  const std::string target = to_path(path);
+  WriteOptions options{.durability = to_durability(durability)};
+  NewFile file{lay_out(tensors, metadata)};
+  options.progress = [key = file.key](std::uint64_t, std::uint64_t) {
+    const InMidst midst(key.get());
+    return !interrupted();
+  };
+  Result<Writer> writer = [&] {
+    const WithoutGil released;
+    return Writer::create(target, file.header, options);
+  }();
+  if (!writer) raise_saving(writer.error());
+  file.writer = std::make_shared<Writer>(*std::move(writer));
+  return file;
+}
+
 // Several threads may write at once. After close what is under way goes on to its end, then the file is removed.
 class PyWriter {
  public:
-  PyWriter(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
-    const std::string target = to_path(path);
-    WriteOptions options{.durability = to_durability(durability)};
-    options.progress = [this](std::uint64_t, std::uint64_t) {
-      const InMidst midst(this);
-      return !interrupted();
-    };
-    header_ = lay_out(tensors, metadata);
-    Result<Writer> writer = [&] {
-      const WithoutGil released;
-      return Writer::create(target, header_, options);
-    }();
-    if (!writer) raise_saving(writer.error());
-    writer_ = std::make_shared<Writer>(*std::move(writer));
-  }
+  explicit PyWriter(NewFile file)
+      : header_(std::move(file.header)), key_(std::move(file.key)), writer_(std::move(file.writer)) {}
   PyWriter(const PyWriter&) = delete;
   PyWriter& operator=(const PyWriter&) = delete;
   ~PyWriter() { close(); }
@@ -131,7 +142,8 @@ class PyWriter {
 
   template <class Work>
   void run(const Work& work, bool commits = false) {
-    if (InMidst::of(this)) raise("the writer cannot be used by the handler of a signal that came while it writes");
+    if (InMidst::of(key_.get()))
+      raise("the writer cannot be used by the handler of a signal that came while it writes");
     std::shared_ptr<Writer> writer = get();
     Status status;
     {
@@ -145,6 +157,7 @@ class PyWriter {
   }
 
   Header header_;
+  std::shared_ptr<const char> key_;
   mutable std::mutex mutex_;  // of what follows; never held while the GIL is asked for
   std::shared_ptr<Writer> writer_;
   unsigned writing_ = 0;
@@ -157,9 +170,8 @@ void define_writer(nb::module_& module) {
   nb::class_<PyWriter>(module, "_Writer", "A file whose tensors come in pieces.")
       .def(
           "__init__",
-          [](PyWriter* self, nb::object path, nb::object tensors, nb::object metadata, nb::object durability) {
-            new (self) PyWriter(path, tensors, metadata, durability);
-          },
+          [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,
+             nb::object durability) { initialize(self, begin_file(path, tensors, metadata, durability)); },
           nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none())
       .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("offset"), nb::arg("address"), nb::arg("size"))
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
