@@ -1,4 +1,4 @@
-"""The caller's own arrays: to be read into, and to be written from."""
+"""The caller's own arrays, to be read into."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ def is_masked(array: Any) -> bool:
     return masked is not None and isinstance(array, masked.MaskedArray)
 
 
+def check_storage(tensor: Any, what: str) -> None:
+    """Raise ValueError where the storage of a torch tensor was made smaller than the tensor.
+
+    The bytes behind the storage are not the tensor's own.
+    """
+    if tensor.numel() == 0:
+        return
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    storage = tensor.untyped_storage()
+    end = storage.data_ptr() + storage.nbytes()
+    if tensor.data_ptr() + reach * tensor.element_size() > end:
+        raise ValueError(f"{what} has a storage of {storage.nbytes()} bytes, smaller than it")
+
+
 def _is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     expected = itemsize
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -60,6 +74,7 @@ def _check_torch(target: Any, what: str) -> None:
         raise ValueError(f"{what} is part of a graph: detach it first")
     if target.is_conj() or target.is_neg():
         raise ValueError(f"{what} is a conjugated or negated view: resolve it first")
+    check_storage(target, what)
 
 
 def _check_numpy(target: Any, what: str) -> None:
@@ -87,9 +102,11 @@ def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int,
             return target.data_ptr(), tuple(target.shape), strides, itemsize, dtype
         if is_numpy(target):
             _check_numpy(target, what)
-            address = target.__array_interface__["data"][0]
-            dtype = format_name(target.dtype)
-            return address, target.shape, target.strides, target.itemsize, dtype
+            # A subclass may say anything of its memory; this is the array itself.
+            array = sys.modules["numpy"].asarray(target)
+            address = array.__array_interface__["data"][0]
+            dtype = format_name(array.dtype)
+            return address, array.shape, array.strides, array.itemsize, dtype
     except SafetensorError:
         raise ValueError(f"{what} has dtype {target.dtype}, which no file holds") from None
     raise TypeError(

@@ -12,10 +12,11 @@ from . import _native
 from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES, PACKED, format_name
 from ._native import SafetensorError, TensorSpec
-from ._targets import is_masked, is_numpy, is_torch
 from ._types import Durability
+from ._values import to_value
 
 __all__ = ["Writer"]
+
 
 def _spec(name: str, described: Any) -> TensorSpec:
     """Return what (dtype, shape), or an array that has both, says of a tensor."""
@@ -39,46 +40,6 @@ def _spec(name: str, described: Any) -> TensorSpec:
             sizes[-1] //= 2
         return TensorSpec(dtype="float4_e2m1fn_x2", shape=sizes, data_ptr=0, data_len=0)
     return TensorSpec(dtype=FRAMEWORK_NAMES[wanted], shape=sizes, data_ptr=0, data_len=0)
-
-
-def _c_order(data: Any, name: str) -> Any:
-    """Return an array on the CPU whose memory is what a file holds: itself, or a copy."""
-    if is_torch(data):
-        return data.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    import numpy as np
-
-    if is_masked(data):
-        raise TypeError(f"tensor `{name}`: a masked array has no bytes for a file: fill it first")
-    array = np.asarray(data)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    return np.ascontiguousarray(array).reshape(array.shape)
-
-
-def _memory(
-    data: Any, name: str
-) -> tuple[int, int, str | None, tuple[int, ...] | None, Any]:
-    """Return address, size, dtype and shape (None: bytes of any), and what keeps them alive."""
-    if is_torch(data) or is_numpy(data) or hasattr(data, "__array__"):
-        held = _c_order(data, name)
-        if is_torch(held):
-            size = held.numel() * held.element_size()
-            return held.data_ptr(), size, format_name(held.dtype), tuple(held.shape), held
-        address = held.__array_interface__["data"][0]
-        return address, held.nbytes, format_name(held.dtype), held.shape, held
-    try:
-        view = memoryview(data)
-    except TypeError:
-        raise TypeError(
-            f"tensor `{name}`: {type(data).__name__} is neither an array nor bytes"
-        ) from None
-    if not view.nbytes:
-        return 0, 0, None, None, view
-    import numpy as np
-
-    # A copy of what is not contiguous is NumPy's: it lets other threads run.
-    held = np.frombuffer(view, np.uint8) if view.c_contiguous else np.ascontiguousarray(view)
-    return held.__array_interface__["data"][0], held.nbytes, None, None, held
 
 
 class Writer:
@@ -112,12 +73,21 @@ class Writer:
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
         """Write a tensor, or with `start` the rows from there on (along its first dimension).
 
-        `data`: a NumPy array, a torch tensor or what NumPy makes an array of, of the tensor's dtype;
-        or bytes, C order and little-endian. What is not contiguous is copied first. Its memory must
-        stay as it is meanwhile: other threads run.
+        `data`: a NumPy array, a torch tensor or another array, of the tensor's dtype and shape;
+        bytes, C order and little-endian; a buffer; or numbers.
+
+        - A buffer of bytes (formats B, b and c, as of bytes, bytearray and mmap) is taken as it is.
+        - Any other buffer has the tensor's dtype. With one dimension it has as many elements, else
+          the same shape.
+        - Python's numbers, alone or in lists, become the tensor's dtype. Floats are rounded.
+          Integers that do not fit, floats for an integer tensor and numbers for a bool tensor are
+          errors.
+
+        What is not contiguous is copied first. Its memory must stay as it is meanwhile: other
+        threads run. Raises TypeError for what is no data, SafetensorError for what does not fit.
         """
         dtype, shape, nbytes = self._native.meta(name)
-        address, size, own_dtype, own_shape, held = _memory(data, name)
+        address, size, own_dtype, own_shape, held = to_value(data, name, dtype)
         if own_dtype == "U8" and dtype in PACKED:
             own_dtype = own_shape = None  # its bytes
         if own_dtype is not None and own_dtype != dtype:

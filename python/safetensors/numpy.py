@@ -78,12 +78,12 @@ def _packed(tensor: Any, name: str) -> Array:
         raise ValueError(
             f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}"
         )
-    array: Array = tensor
     if isinstance(tensor, np.ma.MaskedArray):
         raise ValueError(
             f"Key `{name}` is a masked array, and a file has no place for the mask: "
             "call `.filled()` first."
         )
+    array: Array = np.asarray(tensor)  # a subclass may say anything of its memory
     if array.dtype.kind == "V" and (dtype := _name(array.dtype)) in UNPACKED:
         raise SafetensorError(
             f"Key `{name}` has dtype {dtype}, which takes a byte for each element, and the format"

@@ -1,0 +1,175 @@
+"""What `Writer.write` takes: arrays, buffers and Python's numbers, as bytes in memory."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ._dtypes import PACKED, format_name
+from ._native import SafetensorError
+from ._targets import check_storage, is_masked, is_numpy, is_torch
+
+# address, size in bytes, dtype and shape (None: what the tensor has), and what keeps the bytes alive
+Value = tuple[int, int, "str | None", "tuple[int, ...] | None", Any]
+
+# Struct formats of plain bytes, which may be the bytes of any dtype.
+_BYTES = ("B", "b", "c")
+_PLURALS = ("bools", "integers", "floats", "complex numbers")
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # positions in _PLURALS
+
+
+def to_value(data: Any, name: str, dtype: str) -> Value:
+    """Return the bytes that data stands for, to be written to the tensor `name` of this dtype.
+
+    Arrays and typed buffers keep their own dtype, which the caller compares. Raises TypeError for
+    what is no data, SafetensorError for numbers that the dtype cannot hold, ValueError for a torch
+    tensor without memory.
+    """
+    if is_torch(data):
+        return _of_torch(data, name)
+    interfaces = ("__array__", "__array_interface__", "__array_struct__")
+    if is_numpy(data) or any(hasattr(data, attribute) for attribute in interfaces):
+        return _of_array(data, name)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        return _of_numbers(data, name, dtype)
+    return _of_buffer(view, name, dtype)
+
+
+def _of_torch(data: Any, name: str) -> Value:
+    held = data.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    check_storage(held, f"tensor `{name}`: the data")
+    size = held.numel() * held.element_size()
+    return held.data_ptr(), size, format_name(held.dtype), tuple(held.shape), held
+
+
+def _of_array(data: Any, name: str) -> Value:
+    import numpy as np
+
+    if is_masked(data):
+        raise TypeError(f"tensor `{name}`: a masked array has no bytes for a file: fill it first")
+    array = np.asarray(data)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    held = np.ascontiguousarray(array).reshape(array.shape)
+    address = held.__array_interface__["data"][0]
+    return address, held.nbytes, format_name(held.dtype), held.shape, held
+
+
+def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
+    import numpy as np
+
+    if view.format.lstrip("@=<>!") not in _BYTES:
+        try:
+            address, size, own_dtype, shape, held = _of_array(view, name)
+        except (TypeError, ValueError, SafetensorError):
+            raise SafetensorError(
+                f"tensor `{name}` has dtype {dtype}, the data format {view.format!r}"
+            ) from None
+        # array.array and the like have one dimension, whatever they hold.
+        return address, size, own_dtype, None if view.ndim == 1 else shape, held
+    if not view.nbytes:
+        return 0, 0, None, None, view
+    # A copy of what is not contiguous is NumPy's: it lets other threads run.
+    held = np.frombuffer(view, np.uint8) if view.c_contiguous else np.ascontiguousarray(view)
+    return held.__array_interface__["data"][0], held.nbytes, None, None, held
+
+
+def _of_numbers(data: Any, name: str, dtype: str) -> Value:
+    """Return Python's numbers, alone or in nested sequences, as the dtype of the tensor."""
+    import numpy as np
+
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of several lengths
+        raise TypeError(f"tensor `{name}`: {type(data).__name__} is no array: {error}") from None
+    if array.dtype.kind not in "biufcO":
+        _raise_no_data(data, name)
+    if array.dtype.kind != "O" and _is_typed(data):
+        return _of_array(array, name)
+    return _of_array(_converted(data, array, name, dtype), name)
+
+
+def _raise_no_data(data: Any, name: str) -> NoReturn:
+    kind = type(data).__name__
+    if isinstance(data, (list, tuple)):
+        raise TypeError(f"tensor `{name}`: {kind} holds something that is no number")
+    raise TypeError(f"tensor `{name}`: {kind} is neither an array nor bytes")
+
+
+def _is_typed(data: Any) -> bool:
+    """Return whether lists hold arrays or numbers of a framework, which have a dtype."""
+    if isinstance(data, (list, tuple)):
+        return any(_is_typed(item) for item in data)
+    return hasattr(data, "dtype")
+
+
+def _kind_of(dtype: str) -> int:
+    if dtype == "BOOL":
+        return 0
+    if dtype[0] in "IU":
+        return 1
+    return 3 if dtype == "C64" else 2
+
+
+def _objects(data: Any, name: str) -> tuple[Any, int]:
+    """Return numbers for which NumPy has no integer type as objects, and their kind."""
+    import numpy as np
+
+    array = np.asarray(data, dtype=object)
+    for kind, types in ((1, (int,)), (2, (int, float)), (3, (int, float, complex))):
+        if all(isinstance(item, types) for item in array.flat):
+            return array, kind
+    _raise_no_data(data, name)
+
+
+def _converted(data: Any, array: Any, name: str, dtype: str) -> Any:
+    """Return an array of the tensor's dtype: floats are rounded, nothing else is lost."""
+    from .numpy import _getdtype
+
+    wanted = _kind_of(dtype)
+    kind = _KINDS.get(array.dtype.kind, 0)
+    # NumPy makes floats of [2**63, -1], and objects of [2**64].
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and wanted == 1):
+        array, kind = _objects(data, name)
+    if kind > wanted and array.size:
+        raise SafetensorError(f"tensor `{name}` has dtype {dtype}, the data holds {_PLURALS[kind]}")
+    try:
+        numpy_dtype = _getdtype(dtype)
+    except KeyError as error:
+        hint = "give its bytes" if dtype in PACKED else error.args[0]
+        raise SafetensorError(
+            f"tensor `{name}` has dtype {dtype}, which NumPy makes of no numbers: {hint}"
+        ) from None
+    if wanted == 1:
+        return _as_integers(array, numpy_dtype, name, dtype)
+    return _as_floats(array, numpy_dtype, name, dtype)
+
+
+def _as_integers(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
+    import numpy as np
+
+    limits = np.iinfo(numpy_dtype)
+    for number in (array.min(), array.max()) if array.size else ():
+        if not limits.min <= number <= limits.max:
+            raise SafetensorError(f"tensor `{name}` has dtype {dtype}, which cannot hold {number}")
+    return array.astype(numpy_dtype)
+
+
+def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
+    import numpy as np
+
+    wide = np.complex128 if array.dtype.kind == "c" or dtype == "C64" else np.float64
+    try:
+        numbers = array.astype(wide)
+    except OverflowError:  # an integer of more than 1024 bits
+        raise SafetensorError(
+            f"tensor `{name}` has dtype {dtype}, which cannot hold all of its integers"
+        ) from None
+    with np.errstate(all="ignore"):
+        made = numbers.astype(numpy_dtype)
+        lost = np.isfinite(numbers) & ~np.isfinite(made.astype(wide))
+    if lost.any():
+        number = numbers[lost].flat[0]
+        raise SafetensorError(f"tensor `{name}` has dtype {dtype}, which cannot hold {number}")
+    return made
