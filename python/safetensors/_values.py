@@ -1,4 +1,4 @@
-"""What `Writer.write` takes: arrays, buffers and Python's numbers, as bytes in memory."""
+"""Turns the data given to `Writer.write` into bytes in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._dtypes import PACKED, format_name
 from ._native import SafetensorError
 from ._targets import check_storage, is_masked, is_numpy, is_torch
 
-# address, size in bytes, dtype and shape (None: what the tensor has), and what keeps the bytes alive
+# address, size in bytes, dtype and shape (None: those of the tensor), and the owner of the bytes
 Value = tuple[int, int, "str | None", "tuple[int, ...] | None", Any]
 
 # Struct formats of plain bytes, which may be the bytes of any dtype.
@@ -18,11 +18,11 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # positions in _PLURALS
 
 
 def to_value(data: Any, name: str, dtype: str) -> Value:
-    """Return the bytes that data stands for, to be written to the tensor `name` of this dtype.
+    """Return the bytes of data that is to be written to the tensor `name` of this dtype.
 
-    Arrays and typed buffers keep their own dtype, which the caller compares. Raises TypeError for
-    what is no data, SafetensorError for numbers that the dtype cannot hold, ValueError for a torch
-    tensor without memory.
+    Arrays and typed buffers keep their own dtype: the caller compares it. Raises TypeError for an
+    object that holds no numbers, SafetensorError for numbers that the dtype cannot hold, ValueError
+    for a torch tensor that is larger than its storage.
     """
     if is_torch(data):
         return _of_torch(data, name)
@@ -76,7 +76,7 @@ def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
 
 
 def _of_numbers(data: Any, name: str, dtype: str) -> Value:
-    """Return Python's numbers, alone or in nested sequences, as the dtype of the tensor."""
+    """Convert Python's numbers, alone or in nested sequences, to the dtype of the tensor."""
     import numpy as np
 
     try:
@@ -113,7 +113,7 @@ def _kind_of(dtype: str) -> int:
 
 
 def _objects(data: Any, name: str) -> tuple[Any, int]:
-    """Return numbers for which NumPy has no integer type as objects, and their kind."""
+    """Return numbers that no integer type of NumPy holds as an array of objects, and their kind."""
     import numpy as np
 
     array = np.asarray(data, dtype=object)
@@ -124,7 +124,7 @@ def _objects(data: Any, name: str) -> tuple[Any, int]:
 
 
 def _converted(data: Any, array: Any, name: str, dtype: str) -> Any:
-    """Return an array of the tensor's dtype: floats are rounded, nothing else is lost."""
+    """Return an array of the tensor's dtype. Floats are rounded; nothing else is lost."""
     from .numpy import _getdtype
 
     wanted = _kind_of(dtype)

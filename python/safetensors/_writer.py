@@ -84,7 +84,8 @@ class Writer:
           errors.
 
         What is not contiguous is copied first. Its memory must stay as it is meanwhile: other
-        threads run. Raises TypeError for what is no data, SafetensorError for what does not fit.
+        threads run. Raises TypeError for an object that holds no numbers, SafetensorError for data
+        that does not fit.
         """
         dtype, shape, nbytes = self._native.meta(name)
         address, size, own_dtype, own_shape, held = to_value(data, name, dtype)

@@ -47,7 +47,8 @@ inline void check_signals(std::size_t round) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
 }
-// The items of a dict, each held: what runs meanwhile may change the dict. A subclass's own methods are not asked.
+// Copies the items of a dict and holds them: Python code that runs later may change the dict. Calls no method of a
+// subclass.
 [[nodiscard]] std::vector<std::pair<nb::object, nb::object>> dict_items(nb::handle dict);
 // The value of a key in a dict, held; not valid when the key is missing. Raises what the `__eq__` of a key raises.
 [[nodiscard]] nb::object find_item(nb::handle dict, const char* key);
@@ -124,13 +125,13 @@ class InMidst {
   const InMidst* outer_;
 };
 
-// Types whose instances only this module makes have these slots: `T.__new__(T)` would be an instance without a value,
-// and raises TypeError instead.
+// Slots of a type whose instances only this module makes. `T.__new__(T)` raises TypeError: the instance would have no
+// value.
 PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 extern PyType_Slot refuse_new_slots[];
 
-// Puts a value into an instance, at the end of its `__init__`. Raises TypeError when the instance has one: the code of
-// an argument, or another thread, called `__init__` meanwhile.
+// Puts a value into an instance, at the end of its `__init__`. Raises TypeError if the instance already has one: an
+// argument's code or another thread may have called `__init__`, too.
 template <class T, class Value>
 void initialize(nb::pointer_and_handle<T> self, Value&& value) {
   if (nb::inst_ready(self.h)) raise_type_error("__init__() was called twice on one object");

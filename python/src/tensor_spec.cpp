@@ -59,9 +59,9 @@ std::string representation(const TensorSpec& spec) {
   return text + "], data_ptr=" + std::to_string(spec.data) + ", data_len=" + std::to_string(spec.size) + ")";
 }
 
-// What a buffer's format says of its elements.
+// The elements of a buffer.
 struct Elements {
-  bool bytes = false;  // that may be anything
+  bool bytes = false;  // plain bytes, which may hold any dtype
   std::optional<Dtype> dtype = std::nullopt;
 };
 

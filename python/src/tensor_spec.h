@@ -21,8 +21,8 @@ struct TensorSpec {
 // dtype: as frameworks call it, such as "float32". Raises SafetensorError for any other, OverflowError.
 [[nodiscard]] TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size);
 
-// The TensorSpec that an object is, valid as long as the object. Raises TypeError for one that was never initialized
-// and for anything else.
+// Casts to a TensorSpec, valid as long as the object. Raises TypeError for an object of another type and for a
+// TensorSpec that was never initialized.
 [[nodiscard]] const TensorSpec& to_spec(nb::handle object, const char* argument);
 // Raises SafetensorError unless the buffer holds plain bytes, or elements of the dtype. name: the tensor's.
 void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer);

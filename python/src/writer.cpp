@@ -33,7 +33,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
-// A file that was begun. `key` is what InMidst knows its calls by.
+// A file that was begun. `key` identifies its calls to InMidst.
 struct NewFile {
   Header header;
   std::shared_ptr<const char> key = std::make_shared<const char>();

@@ -1,6 +1,6 @@
-"""Objects whose methods change, in the midst of a call, what the call works on.
+"""Objects whose methods change the arguments of a call while it runs.
 
-Here a use of freed memory may go unseen; scripts/check-python runs this file under the address
+A use of freed memory may go unseen; scripts/check-python runs this file under the address
 sanitizer, too.
 """
 

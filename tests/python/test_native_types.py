@@ -1,7 +1,7 @@
 """The types of the compiled part: none gives access to an instance without a value.
 
-Types are found, not listed, so that a new one is covered. Each is tried in a process of its own:
-what goes wrong here ends the process.
+The tests find the types, so that a new type is covered. They try each one in a process of its own,
+because a failure ends the process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ assert set(zoo(sys.argv[1])) == set(TYPES), "every type needs an instance in the
 print(*sorted(TYPES))
 """
 
-# Every way to an instance whose value was never made; then all that can be done with it.
+# Every way to an instance without a value, then every use of it.
 WITHOUT_VALUE = """
 T = TYPES[sys.argv[2]]
 def nothing(*args, **kwargs): pass
@@ -97,7 +97,7 @@ for way in WAYS:
 print("made", made)
 """
 
-# What an object with a value must refuse: a copy of its memory, a second value, another type.
+# An object with a value refuses a copy of its memory, a second value and another type.
 WITH_VALUE = """
 things = zoo(sys.argv[1])
 value = things[sys.argv[2]]

@@ -1,4 +1,4 @@
-"""What Writer.write and serialize take as a tensor's data, byte for byte."""
+"""The data of tensors that Writer.write and serialize accept, byte for byte."""
 
 from __future__ import annotations
 
