@@ -1,13 +1,23 @@
-# What `cmake --install` puts in place: library, headers, CMake package, pkg-config file, command.
+# Install rules: library, headers, CMake package, pkg-config file, command, license and documents.
+#
+# All are of component `safetensors`. Without SAFETENSORS_INSTALL `cmake --install` leaves them out unless the component
+# is asked for. They exist all the same: CMake lets a library that links ours export itself only if ours is exported, too.
 include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
 
+set(safetensors_component COMPONENT safetensors)
+if(NOT SAFETENSORS_INSTALL)
+  list(APPEND safetensors_component EXCLUDE_FROM_ALL)
+endif()
 set(safetensors_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safetensors)
 install(TARGETS safetensors EXPORT safetensorsTargets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT safetensorsTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir})
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  ${safetensors_component})
+install(EXPORT safetensorsTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
+  ${safetensors_component})
 
 # While the major version is 0, a minor version may break.
 if(PROJECT_VERSION_MAJOR EQUAL 0)
@@ -25,7 +35,7 @@ list(FILTER safetensors_cxx_runtime INCLUDE REGEX "^[a-zA-Z0-9_+]+$")
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/safetensorsConfig.cmake.in
   ${PROJECT_BINARY_DIR}/safetensorsConfig.cmake INSTALL_DESTINATION ${safetensors_config_dir})
 install(FILES ${PROJECT_BINARY_DIR}/safetensorsConfig.cmake ${PROJECT_BINARY_DIR}/safetensorsConfigVersion.cmake
-  DESTINATION ${safetensors_config_dir})
+  DESTINATION ${safetensors_config_dir} ${safetensors_component})
 
 # pkg-config: paths relative to the file, so that the tree may be moved, unless the user gave absolute ones.
 foreach(dir IN ITEMS LIBDIR INCLUDEDIR)
@@ -39,11 +49,28 @@ file(RELATIVE_PATH safetensors_pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CM
 string(REGEX REPLACE "/$" "" safetensors_pc_up "${safetensors_pc_up}")
 list(TRANSFORM safetensors_cxx_runtime PREPEND -l OUTPUT_VARIABLE safetensors_pc_private)
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE safetensors_pc_dl)
-list(APPEND safetensors_pc_private ${safetensors_pc_dl})
+list(APPEND safetensors_pc_private ${CMAKE_THREAD_LIBS_INIT} ${safetensors_pc_dl})
 list(JOIN safetensors_pc_private " " safetensors_pc_private)
+# A static library alone needs them always, so that `pkg-config --libs` is enough without --static.
+set(safetensors_pc_public "")
+get_target_property(safetensors_type safetensors TYPE)
+if(safetensors_type STREQUAL "STATIC_LIBRARY")
+  set(safetensors_pc_public " ${safetensors_pc_private}")
+  set(safetensors_pc_private "")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors.pc.in ${PROJECT_BINARY_DIR}/safetensors.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  ${safetensors_component})
 
 if(TARGET safetensors_cli)
-  install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
 endif()
+
+# CMAKE_INSTALL_DOCDIR has the name of the project at the top.
+set(safetensors_doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/safetensors)
+if(PROJECT_IS_TOP_LEVEL)
+  set(safetensors_doc_dir ${CMAKE_INSTALL_DOCDIR})
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${safetensors_doc_dir}
+  ${safetensors_component})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${safetensors_doc_dir} ${safetensors_component})

@@ -1,9 +1,7 @@
 # safetensors::safetensors, from the layers of src/. BUILD_SHARED_LIBS chooses static or shared.
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 find_package(Threads REQUIRED)
-if(SAFETENSORS_INSTALL)
-  include(GNUInstallDirs)
-endif()
+include(GNUInstallDirs)
 
 # While the major version is 0, every minor version may break programs that are already linked.
 set(safetensors_soversion ${PROJECT_VERSION_MAJOR})
