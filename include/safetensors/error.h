@@ -2,10 +2,14 @@
 //
 // No function of this library throws. A caller who wants exceptions calls value(), which throws
 // safetensors::Exception (and terminates when compiled with -fno-exceptions).
+//
+// Reading a Result or Status in the wrong state (`*result` of an error, `error()` of a success) is undefined. Where
+// NDEBUG is not defined it is an assertion that names the mistake.
 #pragma once
 
 #include <safetensors/export.h>
 
+#include <cassert>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -146,8 +150,14 @@ class [[nodiscard]] Status {
   explicit operator bool() const noexcept { return ok(); }
 
   // Only when !ok().
-  [[nodiscard]] const Error& error() const& noexcept { return *error_; }
-  [[nodiscard]] Error error() && noexcept { return std::move(*error_); }
+  [[nodiscard]] const Error& error() const& noexcept {
+    assert(!ok() && "error of a Status that is ok");
+    return *error_;
+  }
+  [[nodiscard]] Error error() && noexcept {
+    assert(!ok() && "error of a Status that is ok");
+    return std::move(*error_);
+  }
 
   // Throws Exception when !ok().
   void value() const {
@@ -174,8 +184,8 @@ class [[nodiscard]] Result {
   explicit operator bool() const noexcept { return ok(); }
 
   // Only when !ok().
-  [[nodiscard]] const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
-  [[nodiscard]] Error error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+  [[nodiscard]] const Error& error() const& noexcept { return *failure(); }
+  [[nodiscard]] Error error() && noexcept { return std::move(*const_cast<Error*>(failure())); }
 
   // Throws Exception when !ok(). Of a temporary Result, by value: nothing is left to dangle.
   [[nodiscard]] T& value() & { return *checked(); }
@@ -183,16 +193,24 @@ class [[nodiscard]] Result {
   [[nodiscard]] T value() && { return std::move(*checked()); }
 
   // Only when ok().
-  [[nodiscard]] T& operator*() & noexcept { return *std::get_if<0>(&state_); }
-  [[nodiscard]] const T& operator*() const& noexcept { return *std::get_if<0>(&state_); }
-  [[nodiscard]] T operator*() && noexcept { return std::move(*std::get_if<0>(&state_)); }
-  [[nodiscard]] T* operator->() & noexcept { return std::get_if<0>(&state_); }
-  [[nodiscard]] const T* operator->() const& noexcept { return std::get_if<0>(&state_); }
+  [[nodiscard]] T& operator*() & noexcept { return *const_cast<T*>(held()); }
+  [[nodiscard]] const T& operator*() const& noexcept { return *held(); }
+  [[nodiscard]] T operator*() && noexcept { return std::move(*const_cast<T*>(held())); }
+  [[nodiscard]] T* operator->() & noexcept { return const_cast<T*>(held()); }
+  [[nodiscard]] const T* operator->() const& noexcept { return held(); }
   T* operator->() && = delete;  // would point into a temporary: name the Result first
 
   [[nodiscard]] T value_or(T other) && { return ok() ? std::move(**this) : std::move(other); }
 
  private:
+  const T* held() const noexcept {
+    assert(ok() && "value of a Result that holds an error");
+    return std::get_if<0>(&state_);
+  }
+  const Error* failure() const noexcept {
+    assert(!ok() && "error of a Result that is ok");
+    return std::get_if<1>(&state_);
+  }
   T* checked() {
     if (!ok()) detail::throw_error(*std::get_if<1>(&state_));
     return std::get_if<0>(&state_);

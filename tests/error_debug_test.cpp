@@ -1,0 +1,58 @@
+// Result and Status in builds without NDEBUG: reading the wrong state ends the program and names the mistake.
+#undef NDEBUG
+#include <gtest/gtest.h>
+#include <safetensors/error.h>
+
+#include <string>
+#include <utility>
+
+namespace {
+
+using safetensors::Errc;
+using safetensors::Error;
+using safetensors::Result;
+using safetensors::Status;
+
+Error not_found() {
+  return Error{.code = Errc::not_found, .message = "no tensor \"a\""};
+}
+
+TEST(ErrorDebugDeathTest, ValueOfFailedResultIsAsserted) {
+  Result<std::string> failed = not_found();
+  const Result<std::string>& constant = failed;
+  EXPECT_DEATH((void)*failed, "value of a Result that holds an error");
+  EXPECT_DEATH((void)*constant, "value of a Result that holds an error");
+  EXPECT_DEATH((void)*std::move(failed), "value of a Result that holds an error");
+  EXPECT_DEATH((void)failed->size(), "value of a Result that holds an error");
+  EXPECT_DEATH((void)constant->size(), "value of a Result that holds an error");
+}
+
+TEST(ErrorDebugDeathTest, ErrorOfGoodResultIsAsserted) {
+  Result<int> good = 1;
+  EXPECT_DEATH((void)good.error(), "error of a Result that is ok");
+  EXPECT_DEATH((void)std::move(good).error(), "error of a Result that is ok");
+}
+
+TEST(ErrorDebugDeathTest, ErrorOfGoodStatusIsAsserted) {
+  Status good;
+  EXPECT_DEATH((void)good.error(), "error of a Status that is ok");
+  EXPECT_DEATH((void)std::move(good).error(), "error of a Status that is ok");
+}
+
+TEST(ErrorDebug, RightStateIsNotAsserted) {
+  Result<std::string> good = std::string("value");
+  const Result<std::string>& constant = good;
+  EXPECT_EQ(*good + *constant, "valuevalue");
+  EXPECT_EQ(good->size() + constant->size(), 10u);
+  EXPECT_EQ(*std::move(good), "value");
+  Result<int> failed = not_found();
+  EXPECT_EQ(failed.error().code, Errc::not_found);
+  EXPECT_EQ(std::move(failed).error().code, Errc::not_found);
+  EXPECT_EQ(Result<int>(not_found()).value_or(3), 3);
+  EXPECT_EQ(Result<int>(1).value_or(3), 1);
+  Status status = not_found();
+  EXPECT_EQ(status.error().code, Errc::not_found);
+  EXPECT_EQ(std::move(status).error().code, Errc::not_found);
+}
+
+}  // namespace
