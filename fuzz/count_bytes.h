@@ -9,18 +9,14 @@
 
 namespace fuzz {
 
-__extension__ typedef unsigned __int128 Wide;
-
 // Nothing when they cannot be counted: rules 7 and 8.
 inline std::optional<std::uint64_t> count_bytes(safetensors::Dtype dtype, safetensors::ShapeView shape) {
-  Wide count = 1;
+  std::uint64_t count = 1;
   for (const std::uint64_t dim : shape) {
-    count *= dim;
-    if (count >> 64 != 0) return std::nullopt;
+    if (__builtin_mul_overflow(count, dim, &count)) return std::nullopt;
   }
-  count *= bits(dtype);
-  if (count >> 64 != 0 || count % 8 != 0) return std::nullopt;
-  return static_cast<std::uint64_t>(count / 8);
+  if (__builtin_mul_overflow(count, std::uint64_t{bits(dtype)}, &count) || count % 8 != 0) return std::nullopt;
+  return count / 8;
 }
 
 }  // namespace fuzz

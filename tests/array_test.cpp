@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "io_support.h"
+#include "file_support.h"
 
 namespace {
 
@@ -38,7 +38,9 @@ struct safetensors::ElementOf<PackedPair> {
 namespace safetensors {
 namespace {
 
+using test::elements;
 using test::error_of;
+using test::kBigEndian;
 using test::succeeds;
 
 class ArrayTest : public ::testing::Test {
@@ -59,6 +61,7 @@ TEST_F(ArrayTest, AnEmptyOneHasNoElements) {
 }
 
 TEST_F(ArrayTest, GivesElementsOfItsDtypeOnly) {
+  if (kBigEndian) GTEST_SKIP() << "as<T>() refuses elements of several bytes on big-endian machines";
   const float values[2] = {1.5F, -2};
   std::memcpy(memory_.data(), values, 8);
   const Array array = make(Dtype::F32, {2}, 8, MemoryKind::borrowed);
@@ -73,9 +76,26 @@ TEST_F(ArrayTest, GivesElementsOfItsDtypeOnly) {
   EXPECT_EQ(error_of(array.as<std::uint32_t>()).code, Errc::dtype_mismatch);
 }
 
+TEST_F(ArrayTest, RefusesElementsInAnotherByteOrder) {
+  if (!kBigEndian) GTEST_SKIP() << "needs a big-endian machine";
+  std::memcpy(memory_.data(), "\0\0\xc0\x3f", 4);
+  Array array = make(Dtype::F32, {1}, 4, MemoryKind::owned);
+  const Error error = error_of(array.as<float>());
+  EXPECT_EQ(error.code, Errc::unsupported);
+  EXPECT_EQ(error.message,
+            "an array of F32 cannot be looked at as elements: its bytes are little-endian, this machine is big-endian "
+            "(swap bytes())");
+  EXPECT_EQ(error_of(array.as_mutable<float>()).code, Errc::unsupported);
+  EXPECT_EQ(elements<float>(array)[0], 1.5F);
+  const Array bytes = make(Dtype::U8, {1}, 1, MemoryKind::owned);
+  EXPECT_TRUE(succeeds(bytes.as<std::uint8_t>()));
+}
+
 TEST_F(ArrayTest, GivesRawBitsOfFloatsWithoutACppType) {
   const Array half = make(Dtype::BF16, {4}, 8, MemoryKind::borrowed);
-  EXPECT_EQ(half.as<std::uint16_t>().value().size(), 4U);
+  if (!kBigEndian) {
+    EXPECT_EQ(half.as<std::uint16_t>().value().size(), 4U);
+  }
   const Array tiny = make(Dtype::F8_E4M3, {4}, 4, MemoryKind::borrowed);
   EXPECT_EQ(tiny.as<std::uint8_t>().value().size(), 4U);
   const Array truth = make(Dtype::BOOL, {4}, 4, MemoryKind::borrowed);
@@ -84,7 +104,9 @@ TEST_F(ArrayTest, GivesRawBitsOfFloatsWithoutACppType) {
 
 TEST_F(ArrayTest, TakesElementTypesOfTheCallersOwn) {
   const Array half = make(Dtype::F16, {4}, 8, MemoryKind::borrowed);
-  EXPECT_EQ(half.as<OwnHalf>().value().size(), 4U);
+  if (!kBigEndian) {
+    EXPECT_EQ(half.as<OwnHalf>().value().size(), 4U);
+  }
   EXPECT_EQ(error_of(half.as<WrongSize>()).code, Errc::dtype_mismatch);
   const Array packed = make(Dtype::F4, {8}, 4, MemoryKind::borrowed);
   EXPECT_EQ(packed.as<PackedPair>().value().size(), 4U);
@@ -106,6 +128,7 @@ TEST_F(ArrayTest, IsWritableWhenOwnedOrPrivate) {
     Array array = make(Dtype::I32, {2}, 8, kind);
     EXPECT_TRUE(array.writable());
     ASSERT_TRUE(succeeds(array.mutable_bytes()));
+    if (kBigEndian) continue;
     array.as_mutable<std::int32_t>().value()[1] = 7;
     EXPECT_EQ(array.as<std::int32_t>().value()[1], 7);
   }

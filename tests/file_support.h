@@ -4,6 +4,7 @@
 #include <safetensors/file.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -50,13 +51,38 @@ inline Tensor tensor(const File& file, std::string_view name) {
   return *std::move(tensor);
 }
 
+inline constexpr bool kBigEndian = std::endian::native == std::endian::big;
+
+// From the byte order of files to that of the machine, or back.
+template <class T>
+std::vector<T> swapped_if_big_endian(std::vector<T> elements) {
+  if (!kBigEndian) return elements;
+  for (T& element : elements) {
+    auto* const bytes = reinterpret_cast<std::byte*>(&element);
+    std::reverse(bytes, bytes + sizeof(T));
+  }
+  return elements;
+}
+
 // A copy of an array's elements; none when it could not be had.
 template <class T>
 std::vector<T> elements(const Result<Array>& array) {
   if (!succeeds(array)) return ADD_FAILURE() << array.error().to_string(), std::vector<T>{};
+  if (kBigEndian && sizeof(T) > 1) {
+    std::vector<T> copied(array->bytes().size() / sizeof(T));
+    if (!copied.empty()) std::memcpy(copied.data(), array->bytes().data(), copied.size() * sizeof(T));
+    return swapped_if_big_endian(std::move(copied));
+  }
   const Result<std::span<const T>> elements = array.value().as<T>();
   if (!elements) return ADD_FAILURE() << elements.error().to_string(), std::vector<T>{};
   return {elements->begin(), elements->end()};
+}
+
+// Writes one element of an array.
+template <class T>
+void set_element(Array& array, std::size_t index, T value) {
+  const std::vector<T> swapped = swapped_if_big_endian(std::vector<T>{value});
+  std::memcpy(array.mutable_bytes().value().data() + index * sizeof(T), swapped.data(), sizeof(T));
 }
 
 // Reads from a string, notes each read, and does what it is told to.

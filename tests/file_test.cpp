@@ -28,7 +28,9 @@ using test::in_child;
 using test::one_tensor;
 using test::pattern;
 using test::put;
+using test::set_element;
 using test::succeeds;
+using test::swapped_if_big_endian;
 using test::TemporaryDirectory;
 using test::tensor;
 using test::two_tensors;
@@ -80,7 +82,7 @@ TEST_F(FileTest, ReadAccessNeverMaps) {
   for (const Map map : {Map::shared, Map::copy_on_write}) {
     const Array array = tensor(file, "a").view(map).value();
     EXPECT_EQ(array.memory(), MemoryKind::owned);
-    EXPECT_EQ(array.as<float>().value()[5], 5.0F);
+    EXPECT_EQ(elements<float>(array)[5], 5.0F);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.bytes().data()) % 64, 0U);
   }
   EXPECT_FALSE(mapped(path));
@@ -102,8 +104,8 @@ TEST_F(FileTest, AnArrayOutlivesFileTensorAndName) {
   const Array shared = view(Map::shared);
   const Array own = view(Map::copy_on_write);
   ASSERT_EQ(::unlink(path.c_str()), 0);
-  EXPECT_EQ(shared.as<float>().value()[5], 5.0F);
-  EXPECT_EQ(own.as<float>().value()[5], 5.0F);
+  EXPECT_EQ(elements<float>(shared)[5], 5.0F);
+  EXPECT_EQ(elements<float>(own)[5], 5.0F);
 }
 
 TEST_F(FileTest, ATensorKeepsItsFileOpen) {
@@ -122,10 +124,10 @@ TEST_F(FileTest, WritesToAPrivateViewStayPrivate) {
   const Array second = tensor(file, "a").view(Map::copy_on_write).value();
   const Array shared = tensor(file, "a").view().value();
   EXPECT_EQ(first.memory(), MemoryKind::private_map);
-  first.as_mutable<float>().value()[0] = 42;
-  EXPECT_EQ(first.as<float>().value()[0], 42.0F);
-  EXPECT_EQ(second.as<float>().value()[0], 0.0F);
-  EXPECT_EQ(shared.as<float>().value()[0], 0.0F);
+  set_element<float>(first, 0, 42);
+  EXPECT_EQ(elements<float>(first)[0], 42.0F);
+  EXPECT_EQ(elements<float>(second)[0], 0.0F);
+  EXPECT_EQ(elements<float>(shared)[0], 0.0F);
   EXPECT_EQ(contents(path), two_tensors());
 }
 
@@ -162,13 +164,14 @@ TEST_F(FileTest, ReadsIntoTheCallersMemory) {
   float values[7] = {9, 9, 9, 9, 9, 9, 9};
   const auto bytes = std::as_writable_bytes(std::span(values));
   EXPECT_TRUE(succeeds(a.read_into(bytes.first(24))));
-  EXPECT_EQ(values[5], 5.0F);
+  const auto value = [&](std::size_t i) { return swapped_if_big_endian<float>({values[i]})[0]; };
+  EXPECT_EQ(value(5), 5.0F);
   EXPECT_EQ(values[6], 9.0F);
   const Slice backwards{DimSlice::at(1), DimSlice::range(std::nullopt, std::nullopt, -1)};
   EXPECT_TRUE(succeeds(a.read_into(backwards, bytes.first(12))));
-  EXPECT_EQ(values[0], 5.0F);
-  EXPECT_EQ(values[2], 3.0F);
-  EXPECT_EQ(values[3], 3.0F);
+  EXPECT_EQ(value(0), 5.0F);
+  EXPECT_EQ(value(2), 3.0F);
+  EXPECT_EQ(value(3), 3.0F);
   const Error whole = error_of(a.read_into(bytes.first(23)));
   EXPECT_EQ(whole.code, Errc::buffer_size);
   EXPECT_EQ(whole.message, "tensor `a`: the result has 24 bytes, the destination 23");
@@ -281,7 +284,7 @@ TEST_F(FileTest, MemoryIsLookedAtInPlace) {
     EXPECT_FALSE(view.writable());
     Array own = tensor(file, "b").view(Map::copy_on_write).value();
     EXPECT_EQ(own.memory(), MemoryKind::owned);
-    own.as_mutable<std::uint16_t>().value()[0] = 77;
+    set_element<std::uint16_t>(own, 0, 77);
     EXPECT_EQ(elements<std::uint16_t>(tensor(file, "b").read({DimSlice::at(-1)}))[0], 2);
   }
   EXPECT_FALSE(watch.expired());
@@ -313,7 +316,7 @@ TEST_F(FileTest, MadeShorterBeforeTheFirstViewIsAnErrorUnderMap) {
   ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(file.header().data_start() + 24)), 0);
   const Array a = tensor(file, "a").view().value();
   EXPECT_EQ(a.memory(), MemoryKind::owned);
-  EXPECT_EQ(a.as<float>().value()[5], 5.0F);
+  EXPECT_EQ(elements<float>(a)[5], 5.0F);
   EXPECT_EQ(error_of(tensor(file, "b").view()).code, Errc::file_truncated);
   EXPECT_EQ(error_of(tensor(file, "b").view(Map::copy_on_write)).code, Errc::file_truncated);
 }
@@ -397,8 +400,7 @@ TEST_F(FileTest, MayBeUsedInAForkedChild) {
   const File file = open(put_file(two_tensors()));
   const Array before = tensor(file, "b").view().value();
   EXPECT_EQ(in_child([&] {
-              return before.as<std::uint16_t>().value()[1] == 2 &&
-                     elements<float>(tensor(file, "a").read())[5] == 5.0F &&
+              return elements<std::uint16_t>(before)[1] == 2 && elements<float>(tensor(file, "a").read())[5] == 5.0F &&
                      elements<float>(tensor(file, "a").view())[5] == 5.0F;
             }),
             0);

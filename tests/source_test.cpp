@@ -112,10 +112,10 @@ TEST(SourceTest, AStoredMemberOfAZipArchive) {
   EXPECT_EQ(file->header().size(), 2U);
   const Array a = tensor(*file, "a").view().value();
   EXPECT_EQ(a.memory(), MemoryKind::owned);
-  EXPECT_EQ(a.as<float>().value()[5], 5.0F);
+  EXPECT_EQ(elements<float>(a)[5], 5.0F);
   const Array column = tensor(*file, "a").read({DimSlice::all(), DimSlice::at(-1)}).value();
-  EXPECT_EQ(column.as<float>().value()[0], 2.0F);
-  EXPECT_EQ(column.as<float>().value()[1], 5.0F);
+  EXPECT_EQ(elements<float>(column)[0], 2.0F);
+  EXPECT_EQ(elements<float>(column)[1], 5.0F);
 }
 
 TEST(SourceTest, GivesNoMemoryUnlessItSaysSo) {

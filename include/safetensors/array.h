@@ -77,7 +77,8 @@ class Array {
   Result<std::span<std::byte>> mutable_bytes() && = delete;
 
   // The elements. T is chosen by ElementOf<T> (dtype.h).
-  // Errors: dtype_mismatch; misaligned_memory (a file may put a tensor at an odd offset: read() it, or use bytes()).
+  // Errors: dtype_mismatch; misaligned_memory (a file may put a tensor at an odd offset: read() it, or use bytes());
+  // unsupported (elements of several bytes on a big-endian machine: swap bytes()).
   template <class T>
   [[nodiscard]] Result<std::span<const T>> as() const& noexcept {
     if (Status status = check_element(ElementOf<T>::accepts(dtype_), alignof(T), sizeof(T)); !status)

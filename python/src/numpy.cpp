@@ -1,6 +1,7 @@
 // NumPy's arrays, through numpy.ndarray(shape, dtype, buffer, offset): no headers of NumPy's are needed.
 #include <array>
 #include <atomic>
+#include <bit>
 #include <string>
 
 #include "framework.h"
@@ -125,6 +126,10 @@ class NumpyMaker final : public Maker {
     } else if (extended_as_bits_) {
       made = numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
     } else {
+      // Unlike NumPy's own dtypes, those of ml_dtypes have no other byte order than the machine's.
+      if (std::endian::native != std::endian::little && bits(dtype) > 8)
+        raise("ml_dtypes cannot hold " + std::string(to_string(dtype)) +
+              " in the byte order of files on a big-endian machine");
       nb::object types;
       try {
         types = import_module("ml_dtypes");

@@ -1,6 +1,7 @@
 // Torch's tensors, through DLPack: each gets a storage of exactly its own size.
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -115,6 +116,10 @@ class TorchMaker final : public Maker {
 
   nb::object make(const Array& array) override {
     const Dtype dtype = array.dtype();
+    // torch has no other byte order than the machine's.
+    if (std::endian::native != std::endian::little && bits(dtype) > 8)
+      raise("torch cannot hold " + std::string(to_string(dtype)) +
+            " in the byte order of files on a big-endian machine");
     const nb::handle type = dtype_of(dtype);
     const std::vector<std::int64_t> shape = shape_of(array);
     nb::object tensor;

@@ -1,6 +1,7 @@
 #include <safetensors/array.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -26,6 +27,12 @@ Status Array::check_element(bool accepted, std::size_t alignment, std::size_t si
                                                           " past a multiple of " + std::to_string(alignment) +
                                                           ", where " + std::string(to_string(dtype_)) +
                                                           " cannot be read in place: use Tensor::read(), or bytes()");
+    }
+    if (std::endian::native != std::endian::little && size > 1 && size_ != 0) {
+      return io::plain_error(Errc::unsupported,
+                             "an array of " + std::string(to_string(dtype_)) +
+                                 " cannot be looked at as elements: its bytes are little-endian, this machine is "
+                                 "big-endian (swap bytes())");
     }
     return {};
   });

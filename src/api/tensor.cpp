@@ -68,8 +68,9 @@ inline namespace v0 {
 
 Result<Array> Tensor::view(Map map) const noexcept {
   return io::guarded([&]() -> Result<Array> {
-    const auto offset = static_cast<std::size_t>(info_->file_offset);
-    const auto size = static_cast<std::size_t>(nbytes());
+    // 64 bits on every machine: a private map is of the tensor alone, wherever it lies in a file of any size.
+    const std::uint64_t offset = info_->file_offset;
+    const std::uint64_t size = nbytes();
     if (state_->posix && state_->access == Access::map) {
       if (map == Map::copy_on_write) {
         Result<io::Mapping> pages = state_->posix->map(offset, size, io::MapMode::copy_on_write);
@@ -78,15 +79,17 @@ Result<Array> Tensor::view(Map map) const noexcept {
       }
       io::Mapping pages = state_->shared_map();
       if (pages.bytes.empty()) return read();
-      return api::make_array(*info_, shape(), pages.bytes.subspan(offset, size), std::move(pages.owner),
-                             MemoryKind::shared_map);
+      return api::make_array(*info_, shape(),
+                             pages.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
+                             std::move(pages.owner), MemoryKind::shared_map);
     }
     if (map == Map::copy_on_write || state_->access != Access::map) return read();
     Source::Memory memory = state_->memory(*info_);
     if (memory.bytes.size() != size) return read();
     // Array gives it out as const: the kind says that it is not writable.
     auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
-    return api::make_array(*info_, shape(), {bytes, size}, std::move(memory.owner), MemoryKind::borrowed);
+    return api::make_array(*info_, shape(), {bytes, memory.bytes.size()}, std::move(memory.owner),
+                           MemoryKind::borrowed);
   });
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -23,10 +25,11 @@ class Arena {
     for (const Block& block : blocks_) upstream_->deallocate(block.start, block.size, kAlignment);
   }
 
-  // Uninitialized.
+  // Uninitialized. Throws std::bad_alloc, also where the bytes have no std::size_t, as they may on a 32-bit machine.
   template <class T>
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= kAlignment);
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
     return static_cast<T*>(allocate_bytes(count * sizeof(T), alignof(T)));
   }
 

@@ -73,7 +73,7 @@ Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack)
                     std::to_string(kMaxHeaderBytes);
     return error;
   }
-  text.resize(length, ' ');
+  text.resize(static_cast<std::size_t>(length), ' ');
   return {};
 }
 
@@ -92,7 +92,7 @@ Result<std::string> Header::text() const noexcept {
     writer.tensors(tensors());
     std::string text = std::move(writer).finish();
     const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
-    text.resize(length, ' ');
+    text.resize(static_cast<std::size_t>(length), ' ');
     return text;
   } catch (const std::exception&) {  // bad_alloc or length_error
     Error error;

@@ -34,8 +34,8 @@ class NameIndex {
     constexpr std::size_t kLook = 0xFFF;  // every 4096 keys
     const std::size_t count = hashes_.size();
     size_ = count + count / 2 + 1;
-    if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(room_ = size_);
-    std::memset(slots_, 0, size_ * sizeof *slots_);
+    if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(static_cast<std::size_t>(room_ = size_));
+    std::memset(slots_, 0, static_cast<std::size_t>(size_) * sizeof *slots_);
     for (std::size_t i = 0; i < count; ++i) {
       if ((i & kLook) == kLook && cancellation != nullptr && cancellation->requested()) return kNone;
       ++probes_;
@@ -64,7 +64,9 @@ class NameIndex {
   }
 
  private:
-  [[nodiscard]] std::size_t home(std::uint32_t hash) const noexcept { return hash * size_ >> 32; }
+  [[nodiscard]] std::size_t home(std::uint32_t hash) const noexcept {
+    return static_cast<std::size_t>(hash * size_ >> 32);
+  }
   [[nodiscard]] std::size_t after(std::size_t slot) const noexcept { return slot + 1 == size_ ? 0 : slot + 1; }
 
   base::Chunked<std::uint32_t> hashes_;
