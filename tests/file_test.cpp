@@ -346,6 +346,28 @@ TEST_F(FileTest, ASparseFileOfTerabytesOpensAndIsReadInPart) {
   EXPECT_EQ(t.read({DimSlice::range(std::nullopt, std::nullopt, std::int64_t{1} << 38)}).value().nbytes(), 16U);
 }
 
+TEST_F(FileTest, TensorPast4GiBIsServedInEveryWay) {
+  const std::string header =
+      R"({"pad":{"dtype":"U8","shape":[4294967300],"data_offsets":[0,4294967300]},"t":{"dtype":"U8","shape":[4],"data_offsets":[4294967300,4294967304]}})";
+  const std::string path = put_file(file_bytes(header, std::string(8, 'x')));
+  std::fstream out(path, std::ios::in | std::ios::out);
+  if (!out.seekp(static_cast<std::streamoff>(8 + header.size() + 4294967300)) || !(out << "abcd").flush())
+    GTEST_SKIP() << "the file system holds no file of 4 GiB";
+  for (const Access access : {Access::map, Access::read}) {
+    const File file = open(path, access);
+    const Tensor t = tensor(file, "t");
+    EXPECT_EQ(data_of(t.read().value()), "abcd");
+    EXPECT_EQ(data_of(t.view().value()), "abcd");
+    EXPECT_EQ(data_of(t.view(Map::copy_on_write).value()), "abcd");
+    EXPECT_EQ(data_of(t.read({DimSlice::range(1, 3)}).value()), "bc");
+    EXPECT_EQ(data_of(tensor(file, "pad").read({DimSlice::range(-1, std::nullopt)}).value()), std::string(1, '\0'));
+    if (sizeof(std::size_t) > 4) continue;
+    EXPECT_EQ(error_of(tensor(file, "pad").read()).code, Errc::out_of_memory);
+    EXPECT_EQ(error_of(tensor(file, "pad").view()).code, Errc::out_of_memory);
+    EXPECT_EQ(error_of(tensor(file, "pad").view(Map::copy_on_write)).code, Errc::out_of_memory);
+  }
+}
+
 // The address space this process takes now.
 std::uint64_t address_space() {
   std::uint64_t pages = 0;
