@@ -25,6 +25,7 @@ struct ArenaState;
 // not if another thread was about to allocate from it when the process forked.
 class Arena {
  public:
+  // Needs a little memory. Without it the Arena keeps nothing: results come from the system.
   SAFETENSORS_API Arena() noexcept;
   SAFETENSORS_API Arena(Arena&&) noexcept;
   SAFETENSORS_API Arena& operator=(Arena&&) noexcept;

@@ -71,6 +71,7 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetens
  * given out again. Plans that use one arena may run at once, with calls of safetensors_arena_trim and _size as well. */
 typedef struct safetensors_arena safetensors_arena;
 
+/* An arena that has no memory for its own state keeps nothing: results come from the system. */
 SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** arena, safetensors_error* error);
 /* Free pages go to the system at once, the others when their last array does. */
 SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "io/guard.h"
 #include "io/memory.h"
@@ -58,11 +59,11 @@ Status Array::release() const noexcept {
 }
 
 Error Array::read_only_error() noexcept {
-  const Status status = io::guarded([]() -> Status {
+  Status status = io::guarded([]() -> Status {
     return io::plain_error(Errc::not_writable,
                            "the array is read-only: use Tensor::read() or view(Map::copy_on_write) to write to it");
   });
-  return status.error();
+  return std::move(status).error();  // a copy would allocate outside of the guard
 }
 
 }  // namespace v0

@@ -60,9 +60,10 @@ Status CheckpointPaths::add(const std::string& path) {
   const io::PathKind kind = io::kind_of(path);
   if (kind != io::PathKind::nothing) return add_existing(path, kind == io::PathKind::directory);
   if (!base::is_glob(path)) return add_file(path), Status();  // opening it says why not
-  const std::vector<std::string> matches = io::expand_pattern(path);
-  if (matches.empty()) return io::plain_error(Errc::not_found, "no file matches this pattern", path);
-  for (const std::string& match : matches) {
+  const Result<std::vector<std::string>> matches = io::expand_pattern(path);
+  if (!matches) return matches.error();
+  if (matches->empty()) return io::plain_error(Errc::not_found, "no file matches this pattern", path);
+  for (const std::string& match : *matches) {
     if (Status status = add_existing(match, io::kind_of(match) == io::PathKind::directory); !status) return status;
   }
   return {};

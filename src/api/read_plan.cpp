@@ -78,9 +78,9 @@ class Crew final : public io::Tasks {
 }  // namespace
 
 Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept {
-  const Status status =
+  Status status =
       io::guarded([&]() -> Status { return io::plain_error(Errc::cancelled, io::cancelled_text(done, total)); });
-  return status.error();
+  return std::move(status).error();  // a copy would allocate outside of the guard
 }
 
 }  // namespace api

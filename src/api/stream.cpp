@@ -175,11 +175,15 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   in_flight -= run.items()[item].size;
   room_changed.notify_all();
   lock.unlock();
-  StreamItem result{item, run.take_array(item)};
-  tell_progress();
+  Result<StreamItem> taken = io::guarded([&]() -> Result<StreamItem> {
+    return StreamItem{item, run.take_array(item)};
+  });
+  if (taken) tell_progress();
   lock.lock();
+  // An item that was taken off the list and not handed out is lost: no later call may succeed.
+  if (!taken) fail(std::move(taken).error());
   if (failure) return *failure;
-  return std::optional<StreamItem>(std::move(result));
+  return std::optional<StreamItem>(*std::move(taken));
 }
 
 // Without the mutex.

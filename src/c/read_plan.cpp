@@ -200,7 +200,7 @@ safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* pla
     if (!reading) return std::move(reading).error();
     auto begun = plan->plan.stream(reading->options);
     if (!begun) return std::move(begun).error();
-    *stream = new safetensors_stream{reading->arena, *std::move(begun)};
+    *stream = new safetensors_stream{.arena = reading->arena, .stream = *std::move(begun)};
     return {};
   });
 }
@@ -214,7 +214,13 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
   clear(item, array);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{stream, "stream"}, {item, "item"}, {array, "array"}}); !status) return status;
-    auto handle = std::make_unique<safetensors_array>();  // before the item is taken, so that none is lost
+    // Before the item is taken, so that none is lost. An error stays, so the reading ends.
+    std::unique_ptr<safetensors_array> handle(stream->out_of_memory ? nullptr : new (std::nothrow) safetensors_array());
+    if (!handle) {
+      stream->out_of_memory = true;
+      stream->stream.cancel();
+      throw std::bad_alloc();
+    }
     auto next = stream->stream.next();
     if (!next) return std::move(next).error();
     std::optional<safetensors::StreamItem> taken = *std::move(next);

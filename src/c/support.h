@@ -64,6 +64,7 @@ struct safetensors_read_report {
 struct safetensors_stream {
   std::shared_ptr<const safetensors::Arena> arena;  // outlives the stream, whatever the caller frees first
   safetensors::Stream stream;
+  bool out_of_memory = false;  // of a handle: every later call says so
 };
 struct safetensors_writer {
   safetensors::Header header;

@@ -18,8 +18,14 @@ struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
 
+// Whether the error says that a pattern finds nothing there. Any other would hide files that match.
+bool holds_nothing(int number) noexcept {
+  return number == ENOENT || number == ENOTDIR || number == EACCES || number == EPERM || number == ELOOP ||
+         number == ENAMETOOLONG;
+}
+
 // The names that the next component adds to each of paths.
-std::vector<std::string> expand_component(const std::vector<std::string>& paths, std::string_view component) {
+Result<std::vector<std::string>> expand_component(const std::vector<std::string>& paths, std::string_view component) {
   std::vector<std::string> found;
   for (const std::string& path : paths) {
     if (!base::is_glob(component)) {
@@ -27,8 +33,9 @@ std::vector<std::string> expand_component(const std::vector<std::string>& paths,
       if (kind_of(whole) != PathKind::nothing) found.push_back(std::move(whole));
       continue;
     }
-    const Result<std::vector<std::string>> names = list_directory(path.empty() ? "." : path, true);
-    if (!names) continue;
+    Result<std::vector<std::string>> names = list_directory(path.empty() ? "." : path, true);
+    if (!names && holds_nothing(names.error().os_error)) continue;
+    if (!names) return names;
     for (const std::string& name : *names) {
       if (matches_pattern(component, name)) found.push_back(path + name);
     }
@@ -47,8 +54,14 @@ PathKind kind_of(const std::string& path) noexcept {
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(path.c_str()));
-  if (!directory) return system_error(Errc::open_failed, errno, "cannot open", path);
+  std::unique_ptr<DIR, CloseDirectory> directory;
+  do {
+    directory.reset(::opendir(path.c_str()));
+  } while (!directory && errno == EINTR);
+  if (!directory) {
+    const int number = errno;
+    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, number, "cannot open", path);
+  }
   std::vector<std::string> names;
   while (true) {
     errno = 0;
@@ -73,12 +86,16 @@ bool matches_pattern(std::string_view pattern, std::string_view name) noexcept {
   return base::glob_match(pattern, name);
 }
 
-std::vector<std::string> expand_pattern(std::string_view pattern) {
+Result<std::vector<std::string>> expand_pattern(std::string_view pattern) {
   std::vector<std::string> paths{""};
   while (!pattern.empty() && !paths.empty()) {
     const std::size_t end = std::min(pattern.find('/'), pattern.size());
     const std::size_t next = std::min(pattern.find_first_not_of('/', end), pattern.size());
-    if (end != 0) paths = expand_component(paths, pattern.substr(0, end));
+    if (end != 0) {
+      Result<std::vector<std::string>> expanded = expand_component(paths, pattern.substr(0, end));
+      if (!expanded) return expanded;
+      paths = *std::move(expanded);
+    }
     const std::string_view separators = pattern.substr(end, next - end);
     if (!separators.empty()) {
       for (std::string& path : paths) path += separators;

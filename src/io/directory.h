@@ -19,8 +19,8 @@ enum class PathKind : std::uint8_t {
 // What a path leads to, links followed. The path must hold no zero byte.
 [[nodiscard]] PathKind kind_of(const std::string& path) noexcept;
 
-// Sorted by their bytes, without `.` and `..`. Errors: open_failed, read_failed; path and os_error are set. Throws
-// std::bad_alloc.
+// Sorted by their bytes, without `.` and `..`. Errors: open_failed, read_failed, out_of_memory; path and os_error are
+// set. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden = false);
 
 // The directory's path and the name, with one separator between them; an empty directory is the working one.
@@ -29,8 +29,8 @@ enum class PathKind : std::uint8_t {
 // base::glob_match, but a hidden name's dot must be written.
 [[nodiscard]] bool matches_pattern(std::string_view pattern, std::string_view name) noexcept;
 
-// The paths that exist and match, component by component, sorted by their bytes. Directories that cannot be listed hold
-// nothing. Throws std::bad_alloc.
-[[nodiscard]] std::vector<std::string> expand_pattern(std::string_view pattern);
+// The paths that exist and match, component by component, sorted by their bytes. A path that is no directory, and a
+// directory that this user may not list, hold nothing. Errors: those of list_directory. Throws std::bad_alloc.
+[[nodiscard]] Result<std::vector<std::string>> expand_pattern(std::string_view pattern);
 
 }  // namespace safetensors::io

@@ -41,8 +41,11 @@ Error changed_error(std::string_view path) {
 Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
                  std::span<const std::byte> bytes, Sync sync, System& system) noexcept {
   return guarded([&]() -> Status {
-    const Descriptor file(
-        system.open_at(AT_FDCWD, std::string(path).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
+    const std::string terminated(path);
+    Descriptor file;
+    do {
+      file = Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
+    } while (!file.valid() && errno == EINTR);
     if (!file.valid()) return system_error(Errc::open_failed, errno, "cannot open to write", path);
     struct stat status;
     if (::fstat(file.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open to write", path);

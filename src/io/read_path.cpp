@@ -58,8 +58,8 @@ class ReadPath::OpenDirect final : public Opener {
  public:
   OpenDirect(const PosixFile& file, System& system) noexcept : file_(file), system_(system) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    const Result<Lease> lease = file_.lease();
-    if (!lease) return lease.error();
+    Result<Lease> lease = file_.lease();
+    if (!lease) return std::move(lease).error();  // a copy could throw
     char path[32];
     (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", lease->get());
     Descriptor direct;
@@ -191,8 +191,8 @@ Status ReadPath::read_direct(int direct, std::uint64_t offset, std::span<std::by
 Status ReadPath::read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                               Bounce& bounce) const noexcept {
   if (destination.empty()) return {};
-  const Result<std::span<std::byte>> memory = bounce.memory();
-  if (!memory) return memory.error();
+  Result<std::span<std::byte>> memory = bounce.memory();
+  if (!memory) return std::move(memory).error();  // a copy could throw
   while (!destination.empty()) {
     const std::uint64_t begin = down(offset, offset_alignment_);
     const auto skipped = static_cast<std::size_t>(offset - begin);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "io/guard.h"
 #include "io/posix_file.h"
@@ -266,8 +267,14 @@ void Replacement::discard() noexcept {
 
 Status replace_all(std::span<const std::unique_ptr<Replacement>> files) noexcept {
   return guarded([&]() -> Status {
+    // Everything that needs memory comes before the first rename: a call that fails leaves the old files.
+    std::set<std::pair<std::uint64_t, std::uint64_t>> directories;
+    std::vector<Replacement*> syncing;  // one file of each directory
+    syncing.reserve(files.size());
     for (const auto& file : files) {
       if (Status status = file->check(); !status) return status;
+      const Replacement::Place place = file->place();
+      if (directories.emplace(place.device, place.directory).second) syncing.push_back(file.get());
     }
     for (std::size_t i = 0; i < files.size(); ++i) {
       Status status = files[i]->replace();
@@ -278,10 +285,7 @@ Status replace_all(std::span<const std::unique_ptr<Replacement>> files) noexcept
             "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";
       return error;
     }
-    std::set<std::pair<std::uint64_t, std::uint64_t>> synced;
-    for (const auto& file : files) {
-      const Replacement::Place place = file->place();
-      if (!synced.emplace(place.device, place.directory).second) continue;
+    for (Replacement* const file : syncing) {
       if (Status status = file->sync_directory(); !status) return status;
     }
     return {};

@@ -33,7 +33,10 @@ void split(const std::string& path, std::string& directory, std::string& name) {
 
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
   const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
-  Descriptor opened(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor opened;
+  do {
+    opened = Descriptor(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  } while (!opened.valid() && errno == EINTR);
   target.directory_readable = opened.valid();
   if (!opened.valid() && errno == EACCES)
     opened = Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

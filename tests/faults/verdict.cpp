@@ -1,0 +1,114 @@
+// A table of what each failed system call may lead to. A call that is not in the table is a mistake of the test:
+// somebody who adds a system call to the library says here what its failure means.
+#include "faults/verdict.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace safetensors::test::faults {
+namespace {
+
+enum class Needed { yes, no, depends };
+
+// What a failure of a system call means for the call of the interface.
+struct Row {
+  std::string_view call;
+  Needed needed;  // no: the library does without it
+  std::vector<safetensors_status> codes = {};
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"openat", Needed::yes, {SAFETENSORS_ERROR_OPEN_FAILED}},
+      {"stat", Needed::depends, {SAFETENSORS_ERROR_OPEN_FAILED}},
+      {"readlinkat", Needed::yes, {SAFETENSORS_ERROR_OPEN_FAILED}},
+      {"fcntl", Needed::yes, {SAFETENSORS_ERROR_OPEN_FAILED}},
+      {"getdents", Needed::yes, {SAFETENSORS_ERROR_READ_FAILED}},
+      {"pread", Needed::yes, {SAFETENSORS_ERROR_READ_FAILED}},
+      {"pwrite", Needed::yes, {SAFETENSORS_ERROR_WRITE_FAILED}},
+      {"fallocate", Needed::yes, {SAFETENSORS_ERROR_WRITE_FAILED}},
+      {"ftruncate", Needed::yes, {SAFETENSORS_ERROR_WRITE_FAILED}},
+      {"fsync", Needed::yes, {SAFETENSORS_ERROR_SYNC_FAILED, SAFETENSORS_ERROR_REPLACED_NOT_DURABLE}},
+      {"renameat", Needed::yes, {SAFETENSORS_ERROR_REPLACE_FAILED, SAFETENSORS_ERROR_UNSUPPORTED}},
+      {"linkat", Needed::depends, {SAFETENSORS_ERROR_REPLACE_FAILED, SAFETENSORS_ERROR_OPEN_FAILED}},
+      {"close", Needed::depends, {SAFETENSORS_ERROR_WRITE_FAILED}},
+      {"sync_file_range", Needed::depends, {SAFETENSORS_ERROR_WRITE_FAILED}},
+      {"mmap", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY, SAFETENSORS_ERROR_MAP_FAILED}},
+      {"brk", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
+      {"mprotect", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
+      {"mremap", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
+      {"clone", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
+      {"madvise", Needed::no},
+      {"munmap", Needed::no},
+      {"read", Needed::no},  // of the system's settings
+      {"unlinkat", Needed::no},
+      {"copy_file_range", Needed::no},
+      {"fstatfs", Needed::no},
+      {"preadv2", Needed::no},
+      {"cachestat", Needed::no},
+      {"fadvise", Needed::no},
+      {"fchmod", Needed::no},
+      {"fchown", Needed::no},
+      {"sysinfo", Needed::no},
+      {"prctl", Needed::no},
+      {"prlimit64", Needed::no},
+      {"getrandom", Needed::no},
+      {"sched_getaffinity", Needed::no},
+      {"getrusage", Needed::no},
+  };
+  return all;
+}
+
+bool opens_checkpoint(std::string_view function) {
+  return function.starts_with("safetensors_checkpoint_open");
+}
+
+// Calls that the library can do without, though others of their name are needed.
+bool spared(const Injected& what, std::string_view function) {
+  if (what.error_number == 0 || what.error_number == EINTR) return true;  // goes on, or tries again
+  if (what.name == "fallocate") return what.error_number == EOPNOTSUPP;
+  if (what.name != "openat") return false;
+  if (what.path.starts_with("/sys/") || what.path.starts_with("/proc/")) return true;
+  if ((what.flags & O_DIRECT) != 0) return true;
+  if ((what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES && !opens_checkpoint(function)) return true;
+  // A checkpoint closes another of its files and tries again.
+  return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors");
+}
+
+}  // namespace
+
+Verdict judge(const Fault& fault, std::string_view function) {
+  if (fault.kind == Kind::allocation || fault.kind == Kind::every_allocation)
+    return {.may_succeed = true, .codes = {SAFETENSORS_ERROR_OUT_OF_MEMORY}};
+  const Injected what = injected();
+  const auto row = std::ranges::find(rows(), what.name, &Row::call);
+  if (row == rows().end()) return {};
+  Verdict verdict{.may_succeed = row->needed != Needed::yes, .codes = row->codes};
+  if (spared(what, function)) return {.may_succeed = true};
+  if (what.name == "openat" && (what.flags & O_TMPFILE) == O_TMPFILE) verdict.may_succeed = true;
+  if (what.name == "madvise" && function == "safetensors_array_prefault" && what.error_number == ENOMEM)
+    return {.may_succeed = false, .codes = {SAFETENSORS_ERROR_OUT_OF_MEMORY}};
+  if (what.error_number == ENOMEM) verdict.codes.push_back(SAFETENSORS_ERROR_OUT_OF_MEMORY);
+  // A pattern finds nothing in a folder that this user may not list.
+  if (opens_checkpoint(function) && (what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES) {
+    verdict.codes.push_back(SAFETENSORS_ERROR_NOT_FOUND);
+    verdict.tells_errno = false;
+  }
+  if (what.name == "stat") {
+    verdict.may_succeed = function != "safetensors_file_open" && function != "safetensors_file_from_fd";
+    // What a name leads to is asked twice. If the first answer is lost, opening gives the second. A pattern finds
+    // nothing below a name that cannot be looked at.
+    if (opens_checkpoint(function)) {
+      verdict.codes.push_back(SAFETENSORS_ERROR_NOT_REGULAR_FILE);
+      verdict.codes.push_back(SAFETENSORS_ERROR_NOT_FOUND);
+      verdict.tells_errno = false;
+    }
+  }
+  // A thread of a stream may meet the fault while next() waits for an item of another.
+  if (function == "safetensors_stream_next") verdict.may_succeed = true;
+  return verdict;
+}
+
+}  // namespace safetensors::test::faults

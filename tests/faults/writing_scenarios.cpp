@@ -1,0 +1,149 @@
+// Scenarios that replace the file out/target.safetensors. The driver compares it with the old and with the new bytes.
+#include "faults/files.h"
+#include "faults/trial.h"
+
+namespace safetensors::test::faults {
+namespace {
+
+const char* const kTarget = "out/target.safetensors";
+const char* const kOther = "out/other.safetensors";
+
+struct Contents {
+  explicit Contents(std::size_t elements) : bytes(elements * 4), shape{elements} {
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = byte_at(i);
+    tensor = {"t", 1, shape, 1, bytes.data(), bytes.size(), SAFETENSORS_DTYPE_F32, 0};
+  }
+  std::vector<unsigned char> bytes;
+  std::uint64_t shape[1];
+  safetensors_tensor_data tensor;
+};
+
+void write_with(Trial& run, std::int32_t durability, std::size_t elements) {
+  const Contents contents(elements);
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  options.durability = durability;
+  TRY_ONCE(run, safetensors_write_file, run.path(kTarget).c_str(), &contents.tensor, 1, nullptr, 0, &options, nullptr);
+}
+
+void write_durable(Trial& run) {
+  write_with(run, SAFETENSORS_DURABILITY_FULL, 100);
+}
+void write_plain(Trial& run) {
+  write_with(run, SAFETENSORS_DURABILITY_NONE, 100);
+}
+// Past the page cache, by several threads.
+void write_large(Trial& run) {
+  write_with(run, SAFETENSORS_DURABILITY_FULL, (std::size_t{5} << 20) / 4);
+}
+
+void write_two_files(Trial& run) {
+  const Contents contents(100);
+  const std::string target = run.path(kTarget);
+  const std::string other = run.path(kOther);
+  const safetensors_file_contents files[] = {{target.c_str(), &contents.tensor, 1, nullptr, 0},
+                                             {other.c_str(), &contents.tensor, 1, nullptr, 0}};
+  TRY_ONCE(run, safetensors_write_files, files, 2, nullptr, nullptr);
+}
+
+safetensors_header* header_of(Trial& run, const safetensors_tensor_data* tensors, std::size_t count) {
+  safetensors_header* header = nullptr;
+  PREPARE(run, safetensors_layout, tensors, count, nullptr, 0, nullptr, &header);
+  return header;
+}
+
+safetensors_tensor* tensor_of(Trial& run, const char* in, const char* name) {
+  safetensors_file* file = nullptr;
+  safetensors_tensor* tensor = nullptr;
+  PREPARE(run, safetensors_file_open, run.path(in).c_str(), nullptr, &file);
+  PREPARE(run, safetensors_file_tensor, file, name, std::strlen(name), &tensor);
+  safetensors_file_free(file);
+  return tensor;
+}
+
+// Writes one tensor, copies another one from a file, and commits. A failure to write stays; commit then fails, too.
+void write_pieces(Trial& run, const char* in, const char* name, std::size_t copied) {
+  Contents contents(100);
+  Contents copy(copied / 4);
+  copy.tensor.name = name;
+  copy.tensor.name_length = std::strlen(name);
+  std::uint64_t bytes_shape[1] = {copied};
+  if (std::string_view(name) == "big") {
+    copy.tensor.dtype = SAFETENSORS_DTYPE_U8;
+    copy.tensor.shape = bytes_shape;
+    copy.bytes.resize(copied);
+    copy.tensor.data = copy.bytes.data();
+    copy.tensor.size = copied;
+  } else {
+    bytes_shape[0] = 0;
+    static const std::uint64_t matrix[2] = {4, 6};
+    copy.tensor.shape = matrix;
+    copy.tensor.rank = 2;
+  }
+  const safetensors_tensor_data tensors[] = {contents.tensor, copy.tensor};
+  safetensors_header* header = header_of(run, tensors, 2);
+  safetensors_tensor* const tensor = tensor_of(run, in, name);
+  safetensors_writer* writer = nullptr;
+  TRY(run, safetensors_writer_create, run.path(kTarget).c_str(), header, nullptr, run.out(writer));
+  safetensors_header_free(header);
+  TRY(run, safetensors_writer_header, writer, run.out(header));
+  TRY_VOID(run, safetensors_header_free, header);
+  safetensors_status status =
+      TRY_ONCE(run, safetensors_writer_write, writer, "t", 1, 0, contents.bytes.data(), contents.bytes.size());
+  if (status == SAFETENSORS_OK)
+    status = TRY_ONCE(run, safetensors_writer_copy, writer, name, std::strlen(name), tensor);
+  if (status == SAFETENSORS_OK) status = TRY_ONCE(run, safetensors_writer_commit, writer);
+  if (status != SAFETENSORS_OK && status != SAFETENSORS_ERROR_REPLACED_NOT_DURABLE)
+    EXPECT_IN(run, safetensors_writer_commit(writer, nullptr) != SAFETENSORS_OK);
+  TRY_VOID(run, safetensors_writer_free, writer);
+  safetensors_tensor_free(tensor);
+}
+
+void write_small_pieces(Trial& run) {
+  write_pieces(run, kSmall, "w", 96);
+}
+void write_large_pieces(Trial& run) {
+  write_pieces(run, kLarge, "big", kLargeBytes);
+}
+
+// Nothing is at the target but the old file, whatever fails.
+void abort_writer(Trial& run) {
+  const Contents contents(100);
+  safetensors_header* const header = header_of(run, &contents.tensor, 1);
+  safetensors_writer* writer = nullptr;
+  TRY(run, safetensors_writer_create, run.path(kTarget).c_str(), header, nullptr, run.out(writer));
+  TRY_FAILS(run, INCOMPLETE_WRITE, safetensors_writer_commit, writer);
+  TRY(run, safetensors_writer_abort, writer);
+  TRY_FAILS(run, WRITER_CLOSED, safetensors_writer_commit, writer);
+  TRY_VOID(run, safetensors_writer_free, writer);
+  safetensors_header_free(header);
+}
+
+void edit(Trial& run, bool in_place) {
+  const safetensors_metadata edits[] = {{"format", 6, "np", 2}, {"x", 1, nullptr, 0}};
+  safetensors_edit_options options = SAFETENSORS_EDIT_OPTIONS_INIT;
+  options.in_place = in_place ? 1 : 0;
+  TRY_ONCE(run, safetensors_edit_metadata, run.path(kTarget).c_str(), edits, 2, &options);
+}
+
+void edit_replacing(Trial& run) {
+  edit(run, false);
+}
+void edit_in_place(Trial& run) {
+  edit(run, true);
+}
+
+}  // namespace
+
+const std::vector<Scenario> kWritingScenarios = {
+    {.name = "WriteDurable", .body = write_durable, .writes = kTarget},
+    {.name = "WritePlain", .body = write_plain, .writes = kTarget},
+    {.name = "WriteLarge", .body = write_large, .writes = kTarget},
+    {.name = "WriteTwoFiles", .body = write_two_files, .writes = kTarget, .either_after = "renameat"},
+    {.name = "WriteSmallPieces", .body = write_small_pieces, .writes = kTarget},
+    {.name = "WriteLargePieces", .body = write_large_pieces, .writes = kTarget},
+    {.name = "AbortWriter", .body = abort_writer, .writes = kTarget},
+    {.name = "EditReplacing", .body = edit_replacing, .writes = kTarget},
+    {.name = "EditInPlace", .body = edit_in_place, .writes = kTarget, .either_after = "fsync"},
+};
+
+}  // namespace safetensors::test::faults
