@@ -1,9 +1,13 @@
 // Runs a fuzz target over files and folders of files: for the seeds in ctest, and for what a fuzzer found.
+// -random=COUNT runs COUNT inputs of random bytes as well, the same ones each time.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "require.h"
@@ -20,11 +24,27 @@ bool run(const std::filesystem::path& path) {
   return true;
 }
 
+void run_random(std::size_t count) {
+  std::mt19937_64 random(1);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<unsigned char> bytes(1 + random() % 1000);
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random() >> 56);
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::size_t count = 0;
   for (int i = 1; i < argc; ++i) {
+    constexpr std::string_view kRandom = "-random=";
+    if (std::string_view(argv[i]).starts_with(kRandom)) {
+      const std::size_t wanted = std::strtoul(argv[i] + kRandom.size(), nullptr, 10);
+      run_random(wanted);
+      count += wanted;
+      continue;
+    }
     const std::filesystem::path path(argv[i]);
     if (!std::filesystem::is_directory(path)) {
       if (!run(path)) return std::fprintf(stderr, "cannot read %s\n", path.c_str()), 1;
