@@ -74,6 +74,7 @@ constexpr Call kCalls[] = {
     {SYS_sync_file_range, "sync_file_range", -1, {EIO, ESPIPE}},
     {SYS_fchmod, "fchmod", -1, {EPERM}},
     {SYS_fchown, "fchown", -1, {EPERM}},
+    {SYS_flock, "flock", -1, {ENOLCK, EWOULDBLOCK, EINTR}},
     {SYS_fcntl, "fcntl", -1, {EMFILE, EBADF}},
     {SYS_dup, "fcntl", -1, {EMFILE}},
     {SYS_fadvise64, "fadvise", -1, {EINVAL}},

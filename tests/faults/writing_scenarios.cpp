@@ -138,12 +138,12 @@ const std::vector<Scenario> kWritingScenarios = {
     {.name = "WriteDurable", .body = write_durable, .writes = kTarget},
     {.name = "WritePlain", .body = write_plain, .writes = kTarget},
     {.name = "WriteLarge", .body = write_large, .writes = kTarget},
-    {.name = "WriteTwoFiles", .body = write_two_files, .writes = kTarget, .either_after = "renameat"},
+    {.name = "WriteTwoFiles", .body = write_two_files, .writes = kTarget, .either_after = {"renameat", "linkat"}},
     {.name = "WriteSmallPieces", .body = write_small_pieces, .writes = kTarget},
     {.name = "WriteLargePieces", .body = write_large_pieces, .writes = kTarget},
     {.name = "AbortWriter", .body = abort_writer, .writes = kTarget},
     {.name = "EditReplacing", .body = edit_replacing, .writes = kTarget},
-    {.name = "EditInPlace", .body = edit_in_place, .writes = kTarget, .either_after = "fsync"},
+    {.name = "EditInPlace", .body = edit_in_place, .writes = kTarget, .either_after = {"fsync"}},
 };
 
 }  // namespace safetensors::test::faults
