@@ -90,20 +90,6 @@ SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 
 typedef struct safetensors_header safetensors_header;
 
-typedef struct safetensors_parse_options {
-  uint64_t struct_size;
-  uint64_t max_header_bytes;         /* 0: 100,000,000, the format's limit */
-  uint32_t allow_leading_whitespace; /* not 0: accept white space before the { */
-  uint32_t reserved;                 /* 0 */
-  /* May be NULL. Called now and then with user by the thread that made the call, and by no other; not 0 ends the call
-   * with CANCELLED. It must return normally. It may return a volatile sig_atomic_t that a signal handler sets, or look
-   * at what another thread sets. A read that is under way is waited for. */
-  int32_t (*cancelled)(void* user);
-  void* user;
-} safetensors_parse_options;
-#define SAFETENSORS_PARSE_OPTIONS_INIT \
-  { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
-
 typedef struct safetensors_header_info {
   uint64_t struct_size;
   uint64_t tensor_count;
@@ -148,8 +134,8 @@ enum {
 };
 
 /* Rules 1 to 3. prefix: the first 8 bytes of the file or more, or all bytes of a shorter file. *length becomes N; the
- * header is the N bytes from byte 8 on. If the file is of another common kind, such as a zip archive, the error's message
- * names it; 512 bytes are enough to recognise all kinds. Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE,
+ * header is the N bytes from byte 8 on. If the file is of another common kind, such as a zip archive, the error's
+ * message names it; 512 bytes are enough to recognise all kinds. Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE,
  * INVALID_HEADER_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix, size_t prefix_size, uint64_t file_size,
                                                              const safetensors_parse_options* options, uint64_t* length,

@@ -1,4 +1,5 @@
-/* The status codes, the error, the dtypes and the DLPack structs of the C interface: include c.h. */
+/* The status codes, the error, the dtypes, the options of parsing and the DLPack structs of the C interface: include
+ * c.h. */
 #ifndef SAFETENSORS_C_TYPES_H
 #define SAFETENSORS_C_TYPES_H
 
@@ -108,6 +109,22 @@ enum {
   SAFETENSORS_DTYPE_F6_E3M2 = 21,
   SAFETENSORS_DTYPE_F4 = 22
 };
+
+/* --- How headers are read --- */
+
+typedef struct safetensors_parse_options {
+  uint64_t struct_size;
+  uint64_t max_header_bytes;         /* 0: 100,000,000, the format's limit */
+  uint32_t allow_leading_whitespace; /* not 0: accept white space before the { */
+  uint32_t reserved;                 /* 0 */
+  /* May be NULL. Called now and then with user by the thread that made the call, and by no other; not 0 ends the call
+   * with CANCELLED. It must return normally. It may return a volatile sig_atomic_t that a signal handler sets, or look
+   * at what another thread sets. A read that is under way is waited for. */
+  int32_t (*cancelled)(void* user);
+  void* user;
+} safetensors_parse_options;
+#define SAFETENSORS_PARSE_OPTIONS_INIT \
+  { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
 
 /* --- DLPack (https://dmlc.github.io/dlpack), version 1.1 --- */
 
