@@ -1,11 +1,12 @@
 // Visibility of the library's symbols, its version, and the byte order. Included by every public header.
 #pragma once
 
-// Bytes of tensors are little-endian, in files and in memory, on every machine. Where elements in memory are big-endian,
-// a program that handed them over as they are would write wrong numbers, so it does not compile until it says that it
-// swaps bytes itself.
+// Bytes of tensors are little-endian, in files and in memory, on every machine. Where elements in memory are
+// big-endian, a program that handed them over as they are would write wrong numbers, so it does not compile until it
+// says that it swaps bytes itself.
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && !defined(SAFETENSORS_LITTLE_ENDIAN_BYTES)
-#error "this machine is big-endian, the bytes of tensors are little-endian: swap them, and define SAFETENSORS_LITTLE_ENDIAN_BYTES"
+#error \
+    "this machine is big-endian, the bytes of tensors are little-endian: swap them, and define SAFETENSORS_LITTLE_ENDIAN_BYTES"
 #endif
 
 #define SAFETENSORS_VERSION_MAJOR 0
