@@ -5,8 +5,7 @@
 // big-endian, a program that handed them over as they are would write wrong numbers, so it does not compile until it
 // says that it swaps bytes itself.
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && !defined(SAFETENSORS_LITTLE_ENDIAN_BYTES)
-#error \
-    "this machine is big-endian, the bytes of tensors are little-endian: swap them, and define SAFETENSORS_LITTLE_ENDIAN_BYTES"
+#error "tensors are little-endian, this machine is not: swap bytes, and define SAFETENSORS_LITTLE_ENDIAN_BYTES"
 #endif
 
 #define SAFETENSORS_VERSION_MAJOR 0
