@@ -28,7 +28,7 @@ inline std::string in_json(std::string_view name) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const char c : name) {
-    if (c >= 0 && c < ' ')
+    if (static_cast<unsigned char>(c) < ' ')
       text += std::string("\\u00") + kDigits[c >> 4] + kDigits[c & 0xF];
     else
       text += c;

@@ -43,11 +43,11 @@ Sentences refused(const std::string& path) {
 // For a child; it ends with kNoFilter where that cannot be had.
 constexpr int kNoFilter = 77;
 void refuse(std::uint32_t call, int error, std::uint32_t bits = 0) {
-  static_assert(std::endian::native == std::endian::little, "the low half of an argument comes first");
+  constexpr std::uint32_t kLowHalf = std::endian::native == std::endian::little ? 0 : 4;
   const std::uint32_t answer = SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error);
   sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
-                        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2]) + kLowHalf),
                         BPF_JUMP(BPF_JMP | (bits == 0 ? BPF_JGE : BPF_JSET) | BPF_K, bits, 0, 1),
                         BPF_STMT(BPF_RET | BPF_K, answer),
                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
