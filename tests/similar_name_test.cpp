@@ -111,10 +111,10 @@ TEST(SimilarName, WorkIsBounded) {
   const std::string other(
       "babababababababababababababababababababababababababababababababa"
       "c");
-  int offers = 0;
+  std::size_t offers = 0;
   while (offers < 10'000'000 && similar.offer(std::string_view(other).substr(offers % 8))) ++offers;
-  EXPECT_LT(offers, 10'000'000);
-  EXPECT_GT(offers, 10'000);
+  EXPECT_LT(offers, 10'000'000u);
+  EXPECT_GT(offers, 10'000u);
 }
 
 }  // namespace
