@@ -34,7 +34,7 @@ bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
 
 // Past everything that failed before: a text that nobody waits for is not looked at for its errors.
 bool Reader::look() noexcept {
-  look_ = left() > kBetweenLooks ? at_ + kBetweenLooks : end_ + kPadding;
+  look_ = left() > kBetweenLooks ? offset() + kBetweenLooks : kNever;
   if (!cancellation_->requested()) return true;
   failure_ = {Errc::cancelled, offset(), base::Cancellation::kMessage};
   return false;

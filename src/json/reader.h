@@ -38,7 +38,7 @@ class Reader {
         end_(text + size),
         at_(text),
         cancellation_(cancellation),
-        look_(cancellation != nullptr ? text : end_ + kPadding) {}
+        look_(cancellation != nullptr ? 0 : kNever) {}
 
   // The next byte that is not white space, or NUL at the end (or for a NUL in the text, which nothing accepts).
   [[nodiscard]] char peek() noexcept {
@@ -92,6 +92,8 @@ class Reader {
   [[nodiscard]] char* scan_string(char* at) noexcept;
 
  private:
+  static constexpr std::size_t kNever = ~std::size_t{0};
+
   struct Number {
     bool digits_only = true;  // no sign, fraction or exponent
     std::size_t size = 0;
@@ -102,7 +104,7 @@ class Reader {
   void skip_space() noexcept;
   bool check_utf8() noexcept;
   // false: cancelled.
-  [[nodiscard]] bool go_on() noexcept { return at_ < look_ || look(); }
+  [[nodiscard]] bool go_on() noexcept { return offset() < look_ || look(); }
   bool look() noexcept;
   bool unescape(char* write, std::string_view& out, char* start) noexcept;
   bool escape(char*& write) noexcept;
@@ -118,7 +120,7 @@ class Reader {
   char* end_;
   char* at_;
   base::Cancellation* cancellation_;
-  char* look_;  // where the cancellation is asked again; behind the text: never
+  std::size_t look_;  // the offset at which the cancellation is asked again
   // All that is read outside of strings is ASCII, so the text is looked at for UTF-8 only if a string is not, before
   // an escape changes the text, and when something fails.
   bool ascii_ = true;
