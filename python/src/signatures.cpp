@@ -60,6 +60,7 @@ PyObject* forward(PyObject* target, PyObject* self, PyObject* const* arguments, 
   stack[1] = self;
   std::copy_n(arguments, total, stack + 2);
   const auto positional = static_cast<std::size_t>(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  const nb::object held = nb::borrow(target);  // the call may delete what holds it
   return PyObject_Vectorcall(target, stack + 1, positional, keywords);
 }
 

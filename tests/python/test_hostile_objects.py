@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import gc
 import mmap
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -299,6 +300,32 @@ def test_indices_that_do_something(tmp_path: Path) -> None:
         assert (part[Index((slice(1, 3), 2))] == want[1:3, 2]).all()
         with pytest.raises(ZeroDivisionError):
             part[Number(1, lambda: 1 / 0)]
+
+
+METHODS_GONE = """
+import gc, sys, numpy as np, safetensors.numpy as stn
+from safetensors import PySafeSlice, safe_open
+stn.save_file({"a": np.arange(4.0)}, sys.argv[1], durability="none")
+class Index:
+    def __index__(self):
+        for name in ("_methods", "__getitem__"):
+            if name in vars(PySafeSlice): delattr(PySafeSlice, name)
+        gc.collect()
+        kept = [bytes([255]) * size for size in range(8, 2048, 8) for _ in range(8)]
+        raise ZeroDivisionError
+part = safe_open(sys.argv[1], "np").get_slice("a")
+for index, error in ((Index(), ZeroDivisionError), (0, (RuntimeError, TypeError))):
+    try:
+        part[index]
+    except error:
+        print("refused")
+"""
+
+
+def test_methods_deleted_while_they_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", METHODS_GONE, str(tmp_path / "t")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "refused\nrefused\n", "")
 
 
 def test_plans_changed_by_their_bounds(tmp_path: Path) -> None:
