@@ -70,7 +70,7 @@ TEST(HeaderMemory, ShapesThatLeaveBlocksEmpty) {
   const auto tensor = [](std::size_t i, const std::string& shape) {
     return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + shape + "],\"data_offsets\":[0,0]}";
   };
-  for (const std::size_t large : {1, 2, 3, 4, 7}) {
+  for (const std::size_t large : {1U, 2U, 3U, 4U, 7U}) {
     for (const std::size_t count : {std::size_t{20}, 14 * (large + 1)}) {
       std::string text = "{";
       for (std::size_t i = 0; i < count; ++i) {

@@ -181,7 +181,10 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   if (taken) tell_progress();
   lock.lock();
   // An item that was taken off the list and not handed out is lost: no later call may succeed.
-  if (!taken) fail(std::move(taken).error());
+  if (!taken) {
+    fail(std::move(taken).error());
+    return *failure;
+  }
   if (failure) return *failure;
   return std::optional<StreamItem>(*std::move(taken));
 }
