@@ -83,10 +83,9 @@ std::string shortest(double value) {
 
 template <class Integer>
 Integer load(std::span<const std::byte> packed, std::uint64_t index) {
+  const auto element = packed.subspan(static_cast<std::size_t>(index) * sizeof(Integer));
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-    value |= std::to_integer<std::uint64_t>(packed[index * sizeof(Integer) + i]) << (8 * i);
-  }
+  for (std::size_t i = 0; i < sizeof(Integer); ++i) value |= std::to_integer<std::uint64_t>(element[i]) << (8 * i);
   return static_cast<Integer>(value);
 }
 

@@ -61,7 +61,7 @@ Result<std::string> read_refused(const std::string& path, const ParseOptions& pa
   if (size < 0) return system_error(Errc::read_failed, "cannot find the end");
   const Result<std::uint64_t> length = Header::length(prefix, static_cast<std::uint64_t>(size), parse);
   if (!length) return length.error();
-  std::string text(*length, '\0');
+  std::string text(static_cast<std::size_t>(*length), '\0');
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t got = ::pread(file.value, text.data() + done, text.size() - done, static_cast<off_t>(8 + done));
     if (got < 0) return system_error(Errc::read_failed, "cannot read");
@@ -72,7 +72,7 @@ Result<std::string> read_refused(const std::string& path, const ParseOptions& pa
 }
 
 Result<std::string> read_header(const File& file) {
-  std::string text(file.header().header_bytes(), '\0');
+  std::string text(static_cast<std::size_t>(file.header().header_bytes()), '\0');
   for (std::size_t done = 0; done < text.size();) {
     const auto bytes = std::as_writable_bytes(std::span(text).subspan(done));
     const Result<std::size_t> got = file.source().read_at(8 + done, bytes);

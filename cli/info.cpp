@@ -66,7 +66,7 @@ struct Summary {
   std::vector<const TensorInfo*> largest;
 };
 
-Summary summarize(const Header& header, std::size_t largest) {
+Summary summarize(const Header& header, std::uint64_t largest) {
   Summary summary;
   for (const TensorInfo& tensor : header.tensors()) {
     summary.all.add(tensor);
@@ -78,7 +78,7 @@ Summary summarize(const Header& header, std::size_t largest) {
     if (tensor.file_offset % wanted_alignment(tensor.dtype) != 0) ++summary.misaligned;
     summary.largest.push_back(&tensor);
   }
-  const std::size_t kept = std::min(largest, summary.largest.size());
+  const auto kept = static_cast<std::size_t>(std::min<std::uint64_t>(largest, summary.largest.size()));
   std::partial_sort(summary.largest.begin(), summary.largest.begin() + static_cast<std::ptrdiff_t>(kept),
                     summary.largest.end(), [](const TensorInfo* a, const TensorInfo* b) {
                       return a->nbytes() != b->nbytes() ? a->nbytes() > b->nbytes() : natural_less(a->name, b->name);
@@ -191,7 +191,7 @@ void print_json(Json& json, const Header& header, const Summary& summary) {
   json.close(']');
 }
 
-Exit show_file(const std::string& path, std::size_t largest, Console& console, Json* json) {
+Exit show_file(const std::string& path, std::uint64_t largest, Console& console, Json* json) {
   const Result<File> file = open_file(path, console);
   Exit code = Exit::good;
   if (!file) {

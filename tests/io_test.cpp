@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory_resource>
 #include <thread>
 
@@ -371,7 +372,7 @@ TEST(MemoryTest, TheMemoryResourceServesSmallAndLargeBlocks) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % io::kHugePage, 0u);
   resource.deallocate(large, 3 * io::kHugePage, 64);
   resource.deallocate(small, 10, 8);
-  EXPECT_THROW((void)resource.allocate(std::size_t{1} << 60, 64), std::bad_alloc);
+  EXPECT_THROW((void)resource.allocate(std::numeric_limits<std::size_t>::max() / 16, 64), std::bad_alloc);
 }
 
 TEST(PosixFileTest, ManyThreadsReadOneFile) {

@@ -107,7 +107,8 @@ TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
         std::vector<Request> request(1);
         request[0].size = (1 + random() % 4) * kHugePage;
         if (!arena->place(request)) continue;
-        Marked made{std::move(request[0].memory), request[0].size, static_cast<unsigned char>(random())};
+        Marked made{std::move(request[0].memory), static_cast<std::size_t>(request[0].size),
+                    static_cast<unsigned char>(random())};
         for (std::size_t at = 0; at < made.size; at += kHugePage) made.memory.get()[at] = std::byte{made.mark};
         const std::lock_guard lock(mutex);
         if (!shared.empty()) std::swap(shared[random() % shared.size()], made);

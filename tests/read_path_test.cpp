@@ -97,7 +97,7 @@ class DirectReads : public testing::Test {
 };
 
 TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
-  std::mt19937_64 random(7);
+  std::mt19937 random(7);
   for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
     system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
     const ReadPath read_path = make_path();
