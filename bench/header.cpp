@@ -56,7 +56,7 @@ void write_sparse(const std::string& path, const std::string& text, std::uint64_
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   bench::require(fd >= 0, "open");
   unsigned char prefix[8];
-  for (int i = 0; i < 8; ++i) prefix[i] = static_cast<unsigned char>(text.size() >> (8 * i));
+  for (int i = 0; i < 8; ++i) prefix[i] = static_cast<unsigned char>(std::uint64_t{text.size()} >> (8 * i));
   bench::require(write(fd, prefix, 8) == 8, "write");
   bench::require(write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "write");
   bench::require(ftruncate(fd, static_cast<off_t>(8 + text.size() + data_size)) == 0, "ftruncate");

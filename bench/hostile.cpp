@@ -35,7 +35,7 @@ void measure(const char* title, const std::string& text) {
   {
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
     unsigned char prefix[8];
-    for (int i = 0; i < 8; ++i) prefix[i] = static_cast<unsigned char>(text.size() >> (8 * i));
+    for (int i = 0; i < 8; ++i) prefix[i] = static_cast<unsigned char>(std::uint64_t{text.size()} >> (8 * i));
     bench::require(fd >= 0 && write(fd, prefix, 8) == 8, "write");
     bench::require(write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "write");
     close(fd);

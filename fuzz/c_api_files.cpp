@@ -22,7 +22,7 @@ constexpr std::string_view kIndex = R"({"weight_map":{"a":"m.safetensors"}})";
 
 std::string whole_file() {
   std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(kHeader.size() >> (8 * i) & 0xFF);
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(std::uint64_t{kHeader.size()} >> (8 * i) & 0xFF);
   bytes += kHeader;
   for (int i = 0; i < 60; ++i) bytes += static_cast<char>(i);
   return bytes;

@@ -20,7 +20,7 @@ namespace safetensors::test {
 // Length, header, data.
 inline std::string file_bytes(std::string_view header, std::string_view data) {
   std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xFF);
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(std::uint64_t{header.size()} >> (8 * i) & 0xFF);
   return bytes.append(header).append(data);
 }
 

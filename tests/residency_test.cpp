@@ -49,11 +49,12 @@ TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
   EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
 }
 
-// What the first answers had the system read must not be what the next ones stand on.
-TEST_P(Residency, StaysZeroHoweverOftenItIsAsked) {
+// A probe makes the system read ahead, often 128 KiB. The next probes must not look there. Twelve probes read a small
+// part of the file.
+TEST_P(Residency, StaysNearZeroWhenAskedAgain) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_LE(share(8 << 20, 4 << 20), 0.5);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_LE(share(0, kSize), 0.5);
     ::usleep(20'000);  // for what is under way
   }
 }
