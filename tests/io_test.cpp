@@ -372,7 +372,7 @@ TEST(MemoryTest, TheMemoryResourceServesSmallAndLargeBlocks) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % io::kHugePage, 0u);
   resource.deallocate(large, 3 * io::kHugePage, 64);
   resource.deallocate(small, 10, 8);
-  EXPECT_THROW((void)resource.allocate(std::numeric_limits<std::size_t>::max() / 16, 64), std::bad_alloc);
+  EXPECT_THROW((void)resource.allocate(std::numeric_limits<std::size_t>::max() / 4 * 3, 64), std::bad_alloc);
 }
 
 TEST(PosixFileTest, ManyThreadsReadOneFile) {

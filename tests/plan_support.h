@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "emulation.h"
 #include "file_support.h"
 #include "format/cast.h"
 #include "io/file_system.h"
@@ -259,7 +260,8 @@ inline bool make_cold(const std::string& path) {
 inline bool reads_directly(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) return false;
-  if (io::file_system_of(descriptor) == io::FileSystem::remote) return ::close(descriptor), false;
+  if (denies_direct_io(descriptor) || io::file_system_of(descriptor) == io::FileSystem::remote)
+    return ::close(descriptor), false;
   alignas(4096) static char block[4096];
   const bool works = ::pread(descriptor, block, sizeof block, 0) > 0;
   ::close(descriptor);

@@ -3,6 +3,7 @@
 #include <safetensors/file.h>
 #include <unistd.h>
 
+#include "emulation.h"
 #include "file_support.h"
 #include "io/thread_usage.h"
 #include "sanitizers.h"
@@ -50,6 +51,7 @@ class ViewPages : public ::testing::Test {
 
 TEST_F(ViewPages, PrefaultLeavesNothingToWaitFor) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory of these pages faults, too";
+  if (test::ignores_advice()) GTEST_SKIP() << test::kIgnoresAdvice;
   const Array array = view();
   ASSERT_TRUE(succeeds(array.prefault()));
   EXPECT_LE(faults_of(array), 2U);
@@ -65,6 +67,7 @@ TEST_F(ViewPages, PrefaultIsClippedToTheArray) {
 
 // The system says the same of a disk that cannot be read, so that it is not told as file_truncated.
 TEST_F(ViewPages, PrefaultOfAFileThatBecameShorterIsAnErrorAndNoSignal) {
+  if (test::ignores_advice()) GTEST_SKIP() << test::kIgnoresAdvice;
   const Array array = view();
   ASSERT_EQ(::truncate(path.c_str(), 4096), 0);
   const Error error = error_of(array.prefault());

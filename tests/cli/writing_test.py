@@ -52,7 +52,7 @@ class WritingTest(unittest.TestCase):
         """Until it has made its new file, with a name or without; returns whether there is a name."""
         links = f"/proc/{process.pid}/fd"
         for _ in range(60000):
-            if self.temporaries():
+            if any(os.path.getsize(path) > 0 for path in self.temporaries()):  # it is locked by then
                 return True
             try:
                 opened = [os.readlink(os.path.join(links, name)) for name in os.listdir(links)]
