@@ -128,7 +128,33 @@ nb::object make_descriptor(nb::handle type, nb::handle method) {
   return own(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &made.definition));
 }
 
+// The value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) do not look at the descriptor
+// `__init__` of a class, but all of them ask for `__signature__` first. It is made when somebody asks, so that nobody
+// else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` looks at that. A
+// `__new__` in Python comes before our `__init__`.
+struct ClassSignature {};
+
+nb::object signature_of_class(const ClassSignature&, nb::handle instance, nb::handle owner) {
+  const nb::object init = nb::object(owner.attr("__init__"));
+  const nb::object make = nb::object(owner.attr("__new__"));
+  const bool published = Py_TYPE(init.ptr()) == &PyMethodDescr_Type;
+  if (!instance.is_none() || !published) throw nb::attribute_error("__signature__");
+  const nb::module_ inspect = nb::module_::import_("inspect");
+  const nb::object signature = nb::object(inspect.attr("signature")(nb::hasattr(make, "__code__") ? make : init));
+  const nb::object parameters = nb::object(signature.attr("parameters").attr("values")());
+  nb::list without_first;
+  for (const nb::handle parameter : nb::iter(parameters)) without_first.append(parameter);
+  nb::del(without_first[0]);
+  return nb::object(signature.attr("replace")(nb::arg("parameters") = without_first));
+}
+
 }  // namespace
+
+void define_class_signature(nb::module_& module) {
+  nb::class_<ClassSignature>(module, "_ClassSignature")
+      .def(nb::init<>())
+      .def("__get__", &signature_of_class, nb::arg("instance").none(), nb::arg("owner"));
+}
 
 void publish_methods(nb::handle type) {
   auto range = std::make_unique<SlotRange>(SlotRange{methods().size(), methods().size()});
@@ -141,6 +167,8 @@ void publish_methods(nb::handle type) {
   const nb::object owner = own(PyCapsule_New(range.get(), kOwner, &release_methods));
   (void)range.release();
   nb::setattr(type, "_methods", owner);
+  if (nb::hasattr(nb::object(type.attr("__init__")), "__text_signature__"))
+    nb::setattr(type, "__signature__", nb::cast(ClassSignature{}));
 }
 
 }  // namespace safetensors::python

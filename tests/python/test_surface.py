@@ -132,7 +132,7 @@ def classes() -> Iterator[tuple[str, type]]:
 def own_methods(kind: type) -> Iterator[tuple[str, Any]]:
     """The methods that a class defines itself; __new__ and __init__ are its signature."""
     for name, value in vars(kind).items():
-        if inspect.isroutine(value) and not inspect.isbuiltin(value) and name != "__new__":
+        if inspect.isroutine(value) and not inspect.isbuiltin(value) and name not in ("__new__", "__signature__"):
             yield name, value
 
 
