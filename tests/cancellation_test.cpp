@@ -16,6 +16,7 @@
 
 #include "base/cancellation.h"
 #include "checkpoint_support.h"
+#include "emulation.h"
 #include "file_support.h"
 #include "io/descriptor.h"
 #include "io/parallel.h"
@@ -177,6 +178,7 @@ TEST(OpeningCancelled, ByAFlagThatAnotherThreadSets) {
 volatile std::sig_atomic_t interrupts = 0;
 
 TEST(OpeningCancelled, ByASignalHandler) {
+  if (mixes_threads()) GTEST_SKIP() << kMixesThreads;
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = [](int) { interrupts = 1; };

@@ -3,13 +3,17 @@
 //  - madvise() does nothing and succeeds: pages are not populated.
 //  - mmap() drops the high half of an offset on 32-bit machines, so it maps other bytes of the file.
 //  - statx() says that no file can be read past the page cache: see denies_direct_io().
+//  - A signal handler leaves its thread with the thread-local memory of the thread that was made last (i386 only).
 //  - prctl() installs no seccomp filter: tests that need one ask for it.
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
+#include <thread>
 
 #include "io/system.h"
 
@@ -17,6 +21,8 @@ namespace safetensors::test {
 
 inline constexpr const char* kIgnoresAdvice = "madvise() is not emulated";
 inline constexpr const char* kDropsLargeOffsets = "mmap() drops the high half of offsets: it is not emulated";
+
+inline constexpr const char* kMixesThreads = "a signal handler mixes up the memory of threads: it is not emulated";
 
 // No system knows this advice.
 inline bool ignores_advice() {
@@ -42,6 +48,24 @@ inline bool drops_large_offsets() {
   }
   std::fclose(file);
   return drops;
+}
+
+// In a child: the harm would stay.
+inline bool mixes_threads() {
+#if !defined(__i386__)
+  return false;
+#endif
+  static thread_local volatile int own = 0;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    own = 1;
+    std::thread([] {}).join();
+    (void)std::signal(SIGUSR2, [](int) {});
+    (void)std::raise(SIGUSR2);
+    ::_exit(own == 1 ? 0 : 1);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && status != 0;
 }
 
 // File systems that cannot do it say the same.
