@@ -36,7 +36,8 @@ void check_error(const Error& error, std::string_view text) {
   if (rule != 10) require(error.offset <= 8 + text.size(), "the place is in the header");
   if (rule >= 6 && rule <= 9) require(text[error.offset - 8] == '"', "the place is the name of a tensor");
   require(!error.message.empty() && error.message.size() < 4000, "a message, and not an endless one");
-  require(std::none_of(error.message.begin(), error.message.end(), [](char c) { return c >= 0 && c < ' '; }),
+  require(std::none_of(error.message.begin(), error.message.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < ' '; }),
           "names are printable in a message");
 }
 
