@@ -130,7 +130,7 @@ def test_checkpoints_of_torch_are_named(tmp_path: Path) -> None:
 
 
 def test_hdf5_files_are_named(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py", reason="h5py writes HDF5 files and is not installed")
+    h5py = pytest.importorskip("h5py", reason="h5py, which writes HDF5 files, is only in the environment numpy")
     with h5py.File(tmp_path / "t.h5", "w") as file:
         file["a"] = np.ones(3)
     assert_named(tmp_path / "again", (tmp_path / "t.h5").read_bytes(), "an HDF5 file")
