@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/memory.h"
 #include "io/system_error.h"
 
@@ -14,26 +14,26 @@ namespace safetensors {
 inline namespace v0 {
 
 Status Array::check_element(bool accepted, std::size_t alignment, std::size_t size) const noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const unsigned wide = bits(dtype_);
     const bool fits = wide % 8 == 0 ? size * 8 == wide : size == 1;
     if (!accepted || !fits) {
-      return io::plain_error(Errc::dtype_mismatch, "an array of " + std::string(to_string(dtype_)) +
-                                                       " cannot be looked at as elements of the type asked for (" +
-                                                       std::to_string(size) + " bytes)");
+      return base::make_error(Errc::dtype_mismatch, "an array of " + std::string(to_string(dtype_)) +
+                                                        " cannot be looked at as elements of the type asked for (" +
+                                                        std::to_string(size) + " bytes)");
     }
     const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % alignment;
     if (past != 0 && size_ != 0) {
-      return io::plain_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
-                                                          " past a multiple of " + std::to_string(alignment) +
-                                                          ", where " + std::string(to_string(dtype_)) +
-                                                          " cannot be read in place: use Tensor::read(), or bytes()");
+      return base::make_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
+                                                           " past a multiple of " + std::to_string(alignment) +
+                                                           ", where " + std::string(to_string(dtype_)) +
+                                                           " cannot be read in place: use Tensor::read(), or bytes()");
     }
     if (std::endian::native != std::endian::little && size > 1 && size_ != 0) {
-      return io::plain_error(Errc::unsupported,
-                             "an array of " + std::string(to_string(dtype_)) +
-                                 " cannot be looked at as elements: its bytes are little-endian, this machine is "
-                                 "big-endian (swap bytes())");
+      return base::make_error(Errc::unsupported,
+                              "an array of " + std::string(to_string(dtype_)) +
+                                  " cannot be looked at as elements: its bytes are little-endian, this machine is "
+                                  "big-endian (swap bytes())");
     }
     return {};
   });
@@ -50,18 +50,18 @@ Status Array::release() const noexcept {
     io::give_up_pages({data_, size_});
     return {};
   }
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (memory_ == MemoryKind::private_map)
-      return io::plain_error(Errc::unsupported,
-                             "pages of a private map are not given up: what was written to them would be lost");
-    return io::plain_error(Errc::unsupported, "the array is no map of a file: its memory goes with it");
+      return base::make_error(Errc::unsupported,
+                              "pages of a private map are not given up: what was written to them would be lost");
+    return base::make_error(Errc::unsupported, "the array is no map of a file: its memory goes with it");
   });
 }
 
 Error Array::read_only_error() noexcept {
-  Status status = io::guarded([]() -> Status {
-    return io::plain_error(Errc::not_writable,
-                           "the array is read-only: use Tensor::read() or view(Map::copy_on_write) to write to it");
+  Status status = base::guarded([]() -> Status {
+    return base::make_error(Errc::not_writable,
+                            "the array is read-only: use Tensor::read() or view(Map::copy_on_write) to write to it");
   });
   return std::move(status).error();  // a copy would allocate outside of the guard
 }

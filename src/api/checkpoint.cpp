@@ -7,8 +7,8 @@
 #include "api/checkpoint_state.h"
 #include "api/file_state.h"
 #include "api/similar_name.h"
+#include "base/error.h"
 #include "io/descriptor_pool.h"
-#include "io/guard.h"
 
 namespace safetensors {
 namespace api {
@@ -39,7 +39,7 @@ Tensor CheckpointTensors::operator[](std::size_t index) const noexcept {
 Checkpoint::Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}
 
 Result<Checkpoint> Checkpoint::open(std::string_view path, const CheckpointOptions& options) noexcept {
-  return io::guarded([&]() -> Result<Checkpoint> {
+  return base::guarded([&]() -> Result<Checkpoint> {
     const std::string one(path);
     return open(std::span(&one, 1), options);
   });
@@ -53,7 +53,7 @@ Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const Ch
 
 Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {
   if (const std::uint32_t index = state_->find(name); index != format::NameIndex::kNone) return tensors()[index];
-  return io::guarded([&]() -> Result<Tensor> { return api::not_found(*state_, name); });
+  return base::guarded([&]() -> Result<Tensor> { return api::not_found(*state_, name); });
 }
 
 bool Checkpoint::contains(std::string_view name) const noexcept {

@@ -8,8 +8,8 @@
 #include "api/file_image.h"
 #include "api/file_state.h"
 #include "api/open_file.h"
+#include "base/error.h"
 #include "io/descriptor_pool.h"
-#include "io/guard.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
 
@@ -22,10 +22,6 @@ constexpr unsigned kThreads = 16;  // they wait for the storage more than they c
 constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
 
 constexpr std::size_t kBetweenLooks = 4096;  // tensors
-
-Error cancelled_error() {
-  return io::plain_error(Errc::cancelled, base::Cancellation::kMessage);
-}
 
 struct OpenedFile {
   File file;
@@ -41,7 +37,7 @@ class OpenFiles final : public io::Tasks {
   }
 
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return io::guarded([&]() -> Status {
+    return base::guarded([&]() -> Status {
       // Of several files, each is read by one thread.
       const unsigned threads = pool_ ? 1 : options_.threads;
       const CheckpointPaths::Part& part = paths_[index];
@@ -78,17 +74,17 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   opened.tensors.reserve(wanted.size());
   std::size_t seen = 0;
   for (const TensorInfo& tensor : opened.file.header().tensors()) {
-    if (++seen % kBetweenLooks == 0 && cancellation_.requested()) return cancelled_error();
+    if (++seen % kBetweenLooks == 0 && cancellation_.requested()) return base::opening_cancelled();
     const std::uint32_t entry = index.find(tensor.name);
     if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
   }
   if (opened.tensors.size() == wanted.size()) return {};
   for (const std::uint32_t entry : wanted) {
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
-    Error error = io::plain_error(Errc::invalid_index,
-                                  tensor_named(index[entry].tensor) + " is not in `" +
-                                      printable(index.shard(part.number)) + "`, where the index has it",
-                                  part.index->path);
+    Error error = base::make_error(Errc::invalid_index,
+                                   tensor_named(index[entry].tensor) + " is not in `" +
+                                       printable(index.shard(part.number)) + "`, where the index has it",
+                                   part.index->path);
     error.offset = index[entry].at;
     return error;
   }
@@ -98,7 +94,7 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
 Status OpenFiles::join(CheckpointState& state) {
   std::size_t count = 0;
   for (const auto& opened : opened_) count += opened->tensors.size();
-  if (count > kMostTensors) return io::out_of_memory();
+  if (count > kMostTensors) return base::out_of_memory();
   state.files.reserve(opened_.size());
   state.entries.reserve(count);
   for (auto& opened : opened_) {
@@ -108,17 +104,17 @@ Status OpenFiles::join(CheckpointState& state) {
     }
     state.files.push_back(std::move(opened->file));
     opened.reset();
-    if (cancellation_.requested()) return cancelled_error();
+    if (cancellation_.requested()) return base::opening_cancelled();
   }
   const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
   const std::uint32_t twice = state.names.build(state.arena, name_at, &cancellation_);
-  if (cancellation_.stopped()) return cancelled_error();
+  if (cancellation_.stopped()) return base::opening_cancelled();
   if (twice == format::NameIndex::kNone) return {};
   std::size_t first = 0;
   while (name_at(first) != name_at(twice)) ++first;
   const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
-  return io::plain_error(Errc::duplicate_name,
-                         tensor_named(name_at(twice)) + " is in two files: " + path(first) + " and " + path(twice));
+  return base::make_error(Errc::duplicate_name,
+                          tensor_named(name_at(twice)) + " is in two files: " + path(first) + " and " + path(twice));
 }
 
 Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
@@ -133,8 +129,8 @@ Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options
 Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                const CheckpointOptions& options,
                                                                std::size_t descriptors) noexcept {
-  return io::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
-    if (paths.empty()) return io::plain_error(Errc::invalid_argument, "no paths were given");
+  return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
+    if (paths.empty()) return base::make_error(Errc::invalid_argument, "no paths were given");
     base::Cancellation cancellation(options.open.parse.cancelled);
     CheckpointPaths parts(cancellation);
     for (const std::string& path : paths) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/glob.h"
 #include "io/directory.h"
 #include "io/parallel.h"
@@ -33,7 +34,7 @@ Error ambiguous(const std::string& folder, const std::vector<std::string_view>& 
   for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
     message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
   if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
-  return io::plain_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+  return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
 }
 
 Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
@@ -42,8 +43,8 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
   if (size > format::kMaxIndexBytes)
-    return io::plain_error(Errc::invalid_index, "index too large: " + std::to_string(size) + " bytes, at most " +
-                                                    std::to_string(format::kMaxIndexBytes) + " are read");
+    return base::make_error(Errc::invalid_index, "index too large: " + std::to_string(size) + " bytes, at most " +
+                                                     std::to_string(format::kMaxIndexBytes) + " are read");
   const auto length = static_cast<std::size_t>(size);
   auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
   std::fill_n(text.get() + length, json::Reader::kPadding, '\0');
@@ -56,13 +57,13 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
 
 Status CheckpointPaths::add(const std::string& path) {
   if (path.find('\0') != std::string::npos)
-    return io::plain_error(Errc::invalid_argument, "path contains a zero byte", path);
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   const io::PathKind kind = io::kind_of(path);
   if (kind != io::PathKind::nothing) return add_existing(path, kind == io::PathKind::directory);
   if (!base::is_glob(path)) return add_file(path), Status();  // opening it says why not
   const Result<std::vector<std::string>> matches = io::expand_pattern(path);
   if (!matches) return matches.error();
-  if (matches->empty()) return io::plain_error(Errc::not_found, "no file matches this pattern", path);
+  if (matches->empty()) return base::make_error(Errc::not_found, "no file matches this pattern", path);
   for (const std::string& match : *matches) {
     if (Status status = add_existing(match, io::kind_of(match) == io::PathKind::directory); !status) return status;
   }
@@ -86,7 +87,7 @@ Status CheckpointPaths::add_folder(const std::string& path) {
   const std::vector<std::string_view> files = ending_in(kFile, *names);
   if (files.size() > 1) return ambiguous(path, files, " safetensors files without an index");
   if (files.empty())
-    return io::plain_error(Errc::not_found, "a folder without a safetensors file or an index of them", path);
+    return base::make_error(Errc::not_found, "a folder without a safetensors file or an index of them", path);
   return add_file(io::join_path(path, files[0])), Status();
 }
 

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "api/file_image.h"
+#include "base/error.h"
 #include "format/header_edit.h"
 #include "format/header_text.h"
-#include "io/guard.h"
 #include "io/overwrite.h"
 #include "io/posix_file.h"
 #include "io/replace.h"
@@ -37,12 +37,12 @@ std::optional<format::MetadataMap> edited(const Metadata& metadata, std::span<co
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
   const std::uint64_t room = file.header().header_bytes();
   if (text.size() > room)
-    return io::plain_error(Errc::header_does_not_fit,
-                           "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
-                               std::to_string(room) + " (write a new file instead)",
-                           path);
+    return base::make_error(Errc::header_does_not_fit,
+                            "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
+                                std::to_string(room) + " (write a new file instead)",
+                            path);
   const auto* source = dynamic_cast<const io::PosixFile*>(&file.source());
-  if (source == nullptr) return io::plain_error(Errc::unsupported, "not a file that can be edited in place", path);
+  if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
   text.resize(static_cast<std::size_t>(room), ' ');
   return io::overwrite(path, source->identity(), 8, api::bytes_of(text), api::to_sync(durability));
 }
@@ -58,7 +58,7 @@ constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between tw
 
 Status report(std::string_view path, const WriteOptions& options, std::uint64_t done, std::uint64_t total) {
   if (!options.progress || options.progress(done, total)) return {};
-  return io::plain_error(Errc::cancelled, io::cancelled_text(done, total), path);
+  return base::cancelled(done, total, path);
 }
 
 // Copies the data behind a head of so many bytes. The report of the last bytes is left to the caller.
@@ -108,9 +108,9 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 }  // namespace
 
 Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
-  Status status = io::guarded([&] { return edit(path, edits, options); });
+  Status status = base::guarded([&] { return edit(path, edits, options); });
   if (status || !status.error().path.empty()) return status;
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     Error error = status.error();
     error.path = path;
     return error;

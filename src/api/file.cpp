@@ -10,9 +10,9 @@
 #include "api/memory_source.h"
 #include "api/open_file.h"
 #include "api/similar_name.h"
+#include "base/error.h"
 #include "format/file_kind.h"
 #include "format/header_state.h"
-#include "io/guard.h"
 #include "io/memory.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
@@ -121,7 +121,7 @@ Status open_posix(detail::FileState& state, Result<std::shared_ptr<const io::Pos
 
 Result<File> open_file(std::string_view path, const OpenOptions& options, io::PoolSlot slot, unsigned threads,
                        base::Cancellation& cancellation) noexcept {
-  return io::guarded([&]() -> Result<File> {
+  return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     state->path = path;
     auto file = io::PosixFile::open(path, std::move(slot));
@@ -143,7 +143,7 @@ Result<File> File::open(std::string_view path, const OpenOptions& options) noexc
 }
 
 Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
-  return io::guarded([&]() -> Result<File> {
+  return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     base::Cancellation cancellation(options.parse.cancelled);
     auto file = io::PosixFile::from_fd(descriptor);
@@ -155,14 +155,14 @@ Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept 
 
 Result<File> File::from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                const ParseOptions& options) noexcept {
-  return io::guarded([&]() -> Result<File> {
+  return base::guarded([&]() -> Result<File> {
     return from_source(std::make_shared<api::MemorySource>(bytes, std::move(owner)), options);
   });
 }
 
 Result<File> File::from_source(std::shared_ptr<const Source> source, const ParseOptions& options) noexcept {
-  return io::guarded([&]() -> Result<File> {
-    if (!source) return io::plain_error(Errc::invalid_argument, "no source was given");
+  return base::guarded([&]() -> Result<File> {
+    if (!source) return base::make_error(Errc::invalid_argument, "no source was given");
     const auto state = std::make_shared<detail::FileState>();
     state->source = std::move(source);
     base::Cancellation cancellation(options.cancelled);
@@ -179,7 +179,7 @@ const Header& File::header() const& noexcept {
 
 Result<Tensor> File::tensor(std::string_view name) const noexcept {
   if (const TensorInfo* info = state_->header.find(name)) return Tensor(state_, info);
-  return io::guarded([&]() -> Result<Tensor> {
+  return base::guarded([&]() -> Result<Tensor> {
     api::SimilarName similar(name);
     for (const TensorInfo& info : state_->header.tensors()) {
       if (!similar.offer(info.name)) break;
@@ -189,7 +189,7 @@ Result<Tensor> File::tensor(std::string_view name) const noexcept {
 }
 
 Result<Array> File::view(Map map) const noexcept {
-  return io::guarded([&]() -> Result<Array> { return api::view_data(*state_, map); });
+  return base::guarded([&]() -> Result<Array> { return api::view_data(*state_, map); });
 }
 
 Access File::access() const noexcept {

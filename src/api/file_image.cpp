@@ -1,6 +1,7 @@
 #include "api/file_image.h"
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/little_endian.h"
 #include "format/header_text.h"
 #include "io/system_error.h"
@@ -9,9 +10,9 @@ namespace safetensors::api {
 
 Result<std::string> file_head(std::string_view header_text) {
   if (header_text.size() > format::kMaxHeaderBytes)
-    return io::plain_error(Errc::header_too_large, "header too large: " + std::to_string(header_text.size()) +
-                                                       " bytes, the format allows " +
-                                                       std::to_string(format::kMaxHeaderBytes));
+    return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(header_text.size()) +
+                                                        " bytes, the format allows " +
+                                                        std::to_string(format::kMaxHeaderBytes));
   std::byte length[8];
   base::store_u64(length, header_text.size());
   std::string head;
@@ -24,9 +25,9 @@ Result<std::string> file_head(std::string_view header_text) {
 Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes) {
   std::uint64_t size = 0;
   if (!base::add(head.size(), data_bytes, size))
-    return io::plain_error(Errc::size_overflow,
-                           "file would be larger than 2^64-1 bytes: " + std::to_string(head.size()) +
-                               " of header and " + std::to_string(data_bytes) + " of data");
+    return base::make_error(Errc::size_overflow,
+                            "file would be larger than 2^64-1 bytes: " + std::to_string(head.size()) +
+                                " of header and " + std::to_string(data_bytes) + " of data");
   return size;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "api/file_image.h"
-#include "io/guard.h"
+#include "base/error.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -23,13 +23,11 @@ io::Mapping FileState::shared_map() const noexcept {
 }
 
 Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {
-  try {
+  return base::guarded([&] {
     error.message = api::tensor_named(tensor.name) + ": " + error.message;
     if (error.path.empty()) error.path = path;
-    return error;
-  } catch (const std::bad_alloc&) {
-    return io::out_of_memory();
-  }
+    return std::move(error);
+  });
 }
 
 Status FileState::read(const TensorInfo& tensor, std::uint64_t offset,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "format/cast.h"
 #include "format/slice_access.h"
 #include "io/system_error.h"
@@ -14,7 +15,7 @@ namespace safetensors::api {
 namespace {
 
 Status refuse(const PlanItem& item, Errc code, std::string message) {
-  return item.file().describe(item.info(), io::plain_error(code, std::move(message)));
+  return item.file().describe(item.info(), base::make_error(code, std::move(message)));
 }
 
 // Whether the strides keep every two elements apart: each is at least as large as all that lies within it.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/arena_access.h"
+#include "base/error.h"
 #include "format/slice_access.h"
 #include "io/page_arena.h"
 #include "io/parallel.h"
@@ -150,8 +151,8 @@ Status PlanRun::open_devices() {
     if (item.on_device() && item.size != 0) rings.emplace(item.device.device, nullptr);
   if (rings.empty()) return {};
   if (rings.size() > 1 && options_.device_stream != nullptr)
-    return io::plain_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
-                                                       std::to_string(rings.size()) + ": make a plan for each");
+    return base::make_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
+                                                        std::to_string(rings.size()) + ": make a plan for each");
   const Result<std::shared_ptr<const device::Cuda>> cuda =
       options_.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(options_.cuda_driver);
   if (!cuda) return cuda.error();

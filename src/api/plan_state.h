@@ -22,9 +22,4 @@ struct ReadPlan::State {
 
 }  // namespace v0
 
-namespace api {
-
-[[nodiscard]] Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept;
-
-}  // namespace api
 }  // namespace safetensors

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "api/plan_run.h"
+#include "base/error.h"
 #include "format/cast.h"
-#include "io/guard.h"
 #include "io/memory.h"
 
 namespace safetensors::api {
@@ -31,7 +31,7 @@ class PlanWorker::Bytes final : public ReadTensorBytes {
 };
 
 Status PlanWorker::work(const PlanJob& job) noexcept {
-  Status status = io::guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     device::CopyRing* const ring = run_.slot(run_.order()[job.first]).ring;
     return ring == nullptr ? run(job) : run_on_device(job, *ring);
   });

@@ -12,7 +12,7 @@
 #include "api/plan_run.h"
 #include "api/plan_state.h"
 #include "base/checked.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
 
@@ -62,7 +62,7 @@ class Crew final : public io::Tasks {
     const ReadOptions& options = run_.options();
     const std::uint64_t done = run_.done();
     if (!options.progress || options.progress(done, run_.total())) return {};
-    return cancelled_error(done, run_.total());
+    return base::cancelled(done, run_.total());
   }
 
   PlanRun& run_;
@@ -77,12 +77,6 @@ class Crew final : public io::Tasks {
 
 }  // namespace
 
-Error cancelled_error(std::uint64_t done, std::uint64_t total) noexcept {
-  Status status =
-      io::guarded([&]() -> Status { return io::plain_error(Errc::cancelled, io::cancelled_text(done, total)); });
-  return std::move(status).error();  // a copy would allocate outside of the guard
-}
-
 }  // namespace api
 
 inline namespace v0 {
@@ -93,12 +87,12 @@ ReadPlan& ReadPlan::operator=(ReadPlan&&) noexcept = default;
 ReadPlan::~ReadPlan() = default;
 
 Status ReadPlan::add(const Tensor& tensor, const Destination& destination, const AddOptions& options) noexcept {
-  return io::guarded([&]() -> Status { return State::add(state_, tensor, nullptr, destination, options); });
+  return base::guarded([&]() -> Status { return State::add(state_, tensor, nullptr, destination, options); });
 }
 
 Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination& destination,
                      const AddOptions& options) noexcept {
-  return io::guarded([&]() -> Status { return State::add(state_, tensor, &slice, destination, options); });
+  return base::guarded([&]() -> Status { return State::add(state_, tensor, &slice, destination, options); });
 }
 
 // A stream that is under way keeps the plan as it was.
@@ -110,7 +104,7 @@ Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor,
   if (!base::add(state ? state->bytes : 0, item->size, bytes))
     return item->file().describe(
         item->info(),
-        io::plain_error(Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes"));
+        base::make_error(Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes"));
   if (!state)
     state = std::make_shared<State>();
   else if (state.use_count() > 1)
@@ -129,7 +123,7 @@ std::uint64_t ReadPlan::nbytes() const noexcept {
 }
 
 Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept {
-  return io::guarded([&]() -> Result<ReadResult> {
+  return base::guarded([&]() -> Result<ReadResult> {
     const auto begin = std::chrono::steady_clock::now();
     const std::span<const api::PlanItem> items =
         state_ ? std::span<const api::PlanItem>(state_->items) : std::span<const api::PlanItem>();

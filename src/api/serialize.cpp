@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "api/file_image.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/memory.h"
 #include "io/replace.h"
 #include "io/system_error.h"
@@ -33,10 +33,10 @@ Status check_lengths(const Header& header, std::span<const TensorData> tensors) 
   for (const TensorData& tensor : tensors) {
     const std::uint64_t needed = header.find(tensor.name)->nbytes();
     if (tensor.bytes.size() == needed) continue;
-    return io::plain_error(Errc::data_length, api::tensor_named(tensor.name) + ": " +
-                                                  std::to_string(tensor.bytes.size()) + " bytes given, " +
-                                                  std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape) +
-                                                  " needs " + std::to_string(needed));
+    return base::make_error(Errc::data_length, api::tensor_named(tensor.name) + ": " +
+                                                   std::to_string(tensor.bytes.size()) + " bytes given, " +
+                                                   std::string(to_string(tensor.dtype)) + " " +
+                                                   to_string(tensor.shape) + " needs " + std::to_string(needed));
   }
   return {};
 }
@@ -106,7 +106,7 @@ Result<Replacements> make_replacements(std::span<const FileContents> files, std:
         io::Replacement::create(files[i].path, images[i].size, api::to_replace_options(options));
     if (!file) return std::move(file).error();
     if (!places.insert((*file)->place()).second)
-      return io::plain_error(Errc::invalid_argument, "two of the files to be written have this path", files[i].path);
+      return base::make_error(Errc::invalid_argument, "two of the files to be written have this path", files[i].path);
     made.push_back(std::move(*file));
   }
   return made;
@@ -116,12 +116,12 @@ Result<Replacements> make_replacements(std::span<const FileContents> files, std:
 
 Result<Header> layout(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                       const LayoutOptions& options) noexcept {
-  return io::guarded([&] { return lay_out(tensors, metadata, options); });
+  return base::guarded([&] { return lay_out(tensors, metadata, options); });
 }
 
 Result<Serialized> serialize(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                              const LayoutOptions& options) noexcept {
-  return io::guarded([&]() -> Result<Serialized> {
+  return base::guarded([&]() -> Result<Serialized> {
     const Result<Image> image = make_image(tensors, metadata, options);
     if (!image) return image.error();
     Serialized result;
@@ -130,7 +130,7 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
       result.data.reset(new (std::nothrow) std::byte[result.size]);
     }
     if (!result.data)
-      return io::plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
+      return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
     for (const Piece& piece : image->pieces)
       std::memcpy(result.data.get() + piece.offset, piece.bytes.data(), piece.bytes.size());
     return result;
@@ -140,7 +140,7 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
 Status write_file(std::string_view path, std::span<const TensorData> tensors,
                   const std::optional<MetadataPairs>& metadata, const WriteOptions& options,
                   const LayoutOptions& layout_options) noexcept {
-  Status status = io::guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     const Result<Image> image = make_image(tensors, metadata, layout_options);
     if (!image) return image.error();
     return write_image(path, *image, options);
@@ -150,7 +150,7 @@ Status write_file(std::string_view path, std::span<const TensorData> tensors,
 
 Status write_files(std::span<const FileContents> files, const WriteOptions& options,
                    const LayoutOptions& layout_options) noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     std::vector<Image> images;
     images.reserve(files.size());
     for (const FileContents& file : files) {

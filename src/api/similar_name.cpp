@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/file_image.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors::api {
@@ -122,7 +123,7 @@ std::string counted(std::size_t number, const char* noun) {
 Error no_tensor(const SimilarName& similar, const std::string& where, std::size_t tensors, std::string_view path) {
   std::string message = "no " + tensor_named(similar.meant()) + " in " + where + " of " + counted(tensors, "tensor");
   if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
-  return io::plain_error(Errc::not_found, std::move(message), path);
+  return base::make_error(Errc::not_found, std::move(message), path);
 }
 
 }  // namespace safetensors::api

@@ -12,7 +12,7 @@
 
 #include "api/plan_run.h"
 #include "api/plan_state.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors {
@@ -78,7 +78,7 @@ struct Stream::State {
 };
 
 Status Stream::State::start() noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (Status status = run.open_devices(); !status) return status;
     const unsigned wanted = items().empty() ? 0 : run.threads();
     threads.reserve(wanted);
@@ -122,7 +122,7 @@ void Stream::State::work() noexcept {
       lock.unlock();
       Status status = worker.work(job);
       lock.lock();
-      if (status) status = io::guarded([&]() -> Status { return announce(job), Status(); });
+      if (status) status = base::guarded([&]() -> Status { return announce(job), Status(); });
       if (!status) fail(std::move(status).error());
     }
   }
@@ -136,7 +136,7 @@ void Stream::State::work() noexcept {
 bool Stream::State::admit(std::size_t item) noexcept {
   const std::uint64_t size = run.items()[item].size;
   if (in_flight != 0 && (size > budget || in_flight > budget - size)) return false;
-  Status status = io::guarded([&] { return run.place(item, 1); });
+  Status status = base::guarded([&] { return run.place(item, 1); });
   if (!status) {
     fail(std::move(status).error());
     return false;
@@ -175,7 +175,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   in_flight -= run.items()[item].size;
   room_changed.notify_all();
   lock.unlock();
-  Result<StreamItem> taken = io::guarded([&]() -> Result<StreamItem> {
+  Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> {
     return StreamItem{item, run.take_array(item)};
   });
   if (taken) tell_progress();
@@ -197,7 +197,7 @@ void Stream::State::tell_progress() noexcept {
 
 void Stream::State::cancel() noexcept {
   const std::lock_guard lock(mutex);
-  fail(api::cancelled_error(run.done(), run.total()));
+  fail(base::cancelled(run.done(), run.total()));
 }
 
 void Stream::Delete::operator()(State* state) const noexcept {
@@ -210,7 +210,7 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 
 Result<std::optional<StreamItem>> Stream::next() noexcept {
-  return io::guarded([&]() -> Result<std::optional<StreamItem>> {
+  return base::guarded([&]() -> Result<std::optional<StreamItem>> {
     if (!state_) return std::optional<StreamItem>();
     return state_->next();
   });
@@ -221,14 +221,14 @@ void Stream::cancel() noexcept {
 }
 
 Result<ReadReport> Stream::report() const noexcept {
-  return io::guarded([&]() -> Result<ReadReport> {
+  return base::guarded([&]() -> Result<ReadReport> {
     if (!state_) return ReadReport();
     return state_->run.report(state_->seconds());
   });
 }
 
 Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
-  return io::guarded([&]() -> Result<Stream> {
+  return base::guarded([&]() -> Result<Stream> {
     Stream::Owner state(new Stream::State(state_, options));
     if (Status status = state->start(); !status) return std::move(status).error();
     return Stream(std::move(state));

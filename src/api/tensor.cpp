@@ -6,7 +6,7 @@
 
 #include "api/file_state.h"
 #include "api/slice_reader.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/memory.h"
 #include "io/system_error.h"
 
@@ -51,8 +51,8 @@ Status read_resolved(const FileState& state, const TensorInfo& tensor, const Res
 Status check_size(const FileState& state, const TensorInfo& tensor, std::uint64_t needed, std::uint64_t given) {
   if (needed == given) return {};
   return state.describe(tensor,
-                        io::plain_error(Errc::buffer_size, "the result has " + std::to_string(needed) +
-                                                               " bytes, the destination " + std::to_string(given)));
+                        base::make_error(Errc::buffer_size, "the result has " + std::to_string(needed) +
+                                                                " bytes, the destination " + std::to_string(given)));
 }
 
 Result<std::shared_ptr<std::byte>> allocate(const FileState& state, const TensorInfo& tensor, std::uint64_t size) {
@@ -67,7 +67,7 @@ Result<std::shared_ptr<std::byte>> allocate(const FileState& state, const Tensor
 inline namespace v0 {
 
 Result<Array> Tensor::view(Map map) const noexcept {
-  return io::guarded([&]() -> Result<Array> {
+  return base::guarded([&]() -> Result<Array> {
     // 64 bits on every machine: a private map is of the tensor alone, wherever it lies in a file of any size.
     const std::uint64_t offset = info_->file_offset;
     const std::uint64_t size = nbytes();
@@ -94,7 +94,7 @@ Result<Array> Tensor::view(Map map) const noexcept {
 }
 
 Result<Array> Tensor::read() const noexcept {
-  return io::guarded([&]() -> Result<Array> {
+  return base::guarded([&]() -> Result<Array> {
     Result<std::shared_ptr<std::byte>> memory = api::allocate(*state_, *info_, nbytes());
     if (!memory) return std::move(memory).error();
     const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(nbytes()));
@@ -104,7 +104,7 @@ Result<Array> Tensor::read() const noexcept {
 }
 
 Result<Array> Tensor::read(const Slice& slice) const noexcept {
-  return io::guarded([&]() -> Result<Array> {
+  return base::guarded([&]() -> Result<Array> {
     const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
     if (!resolved) return state_->describe(*info_, resolved.error());
     Result<std::shared_ptr<std::byte>> memory = api::allocate(*state_, *info_, resolved->nbytes());
@@ -117,14 +117,14 @@ Result<Array> Tensor::read(const Slice& slice) const noexcept {
 }
 
 Status Tensor::read_into(std::span<std::byte> destination) const noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (Status status = api::check_size(*state_, *info_, nbytes(), destination.size()); !status) return status;
     return state_->read(*info_, info_->file_offset, destination);
   });
 }
 
 Status Tensor::read_into(const Slice& slice, std::span<std::byte> destination) const noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
     if (!resolved) return state_->describe(*info_, resolved.error());
     if (Status status = api::check_size(*state_, *info_, resolved->nbytes(), destination.size()); !status)

@@ -6,7 +6,7 @@
 
 #include "api/coverage.h"
 #include "api/file_image.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/replace.h"
 #include "io/system_error.h"
 
@@ -30,7 +30,7 @@ struct Writer::State {
   // What a write came to; its failure is kept.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
-  Error error(Errc code, std::string message) const { return io::plain_error(code, std::move(message), path); }
+  Error error(Errc code, std::string message) const { return base::make_error(code, std::move(message), path); }
 
   const Header header;
   const std::string path;
@@ -55,7 +55,7 @@ constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between tw
 constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
 
 Error closed_error() {
-  return io::plain_error(Errc::writer_closed, "the writer was already committed or moved from");
+  return base::make_error(Errc::writer_closed, "the writer was already committed or moved from");
 }
 
 std::string range_of(std::uint64_t begin, std::uint64_t end) {
@@ -101,7 +101,7 @@ Status Writer::State::report(std::uint64_t written) {
   if (done - reported < kReport && done != file_size) return {};
   reported = done;
   if (progress(done, file_size)) return {};
-  return error(Errc::cancelled, io::cancelled_text(done, file_size));
+  return base::cancelled(done, file_size, path);
 }
 
 void Writer::State::take_back(std::uint64_t written) {
@@ -134,7 +134,7 @@ Writer& Writer::operator=(Writer&&) noexcept = default;
 Writer::~Writer() = default;
 
 Result<Writer> Writer::create(std::string_view path, const Header& header, const WriteOptions& options) noexcept {
-  return io::guarded([&]() -> Result<Writer> {
+  return base::guarded([&]() -> Result<Writer> {
     const Result<std::string> text = header.text();
     if (!text) return text.error();
     const Result<std::string> head = api::file_head(*text);
@@ -154,7 +154,7 @@ Result<Writer> Writer::create(std::string_view path, const Header& header, const
 }
 
 Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
     const TensorInfo* tensor = state_->header.find(name);
     if (tensor == nullptr) return state_->error(Errc::not_found, "no " + api::tensor_named(name) + " in the header");
@@ -169,7 +169,7 @@ Status Writer::write(std::string_view name, std::uint64_t offset, std::span<cons
 }
 
 Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
     const TensorInfo* tensor = state_->header.find(name);
     if (tensor == nullptr) return state_->error(Errc::not_found, "no " + api::tensor_named(name) + " in the header");
@@ -208,7 +208,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
 }
 
 Status Writer::commit() noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
     {
       const std::lock_guard lock(state_->mutex);

@@ -13,8 +13,6 @@ namespace safetensors::base {
 // at signals. After its first true it is not called again, and all threads see the answer.
 class Cancellation {
  public:
-  static constexpr const char* kMessage = "cancelled while opening";
-
   // cancelled: may be empty; must outlive this.
   explicit Cancellation(const std::function<bool()>& cancelled) noexcept
       : cancelled_(cancelled ? &cancelled : nullptr), caller_(std::this_thread::get_id()) {}

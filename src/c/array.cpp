@@ -138,11 +138,11 @@ Status check_dims(safetensors::ShapeView shape) {
   constexpr auto kMostDims = static_cast<std::size_t>(std::numeric_limits<int32_t>::max());
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (shape.size() > kMostDims)
-    return failure_of(Errc::unsupported, "the array has " + std::to_string(shape.size()) +
+    return make_error(Errc::unsupported, "the array has " + std::to_string(shape.size()) +
                                              " dimensions, DLPack allows " + std::to_string(kMostDims));
   for (std::size_t i = 0; i < shape.size(); ++i)
     if (shape[i] > kMost)
-      return failure_of(Errc::unsupported, "dimension " + std::to_string(i) + " is " + std::to_string(shape[i]) +
+      return make_error(Errc::unsupported, "dimension " + std::to_string(i) + " is " + std::to_string(shape[i]) +
                                                ", DLPack allows " + std::to_string(kMost));
   return {};
 }

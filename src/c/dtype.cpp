@@ -92,7 +92,7 @@ safetensors_status safetensors_dtype_parse(const char* name, size_t length, safe
     if (!text) return std::move(text).error();
     const auto known = safetensors::parse_dtype(*text);
     if (!known)
-      return failure_of(safetensors::Errc::unknown_dtype, "no dtype is called `" + safetensors::printable(*text) + "`");
+      return make_error(safetensors::Errc::unknown_dtype, "no dtype is called `" + safetensors::printable(*text) + "`");
     *dtype = static_cast<safetensors_dtype>(*known);
     return {};
   });

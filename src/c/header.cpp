@@ -10,7 +10,7 @@ using namespace safetensors::c;
 constexpr std::size_t kHeaderInfoSize = offsetof(safetensors_header_info, leading_whitespace) + sizeof(uint32_t);
 
 Error not_found(const char* what, std::string_view name) {
-  return failure_of(Errc::not_found, std::string("there is no ") + what + " `" + safetensors::printable(name) + "`");
+  return make_error(Errc::not_found, std::string("there is no ") + what + " `" + safetensors::printable(name) + "`");
 }
 
 safetensors::Result<const safetensors::TensorInfo*> find(const safetensors_header* header, const char* name,

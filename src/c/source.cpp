@@ -30,7 +30,7 @@ Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
     const safetensors_status status = run(&count, &error);
     if (status != SAFETENSORS_OK) return said(status, error, callback);
     if (count > most)
-      return failure_of(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
+      return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
                                                " bytes, room was for " + std::to_string(most));
     return count;
   } catch (...) {

@@ -69,19 +69,12 @@ safetensors_status report_out_of_memory(safetensors_error* out) noexcept {
   return SAFETENSORS_ERROR_OUT_OF_MEMORY;
 }
 
-Error failure_of(Errc code, std::string message) {
-  Error error;
-  error.code = code;
-  error.message = std::move(message);
-  return error;
-}
-
 Error invalid_argument(std::string message) {
-  return failure_of(Errc::invalid_argument, std::move(message));
+  return make_error(Errc::invalid_argument, std::move(message));
 }
 
 Error out_of_range(const char* what, std::uint64_t index, std::size_t count) {
-  return failure_of(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
+  return make_error(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
                                          std::to_string(count));
 }
 
@@ -119,7 +112,7 @@ Status read_struct(const void* from, void* to, std::size_t size, std::size_t min
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::uint64_t at = size; at < given; ++at)
     if (bytes[at] != 0)
-      return failure_of(Errc::unsupported, "an option at byte " + std::to_string(at) +
+      return make_error(Errc::unsupported, "an option at byte " + std::to_string(at) +
                                                " of its struct is not known here, where it has " +
                                                std::to_string(size) + " bytes");
   std::memcpy(to, from, static_cast<std::size_t>(std::min<std::uint64_t>(given, size)));
@@ -141,7 +134,7 @@ void write_struct(const void* from, void* to, std::size_t size) noexcept {
 
 Status check_reserved(std::uint32_t reserved) {
   if (reserved == 0) return {};
-  return failure_of(Errc::unsupported, "a reserved field is " + std::to_string(reserved) + ", not 0");
+  return make_error(Errc::unsupported, "a reserved field is " + std::to_string(reserved) + ", not 0");
 }
 
 ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace) {

@@ -18,6 +18,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
+
 struct safetensors_buffer {
   safetensors::Serialized bytes;
 };
@@ -78,7 +80,7 @@ safetensors_status report(const Error& error, safetensors_error* out) noexcept;
 safetensors_status report_success(safetensors_error* out) noexcept;
 safetensors_status report_out_of_memory(safetensors_error* out) noexcept;
 
-[[nodiscard]] Error failure_of(Errc code, std::string message);
+using base::make_error;
 [[nodiscard]] Error invalid_argument(std::string message);
 // not_found for an index that is not below count.
 [[nodiscard]] Error out_of_range(const char* what, std::uint64_t index, std::size_t count);
@@ -137,7 +139,7 @@ template <class T>
   *count = items.size();
   if (capacity == 0) return {};
   if (capacity < items.size())
-    return failure_of(Errc::buffer_size, "result needs room for " + std::to_string(items.size()) +
+    return make_error(Errc::buffer_size, "result needs room for " + std::to_string(items.size()) +
                                              ", there is room for " + std::to_string(capacity));
   if (!destination) return invalid_argument("the destination is NULL, its capacity " + std::to_string(capacity));
   std::copy(items.begin(), items.end(), destination);

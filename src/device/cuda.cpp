@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors::device {
@@ -72,18 +72,18 @@ void CudaLibrary::bind_all(CudaCalls& calls) noexcept {
 }
 
 Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
-  return io::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
+  return base::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
     CudaLibrary opened(library);
     if (!opened.loaded()) {
       const char* const reason = ::dlerror();
-      return io::plain_error(Errc::unsupported,
-                             "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
+      return base::make_error(Errc::unsupported,
+                              "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
     }
     CudaCalls calls;
     opened.bind_all(calls);
     if (opened.missing()) {
-      return io::plain_error(Errc::unsupported,
-                             "the CUDA driver " + printable(library) + " has no " + std::string(opened.missing()));
+      return base::make_error(Errc::unsupported,
+                              "the CUDA driver " + printable(library) + " has no " + std::string(opened.missing()));
     }
     const CudaResult result = calls.init(0);
     // From here on it may have threads.
@@ -103,7 +103,7 @@ Result<int> Cuda::device_count() const noexcept {
 }
 
 Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
-  Status status = io::guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     std::string message(what);
     const char* name = nullptr;
     const char* text = nullptr;
@@ -115,7 +115,7 @@ Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
     if (calls_.get_error_string(result, &text) == CudaResult::success && text) {
       message.append(" (").append(printable(text)).append(")");
     }
-    return io::plain_error(Errc::device_failed, std::move(message));
+    return base::make_error(Errc::device_failed, std::move(message));
   });
   return std::move(status).error();
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/error.h"
 #include "device/current.h"
-#include "io/guard.h"
 #include "io/system_error.h"
 
 namespace safetensors::device {
@@ -14,7 +14,7 @@ CopyRing::~CopyRing() {
 }
 
 Result<CopyRing::Slot> CopyRing::acquire() noexcept {
-  return io::guarded([&]() -> Result<Slot> {
+  return base::guarded([&]() -> Result<Slot> {
     std::size_t index = 0;
     bool copied = false;
     {
@@ -62,7 +62,7 @@ Status CopyRing::copy(Slot slot, std::size_t size, Address device_address) noexc
 }
 
 Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (Status status = check(slot, parts); !status) return status;
     std::uint64_t bytes = 0;
     for (const Part& part : parts) bytes += part.size;
@@ -86,12 +86,12 @@ Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
 }
 
 Status CopyRing::check(const Slot& slot, std::span<const Part> parts) const {
-  if (slot.ring_ != this) return io::plain_error(Errc::invalid_argument, "slot is of another ring, or of none");
+  if (slot.ring_ != this) return base::make_error(Errc::invalid_argument, "slot is of another ring, or of none");
   for (const Part& part : parts) {
     if (part.from <= slot_bytes_ && part.size <= slot_bytes_ - part.from) continue;
-    return io::plain_error(Errc::invalid_argument, "part of " + std::to_string(part.size) + " bytes from byte " +
-                                                       std::to_string(part.from) + ", but the slot has " +
-                                                       std::to_string(slot_bytes_));
+    return base::make_error(Errc::invalid_argument, "part of " + std::to_string(part.size) + " bytes from byte " +
+                                                        std::to_string(part.from) + ", but the slot has " +
+                                                        std::to_string(slot_bytes_));
   }
   return {};
 }
@@ -130,7 +130,7 @@ void CopyRing::give_back(std::size_t index) noexcept {
 }
 
 Status CopyRing::finish() noexcept {
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     std::uint64_t ticket = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -170,7 +170,7 @@ std::uint64_t CopyRing::bytes_in_flight(std::size_t stream) noexcept {
 
 // Keeps the first failure and returns it. bytes: of the copy, or 0.
 Status CopyRing::fail(CudaResult result, std::uint64_t bytes) noexcept {
-  Status status = io::guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     if (bytes == 0) return cuda_->error(result, "cannot wait for the device");
     return cuda_->error(result, "cannot copy " + std::to_string(bytes) + " bytes to the device");
   });
@@ -180,7 +180,7 @@ Status CopyRing::fail(CudaResult result, std::uint64_t bytes) noexcept {
     failed_ = true;
   }
   available_.notify_all();
-  return io::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const std::lock_guard lock(mutex_);
     return error_;
   });

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "device/current.h"
 #include "device/ring.h"
-#include "io/guard.h"
 #include "io/system_error.h"
 
 namespace safetensors::device {
@@ -29,7 +29,7 @@ RingOptions ring_within(std::size_t budget) noexcept {
 
 Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> cuda, int device,
                                                    const RingOptions& options) noexcept {
-  return io::guarded([&]() -> Result<std::unique_ptr<CopyRing>> {
+  return base::guarded([&]() -> Result<std::unique_ptr<CopyRing>> {
     std::unique_ptr<CopyRing> ring(new CopyRing(std::move(cuda)));
     if (Status status = ring->retain(device); !status) return std::move(status).error();
     const Current current(ring->cuda_->calls(), ring->context_);
@@ -48,10 +48,10 @@ Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> c
 Status CopyRing::retain(int device) {
   const Result<int> count = cuda_->device_count();
   if (!count) return count.error();
-  if (*count == 0) return io::plain_error(Errc::unsupported, "there is no CUDA device");
+  if (*count == 0) return base::make_error(Errc::unsupported, "there is no CUDA device");
   if (device < 0 || device >= *count) {
-    return io::plain_error(Errc::invalid_argument, "there is no CUDA device " + std::to_string(device) +
-                                                       ", the number of devices is " + std::to_string(*count));
+    return base::make_error(Errc::invalid_argument, "there is no CUDA device " + std::to_string(device) +
+                                                        ", the number of devices is " + std::to_string(*count));
   }
   CudaResult result = cuda_->calls().device_get(&device_, device);
   if (result == CudaResult::success) result = cuda_->calls().primary_context_retain(&context_, device_);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/error.h"
 #include "base/little_endian.h"
 #include "format/file_kind.h"
 #include "format/header_state.h"
@@ -91,23 +92,18 @@ std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
 // 32 bits must be enough for any place in a header.
 constexpr std::uint64_t kMostHeaderBytes = 0xFFFFFFFF;
 
-Error error_at_start(Errc code, std::string message) {
-  Error error;
-  error.code = code;
+// About the length in the first 8 bytes.
+Error length_error(Errc code, std::string message) {
+  Error error = base::make_error(code, std::move(message));
   error.offset = 0;
-  error.message = std::move(message);
   return error;
 }
 
 Status check_limit(std::uint64_t length, const ParseOptions& options) {
   const std::uint64_t limit = std::min(options.max_header_bytes, kMostHeaderBytes);
   if (length <= limit) return {};
-  return error_at_start(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
-                                                    " bytes, the limit is " + std::to_string(limit));
-}
-
-Error out_of_memory() {
-  return error_at_start(Errc::out_of_memory, "out of memory");
+  return length_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
+                                                  " bytes, the limit is " + std::to_string(limit));
 }
 
 }  // namespace
@@ -118,17 +114,16 @@ namespace format {
 Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                     const ParseOptions& options) {
   if (prefix.size() < 8 || file_size < 8) {
-    return error_at_start(Errc::header_too_small,
-                          "header too small: the file has " +
-                              std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
-                              " bytes, the length of the header alone takes 8");
+    return length_error(Errc::header_too_small, "header too small: the file has " +
+                                                    std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
+                                                    " bytes, the length of the header alone takes 8");
   }
   const std::uint64_t length = base::load_u64(prefix.data());
   if (Status status = check_limit(length, options); !status) return std::move(status).error();
   if (length > file_size - 8) {
-    return error_at_start(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
-                                                           std::to_string(8 + length) + ", the file has " +
-                                                           std::to_string(file_size) + " (truncated download?)");
+    return length_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
+                                                         std::to_string(8 + length) + ", the file has " +
+                                                         std::to_string(file_size) + " (truncated download?)");
   }
   return length;
 }
@@ -139,26 +134,22 @@ inline namespace v0 {
 
 Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                      const ParseOptions& options) noexcept {
-  try {
+  return base::guarded([&]() -> Result<std::uint64_t> {
     Result<std::uint64_t> length = format::header_length(prefix, file_size, options);
     if (length) return length;
     const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
     return format::with_file_kind(std::move(length).error(), start);
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  }
+  });
 }
 
 Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, const ParseOptions& options) noexcept {
-  try {
+  return base::guarded([&]() -> Result<Header> {
     if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
     format::HeaderText copy(text.size(), std::pmr::new_delete_resource());
     std::copy(text.begin(), text.end(), copy.data());
     base::Cancellation cancellation(options.cancelled);
     return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  }
+  });
 }
 
 Header::Header() noexcept = default;
@@ -191,16 +182,14 @@ Metadata Header::metadata() const& noexcept {
 Result<TensorList> Header::tensors_by_name() const& noexcept {
   if (!state_) return TensorList();
   if (state_->named.load(std::memory_order_acquire)) return TensorList(state_.get(), state_->by_name.data());
-  try {
+  return base::guarded([&]() -> Result<TensorList> {
     const std::lock_guard lock(state_->mutex);
     if (!state_->named.load(std::memory_order_relaxed)) {
       state_->by_name = order_by_name(*state_);
       state_->named.store(true, std::memory_order_release);
     }
     return TensorList(state_.get(), state_->by_name.data());
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  }
+  });
 }
 
 const TensorInfo* Header::find(std::string_view name) const& noexcept {

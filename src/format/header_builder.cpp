@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "format/header_state.h"
@@ -20,36 +21,17 @@ namespace {
 
 constexpr std::string_view kReserved = "__metadata__";
 
-Error refusal(Errc code, std::string message) {
-  Error error;
-  error.code = code;
-  error.message = std::move(message);
-  return error;
-}
-
 Status check_utf8(std::string_view what, std::string_view text) {
   const std::size_t at = base::first_invalid_utf8(text);
   if (at == std::string_view::npos) return {};
-  return refusal(Errc::invalid_utf8, std::string(what) + " `" + printable(text.substr(0, 200)) +
-                                         "` is not valid UTF-8 at byte " + std::to_string(at));
+  return base::make_error(Errc::invalid_utf8, std::string(what) + " `" + printable(text.substr(0, 200)) +
+                                                  "` is not valid UTF-8 at byte " + std::to_string(at));
 }
 
 struct KeyedHash {
   base::HashKey key = base::HashKey::random();
   std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, key); }
 };
-
-// Runs what may run out of memory.
-template <class Function>
-auto guarded(const Function& function) noexcept -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return refusal(Errc::out_of_memory, "out of memory");
-  } catch (const std::length_error&) {
-    return refusal(Errc::out_of_memory, "out of memory");
-  }
-}
 
 }  // namespace
 
@@ -78,13 +60,13 @@ struct HeaderBuilder::State {
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
     if (parse_dtype(to_string(dtype)) != dtype) {
-      return refusal(Errc::invalid_argument, "tensor `" + printable(name) +
-                                                 "`: " + std::to_string(static_cast<int>(dtype)) + " is not a dtype");
+      return base::make_error(Errc::invalid_argument, "tensor `" + printable(name) + "`: " +
+                                                          std::to_string(static_cast<int>(dtype)) + " is not a dtype");
     }
     if (Status status = check_utf8("tensor name", name); !status) return status;
-    if (name == kReserved) return refusal(Errc::reserved_name, "a tensor cannot be named __metadata__");
+    if (name == kReserved) return base::make_error(Errc::reserved_name, "a tensor cannot be named __metadata__");
     if (names.contains(name)) {
-      return refusal(Errc::duplicate_name, "a tensor named `" + printable(name) + "` was added before");
+      return base::make_error(Errc::duplicate_name, "a tensor named `" + printable(name) + "` was added before");
     }
     std::uint64_t nbytes = 0;
     if (const Errc code = format::count_bytes(dtype, shape, nbytes); code != Errc::ok) {
@@ -104,7 +86,7 @@ struct HeaderBuilder::State {
     if (Status status = check_utf8("metadata key", key); !status) return status;
     if (Status status = check_utf8("metadata value of `" + printable(key) + "`", value); !status) return status;
     if (!metadata.emplace(key, value).second) {
-      return refusal(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
+      return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
     }
     metadata_present = true;
     return {};
@@ -113,8 +95,8 @@ struct HeaderBuilder::State {
   Result<Header> build(const LayoutOptions& options) const {
     const std::uint32_t alignment = options.data_alignment == 0 ? 8 : options.data_alignment;
     if (!std::has_single_bit(alignment) || alignment > 65536) {
-      return refusal(Errc::invalid_alignment,
-                     "data_alignment is " + std::to_string(alignment) + ", it must be a power of two from 1 to 65536");
+      return base::make_error(Errc::invalid_alignment, "data_alignment is " + std::to_string(alignment) +
+                                                           ", it must be a power of two from 1 to 65536");
     }
     format::TextWriter writer;
     if (metadata_present) {
@@ -126,9 +108,10 @@ struct HeaderBuilder::State {
     for (const Entry* entry : in_order()) {
       std::uint64_t end = 0;
       if (!base::add(offset, entry->nbytes, end)) {
-        return refusal(Errc::size_overflow, "tensor `" + printable(entry->name) + "` of " +
-                                                std::to_string(entry->nbytes) + " bytes at byte " +
-                                                std::to_string(offset) + ": the data has more than 2^64-1 bytes");
+        return base::make_error(Errc::size_overflow, "tensor `" + printable(entry->name) + "` of " +
+                                                         std::to_string(entry->nbytes) + " bytes at byte " +
+                                                         std::to_string(offset) +
+                                                         ": the data has more than 2^64-1 bytes");
       }
       writer.tensor(entry->name, entry->dtype, entry->shape, offset, end);
       offset = end;
@@ -148,7 +131,7 @@ HeaderBuilder& HeaderBuilder::operator=(HeaderBuilder&&) noexcept = default;
 HeaderBuilder::~HeaderBuilder() = default;
 
 Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) state_ = std::make_unique<State>();
     return state_->add(name, dtype, shape);
   });
@@ -159,14 +142,14 @@ Status HeaderBuilder::add(std::string_view name, Dtype dtype, std::initializer_l
 }
 
 Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) state_ = std::make_unique<State>();
     return state_->add_metadata(key, value);
   });
 }
 
 Status HeaderBuilder::metadata_present() noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!state_) state_ = std::make_unique<State>();
     state_->metadata_present = true;
     return {};
@@ -174,7 +157,7 @@ Status HeaderBuilder::metadata_present() noexcept {
 }
 
 Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
-  return guarded([&]() -> Result<Header> { return state_ ? state_->build(options) : State().build(options); });
+  return base::guarded([&]() -> Result<Header> { return state_ ? state_->build(options) : State().build(options); });
 }
 
 }  // namespace v0

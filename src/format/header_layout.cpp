@@ -5,6 +5,7 @@
 #include <bit>
 #include <span>
 
+#include "base/error.h"
 #include "format/layout.h"
 
 namespace safetensors::format {
@@ -125,7 +126,7 @@ Status check_end(const HeaderState& state) {
 
 Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, base::Cancellation& cancellation) {
   const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
-  if (cancellation.stopped()) return opening_cancelled();
+  if (cancellation.stopped()) return base::opening_cancelled();
   if (!consecutive || !sizes_fit) {
     if (Status status = first_error(state); !status) return status;
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/little_endian.h"
 #include "base/utf8.h"
 #include "format/header_layout.h"
@@ -156,7 +157,7 @@ class Parser {
 Status Parser::run(const ParseOptions& options) {
   if (!document(options)) return failure();
   find_repeated(state_.names, [this](std::size_t i) { return state_.tensors[i].name; });
-  if (cancellation_.stopped()) return opening_cancelled();
+  if (cancellation_.stopped()) return base::opening_cancelled();
   if (repeated_ == kNowhere) return {};
   Error error;
   error.code = Errc::duplicate_key;
@@ -407,7 +408,7 @@ std::string Parser::found() const {
 
 Error Parser::failure() const {
   const json::Failure& failure = reader_.failure();
-  if (failure.code == Errc::cancelled) return opening_cancelled();
+  if (failure.code == Errc::cancelled) return base::opening_cancelled();
   Error error;
   error.code = failure.code;
   error.offset = 8 + failure.at;
@@ -428,7 +429,7 @@ Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const Pars
                             base::Cancellation* given) {
   base::Cancellation never{std::function<bool()>()};
   base::Cancellation& cancellation = given != nullptr ? *given : never;
-  if (cancellation.requested()) return opening_cancelled();
+  if (cancellation.requested()) return base::opening_cancelled();
   const auto state = std::make_shared<HeaderState>(std::move(text), data_size);
   Parser parser(*state, cancellation);
   Status status = parser.run(options);

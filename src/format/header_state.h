@@ -55,13 +55,6 @@ struct ParseWork {
 [[nodiscard]] Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options,
                                           ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
 
-[[nodiscard]] inline Error opening_cancelled() {
-  Error error;
-  error.code = Errc::cancelled;
-  error.message = base::Cancellation::kMessage;
-  return error;
-}
-
 // A stretch of the text: 32 bits are enough, no header is longer than 4 GiB - 1.
 struct Stretch {
   std::uint32_t start;

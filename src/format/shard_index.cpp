@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "format/visible.h"
 #include "json/reader.h"
 
@@ -64,7 +65,7 @@ class IndexParser {
   bool entry();
   bool number_shards();
   void group_by_shard();
-  bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::Cancellation::kMessage); }
+  bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::kOpeningCancelled); }
   bool fail(std::size_t at, std::string detail) {
     detail_ = std::move(detail);
     return reader_.fail(Errc::invalid_index, at, "");

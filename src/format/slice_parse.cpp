@@ -5,6 +5,8 @@
 #include <new>
 #include <string>
 
+#include "base/error.h"
+
 namespace safetensors {
 namespace format {
 namespace {
@@ -62,8 +64,8 @@ class SliceParser {
   Status ellipsis(DimSlice& dim) {
     if (text_.substr(at_, 3) != "...") return unexpected("a number, `:` or `...`");
     if (ellipsis_ != kNone) {
-      return fail("a second `...` at column " + std::to_string(at_ + 1) + ", the first is at column " +
-                  std::to_string(ellipsis_ + 1));
+      return syntax_error("a second `...` at column " + std::to_string(at_ + 1) + ", the first is at column " +
+                          std::to_string(ellipsis_ + 1));
     }
     ellipsis_ = at_;
     at_ += 3;
@@ -82,7 +84,7 @@ class SliceParser {
     while (at_ < text_.size() && is_digit(static_cast<unsigned char>(text_[at_]))) digits += text_[at_++];
     std::int64_t parsed = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), parsed).ec != std::errc()) {
-      return fail("the number at column " + std::to_string(start + 1) + " does not fit into 64 bits");
+      return syntax_error("the number at column " + std::to_string(start + 1) + " does not fit into 64 bits");
     }
     value = parsed;
     return {};
@@ -93,7 +95,7 @@ class SliceParser {
   Error unexpected(const std::string& wanted) {
     const int found = peek();
     const std::string what = found == kEnd ? "the end" : "`" + printable(text_.substr(at_, length_at(at_))) + "`";
-    return fail("unexpected " + what + " at column " + std::to_string(at_ + 1) + ", want " + wanted);
+    return syntax_error("unexpected " + what + " at column " + std::to_string(at_ + 1) + ", want " + wanted);
   }
 
   // Bytes of the character that begins here, so that the message does not cut it.
@@ -103,7 +105,9 @@ class SliceParser {
     return end - at;
   }
 
-  static Error fail(std::string what) { return {.code = Errc::slice_syntax, .message = "invalid slice: " + what}; }
+  static Error syntax_error(const std::string& what) {
+    return base::make_error(Errc::slice_syntax, "invalid slice: " + what);
+  }
 
   static constexpr std::size_t kNone = ~std::size_t{0};
   std::string_view text_;
@@ -117,11 +121,7 @@ class SliceParser {
 inline namespace v0 {
 
 Result<Slice> Slice::parse(std::string_view text) noexcept {
-  try {
-    return format::SliceParser(text).parse();
-  } catch (const std::bad_alloc&) {
-    return Error{.code = Errc::out_of_memory, .message = "out of memory"};
-  }
+  return base::guarded([&] { return format::SliceParser(text).parse(); });
 }
 
 }  // namespace v0

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "format/slice_access.h"
 
 namespace safetensors {
@@ -24,10 +25,6 @@ struct Pick {
   std::uint64_t step = 1;
   bool keeps_dimension = true;
 };
-
-Error fail(Errc code, std::string message) {
-  return {.code = code, .message = std::move(message)};
-}
 
 std::string dimension_text(std::size_t dim, std::uint64_t size) {
   return "dimension " + std::to_string(dim) + " of size " + std::to_string(size);
@@ -48,8 +45,8 @@ std::uint64_t clamp_backward(std::int64_t bound, std::uint64_t size) {
 Result<Pick> pick_index(std::int64_t index, std::size_t dim, std::uint64_t size) {
   const bool inside = index < 0 ? magnitude(index) <= size : magnitude(index) < size;
   if (!inside) {
-    return fail(Errc::slice_index,
-                "index " + std::to_string(index) + " is out of range for " + dimension_text(dim, size));
+    return base::make_error(Errc::slice_index,
+                            "index " + std::to_string(index) + " is out of range for " + dimension_text(dim, size));
   }
   const std::uint64_t start = index < 0 ? size - magnitude(index) : magnitude(index);
   return Pick{.start = start, .count = 1, .keeps_dimension = false};
@@ -57,7 +54,7 @@ Result<Pick> pick_index(std::int64_t index, std::size_t dim, std::uint64_t size)
 
 Result<Pick> pick_range(const DimSlice& range, std::size_t dim, std::uint64_t size) {
   if (range.step == 0)
-    return fail(Errc::slice_step, "step 0 for " + dimension_text(dim, size) + ": want 1, -1 or more");
+    return base::make_error(Errc::slice_step, "step 0 for " + dimension_text(dim, size) + ": want 1, -1 or more");
   const std::uint64_t step = magnitude(range.step);
   if (range.step > 0) {
     const std::uint64_t begin = range.begin ? clamp_forward(*range.begin, size) : 0;
@@ -71,8 +68,9 @@ Result<Pick> pick_range(const DimSlice& range, std::size_t dim, std::uint64_t si
 
 Result<Pick> pick_shard(const DimSlice& shard, std::size_t dim, std::uint64_t size) {
   if (shard.rank >= shard.world) {
-    return fail(Errc::slice_index, "shard " + std::to_string(shard.rank) + " of " + std::to_string(shard.world) +
-                                       " of " + dimension_text(dim, size) + ": shards count from 0 to below the world");
+    return base::make_error(Errc::slice_index, "shard " + std::to_string(shard.rank) + " of " +
+                                                   std::to_string(shard.world) + " of " + dimension_text(dim, size) +
+                                                   ": shards count from 0 to below the world");
   }
   const std::uint64_t part = size / shard.world;
   const std::uint64_t longer = size % shard.world;
@@ -92,16 +90,17 @@ class Request {
       if (dims_[i].kind != DimSlice::Kind::ellipsis) {
         ++named;
       } else if (has_ellipsis_) {
-        return fail(Errc::slice_rank, "more than one ellipsis: element " + std::to_string(ellipsis_) + " and element " +
-                                          std::to_string(i) + " of the slice");
+        return base::make_error(Errc::slice_rank, "more than one ellipsis: element " + std::to_string(ellipsis_) +
+                                                      " and element " + std::to_string(i) + " of the slice");
       } else {
         has_ellipsis_ = true;
         ellipsis_ = i;
       }
     }
     if (named > rank_) {
-      return fail(Errc::slice_rank, "too many indices: the slice has " + std::to_string(named) + ", the tensor has " +
-                                        std::to_string(rank_) + (rank_ == 1 ? " dimension" : " dimensions"));
+      return base::make_error(Errc::slice_rank, "too many indices: the slice has " + std::to_string(named) +
+                                                    ", the tensor has " + std::to_string(rank_) +
+                                                    (rank_ == 1 ? " dimension" : " dimensions"));
     }
     before_ = has_ellipsis_ ? ellipsis_ : named;
     after_ = named - before_;
@@ -128,8 +127,9 @@ class Request {
   Status check_only_dim() {
     const std::uint64_t distance = magnitude(*only_dim_);
     if (*only_dim_ < 0 ? distance > rank_ : distance >= rank_) {
-      return fail(Errc::slice_rank, "dimension " + std::to_string(*only_dim_) + " is out of range for a tensor of " +
-                                        std::to_string(rank_) + (rank_ == 1 ? " dimension" : " dimensions"));
+      return base::make_error(Errc::slice_rank, "dimension " + std::to_string(*only_dim_) +
+                                                    " is out of range for a tensor of " + std::to_string(rank_) +
+                                                    (rank_ == 1 ? " dimension" : " dimensions"));
     }
     dim_ = static_cast<std::size_t>(*only_dim_ < 0 ? rank_ - distance : distance);
     return {};
@@ -155,14 +155,15 @@ class Request {
 // Bits of the whole tensor, by the rule that the header's check follows: a zero only helps what stands before it.
 Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
   if (!parse_dtype(to_string(dtype))) {
-    return fail(Errc::invalid_argument, "no dtype has the number " + std::to_string(static_cast<unsigned>(dtype)));
+    return base::make_error(Errc::invalid_argument,
+                            "no dtype has the number " + std::to_string(static_cast<unsigned>(dtype)));
   }
   std::uint64_t total = 1;
   bool fits = true;
   for (const std::uint64_t size : shape) fits = fits && base::multiply(total, size, total);
   if (!fits || !base::multiply(total, bits(dtype), total)) {
-    return fail(Errc::size_overflow,
-                std::string(to_string(dtype)) + " of shape " + to_string(shape) + " has more than 2^64-1 bits");
+    return base::make_error(Errc::size_overflow, std::string(to_string(dtype)) + " of shape " + to_string(shape) +
+                                                     " has more than 2^64-1 bits");
   }
   return total;
 }
@@ -195,8 +196,8 @@ struct PairLoops {
 // Every run must begin and end on a byte. The first run is never a joined one, so all pieces must.
 Status to_bytes(Dtype dtype, PairLoops& found) {
   const auto refuse = [&](const std::string& what) {
-    return fail(Errc::slice_bits,
-                "a slice of " + std::string(to_string(dtype)) + " must fall on byte boundaries: " + what);
+    return base::make_error(Errc::slice_bits,
+                            "a slice of " + std::string(to_string(dtype)) + " must fall on byte boundaries: " + what);
   };
   if (found.first % kPairsPerByte != 0) {
     return refuse("it starts at bit " + std::to_string(found.first * kBitsPerPair));
@@ -273,11 +274,7 @@ Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dty
 }
 
 Result<ResolvedSlice> Slice::resolve(Dtype dtype, ShapeView shape) const noexcept {
-  try {
-    return detail::SliceAccess::resolve(*this, dtype, shape);
-  } catch (const std::bad_alloc&) {
-    return Error{.code = Errc::out_of_memory, .message = "out of memory"};
-  }
+  return base::guarded([&] { return detail::SliceAccess::resolve(*this, dtype, shape); });
 }
 
 }  // namespace v0

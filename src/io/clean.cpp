@@ -14,9 +14,9 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "io/descriptor.h"
 #include "io/directory.h"
-#include "io/guard.h"
 #include "io/system_error.h"
 #include "io/temporary.h"
 
@@ -149,9 +149,9 @@ void Cleaner::remove(int directory, const std::string& name, const FileIdentity&
 
 Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
                                                System& system) noexcept {
-  return guarded([&]() -> Result<std::vector<Temporary>> {
+  return base::guarded([&]() -> Result<std::vector<Temporary>> {
     if (directory.find('\0') != std::string_view::npos)
-      return plain_error(Errc::invalid_argument, "path contains a zero byte", directory);
+      return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path(directory);
     Cleaner cleaner(options, system);
     if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), kOpenDirectory, path); !status)

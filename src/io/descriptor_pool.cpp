@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
@@ -117,7 +117,7 @@ Result<Descriptor> DescriptorPool::open(const Opener& opener) noexcept {
   }
   Result<Descriptor> opened = opener.open();
   if (opened && static_cast<std::uint64_t>(opened->get()) > kDescriptors)
-    return guarded([]() -> Result<Descriptor> { return system_error(Errc::open_failed, EMFILE, "cannot open"); });
+    return base::guarded([]() -> Result<Descriptor> { return system_error(Errc::open_failed, EMFILE, "cannot open"); });
   if (opened || !out_of_descriptors(opened.error())) return opened;
   bool closed = false;
   while (close_idle()) closed = true;

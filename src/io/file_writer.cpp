@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/memory.h"
 #include "io/parallel.h"
 #include "io/posix_file.h"
@@ -38,7 +38,7 @@ class FileWriter::WriteTasks final : public Tasks {
   WriteTasks(FileWriter& file, Chunks chunks, const std::byte* bytes) noexcept
       : file_(file), chunks_(chunks), bytes_(bytes) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return guarded([&] {
+    return base::guarded([&] {
       const Chunks::Range part = chunks_[index];
       return file_.write_chunk(part.offset, {bytes_ + (part.offset - chunks_.offset), part.size}, file_.scratch_);
     });
@@ -55,7 +55,7 @@ class FileWriter::CopyTasks final : public Tasks {
   CopyTasks(FileWriter& file, Chunks chunks, const Source& source, std::uint64_t from) noexcept
       : file_(file), chunks_(chunks), source_(source), from_(from) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return guarded([&]() -> Status {
+    return base::guarded([&]() -> Status {
       const Chunks::Range part = chunks_[index];
       const Result<ScratchPool::Lease> scratch = file_.scratch_.take();
       if (!scratch) return scratch.error();
@@ -152,7 +152,7 @@ Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
 }
 
 Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (!direct() || bytes.size() < kDirectFrom) return write_buffered(offset, bytes);
     const Chunks chunks{offset, bytes.size()};
     WriteTasks tasks(*this, chunks, bytes.data());
@@ -210,7 +210,7 @@ Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& sourc
 Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                            bool* source_failed) noexcept {
   bool failed = false;
-  Status status = guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     if (direct() && size >= kDirectFrom) return copy_in_chunks(offset, source, from, size, failed);
     if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
     return size == 0 ? Status() : copy_through_buffer(offset, source, from, size, failed);

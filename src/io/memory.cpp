@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/checked.h"
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/huge_pages.h"
 #include "io/system_error.h"
 
@@ -92,11 +92,11 @@ Status populate(std::span<const std::byte> mapped) noexcept {
     (void)::madvise(begin, size, MADV_WILLNEED);
     return {};
   }
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
     // Where touching the bytes would be a SIGBUS, for whatever reason.
     if (number == EFAULT)
-      return plain_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
+      return base::make_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
     return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, number, what);
   });
 }
@@ -111,11 +111,11 @@ void give_up_pages(std::span<const std::byte> mapped) noexcept {
 }
 
 Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment) noexcept {
-  return guarded([&]() -> Result<std::shared_ptr<std::byte>> {
+  return base::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
     if (size >= kHugePage) {
       const Pages pages = map_pages(size);
       if (pages.begin == nullptr)
-        return plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
+        return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
       return std::shared_ptr<std::byte>(pages.begin, [pages](std::byte*) noexcept { unmap_pages(pages); });
     }
     const std::align_val_t aligned{std::max(alignment, alignof(std::max_align_t))};

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <string>
 
+#include "base/error.h"
 #include "io/descriptor.h"
-#include "io/guard.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
@@ -33,14 +33,14 @@ Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte
 }
 
 Error changed_error(std::string_view path) {
-  return plain_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+  return base::make_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
 }
 
 }  // namespace
 
 Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
                  std::span<const std::byte> bytes, Sync sync, System& system) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const std::string terminated(path);
     Descriptor file;
     do {
@@ -50,8 +50,8 @@ Status overwrite(std::string_view path, const FileIdentity& expected, std::uint6
     struct stat status;
     if (::fstat(file.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open to write", path);
     if (!S_ISREG(status.st_mode))
-      return plain_error(Errc::not_regular_file,
-                         std::string("not a regular file but ") + describe_irregular(status.st_mode), path);
+      return base::make_error(Errc::not_regular_file,
+                              std::string("not a regular file but ") + describe_irregular(status.st_mode), path);
     if (identity_of(status) != expected) return changed_error(path);
     if (Status written = write_all(file.get(), offset, bytes, path, system); !written) return written;
     if (sync != Sync::none && system.sync(file.get()) != 0)
@@ -61,7 +61,7 @@ Status overwrite(std::string_view path, const FileIdentity& expected, std::uint6
 }
 
 Status check_unchanged(std::string_view path, const FileIdentity& expected) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     struct stat status;
     if (::stat(std::string(path).c_str(), &status) != 0) {
       const int number = errno;

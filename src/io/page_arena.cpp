@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
@@ -157,11 +157,11 @@ bool fit(std::span<const PageArena::Request> requests, std::uint64_t at, std::ui
 // Runs place; when it fails, nothing stays placed.
 template <class Place>
 Status all_or_none(std::span<PageArena::Request> requests, const Place& place) {
-  Status status = guarded(place);
+  Status status = base::guarded(place);
   if (status) return status;
   for (PageArena::Request& request : requests) request.memory.reset();
-  return guarded([&]() -> Status {
-    return plain_error(Errc::out_of_memory, "cannot allocate " + std::to_string(end_of(requests, 0)) + " bytes");
+  return base::guarded([&]() -> Status {
+    return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(end_of(requests, 0)) + " bytes");
   });
 }
 

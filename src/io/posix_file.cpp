@@ -11,7 +11,7 @@
 #include <limits>
 #include <string>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/system_error.h"
 
 namespace safetensors::io {
@@ -22,7 +22,7 @@ constexpr auto kLargestOffset = static_cast<std::uint64_t>(std::numeric_limits<o
 
 Error irregular_error(mode_t mode, std::string_view path) {
   Error error =
-      plain_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(mode), path);
+      base::make_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(mode), path);
   if (S_ISDIR(mode)) error.os_error = EISDIR;
   return error;
 }
@@ -46,18 +46,20 @@ std::string absolute(const std::string& path) {
 
 Error changed_error(const FileIdentity& then, const FileIdentity& now) {
   if (!then.same_file(now))
-    return plain_error(Errc::file_changed, "file was replaced: its path leads to another file than the one opened");
+    return base::make_error(Errc::file_changed,
+                            "file was replaced: its path leads to another file than the one opened");
   if (then.size != now.size)
-    return plain_error(Errc::file_changed, "file was changed: it had " + std::to_string(then.size) +
-                                               " bytes when it was opened, now it has " + std::to_string(now.size));
-  return plain_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
+    return base::make_error(Errc::file_changed, "file was changed: it had " + std::to_string(then.size) +
+                                                    " bytes when it was opened, now it has " +
+                                                    std::to_string(now.size));
+  return base::make_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
 }
 
 class OpenFirst final : public Opener {
  public:
   explicit OpenFirst(const std::string& path) noexcept : path_(path) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    return guarded([&]() -> Result<Descriptor> {
+    return base::guarded([&]() -> Result<Descriptor> {
       // Asked first, because merely opening some devices does something.
       struct stat status;
       if (::stat(path_.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path_);
@@ -76,7 +78,7 @@ class OpenAgain final : public Opener {
  public:
   OpenAgain(const std::string& path, const FileIdentity& identity) noexcept : path_(path), identity_(identity) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    return guarded([&]() -> Result<Descriptor> {
+    return base::guarded([&]() -> Result<Descriptor> {
       struct stat status;
       if (::stat(path_.c_str(), &status) != 0) return refused();
       if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
@@ -112,15 +114,15 @@ Status PosixFile::look(int descriptor, std::string_view path) {
   identity_ = identity_of(status);
   file_system_ = file_system_of(descriptor);
   if (file_system_ == FileSystem::kernel)
-    return plain_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
-                       path);
+    return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
+                            path);
   return {};
 }
 
 Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, PoolSlot slot) noexcept {
-  return guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
     if (path.find('\0') != std::string_view::npos)
-      return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
+      return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
     const std::string terminated(path);
     const OpenFirst opener(terminated);
     const std::shared_ptr<PosixFile> file(new PosixFile);
@@ -142,11 +144,12 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, 
 }
 
 Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noexcept {
-  return guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
     const int flags = ::fcntl(descriptor, F_GETFL);
     if (flags < 0) return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
     if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
-      return plain_error(Errc::open_failed, "descriptor " + std::to_string(descriptor) + " is not open for reading");
+      return base::make_error(Errc::open_failed,
+                              "descriptor " + std::to_string(descriptor) + " is not open for reading");
     Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.valid())
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
@@ -174,11 +177,11 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
   } while (count < 0 && errno == EINTR);
   if (count >= 0) return static_cast<std::size_t>(count);
   const int number = errno;
-  return guarded([&]() -> Result<std::size_t> { return read_error(number, length, offset); });
+  return base::guarded([&]() -> Result<std::size_t> { return read_error(number, length, offset); });
 }
 
 Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
-  return guarded([&]() -> Result<Mapping> {
+  return base::guarded([&]() -> Result<Mapping> {
     if (size == 0) return Mapping{};
     const Result<Lease> descriptor = lease();
     if (!descriptor) return descriptor.error();
@@ -187,9 +190,9 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
     const std::uint64_t available = identity_of(status).size;
     if (offset > available || size > available - offset) {
       Error error =
-          plain_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
-                                                std::to_string(offset) + " were asked for, it now ends at byte " +
-                                                std::to_string(available));
+          base::make_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
+                                                     std::to_string(offset) + " were asked for, it now ends at byte " +
+                                                     std::to_string(available));
       error.offset = available;
       return error;
     }
@@ -216,8 +219,7 @@ Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::b
                     base::Cancellation* cancellation) noexcept {
   std::size_t done = 0;
   while (done < destination.size()) {
-    if (cancellation != nullptr && cancellation->requested())
-      return guarded([]() -> Status { return plain_error(Errc::cancelled, base::Cancellation::kMessage); });
+    if (cancellation != nullptr && cancellation->requested()) return base::opening_cancelled();
     const std::span<std::byte> rest = destination.subspan(done);
     Result<std::size_t> count = source.read_at(offset + done, rest);
     if (!count) {
@@ -229,14 +231,14 @@ Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::b
       done += *count;
       continue;
     }
-    return guarded([&]() -> Status {
+    return base::guarded([&]() -> Status {
       if (*count > rest.size())
-        return plain_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
-                                                  std::to_string(rest.size()) + " were asked for");
-      Error error = plain_error(Errc::file_truncated, "file became shorter: " + std::to_string(destination.size()) +
-                                                          " bytes at byte " + std::to_string(offset) +
-                                                          " were asked for, it now ends at byte " +
-                                                          std::to_string(offset + done));
+        return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
+                                                       std::to_string(rest.size()) + " were asked for");
+      Error error = base::make_error(Errc::file_truncated,
+                                     "file became shorter: " + std::to_string(destination.size()) + " bytes at byte " +
+                                         std::to_string(offset) + " were asked for, it now ends at byte " +
+                                         std::to_string(offset + done));
       error.offset = offset + done;
       return error;
     });

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/memory.h"
 #include "io/residency.h"
 #include "io/system_error.h"
@@ -69,7 +69,8 @@ class ReadPath::OpenDirect final : public Opener {
     } while (!direct.valid() && errno == EINTR);
     if (direct.valid()) return direct;
     const int number = errno;
-    return guarded([&]() -> Result<Descriptor> { return system_error(Errc::open_failed, number, "cannot open"); });
+    return base::guarded(
+        [&]() -> Result<Descriptor> { return system_error(Errc::open_failed, number, "cannot open"); });
   }
 
  private:
@@ -231,7 +232,7 @@ Status ReadPath::direct_call(int direct, std::uint64_t offset, std::span<std::by
     refused_.store(number, std::memory_order_relaxed);
     return {};
   }
-  return guarded([&]() -> Status { return read_error(number, aligned.size(), offset); });
+  return base::guarded([&]() -> Status { return read_error(number, aligned.size(), offset); });
 }
 
 }  // namespace safetensors::io

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/posix_file.h"
 #include "io/system_error.h"
 #include "io/temporary.h"
@@ -43,7 +43,7 @@ Replacement::~Replacement() {
 
 Result<std::unique_ptr<Replacement>> Replacement::create(std::string_view path, std::uint64_t size,
                                                          const ReplaceOptions& options, System& system) noexcept {
-  return guarded([&]() -> Result<std::unique_ptr<Replacement>> {
+  return base::guarded([&]() -> Result<std::unique_ptr<Replacement>> {
     if (size > kLargestFile)
       return system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", path);
     Result<Target> target = resolve_target(path, options.links);
@@ -133,9 +133,9 @@ Status Replacement::preallocate(std::uint64_t size) {
 }
 
 Status Replacement::commit() noexcept {
-  Status status = guarded([&]() -> Status {
+  Status status = base::guarded([&]() -> Status {
     if (temporary_.empty() && !anonymous_)
-      return plain_error(Errc::writer_closed, "the file was already committed", path_);
+      return base::make_error(Errc::writer_closed, "the file was already committed", path_);
     return file_.finished() ? Status() : file_.finish();
   });
   if (status) status = replace();
@@ -145,11 +145,11 @@ Status Replacement::commit() noexcept {
 }
 
 Status Replacement::check() const noexcept {
-  return guarded([&] { return check_replaceable(target_, path_); });
+  return base::guarded([&] { return check_replaceable(target_, path_); });
 }
 
 Status Replacement::replace() noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
     return anonymous_ ? link() : rename();
   });
@@ -238,7 +238,7 @@ Status Replacement::write_in_place() {
 }
 
 Status Replacement::sync_directory() noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     if (options_.sync != Sync::full) return {};
     int number = EBADF;
     if (target_.directory_readable) {
@@ -266,7 +266,7 @@ void Replacement::discard() noexcept {
 }
 
 Status replace_all(std::span<const std::unique_ptr<Replacement>> files) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     // Everything that needs memory comes before the first rename: a call that fails leaves the old files.
     std::set<std::pair<std::uint64_t, std::uint64_t>> directories;
     std::vector<Replacement*> syncing;  // one file of each directory

@@ -94,16 +94,4 @@ bool out_of_space(int number) noexcept {
   return number == ENOSPC || number == EDQUOT || number == EFBIG;
 }
 
-std::string cancelled_text(std::uint64_t done, std::uint64_t total) {
-  return "cancelled after " + std::to_string(done) + " of " + std::to_string(total) + " bytes";
-}
-
-Error plain_error(Errc code, std::string message, std::string_view path) {
-  Error error;
-  error.code = code;
-  error.path = path;
-  error.message = std::move(message);
-  return error;
-}
-
 }  // namespace safetensors::io

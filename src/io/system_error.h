@@ -21,9 +21,4 @@ namespace safetensors::io {
 // Whether a write failed because the file system, a quota or the largest file has no room for it.
 [[nodiscard]] bool out_of_space(int number) noexcept;
 
-// What a call says that was stopped by who watched its progress.
-[[nodiscard]] std::string cancelled_text(std::uint64_t done, std::uint64_t total);
-
-[[nodiscard]] Error plain_error(Errc code, std::string message, std::string_view path = {});
-
 }  // namespace safetensors::io

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/error.h"
 #include "io/file_system.h"
 #include "io/system_error.h"
 
@@ -18,8 +19,9 @@ namespace {
 constexpr int kMostLinks = 40;  // as many as Linux follows
 
 Error irregular_error(mode_t mode, std::string_view path) {
-  Error error = plain_error(Errc::not_regular_file,
-                            std::string("cannot replace ") + describe_irregular(mode) + ", only a regular file", path);
+  Error error =
+      base::make_error(Errc::not_regular_file,
+                       std::string("cannot replace ") + describe_irregular(mode) + ", only a regular file", path);
   if (S_ISDIR(mode)) error.os_error = EISDIR;
   return error;
 }
@@ -97,7 +99,7 @@ Result<Target> resolve_name(std::string_view path) {
   char text[kProc.size()];
   const ssize_t length = ::readlinkat(directory_fd, target.name.c_str(), text, sizeof text);
   if (length > 0 && std::string_view(text, static_cast<std::size_t>(length)) == kProc)
-    return plain_error(Errc::not_regular_file, "cannot replace a symlink into /proc, only a regular file", path);
+    return base::make_error(Errc::not_regular_file, "cannot replace a symlink into /proc, only a regular file", path);
   // A link that leads nowhere, or nowhere that this process may look, is replaced like any other.
   struct stat behind;
   if (::fstatat(directory_fd, target.name.c_str(), &behind, 0) != 0) return target;
@@ -112,7 +114,7 @@ Result<Target> resolve_name(std::string_view path) {
 
 Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.find('\0') != std::string_view::npos)
-    return plain_error(Errc::invalid_argument, "path contains a zero byte", path);
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   if (path.empty()) return system_error(Errc::open_failed, ENOENT, "cannot open", path);
   if (links == Links::replace) return resolve_name(path);
   // The system's own look at the path comes first: it refuses links that it would not follow (protected_symlinks).
@@ -131,7 +133,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
     return system_error(Errc::open_failed, errno, "cannot open", path);
   }
   if (exists && seen.st_nlink == 0 && still_nameless(path, seen))
-    return plain_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
+    return base::make_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
   return target;
 }
 

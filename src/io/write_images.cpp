@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/guard.h"
+#include "base/error.h"
 #include "io/parallel.h"
 #include "io/system_error.h"
 
@@ -38,7 +38,7 @@ class Meter {
   Status report(std::uint64_t done) {
     reported_ = done;
     if (!progress_ || progress_(done, total_)) return {};
-    return plain_error(Errc::cancelled, cancelled_text(done, total_));
+    return base::cancelled(done, total_);
   }
 
   const std::uint64_t total_;
@@ -114,7 +114,7 @@ class ImageTasks final : public Tasks {
   }
 
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return guarded([&]() -> Status {
+    return base::guarded([&]() -> Status {
       const auto after =
           std::partition_point(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.first <= index; });
       Job& job = *std::prev(after);
@@ -170,7 +170,7 @@ class ImageTasks final : public Tasks {
 }  // namespace
 
 Status write_images(std::span<const Image> images, const Progress& progress) noexcept {
-  return guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     std::uint64_t total = 0;
     for (const Image& image : images) total += image.size;
     Meter meter(total, progress);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/utf8.h"
 
 namespace safetensors::json {
@@ -36,7 +37,7 @@ bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
 bool Reader::look() noexcept {
   look_ = left() > kBetweenLooks ? offset() + kBetweenLooks : kNever;
   if (!cancellation_->requested()) return true;
-  failure_ = {Errc::cancelled, offset(), base::Cancellation::kMessage};
+  failure_ = {Errc::cancelled, offset(), base::kOpeningCancelled};
   return false;
 }
 

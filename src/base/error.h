@@ -1,0 +1,54 @@
+// How every layer makes errors, and the boundary where running out of memory stops being an exception.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace safetensors::base {
+
+// An error without an offset and without errno. path: of the file, or empty.
+[[nodiscard]] inline Error make_error(Errc code, std::string message, std::string_view path = {}) {
+  return Error{.code = code, .path = std::string(path), .message = std::move(message)};
+}
+
+// The message is so short that it needs no allocation.
+[[nodiscard]] inline Error out_of_memory() noexcept {
+  return Error{.code = Errc::out_of_memory, .message = "out of memory"};
+}
+
+// Calls function, which returns a Status, a Result or an Error. A failed allocation becomes Errc::out_of_memory, and so
+// does a size that no container can have.
+template <class Function>
+[[nodiscard]] auto guarded(Function&& function) noexcept -> decltype(function()) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::length_error&) {
+    return out_of_memory();
+  }
+}
+
+inline constexpr const char* kOpeningCancelled = "cancelled while opening";
+
+// The caller cancelled while a file was opened.
+[[nodiscard]] inline Error opening_cancelled() noexcept {
+  return guarded([] { return make_error(Errc::cancelled, kOpeningCancelled); });
+}
+
+// The caller's progress function cancelled. completed and total are bytes.
+[[nodiscard]] inline Error cancelled(std::uint64_t completed, std::uint64_t total,
+                                     std::string_view path = {}) noexcept {
+  return guarded([&] {
+    return make_error(Errc::cancelled,
+                      "cancelled after " + std::to_string(completed) + " of " + std::to_string(total) + " bytes", path);
+  });
+}
+
+}  // namespace safetensors::base
