@@ -457,7 +457,7 @@ static void structs_of_other_sizes(void) {
   CHECK(info.known.header_bytes == 99); /* no part of a struct that cannot be trusted is written */
   safetensors_header_free(header);
 
-  options.unknown = 1;
+  memset(&options.unknown, 1, 1);
   FAILS(safetensors_header_parse(TEXT("{}"), 0, &options.known, &header, &error), UNSUPPORTED);
   char expected[128];
   const unsigned size = (unsigned)sizeof options.known;

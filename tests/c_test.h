@@ -27,6 +27,19 @@ static inline void check(int good, const char* text, const char* file, int line)
         #call " fails with " #what, __FILE__, __LINE__)
 #define SAYS(text) check(strcmp(error.message, text) == 0, "the message is " text, __FILE__, __LINE__)
 
+static inline int is_big_endian(void) {
+  const uint16_t one = 1;
+  return *(const unsigned char*)&one == 0;
+}
+
+static inline void reverse(unsigned char* bytes, size_t size) {
+  for (size_t i = 0; i < size / 2; ++i) {
+    const unsigned char byte = bytes[i];
+    bytes[i] = bytes[size - 1 - i];
+    bytes[size - 1 - i] = byte;
+  }
+}
+
 /* A name or text with its length. */
 #define TEXT(literal) (literal), (sizeof(literal) - 1)
 

@@ -82,9 +82,14 @@ static inline void read_all(const safetensors_file* file) {
       GOOD(safetensors_array_get_info(array, &view, &error));
       CHECK(view.nbytes == tensors[i].size && memcmp(view.data, bytes24, view.nbytes) == 0);
       CHECK(view.dtype == tensors[i].dtype && view.rank == 3 && view.shape[1] == 3);
-      GOOD(safetensors_array_as(array, view.dtype, &elements, &at, &error));
       const int packed = view.dtype >= SAFETENSORS_DTYPE_F6_E2M3;
-      CHECK(elements == view.data && at == (packed ? view.nbytes : 24));
+      if (view.nbytes > 24 && is_big_endian()) {
+        FAILS(safetensors_array_as(array, view.dtype, &elements, &at, &error), UNSUPPORTED);
+        CHECK(elements == NULL && at == 0);
+      } else {
+        GOOD(safetensors_array_as(array, view.dtype, &elements, &at, &error));
+        CHECK(elements == view.data && at == (packed ? view.nbytes : 24));
+      }
       FAILS(safetensors_array_as(array, view.dtype == 1 ? 2 : view.dtype - 1, &elements, &at, &error), DTYPE_MISMATCH);
       CHECK(elements == NULL && at == 0);
       safetensors_array_free(array);

@@ -4,10 +4,12 @@
 //  - mmap() drops the high half of an offset on 32-bit machines, so it maps other bytes of the file.
 //  - statx() says that no file can be read past the page cache: see denies_direct_io().
 //  - A signal handler leaves its thread with the thread-local memory of the thread that was made last (i386 only).
+//  - setrlimit() sets no limit of memory and succeeds.
 //  - prctl() installs no seccomp filter: tests that need one ask for it.
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ namespace safetensors::test {
 inline constexpr const char* kIgnoresAdvice = "madvise() is not emulated";
 inline constexpr const char* kDropsLargeOffsets = "mmap() drops the high half of offsets: it is not emulated";
 
+inline constexpr const char* kIgnoresMemoryLimits = "limits of memory are not emulated";
 inline constexpr const char* kMixesThreads = "a signal handler mixes up the memory of threads: it is not emulated";
 
 // No system knows this advice.
@@ -31,6 +34,19 @@ inline bool ignores_advice() {
   const bool ignores = ::madvise(memory, static_cast<std::size_t>(page), 12345) == 0;
   ::munmap(memory, static_cast<std::size_t>(page));
   return ignores;
+}
+
+// In a child. A limit of 2 GiB can be read again where it was set.
+inline bool ignores_memory_limits() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit wanted{rlim_t{1} << 31, rlim_t{1} << 31};
+    rlimit found{};
+    const bool refused = ::setrlimit(RLIMIT_AS, &wanted) != 0;
+    ::_exit(refused || (::getrlimit(RLIMIT_AS, &found) == 0 && found.rlim_cur == wanted.rlim_cur) ? 0 : 1);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && status != 0;
 }
 
 // A file with a mark at its start: is it seen at 4 GiB, too?

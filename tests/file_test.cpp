@@ -387,6 +387,7 @@ TEST_F(FileTest, ARefusedMapBecomesARead) {
   const std::string path = put_file(file_bytes(header, "abcd"));
   if (::truncate(path.c_str(), static_cast<off_t>(8 + header.size() + 1099511627780)) != 0)
     GTEST_SKIP() << "the file system holds no file of 1 TiB";
+  if (test::ignores_memory_limits()) GTEST_SKIP() << test::kIgnoresMemoryLimits;
   EXPECT_EQ(in_child([&] {
               const std::uint64_t limit = address_space() + (256U << 20);
               const rlimit wanted{limit, limit};
