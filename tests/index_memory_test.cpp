@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "allocation_counter.h"
+#include "checkpoint_support.h"
 #include "format/shard_index.h"
-#include "io_support.h"
 #include "json/reader.h"
 
 namespace safetensors::test {
@@ -113,6 +113,39 @@ TEST(IndexMemory, OpeningACheckpoint) {
   const allocations::Peak peak;
   EXPECT_EQ(error_of(Checkpoint::open(path)).code, Errc::open_failed);
   EXPECT_LE(peak.bytes(), 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
+}
+
+// The files are there: what they take by themselves is not the index's.
+TEST(IndexMemory, OpeningACheckpointOfFilesThatAreThere) {
+  const TemporaryDirectory directory;
+  constexpr std::size_t kShards = 20;
+  constexpr std::size_t kTensors = 2000;  // in each
+  std::vector<std::pair<std::string, std::string>> map;
+  std::vector<std::string> paths;
+  for (std::size_t shard = 0; shard < kShards; ++shard) {
+    const std::string name = std::to_string(shard) + ".safetensors";
+    std::vector<std::pair<std::string, std::string>> tensors;
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      tensors.emplace_back(std::to_string(shard) + "." + letters(i), "");
+      map.emplace_back(tensors.back().first, name);
+    }
+    paths.push_back(directory / name);
+    put(paths.back(), u8_file(tensors));
+  }
+  const std::string path = directory / "model.safetensors.index.json";
+  const std::string text = index_text(map);
+  put(path, text);
+
+  std::uint64_t of_files = 0;
+  {
+    const allocations::Peak peak;
+    std::vector<File> files;
+    for (const std::string& each : paths) files.push_back(File::open(each).value());
+    of_files = peak.bytes();
+  }
+  const allocations::Peak peak;
+  EXPECT_TRUE(succeeds(Checkpoint::open(path)));
+  EXPECT_LE(peak.bytes(), of_files + 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
 }
 
 }  // namespace

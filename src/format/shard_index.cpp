@@ -24,6 +24,30 @@ bool leads_up(std::string_view component) noexcept {
   return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
 }
 
+// The characters of a path, without what changes nothing in it: `./` and a second `/`.
+class PathCharacters {
+ public:
+  explicit PathCharacters(std::string_view path) noexcept : rest_(path) { skip(); }
+  // -1 at the end.
+  int next() noexcept {
+    if (rest_.empty()) return -1;
+    const char c = rest_[0];
+    rest_.remove_prefix(1);
+    if (c == '/') skip();
+    return static_cast<unsigned char>(c);
+  }
+
+ private:
+  void skip() noexcept {
+    while (rest_.starts_with('/') || rest_.starts_with("./")) rest_.remove_prefix(rest_[0] == '/' ? 1 : 2);
+  }
+  std::string_view rest_;
+};
+
+bool is_plain(std::string_view path) noexcept {
+  return path.find("//") == path.npos && path.find("./") == path.npos;
+}
+
 std::string shown(std::string_view name) {
   constexpr std::size_t kShown = 200;
   return "`" + printable(name.substr(0, kShown)) + (name.size() > kShown ? "...`" : "`");
@@ -44,6 +68,18 @@ const char* check_shard_name(std::string_view name) noexcept {
     begin = end + 1;
   }
   return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
+}
+
+bool shard_less(std::string_view a, std::string_view b) noexcept {
+  if (is_plain(a) && is_plain(b)) return a < b;
+  PathCharacters left(a);
+  PathCharacters right(b);
+  for (;;) {
+    const int x = left.next();
+    const int y = right.next();
+    if (x != y) return x < y;
+    if (x < 0) return false;
+  }
 }
 
 class IndexParser {
@@ -148,18 +184,18 @@ bool IndexParser::number_shards() {
   const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // runs by the names of their shards
   std::iota(order.get(), order.get() + count, 0U);
   const auto name = [this](std::uint32_t run) { return index_.view(runs_[run]); };
-  const auto less = [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); };
+  const auto less = [&](std::uint32_t a, std::uint32_t b) { return shard_less(name(a), name(b)); };
   if (!base::sort(order.get(), order.get() + count, less, cancellation_)) return false;
 
   const auto numbers = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // of each run's shard
   std::uint32_t last = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    if (i > 0 && name(order[i]) != name(order[i - 1])) ++last;
+    if (i > 0 && less(order[i - 1], order[i])) ++last;
     numbers[order[i]] = last;
   }
   index_.shard_count_ = count == 0 ? 0 : last + 1;
   index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
-  for (std::size_t i = 0; i < count; ++i) index_.shards_[numbers[i]] = runs_[i];
+  for (std::size_t i = count; i-- > 0;) index_.shards_[numbers[i]] = runs_[i];  // the first spelling counts
   for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = numbers[index_.entries_[i].shard];
   return true;
 }

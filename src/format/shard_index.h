@@ -36,7 +36,7 @@ class ShardIndex {
   [[nodiscard]] static Result<std::unique_ptr<const ShardIndex>> parse(std::unique_ptr<char[]> text, std::size_t size,
                                                                        base::Cancellation* cancellation = nullptr);
 
-  // Shards by the bytes of their names, each once. Every name passes check_shard_name.
+  // Shards in the order of shard_less, each once. Every name passes check_shard_name.
   [[nodiscard]] std::uint32_t shard_count() const noexcept { return shard_count_; }
   [[nodiscard]] std::string_view shard(std::uint32_t number) const noexcept { return view(shards_[number]); }
   // Entries as the text has them.
@@ -58,6 +58,8 @@ class ShardIndex {
   }
   // The entry of that name, or kNone.
   [[nodiscard]] std::uint32_t find(std::string_view tensor) const noexcept;
+  // Slots that were read while the names were indexed: see NameIndex::probes().
+  [[nodiscard]] std::uint64_t probes() const noexcept { return names_.probes(); }
 
  private:
   friend class IndexParser;
@@ -89,6 +91,10 @@ class ShardIndex {
   std::unique_ptr<std::uint32_t[]> by_shard_;  // entries, shard after shard
   std::unique_ptr<std::uint32_t[]> begin_;     // of each shard in by_shard_, and the end
 };
+
+// Orders shards by the bytes of their names. Spellings of one path are one shard (`a`, `./a`; `b/a`, `b//a`): otherwise
+// a small index could have one file opened under any number of names.
+[[nodiscard]] bool shard_less(std::string_view a, std::string_view b) noexcept;
 
 // nullptr when the name may be opened beside the index, else why not. Judged by the rules of POSIX and of Windows,
 // wherever this runs: a name that is good here is good everywhere, leads into the index's own folder, and can be shown.
