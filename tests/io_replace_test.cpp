@@ -183,8 +183,13 @@ TEST_F(ReplaceTest, LeavesLinkWhenNothingIsCommitted) {
 
 TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0644), 0);
-  for (const char* const target : {"fifo", "/dev/null", "/proc/self/fd/1"}) {
-    ASSERT_EQ(::symlink(target, path.c_str()), 0);
+  std::string up;
+  for (int i = 0; i < 32; ++i) up += "../";
+  ASSERT_EQ(::symlink("/proc/self/maps", (directory / "link").c_str()), 0);
+  for (const std::string& target :
+       {std::string("fifo"), std::string("/dev/null"), std::string("/proc/self/fd/1"), std::string("/dev/stdout"),
+        std::string("//proc/self/maps"), up + "proc/self/maps", std::string("link")}) {
+    ASSERT_EQ(::symlink(target.c_str(), path.c_str()), 0);
     EXPECT_EQ(error_of(replace(path, "new", {.links = io::Links::replace})).code, Errc::not_regular_file) << target;
     EXPECT_TRUE(std::filesystem::is_symlink(path));
     ASSERT_EQ(::unlink(path.c_str()), 0);

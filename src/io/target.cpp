@@ -4,6 +4,7 @@
 #include "io/target.h"
 
 #include <fcntl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,8 +56,15 @@ bool still_nameless(std::string_view path, const struct stat& seen) {
          identity_of(again).same_file(identity_of(seen));
 }
 
+bool is_in_proc(int directory) noexcept {
+  constexpr auto kProc = 0x9fa0U;  // PROC_SUPER_MAGIC
+  struct statfs status;
+  return ::fstatfs(directory, &status) == 0 && static_cast<unsigned>(status.f_type) == kProc;
+}
+
 // Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
-Result<Target> follow(std::string_view path) {
+// into_proc: set if a link, or what it leads to, is in /proc; also on an error.
+Result<Target> follow(std::string_view path, bool* into_proc = nullptr) {
   Target target;
   std::string rest(path);
   std::string directory;
@@ -65,6 +73,7 @@ Result<Target> follow(std::string_view path) {
     if (target.name.empty() || target.name == "." || target.name == "..")
       return system_error(Errc::open_failed, EISDIR, "cannot create", path);
     if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
+    if (into_proc != nullptr && is_in_proc(target.directory.get())) *into_proc = true;
     rest.resize(PATH_MAX);
     const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
     if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
@@ -94,11 +103,10 @@ Result<Target> resolve_name(std::string_view path) {
     target.old = found;
     return target;
   }
-  // /dev/stdout and its like: whoever names them means the open file, never the link.
-  constexpr std::string_view kProc = "/proc/";
-  char text[kProc.size()];
-  const ssize_t length = ::readlinkat(directory_fd, target.name.c_str(), text, sizeof text);
-  if (length > 0 && std::string_view(text, static_cast<std::size_t>(length)) == kProc)
+  // /dev/stdout and its like: whoever names them, or a link to them, means the open file, never the link.
+  bool into_proc = false;
+  (void)follow(path, &into_proc);
+  if (into_proc)
     return base::make_error(Errc::not_regular_file, "cannot replace a symlink into /proc, only a regular file", path);
   // A link that leads nowhere, or nowhere that this process may look, is replaced like any other.
   struct stat behind;
