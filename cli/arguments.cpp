@@ -99,6 +99,10 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
   return std::nullopt;
 }
 
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  return text.find_first_not_of("0123456789") == std::string_view::npos ? parse_bytes(text) : std::nullopt;
+}
+
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   std::uint64_t number = 0;
   const char* end = text.data() + text.size();

@@ -32,6 +32,9 @@ class Arguments {
   std::unique_ptr<Parser> parser_;
 };
 
+// A number: digits only.
+[[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
+
 // A number of bytes: digits only, with an optional KiB, MiB or GiB behind.
 [[nodiscard]] std::optional<std::uint64_t> parse_bytes(std::string_view text);
 

@@ -93,7 +93,7 @@ std::optional<std::string> check_usage(const Options& options, const std::option
   if (!format) return fmt::format("--format is raw, npy, text or json, not {}", printable(*options.format));
   if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
   if (options.limit && format != CatFormat::text) return "--limit goes with --format text only";
-  if (options.limit && parse_bytes(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
+  if (options.limit && parse_number(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
   const bool binary = format == CatFormat::raw || format == CatFormat::npy;
   if (binary && console.out_is_terminal() && !options.output && !options.force && !options.dry_run) {
     return "will not write binary data to a terminal: use --format text, --output PATH or --force";
@@ -165,7 +165,7 @@ Exit fail(const Options& options, const Error& error, Console& console) {
 std::uint64_t limit_of(const Options& options, const TensorInfo& tensor, const Console& console) {
   constexpr std::uint64_t kManyElements = 1000;
   constexpr std::uint64_t kShown = 6;
-  if (options.limit) return *parse_bytes(*options.limit);
+  if (options.limit) return *parse_number(*options.limit);
   return console.out_is_terminal() && !options.output && parameters(tensor) > kManyElements ? kShown : 0;
 }
 

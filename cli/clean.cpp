@@ -147,7 +147,7 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (options.directories.empty()) return console.usage("clean", "which DIR?");
   if (min_age) {
     constexpr std::uint64_t kMaxHours = 1'000'000;
-    const auto hours = parse_bytes(*min_age);
+    const auto hours = parse_number(*min_age);
     if (!hours || *hours > kMaxHours) return console.usage("clean", "--min-age is a number of hours, such as 48");
     options.clean.min_age = std::chrono::hours(*hours);
   }

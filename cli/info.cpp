@@ -216,7 +216,7 @@ Exit run(std::span<const std::string> given, Console& console) {
   arguments.flag("--json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which FILE?");
-  const auto count = parse_bytes(largest.value_or("5"));
+  const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_file(path, *count, console, json); });
