@@ -1,9 +1,9 @@
 // Files opened as one set of tensors, as Python holds them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 
 #include "framework.h"
 #include "opened.h"
@@ -28,7 +28,7 @@ class PyCheckpoint {
   Framework framework_;
   Device device_;
   std::optional<Checkpoint> checkpoint_;
-  std::unordered_map<const Header*, std::shared_ptr<Opened>> files_;
+  std::map<const Header*, std::shared_ptr<Opened>> files_;
 };
 
 }  // namespace safetensors::python

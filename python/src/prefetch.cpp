@@ -1,8 +1,8 @@
 #include "prefetch.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "background_load.h"
@@ -59,11 +59,11 @@ class Hand {
 
 class PrefetchLoader {
  public:
-  PrefetchLoader(const std::vector<Planned>& planned, Hand hand, BackgroundLoad::Owner load)
-      : hand_(std::move(hand)), load_(std::move(load)), made_(planned.size()) {
+  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, Hand hand, BackgroundLoad::Owner load)
+      : header_(header), hand_(std::move(hand)), load_(std::move(load)), made_(planned.size()) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
-      index_.emplace(item.tensor.name(), names_.size());
+      index_.emplace(header_.find(item.tensor.name()), names_.size());
       names_.push_back(to_str(item.tensor.name()));
     }
   }
@@ -77,7 +77,7 @@ class PrefetchLoader {
 
   [[nodiscard]] const std::vector<nb::object>& names() const noexcept { return names_; }
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const {
-    const auto found = index_.find(std::string(name));
+    const auto found = index_.find(header_.find(name));
     return found == index_.end() ? std::nullopt : std::optional(found->second);
   }
   [[nodiscard]] BackgroundLoad& load() const {
@@ -93,9 +93,10 @@ class PrefetchLoader {
   std::vector<nb::object>& made() noexcept { return made_; }
 
  private:
+  Header header_;  // finds names by a hash with a key: a file cannot choose names that collide
   Hand hand_;
   std::vector<nb::object> names_;
-  std::unordered_map<std::string, std::size_t> index_;  // positions in names_
+  std::map<const TensorInfo*, std::size_t> index_;  // positions in names_, by the entries of header_
   BackgroundLoad::Owner load_;
   std::vector<nb::object> made_;  // under the critical section of the loader; empty when it was closed
 };
@@ -255,7 +256,7 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
     return BackgroundLoad::start(reads, request.threads);
   }();
   if (!load) raise_read_error(load.error(), "", "");
-  return nb::cast(PrefetchLoader(request.planned, std::move(hand), *std::move(load)));
+  return nb::cast(PrefetchLoader(opened.header(), request.planned, std::move(hand), *std::move(load)));
 }
 
 void define_prefetch(nb::module_& module) {

@@ -1,7 +1,7 @@
 #include "prefetch_plan.h"
 
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 namespace safetensors::python {
@@ -85,7 +85,7 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
   }
   const auto items = dict_items(plan);  // an __index__ or another thread may change the caller's dict
   if (items.empty()) raise("prefetch plan selects no tensors");
-  std::unordered_map<const TensorInfo*, std::optional<DimSlice>> wanted;
+  std::map<const TensorInfo*, std::optional<DimSlice>> wanted;
   for (const auto& [key, value] : items) {
     const std::string_view name = key_of(key);
     const Tensor tensor = opened.find(name);

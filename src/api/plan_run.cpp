@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "api/arena_access.h"
@@ -74,7 +73,7 @@ PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bo
 }
 
 void PlanRun::make_paths() {
-  std::unordered_map<const detail::FileState*, std::size_t> known;
+  std::map<const detail::FileState*, std::size_t> known;
   std::vector<Extent> extents;
   std::vector<std::size_t> path_of(items_.size());
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -106,7 +105,7 @@ void PlanRun::make_paths() {
 
 // Files in the order in which the plan first names them.
 void PlanRun::sort_order() {
-  std::unordered_map<const io::ReadPath*, std::size_t> rank;
+  std::map<const io::ReadPath*, std::size_t> rank;
   for (const std::unique_ptr<io::ReadPath>& path : paths_) rank.emplace(path.get(), rank.size());
   const bool many = paths_.size() > 1;
   const auto before = [&](std::size_t a, std::size_t b) {
