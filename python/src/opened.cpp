@@ -37,7 +37,7 @@ void Opened::fail(const Error& error) const {
 
 Tensor Opened::find(std::string_view name) const {
   Result<Tensor> tensor = file_.tensor(name);
-  if (!tensor) raise("File does not contain tensor " + std::string(name));
+  if (!tensor) raise("File does not contain tensor " + printable(name));
   return *std::move(tensor);
 }
 

@@ -110,7 +110,7 @@ void PrefetchLoader::raise_state(State state, const std::string& prefix) const {
 
 nb::object PrefetchLoader::take(nb::handle self, std::size_t item) {
   BackgroundLoad& load = this->load();
-  const std::string prefix = nb::cast<std::string>(names_[item]) + ": ";
+  const std::string prefix = printable(nb::cast<std::string>(names_[item])) + ": ";
   const State state = wait_for([&](std::chrono::milliseconds longest) { return load.wait(item, longest); });
   if (state != State::ready) raise_state(state, prefix);
   return hand_out(self, item, prefix);
@@ -161,7 +161,7 @@ using Self = nb::pointer_and_handle<PrefetchLoader>;
 nb::object take(Self self, nb::object name) {
   const std::string_view text = from_name(name);
   const std::optional<std::size_t> item = self.p->find(text);
-  if (!item) raise("tensor " + std::string(text) + " is not in the prefetch plan");
+  if (!item) raise("tensor " + printable(text) + " is not in the prefetch plan");
   return self.p->take(self.h, *item);
 }
 
@@ -249,7 +249,7 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
   ReadPlan reads;
   for (const Planned& item : request.planned) {
     if (Status status = add(reads, item); !status)
-      raise_read_error(status.error(), std::string(item.tensor.name()) + ": ", "");
+      raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
   Result<BackgroundLoad::Owner> load = [&] {
     const WithoutGil released;

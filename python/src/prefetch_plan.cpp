@@ -57,6 +57,7 @@ void check_step(nb::handle slice, const std::string& name) {
   if (step != 1) raise("prefetch plan slices must have step 1, got " + std::to_string(step) + " for " + name);
 }
 
+// name: as errors show it.
 std::optional<DimSlice> rows_of(nb::handle value, const std::string& name, ShapeView shape) {
   if (value.is_none()) return std::nullopt;
   if (!PySlice_Check(value.ptr()))
@@ -89,7 +90,7 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
   for (const auto& [key, value] : items) {
     const std::string_view name = key_of(key);
     const Tensor tensor = opened.find(name);
-    wanted[header.find(name)] = rows_of(value, std::string(name), tensor.shape());
+    wanted[header.find(name)] = rows_of(value, printable(name), tensor.shape());
   }
   for (const TensorInfo& tensor : header.tensors()) {
     const auto found = wanted.find(&tensor);

@@ -130,6 +130,29 @@ def test_a_plan_that_cannot_be_met(path: Path, plan: Any, text: str) -> None:
         assert f.prefetch({"b": None}).take("b").tolist() == B.tolist()  # the handle is as it was
 
 
+NASTY, SHOWN = "\x1b[31mevil\u202e", "\\u{1b}[31mevil\\u{202e}"
+
+
+def test_errors_show_names_without_control_characters(make: Any) -> None:
+    entry = {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}
+    scalar = {"dtype": "U8", "shape": [], "data_offsets": [3, 4]}
+    with opened(make(json.dumps({NASTY: entry, NASTY + "s": scalar}), b"abcd")) as f:
+        wrong: list[tuple[str, Any]] = [
+            (NASTY, 3), (NASTY, slice("a", 1)), (NASTY, slice(0, 9)), (NASTY, slice(0, 4, 2)), (NASTY, slice(0, 4, 0)),
+            (NASTY, slice(0, 1)), (NASTY + "s", slice(0, 1)), (NASTY + "x", None),
+        ]  # fmt: skip
+        for name, rows in wrong:
+            with pytest.raises(SafetensorError) as caught:
+                f.prefetch({name: rows})
+            assert SHOWN in str(caught.value) and str(caught.value).isprintable()
+        p = f.prefetch({NASTY: None})
+        p.close()
+    for name, text in ((NASTY, f"{SHOWN}: prefetch loader closed"), (NASTY + "x", f"tensor {SHOWN}x is not in the prefetch plan")):
+        with pytest.raises(SafetensorError) as caught:
+            p.take(name)
+        assert str(caught.value) == text
+
+
 @pytest.mark.parametrize(
     ("plan", "options", "kind", "text"),
     [
