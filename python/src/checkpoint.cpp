@@ -106,7 +106,10 @@ class PyStream {
 
 nb::list names(const PyCheckpoint& self) {
   nb::list list;
-  for (const Tensor& tensor : self.get().tensors()) list.append(to_str(tensor.name()));
+  for (const Tensor& tensor : self.get().tensors()) {
+    check_signals(list.size());
+    list.append(to_str(tensor.name()));
+  }
   return list;
 }
 
@@ -163,8 +166,10 @@ nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads,
   if (!read) raise_read_error(read.error(), "", "");
   const std::shared_ptr<Maker> maker = self.maker();
   nb::list result;
-  for (std::size_t i = 0; i < read->arrays.size(); ++i)
+  for (std::size_t i = 0; i < read->arrays.size(); ++i) {
+    check_signals(i);
     result.append(finish(*maker, std::exchange(read->arrays[i], Array()), made.targets[i]));
+  }
   return result;
 }
 

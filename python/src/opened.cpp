@@ -138,12 +138,15 @@ nb::object Opened::tensors() {
 nb::object Opened::each_tensor(Maker& maker) {
   nb::dict result;
   if (!device_.cpu()) {
-    for (const TensorInfo& tensor : header().tensors())
+    for (const TensorInfo& tensor : header().tensors()) {
+      check_signals(result.size());
       result[to_str(tensor.name)] = maker.make(read(find(tensor.name)));
+    }
     return result;
   }
   ReadPlan plan;
   for (const TensorInfo& tensor : header().tensors()) {
+    check_signals(plan.size());
     if (const Status status = plan.add(find(tensor.name)); !status) fail(status.error());
   }
   Result<ReadResult> read = execute(plan);

@@ -59,10 +59,11 @@ class Hand {
 
 class PrefetchLoader {
  public:
-  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, Hand hand, BackgroundLoad::Owner load)
-      : header_(header), hand_(std::move(hand)), load_(std::move(load)), made_(planned.size()) {
+  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, Hand hand)
+      : header_(header), hand_(std::move(hand)), made_(planned.size()) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
+      check_signals(names_.size());
       index_.emplace(header_.find(item.tensor.name()), names_.size());
       names_.push_back(to_str(item.tensor.name()));
     }
@@ -74,6 +75,9 @@ class PrefetchLoader {
     const WithoutGil released;
     load_.reset();
   }
+
+  // Once, before any other call.
+  void begin(BackgroundLoad::Owner load) noexcept { load_ = std::move(load); }
 
   [[nodiscard]] const std::vector<nb::object>& names() const noexcept { return names_; }
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const {
@@ -248,15 +252,18 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
   hand.probe();
   ReadPlan reads;
   for (const Planned& item : request.planned) {
+    check_signals(reads.size());
     if (Status status = add(reads, item); !status)
       raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
+  PrefetchLoader loader(opened.header(), request.planned, std::move(hand));
   Result<BackgroundLoad::Owner> load = [&] {
     const WithoutGil released;
     return BackgroundLoad::start(reads, request.threads);
   }();
   if (!load) raise_read_error(load.error(), "", "");
-  return nb::cast(PrefetchLoader(opened.header(), request.planned, std::move(hand), *std::move(load)));
+  loader.begin(*std::move(load));
+  return nb::cast(std::move(loader));
 }
 
 void define_prefetch(nb::module_& module) {
@@ -273,7 +280,10 @@ void define_prefetch(nb::module_& module) {
           "names",
           [](const PrefetchLoader& self) {
             nb::list names;
-            for (const nb::object& name : self.names()) names.append(name);
+            for (const nb::object& name : self.names()) {
+              check_signals(names.size());
+              names.append(name);
+            }
             return names;
           },
           "The names of the plan, in the order of their bytes in the file.")

@@ -81,18 +81,24 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
   std::vector<Planned> planned;
   const Header& header = opened.header();
   if (plan.is_none()) {
-    for (const TensorInfo& tensor : header.tensors()) planned.push_back({opened.find(tensor.name)});
+    for (const TensorInfo& tensor : header.tensors()) {
+      check_signals(planned.size());
+      planned.push_back({opened.find(tensor.name)});
+    }
     return planned;
   }
   const auto items = dict_items(plan);  // an __index__ or another thread may change the caller's dict
   if (items.empty()) raise("prefetch plan selects no tensors");
   std::map<const TensorInfo*, std::optional<DimSlice>> wanted;
   for (const auto& [key, value] : items) {
+    check_signals(wanted.size());
     const std::string_view name = key_of(key);
     const Tensor tensor = opened.find(name);
     wanted[header.find(name)] = rows_of(value, printable(name), tensor.shape());
   }
+  std::size_t round = 0;
   for (const TensorInfo& tensor : header.tensors()) {
+    check_signals(round++);
     const auto found = wanted.find(&tensor);
     if (found != wanted.end()) planned.push_back({opened.find(tensor.name), found->second});
   }

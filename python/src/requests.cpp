@@ -77,7 +77,10 @@ Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
 
 Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
   Requests made;
-  for (const nb::handle request : nb::iter(requests)) add(made, checkpoint, request);
+  for (const nb::handle request : nb::iter(requests)) {
+    check_signals(made.targets.size());
+    add(made, checkpoint, request);
+  }
   return made;
 }
 

@@ -101,7 +101,10 @@ nb::object metadata(const SafeOpen& self) {
   const Metadata pairs = opened->header().metadata();
   if (!pairs.present()) return nb::none();
   nb::dict result;
-  for (const auto& [key, value] : pairs) result[to_str(key)] = to_str(value);
+  for (const auto& [key, value] : pairs) {
+    check_signals(result.size());
+    result[to_str(key)] = to_str(value);
+  }
   return result;
 }
 

@@ -28,7 +28,10 @@ class Tensors {
     items_ = dict_items(dict);
     data_.reserve(items_.size());
     specs_.reserve(items_.size());
-    for (const auto& [name, value] : items_) add(from_str(name, "tensor_dict"), value);
+    for (const auto& [name, value] : items_) {
+      check_signals(data_.size());
+      add(from_str(name, "tensor_dict"), value);
+    }
   }
   [[nodiscard]] std::span<const TensorData> data() const noexcept { return data_; }
 

@@ -75,3 +75,68 @@ def test_sigint_ends_opening(hostile: Path, opens: str, call: str) -> None:
         timeout=120,
     )
     assert (done.stdout, done.stderr) == ("interrupted NoneType\n", "")
+
+
+# Each entry makes at least one object. The handler raises once some were made: if it runs only when the call is over,
+# all of them were.
+BUILT = 100_000
+BUILDING = """
+import signal, sys
+import safetensors, safetensors.numpy
+from safetensors import Checkpoint, safe_open
+
+path = sys.argv[1]
+given = GIVEN
+
+class Stop(Exception):
+    pass
+
+def stop(number, frame):
+    made = sys.getallocatedblocks() - before
+    if made > 1000:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise Stop(made)
+
+signal.signal(signal.SIGALRM, stop)
+before = sys.getallocatedblocks()
+if before == 0:
+    sys.exit("objects are not counted")
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+try:
+    CALL
+except Stop as error:
+    print("in the midst" if error.args[0] < BUILT else "after the end")
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "t.safetensors"
+    pairs = ",".join(f'"{i:07}":""' for i in range(BUILT))
+    entries = ",".join(f'"{i:07}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' for i in range(BUILT))
+    path.write_bytes(file_bytes(f'{{"__metadata__":{{{pairs}}},{entries}}}'))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "call"),
+    [
+        ('safe_open(path, "np")', "given.get_tensors()"),
+        ('safe_open(path, "np", backend="pread")', "given.get_tensors()"),
+        ('safe_open(path, "np")', "given.keys()"),
+        ('safe_open(path, "np")', "given.metadata()"),
+        ('safe_open(path, "np")', "given.prefetch()"),
+        ('Checkpoint(path, framework="np")', "given._native.names()"),
+        ('open(path, "rb").read()', "safetensors.numpy.load(given)"),
+        ('open(path, "rb").read()', "safetensors.numpy.load(given, copy=False)"),
+        ('open(path, "rb").read()', "safetensors.deserialize(given)"),
+    ],
+)
+def test_signals_end_the_making_of_results(large: Path, given: str, call: str) -> None:
+    program = BUILDING.replace("BUILT", str(BUILT)).replace("GIVEN", given).replace("CALL", call)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(large)], capture_output=True, text=True, timeout=120
+    )
+    if done.stderr == "objects are not counted\n":
+        pytest.skip("this interpreter does not count its objects")
+    assert (done.stdout, done.stderr) == ("in the midst\n", "")
