@@ -29,6 +29,14 @@ void add_details(nb::handle exception, const Error& error) {
   exception.attr("add_note")(to_str("file: " + printable(error.path)));
 }
 
+// Before Python 3.11 there are no notes. Where the caller named no file, or several, the text says which it is.
+std::string unnoted_path(const Error& error) {
+  if (error.path.empty() || nb::hasattr(safetensor_error, "add_note")) return "";
+  std::string path = printable(error.path);
+  if (error.message.find(path) != std::string::npos) return "";
+  return path + ": ";
+}
+
 [[noreturn]] void throw_exception(nb::handle type, nb::handle exception) {
   PyErr_SetObject(type.ptr(), exception.ptr());
   throw nb::python_error();
@@ -137,7 +145,8 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
     throw_exception(PyExc_MemoryError, nb::handle(PyExc_MemoryError)(to_str(error.message)));
   }
   const bool irregular = error.code == Errc::not_regular_file;
-  if (error.os_error == 0 && !irregular) raise(std::string(prefix) + error.message, &error);
+  if (error.os_error == 0 && !irregular)
+    raise((given.empty() ? unnoted_path(error) : "") + std::string(prefix) + error.message, &error);
   if (error.os_error == ENOENT) {
     // A path that the caller gave is theirs to see; one that was found may come from strangers.
     const std::string shown = given.empty() ? printable(path) : std::string(path);

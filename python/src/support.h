@@ -33,7 +33,8 @@ void define_errors(nb::module_& module);
 [[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix);
 [[noreturn]] void raise_key_error(nb::handle key);
 // An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
-// SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's.
+// SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's, which then also begins the text
+// where an exception can have no notes (before Python 3.11).
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
 
 // In a loop that may be long, with the number of its round: lets signals' handlers run in every 1024th, and throws what

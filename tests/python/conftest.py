@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,11 @@ def make(tmp_path: Path) -> Any:
         return path
 
     return write
+
+
+def text_about(path: Path, pattern: str) -> str:
+    """A pattern of a checkpoint's error. Before Python 3.11 exceptions have no notes: the path is in the text."""
+    return f"^{pattern}" if sys.version_info >= (3, 11) else f"^{re.escape(str(path))}: {pattern}"
 
 
 REQUIRED = [f for f in os.environ.get("SAFETENSORS_TEST_FRAMEWORKS", "").split(",") if f]

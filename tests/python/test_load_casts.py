@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import framework
+from conftest import framework, text_about
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, SafetensorError, load
@@ -147,14 +147,14 @@ def test_a_dict_casts_only_what_it_names(mixed: Path) -> None:
         ("bf16", SafetensorError, '^Unknown dtype "bf16". Supported dtypes: bool, '),
         (3, SafetensorError, '^Unknown dtype "3"'),
         (float, TypeError, "^dtype float does not say how many bits"),
-        ({"i": "F32"}, SafetensorError, "^tensor `i`: cannot cast I64 to F32"),
-        ({"f": "I8"}, SafetensorError, "^tensor `f`: cannot cast F32 to I8"),
+        ({"i": "F32"}, SafetensorError, "tensor `i`: cannot cast I64 to F32"),
+        ({"f": "I8"}, SafetensorError, "tensor `f`: cannot cast F32 to I8"),
         ({"z": "F32"}, SafetensorError, "^dtype names a tensor that is not loaded: z$"),
     ],
 )
 def test_dtypes_that_cannot_be(mixed: Path, dtype: Any, kind: type[Exception], text: str) -> None:
     for call in (load, lambda *a, **k: Checkpoint(*a).stream(**k)):
-        with pytest.raises(kind, match=text):
+        with pytest.raises(kind, match=text if text.startswith("^") else text_about(mixed, text)):
             call(mixed, dtype=dtype)
 
 
