@@ -43,6 +43,16 @@ UNPACKED = {"float4_e2m1fn": "F4", "float6_e2m3fn": "F6_E2M3", "float6_e3m2fn": 
 CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())
 
 
+def name_of(dtype: Any) -> str:
+    """Return the name of a dtype, as of numpy.float32, without that of its framework."""
+    if isinstance(dtype, str):
+        return dtype.rpartition(".")[2]
+    # numpy.dtype has a name, its scalar types their own; torch's and paddle's print as "torch.float32".
+    spelled = (getattr(dtype, "name", None), getattr(dtype, "__name__", None), str(dtype))
+    names = [name.rpartition(".")[2] for name in spelled if isinstance(name, str)]
+    return next((name for name in names if name in _FORMAT_NAMES), names[0])
+
+
 def format_name(dtype: Any) -> str:
     """Return the format's name for "F32", "float32", torch.float32, numpy.float32 and their like.
 
@@ -50,16 +60,9 @@ def format_name(dtype: Any) -> str:
     """
     if any(dtype is kind for kind in (bool, int, float, complex)):
         raise TypeError(f"dtype {dtype.__name__} does not say how many bits: use a framework's")
-    if isinstance(dtype, str):
-        text = dtype
-        if text in FRAMEWORK_NAMES:
-            return text
-    else:
-        # numpy.dtype has a name, its scalar types their own; torch's and paddle's print as "torch.float32".
-        spelled = (getattr(dtype, "name", None), getattr(dtype, "__name__", None), str(dtype))
-        names = [name.rpartition(".")[2] for name in spelled if isinstance(name, str)]
-        text = next((name for name in names if name in _FORMAT_NAMES), names[0])
-    name = text.rpartition(".")[2]
+    if isinstance(dtype, str) and dtype in FRAMEWORK_NAMES:
+        return dtype
+    name = name_of(dtype)
     if name in _FORMAT_NAMES:
         return _FORMAT_NAMES[name]
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # which says what there is

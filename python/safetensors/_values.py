@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
-from ._dtypes import PACKED, format_name
+from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name
 from ._native import SafetensorError
 from ._targets import check_storage, is_masked, is_numpy, is_torch
 
@@ -20,12 +21,15 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # positions in _PLURALS
 def to_value(data: Any, name: str, dtype: str) -> Value:
     """Return the bytes of data that is to be written to the tensor `name` of this dtype.
 
-    Arrays and typed buffers keep their own dtype: the caller compares it. Raises TypeError for an
-    object that holds no numbers, SafetensorError for numbers that the dtype cannot hold, ValueError
-    for a torch tensor that is larger than its storage.
+    Arrays and typed buffers keep their own dtype: the caller compares it. Numbers, Python's and
+    NumPy's scalars, are converted to `dtype`. Raises TypeError for an object that holds no numbers,
+    SafetensorError for numbers that the dtype cannot hold, ValueError for a torch tensor that is
+    larger than its storage.
     """
     if is_torch(data):
         return _of_torch(data, name)
+    if _is_scalar(data) and _is_numeric(data.dtype):
+        return _of_numbers(data, name, dtype)
     interfaces = ("__array__", "__array_interface__", "__array_struct__")
     if is_numpy(data) or any(hasattr(data, attribute) for attribute in interfaces):
         return _of_array(data, name)
@@ -49,6 +53,11 @@ def _of_array(data: Any, name: str) -> Value:
     if is_masked(data):
         raise TypeError(f"tensor `{name}`: a masked array has no bytes for a file: fill it first")
     array = np.asarray(data)
+    if array.dtype.kind == "V" and array.dtype.name in UNPACKED:
+        raise SafetensorError(
+            f"tensor `{name}`: the data has dtype {array.dtype.name}, which takes a byte for each"
+            f" element, and the format packs {UNPACKED[array.dtype.name]}: pack it into uint8"
+        )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     held = np.ascontiguousarray(array).reshape(array.shape)
@@ -76,17 +85,22 @@ def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
 
 
 def _of_numbers(data: Any, name: str, dtype: str) -> Value:
-    """Convert Python's numbers, alone or in nested sequences, to the dtype of the tensor."""
+    """Convert numbers, alone or in nested sequences, to the dtype of the tensor.
+
+    Sequences that hold arrays are what NumPy makes of them, and keep their own dtype.
+    """
     import numpy as np
 
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of several lengths
         raise TypeError(f"tensor `{name}`: {type(data).__name__} is no array: {error}") from None
-    if array.dtype.kind not in "biufcO":
+    if not _is_numeric(array.dtype):
         _raise_no_data(data, name)
-    if array.dtype.kind != "O" and _is_typed(data):
+    if array.dtype.kind != "O" and _holds_arrays(data):
         return _of_array(array, name)
+    if _is_extended(array.dtype):
+        array = array.astype(np.float64)  # exact: it has at most 16 bits
     return _of_array(_converted(data, array, name, dtype), name)
 
 
@@ -97,11 +111,27 @@ def _raise_no_data(data: Any, name: str) -> NoReturn:
     raise TypeError(f"tensor `{name}`: {kind} is neither an array nor bytes")
 
 
-def _is_typed(data: Any) -> bool:
-    """Return whether lists hold arrays or numbers of a framework, which have a dtype."""
+def _is_scalar(data: Any) -> bool:
+    """Return whether it is a scalar of NumPy's or ml_dtypes': a value, although it has a dtype."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(data, numpy.generic)
+
+
+def _is_numeric(dtype: Any) -> bool:
+    """Return whether NumPy's dtype holds numbers or objects, which may be numbers."""
+    return dtype.kind in "biufcO" or _is_extended(dtype)
+
+
+def _is_extended(dtype: Any) -> bool:
+    """Return whether it is a dtype of ml_dtypes for floats of the format."""
+    return dtype.kind == "V" and (dtype.name in UNPACKED or dtype.name in FRAMEWORK_NAMES.values())
+
+
+def _holds_arrays(data: Any) -> bool:
+    """Return whether lists hold arrays, which have a dtype; a scalar of NumPy's is none."""
     if isinstance(data, (list, tuple)):
-        return any(_is_typed(item) for item in data)
-    return hasattr(data, "dtype")
+        return any(_holds_arrays(item) for item in data)
+    return hasattr(data, "dtype") and not _is_scalar(data)
 
 
 def _kind_of(dtype: str) -> int:
@@ -117,6 +147,9 @@ def _objects(data: Any, name: str) -> tuple[Any, int]:
     import numpy as np
 
     array = np.asarray(data, dtype=object)
+    for i, item in enumerate(array.flat):
+        if isinstance(item, np.generic):
+            array.flat[i] = item.item()
     for kind, types in ((1, (int,)), (2, (int, float)), (3, (int, float, complex))):
         if all(isinstance(item, types) for item in array.flat):
             return array, kind
@@ -159,7 +192,7 @@ def _as_integers(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
 def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
     import numpy as np
 
-    wide = np.complex128 if array.dtype.kind == "c" or dtype == "C64" else np.float64
+    wide: Any = np.complex128 if array.dtype.kind == "c" or dtype == "C64" else np.float64
     try:
         numbers = array.astype(wide)
     except OverflowError:  # an integer of more than 1024 bits
@@ -168,8 +201,18 @@ def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
         ) from None
     with np.errstate(all="ignore"):
         made = numbers.astype(numpy_dtype)
-        lost = np.isfinite(numbers) & ~np.isfinite(made.astype(wide))
+        lost = _lost(numbers, made.astype(wide))
     if lost.any():
         number = numbers[lost].flat[0]
         raise SafetensorError(f"tensor `{name}` has dtype {dtype}, which cannot hold {number}")
     return made
+
+
+def _lost(numbers: Any, made: Any) -> Any:
+    """Return which numbers the dtype cannot hold: finite or infinite before, and no longer so."""
+    import numpy as np
+
+    if numbers.dtype.kind == "c":
+        return _lost(numbers.real, made.real) | _lost(numbers.imag, made.imag)
+    finite, infinite = np.isfinite(numbers), np.isinf(numbers)
+    return (finite & ~np.isfinite(made)) | (infinite & ~np.isinf(made))

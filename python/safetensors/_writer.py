@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _native
 from ._checkpoint import Checkpoint
-from ._dtypes import FRAMEWORK_NAMES, PACKED, format_name
+from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
 from ._types import Durability
 from ._values import to_value
@@ -27,6 +27,11 @@ def _spec(name: str, described: Any) -> TensorSpec:
             dtype, shape = described
         except (TypeError, ValueError):
             raise TypeError(f"tensors[{name!r}] is neither (dtype, shape) nor an array") from None
+    if (unpacked := name_of(dtype)) in UNPACKED and UNPACKED[unpacked] == "F4":
+        raise SafetensorError(
+            f"tensors[{name!r}] has dtype {unpacked}, which takes a byte for each element, and the"
+            ' format packs F4: give ("F4", shape)'
+        )
     wanted = format_name(dtype)
     try:
         sizes = list(shape)
@@ -79,9 +84,9 @@ class Writer:
         - A buffer of bytes (formats B, b and c, as of bytes, bytearray and mmap) is taken as it is.
         - Any other buffer has the tensor's dtype. With one dimension it has as many elements, else
           the same shape.
-        - Python's numbers, alone or in lists, become the tensor's dtype. Floats are rounded.
-          Integers that do not fit, floats for an integer tensor and numbers for a bool tensor are
-          errors.
+        - Numbers, Python's or NumPy's scalars, alone or in lists, become the tensor's dtype.
+          Floats are rounded. Integers that do not fit, infinities that the dtype lacks, floats for
+          an integer tensor and numbers for a bool tensor are errors.
 
         What is not contiguous is copied first. Its memory must stay as it is meanwhile: other
         threads run. Raises TypeError for an object that holds no numbers, SafetensorError for data

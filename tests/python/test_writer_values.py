@@ -141,6 +141,20 @@ def test_arrays_that_have_only_an_interface(tmp_path: Path) -> None:
         ("I32", [], np.int32([])),
         ("BOOL", [], np.array([], bool)),
         ("F32", [np.float32(1), np.ones((), np.float32)], np.float32([1, 1])),
+        ("F32", [np.float64(0.1), 2], np.float32([0.1, 2])),
+        ("F32", [np.float32(0.1), 2.0, True], np.float32([0.1, 2, 1])),
+        ("F32", list(np.array([1.0, 2.0])), np.float32([1, 2])),
+        ("F32", [list(row) for row in np.eye(2)], np.eye(2, dtype=np.float32)),
+        ("F64", [np.float16(1), 1e300], np.float64([1, 1e300])),
+        ("I8", list(np.arange(3)), np.int8([0, 1, 2])),
+        ("U64", [np.uint64(2**63), np.int64(1)], np.uint64([2**63, 1])),
+        ("I64", [np.uint64(1), -1], np.int64([1, -1])),
+        ("BOOL", list(np.array([True, False])), np.array([True, False])),
+        ("C64", [np.complex128(1j), np.float64(2), 3], np.complex64([1j, 2, 3])),
+        ("F32", np.float64(0.1), np.float32(0.1)),
+        ("F64", np.int32(7), np.float64(7)),
+        ("F32", [float("nan")], np.float32([np.nan])),
+        ("C64", [complex("inf"), complex("nan+1j")], np.complex64([complex("inf"), complex("nan+1j")])),
         ("I64", [np.arange(3), np.arange(3)], np.int64([[0, 1, 2], [0, 1, 2]])),
     ],
 )
@@ -155,6 +169,62 @@ def test_numbers_become_small_floats(tmp_path: Path) -> None:
         assert written(tmp_path, dtype, (3,), [0.1, -2, 3]) == want.tobytes()
         with pytest.raises(SafetensorError, match=f"^tensor `w` has dtype {dtype}, which cannot hold 1e\\+300$"):
             written(tmp_path, dtype, (2,), [1.0, 1e300])
+
+
+def test_numbers_of_ml_dtypes_in_lists(tmp_path: Path) -> None:
+    ml_dtypes = framework("ml_dtypes")
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        values = np.array([0.5, -2, 3]).astype(getattr(ml_dtypes, name))
+        assert written(tmp_path, "F32", (3,), list(values)) == np.float32([0.5, -2, 3]).tobytes()
+        assert written(tmp_path, "F32", (3,), [values[0], -2, 3.0]) == np.float32([0.5, -2, 3]).tobytes()
+        with pytest.raises(SafetensorError, match="^tensor `w` has dtype I32, the data holds floats$"):
+            written(tmp_path, "I32", (3,), list(values))
+    bits = np.array([0.1, -2, 3]).astype(ml_dtypes.bfloat16)
+    assert written(tmp_path, "BF16", (3,), list(bits)) == bits.tobytes()
+    assert written(tmp_path, "BF16", (2, 3), [bits, bits]) == bits.tobytes() * 2
+
+
+INFINITE = {"F16": True, "F32": True, "F64": True, "BF16": True, "F8_E5M2": True,
+            "F8_E4M3": False, "F8_E4M3FNUZ": False, "F8_E5M2FNUZ": False, "F8_E8M0": False}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", INFINITE)
+def test_infinities_are_kept_or_refused(tmp_path: Path, dtype: str) -> None:
+    if dtype not in ("F16", "F32", "F64"):
+        framework("ml_dtypes")
+    for number in (float("inf"), float("-inf")):
+        if INFINITE[dtype]:
+            written(tmp_path, dtype, (1,), [number])
+            assert load(tmp_path / "t", dtype="F64")["w"].tolist() == [number]
+            continue
+        with pytest.raises(SafetensorError, match=f"^tensor `w` has dtype {dtype}, which cannot hold {number}$"):
+            written(tmp_path, dtype, (2,), [1.0, number])
+    written(tmp_path, dtype, (1,), [float("nan")])
+    assert np.isnan(load(tmp_path / "t", dtype="F64")["w"]).all()
+
+
+def test_parts_of_complex_numbers_are_not_lost(tmp_path: Path) -> None:
+    for number in (complex(1e39, 0), complex("inf+1e39j"), complex("1e39+nanj")):
+        with pytest.raises(SafetensorError, match="^tensor `w` has dtype C64, which cannot hold "):
+            written(tmp_path, "C64", (1,), [number])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float6_e2m3fn", "F6_E2M3"), ("float6_e3m2fn", "F6_E3M2"), ("float4_e2m1fn", "F4")])
+def test_arrays_with_a_byte_for_less(tmp_path: Path, name: str, dtype: str) -> None:
+    ml_dtypes = framework("ml_dtypes")
+    values = np.zeros(8, getattr(ml_dtypes, name))
+    text = f" has dtype {name}, which takes a byte for each element, and the format packs {dtype}: "
+    for target in (dtype, "F32", "U8"):
+        with pytest.raises(SafetensorError, match=f"^tensor `w`: the data{text}pack it into uint8$"):
+            written(tmp_path, target, (8,), values)
+    if dtype == "F4":
+        for described in (values, (values.dtype, (8,)), (name, (8,))):
+            with pytest.raises(SafetensorError, match=rf"^tensors\['w'\]{text}give \(\"F4\", shape\)$"):
+                Writer(tmp_path / "t", {"w": described})
+    else:
+        with Writer(tmp_path / "t", {"w": values}, durability="none") as writer:
+            writer.write("w", np.zeros(6, np.uint8))
+    assert [p for p in tmp_path.iterdir() if p.name != "t"] == []
 
 
 def test_rows_of_numbers(tmp_path: Path) -> None:
@@ -185,7 +255,16 @@ MISSHAPEN = r"^tensor `w` takes shape \[2\], the data has {}$"
         ("F32", [1e39, 1], SafetensorError, LOST.format("F32", r"1e\+39")),
         ("C64", [1e39, 1j], SafetensorError, "^tensor `w` has dtype C64, which cannot hold "),
         ("F64", [10**400, 1], SafetensorError, "^tensor `w` has dtype F64, which cannot hold all of its integers$"),
-        ("F32", [np.float64(1), 2.0], SafetensorError, "^tensor `w` has dtype F32, the data F64$"),
+        ("F32", [np.float64(1e39), 1], SafetensorError, LOST.format("F32", r"1e\+39")),
+        ("I8", list(np.array([1, 128])), SafetensorError, LOST.format("I8", 128)),
+        ("U64", [np.uint64(2**63), np.int64(-1)], SafetensorError, LOST.format("U64", -1)),
+        ("I32", list(np.array([1.0, 2.0])), SafetensorError, HOLDS.format("I32", "floats")),
+        ("BOOL", [np.int8(1), True], SafetensorError, HOLDS.format("BOOL", "integers")),
+        ("F32", [np.complex64(1), 2.0], SafetensorError, HOLDS.format("F32", "complex numbers")),
+        ("F32", [np.str_("a"), "b"], TypeError, "^tensor `w`: list holds something that is no number$"),
+        ("F32", list(np.zeros(2, "M8[s]")), TypeError, "^tensor `w`: list holds something that is no number$"),
+        ("F32", list(np.zeros(2, "i4,i4")), TypeError, "^tensor `w`: list holds something that is no number$"),
+        ("F32", [np.ones(()), 2.0], SafetensorError, "^tensor `w` has dtype F32, the data F64$"),
         ("F32", [np.arange(2.0), np.arange(2.0)], SafetensorError, "^tensor `w` has dtype F32, the data F64$"),
         ("F32", [1.0], SafetensorError, MISSHAPEN.format(r"\[1\]")),
         ("F32", 1.0, SafetensorError, MISSHAPEN.format(r"\[\]")),
