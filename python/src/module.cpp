@@ -26,7 +26,6 @@ NB_MODULE(_native, module) {
   define_load(module);
   define_checkpoint(module);
   define_writer(module);
-  define_class_signature(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
     publish_methods(module.attr(name));

@@ -128,17 +128,11 @@ nb::object make_descriptor(nb::handle type, nb::handle method) {
   return own(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &made.definition));
 }
 
-// The value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) do not look at the descriptor
-// `__init__` of a class, but all of them ask for `__signature__` first. It is made when somebody asks, so that nobody
-// else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` looks at that. A
-// `__new__` in Python comes before our `__init__`.
-struct ClassSignature {};
-
-nb::object signature_of_class(const ClassSignature&, nb::handle instance, nb::handle owner) {
+// Null where `inspect` finds the signature by itself.
+nb::object signature_of_class(nb::handle owner) {
   const nb::object init = nb::object(owner.attr("__init__"));
   const nb::object make = nb::object(owner.attr("__new__"));
-  const bool published = Py_TYPE(init.ptr()) == &PyMethodDescr_Type;
-  if (!instance.is_none() || !published) throw nb::attribute_error("__signature__");
+  if (Py_TYPE(init.ptr()) != &PyMethodDescr_Type) return {};
   const nb::module_ inspect = nb::module_::import_("inspect");
   const nb::object signature = nb::object(inspect.attr("signature")(nb::hasattr(make, "__code__") ? make : init));
   const nb::object parameters = nb::object(signature.attr("parameters").attr("values")());
@@ -148,13 +142,34 @@ nb::object signature_of_class(const ClassSignature&, nb::handle instance, nb::ha
   return nb::object(signature.attr("replace")(nb::arg("parameters") = without_first));
 }
 
-}  // namespace
-
-void define_class_signature(nb::module_& module) {
-  nb::class_<ClassSignature>(module, "_ClassSignature")
-      .def(nb::init<>())
-      .def("__get__", &signature_of_class, nb::arg("instance").none(), nb::arg("owner"));
+// The slot of a descriptor: CLASS.__signature__ has no instance.
+PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
+  try {
+    nb::object signature;
+    if (instance == nullptr && owner != nullptr) signature = signature_of_class(owner);
+    if (!signature.is_valid()) PyErr_SetString(PyExc_AttributeError, "__signature__");
+    return signature.release().ptr();
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
 }
+
+// The value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) do not look at the descriptor
+// `__init__` of a class, but all of them ask for `__signature__` first. The signature is made when somebody asks, so
+// that nobody else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` looks at
+// that. A
+// `__new__` in Python comes before our `__init__`.
+nb::object make_class_signature() {
+  PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
+  PyType_Spec spec{"safetensors.ClassSignature", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  const nb::object type = own(PyType_FromSpec(&spec));
+  return own(PyObject_CallNoArgs(type.ptr()));
+}
+
+}  // namespace
 
 void publish_methods(nb::handle type) {
   auto range = std::make_unique<SlotRange>(SlotRange{methods().size(), methods().size()});
@@ -168,7 +183,7 @@ void publish_methods(nb::handle type) {
   (void)range.release();
   nb::setattr(type, "_methods", owner);
   if (nb::hasattr(nb::object(type.attr("__init__")), "__text_signature__"))
-    nb::setattr(type, "__signature__", nb::cast(ClassSignature{}));
+    nb::setattr(type, "__signature__", make_class_signature());
 }
 
 }  // namespace safetensors::python

@@ -5,9 +5,6 @@
 
 namespace safetensors::python {
 
-// Of the module, before publish_methods().
-void define_class_signature(nb::module_& module);
-
 // Replaces the methods of a class by method descriptors of the interpreter's own, with text signatures, which forward
 // to nanobind's. Call it once for a class, after its last method.
 void publish_methods(nb::handle type);
