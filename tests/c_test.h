@@ -32,14 +32,6 @@ static inline int is_big_endian(void) {
   return *(const unsigned char*)&one == 0;
 }
 
-static inline void reverse(unsigned char* bytes, size_t size) {
-  for (size_t i = 0; i < size / 2; ++i) {
-    const unsigned char byte = bytes[i];
-    bytes[i] = bytes[size - 1 - i];
-    bytes[size - 1 - i] = byte;
-  }
-}
-
 /* A name or text with its length. */
 #define TEXT(literal) (literal), (sizeof(literal) - 1)
 
