@@ -23,11 +23,10 @@ namespace safetensors::test {
 
 inline constexpr const char* kIgnoresAdvice = "madvise() is not emulated";
 inline constexpr const char* kDropsLargeOffsets = "mmap() drops the high half of offsets: it is not emulated";
-
 inline constexpr const char* kIgnoresMemoryLimits = "limits of memory are not emulated";
 inline constexpr const char* kMixesThreads = "a signal handler mixes up the memory of threads: it is not emulated";
 
-// No system knows this advice.
+// Linux refuses advice 12345, which does not exist.
 inline bool ignores_advice() {
   const long page = ::sysconf(_SC_PAGESIZE);
   void* const memory = ::mmap(nullptr, static_cast<std::size_t>(page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +35,7 @@ inline bool ignores_advice() {
   return ignores;
 }
 
-// In a child. A limit of 2 GiB can be read again where it was set.
+// Sets a limit of 2 GiB in a child process and reads it again.
 inline bool ignores_memory_limits() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -49,7 +48,7 @@ inline bool ignores_memory_limits() {
   return ::waitpid(child, &status, 0) == child && status != 0;
 }
 
-// A file with a mark at its start: is it seen at 4 GiB, too?
+// Maps a file at 4 GiB, and looks whether the byte from its start appears there.
 inline bool drops_large_offsets() {
   constexpr off_t kLarge = off_t{1} << 32;
   std::FILE* const file = std::tmpfile();
@@ -66,11 +65,9 @@ inline bool drops_large_offsets() {
   return drops;
 }
 
-// In a child: the harm would stay.
+// Tries it in a child process, because the thread that handled the signal stays unusable.
 inline bool mixes_threads() {
-#if !defined(__i386__)
-  return false;
-#endif
+#if defined(__i386__)
   static thread_local volatile int own = 0;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -82,9 +79,12 @@ inline bool mixes_threads() {
   }
   int status = 0;
   return ::waitpid(child, &status, 0) == child && status != 0;
+#else
+  return false;
+#endif
 }
 
-// File systems that cannot do it say the same.
+// File systems without direct I/O give the same answer.
 inline bool denies_direct_io(int descriptor) {
   io::DirectAlignment alignment;
   return io::real_system().direct_alignment(descriptor, alignment) == 0 && alignment.known && alignment.memory == 0;

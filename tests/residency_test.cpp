@@ -31,15 +31,15 @@ class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
     if (!share(0, kSize)) GTEST_SKIP() << "this kernel does not tell";
   }
 
-  // The system may drop a page at any time: one of four probes then fails.
-  static constexpr double kNearOne = 0.75;
   static constexpr std::size_t kSize = (20 << 20) + 123;
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
 };
 
-TEST_P(Residency, IsNearOneOfWhatWasJustWritten) {
-  EXPECT_GE(share(0, kSize), kNearOne);
+TEST_P(Residency, IsOneOfWhatWasJustWritten) {
+  EXPECT_EQ(share(0, kSize), 1.0);
+  EXPECT_EQ(share(4095, 2), 1.0);
+  EXPECT_EQ(share(kSize - 1, 1), 1.0);
   EXPECT_EQ(share(5, 0), 1.0);
 }
 
@@ -49,12 +49,14 @@ TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
   EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
 }
 
-// A probe makes the system read ahead, often 128 KiB. The next probes must not look there. Twelve probes read a small
-// part of the file.
-TEST_P(Residency, StaysNearZeroWhenAskedAgain) {
+// A probe makes the system read ahead, often 128 KiB. The next probes must not look there. The file ends with a hole,
+// so that twenty probes read only a small part of it.
+TEST_P(Residency, StaysNearZeroHoweverOftenItIsAsked) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_LE(share(0, kSize), 0.5);
+  constexpr std::uint64_t kRange = 32 << 20;
+  ASSERT_EQ(::truncate(path.c_str(), kRange), 0);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_LE(share(0, kRange), 0.5);
     ::usleep(20'000);  // for what is under way
   }
 }
@@ -65,7 +67,8 @@ TEST_P(Residency, IsBetweenWhereAPartIsCached) {
   ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // no reading ahead
   std::string half(kSize / 2, '\0');
   ASSERT_EQ(::pread(descriptor.get(), half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
-  EXPECT_GE(share(0, 1 << 20), kNearOne);
+  // Under load the system dropped one of these 256 pages again. One of four probes may find it.
+  EXPECT_GE(share(0, 1 << 20), GetParam().second == &detail::probe_cached ? 0.75 : 0.99);
   const std::optional<double> all = GetParam().second(descriptor.get(), 0, kSize);
   ASSERT_TRUE(all.has_value());
   EXPECT_GE(*all, 0.2);
