@@ -40,7 +40,8 @@ struct WriteOptions {
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
   /// A symlink at the path. false: it is followed, and the file that it leads to is replaced. true: the link itself
   /// becomes a regular file with the mode and owner of the file that it led to, and that file stays as it is. Links
-  /// that lead to a device, a FIFO or a socket, or into /proc, are then refused with Errc::not_regular_file.
+  /// that lead to a device, a FIFO or a socket, or into /proc, /sys or their like, are then refused with
+  /// Errc::not_regular_file.
   bool replace_symlinks = false;
 };
 

@@ -4,7 +4,6 @@
 #include "io/target.h"
 
 #include <fcntl.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -56,15 +55,9 @@ bool still_nameless(std::string_view path, const struct stat& seen) {
          identity_of(again).same_file(identity_of(seen));
 }
 
-bool is_in_proc(int directory) noexcept {
-  constexpr auto kProc = 0x9fa0U;  // PROC_SUPER_MAGIC
-  struct statfs status;
-  return ::fstatfs(directory, &status) == 0 && static_cast<unsigned>(status.f_type) == kProc;
-}
-
 // Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
-// into_proc: set if a link, or what it leads to, is in /proc; also on an error.
-Result<Target> follow(std::string_view path, bool* into_proc = nullptr) {
+// into_kernel: set if the path, a link or its end is in a file system of the kernel; also set on an error.
+Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   Target target;
   std::string rest(path);
   std::string directory;
@@ -73,7 +66,7 @@ Result<Target> follow(std::string_view path, bool* into_proc = nullptr) {
     if (target.name.empty() || target.name == "." || target.name == "..")
       return system_error(Errc::open_failed, EISDIR, "cannot create", path);
     if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
-    if (into_proc != nullptr && is_in_proc(target.directory.get())) *into_proc = true;
+    if (into_kernel != nullptr && file_system_of(target.directory.get()) == FileSystem::kernel) *into_kernel = true;
     rest.resize(PATH_MAX);
     const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
     if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
@@ -104,10 +97,11 @@ Result<Target> resolve_name(std::string_view path) {
     return target;
   }
   // /dev/stdout and its like: whoever names them, or a link to them, means the open file, never the link.
-  bool into_proc = false;
-  (void)follow(path, &into_proc);
-  if (into_proc)
-    return base::make_error(Errc::not_regular_file, "cannot replace a symlink into /proc, only a regular file", path);
+  bool into_kernel = false;
+  (void)follow(path, &into_kernel);
+  if (into_kernel)
+    return base::make_error(Errc::not_regular_file,
+                            "cannot replace a symlink into /proc, /sys or their like, only a regular file", path);
   // A link that leads nowhere, or nowhere that this process may look, is replaced like any other.
   struct stat behind;
   if (::fstatat(directory_fd, target.name.c_str(), &behind, 0) != 0) return target;
