@@ -159,9 +159,8 @@ PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
 
 // The value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) do not look at the descriptor
 // `__init__` of a class, but all of them ask for `__signature__` first. The signature is made when somebody asks, so
-// that nobody else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` looks at
-// that. A
-// `__new__` in Python comes before our `__init__`.
+// that nobody else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` reads that
+// method. A `__new__` in Python comes before our `__init__`.
 nb::object make_class_signature() {
   PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
   PyType_Spec spec{"safetensors.ClassSignature", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "io/memory.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -59,11 +58,10 @@ Status Array::release() const noexcept {
 }
 
 Error Array::read_only_error() noexcept {
-  Status status = base::guarded([]() -> Status {
+  return base::guarded([] {
     return base::make_error(Errc::not_writable,
                             "the array is read-only: use Tensor::read() or view(Map::copy_on_write) to write to it");
   });
-  return std::move(status).error();  // a copy would allocate outside of the guard
 }
 
 }  // namespace v0

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "io/descriptor_pool.h"
 #include "io/parallel.h"
-#include "io/system_error.h"
 
 namespace safetensors::api {
 namespace {

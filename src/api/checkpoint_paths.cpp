@@ -10,7 +10,6 @@
 #include "io/directory.h"
 #include "io/parallel.h"
 #include "io/posix_file.h"
-#include "io/system_error.h"
 #include "json/reader.h"
 
 namespace safetensors::api {

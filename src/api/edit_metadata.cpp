@@ -11,7 +11,6 @@
 #include "io/overwrite.h"
 #include "io/posix_file.h"
 #include "io/replace.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 inline namespace v0 {

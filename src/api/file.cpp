@@ -15,7 +15,6 @@
 #include "format/header_state.h"
 #include "io/memory.h"
 #include "io/parallel.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 namespace api {

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "format/header_text.h"
-#include "io/system_error.h"
 
 namespace safetensors::api {
 

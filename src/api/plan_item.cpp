@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "format/cast.h"
 #include "format/slice_access.h"
-#include "io/system_error.h"
 
 namespace safetensors::api {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/parallel.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 namespace api {

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "io/memory.h"
 #include "io/replace.h"
-#include "io/system_error.h"
 #include "io/write_images.h"
 
 namespace safetensors {

@@ -11,7 +11,6 @@
 
 #include "api/file_image.h"
 #include "base/error.h"
-#include "io/system_error.h"
 
 namespace safetensors::api {
 namespace {

@@ -8,7 +8,6 @@
 #include "api/slice_reader.h"
 #include "base/error.h"
 #include "io/memory.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 namespace api {

@@ -8,7 +8,6 @@
 #include "api/file_image.h"
 #include "base/error.h"
 #include "io/replace.h"
-#include "io/system_error.h"
 
 namespace safetensors {
 inline namespace v0 {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "io/system_error.h"
 
 namespace safetensors::device {
 
@@ -103,7 +102,7 @@ Result<int> Cuda::device_count() const noexcept {
 }
 
 Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
-  Status status = base::guarded([&]() -> Status {
+  return base::guarded([&] {
     std::string message(what);
     const char* name = nullptr;
     const char* text = nullptr;
@@ -117,7 +116,6 @@ Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
     }
     return base::make_error(Errc::device_failed, std::move(message));
   });
-  return std::move(status).error();
 }
 
 }  // namespace safetensors::device

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "device/current.h"
-#include "io/system_error.h"
 
 namespace safetensors::device {
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "device/current.h"
 #include "device/ring.h"
-#include "io/system_error.h"
 
 namespace safetensors::device {
 namespace {

@@ -93,7 +93,7 @@ std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
 constexpr std::uint64_t kMostHeaderBytes = 0xFFFFFFFF;
 
 // About the length in the first 8 bytes.
-Error length_error(Errc code, std::string message) {
+Error prefix_error(Errc code, std::string message) {
   Error error = base::make_error(code, std::move(message));
   error.offset = 0;
   return error;
@@ -102,7 +102,7 @@ Error length_error(Errc code, std::string message) {
 Status check_limit(std::uint64_t length, const ParseOptions& options) {
   const std::uint64_t limit = std::min(options.max_header_bytes, kMostHeaderBytes);
   if (length <= limit) return {};
-  return length_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
+  return prefix_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
                                                   " bytes, the limit is " + std::to_string(limit));
 }
 
@@ -114,14 +114,14 @@ namespace format {
 Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                     const ParseOptions& options) {
   if (prefix.size() < 8 || file_size < 8) {
-    return length_error(Errc::header_too_small, "header too small: the file has " +
+    return prefix_error(Errc::header_too_small, "header too small: the file has " +
                                                     std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
                                                     " bytes, the length of the header alone takes 8");
   }
   const std::uint64_t length = base::load_u64(prefix.data());
   if (Status status = check_limit(length, options); !status) return std::move(status).error();
   if (length > file_size - 8) {
-    return length_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
+    return prefix_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
                                                          std::to_string(8 + length) + ", the file has " +
                                                          std::to_string(file_size) + " (truncated download?)");
   }

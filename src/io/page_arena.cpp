@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "io/system_error.h"
 
 namespace safetensors::io {
 

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "io/parallel.h"
-#include "io/system_error.h"
 
 namespace safetensors::io {
 namespace {
