@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "device/cuda.h"
-#include "device/current.h"
 #include "format/cast.h"
 #include "model.h"
 

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "hostile_names.h"
 #include "model.h"
+#include "support/hostile_names.h"
 
 namespace st = safetensors;
 

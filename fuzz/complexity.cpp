@@ -6,17 +6,17 @@
 #include <memory_resource>
 #include <string>
 
-#include "allocation_counter.h"
-#include "format/header_state.h"
+#include "format/header.h"
 #include "hostile_text.h"
 #include "require.h"
+#include "support/allocation_counter.h"
 
 namespace {
 
 using fuzz::require;
 using safetensors::Header;
 using safetensors::Result;
-using safetensors::format::HeaderText;
+using safetensors::format::HeaderBuffer;
 using safetensors::format::ParseWork;
 
 // A lookup reads about two slots; by chance never this many on average, and a few more for very few keys.
@@ -27,7 +27,7 @@ constexpr std::uint64_t kBytesPerCall = 1024;
 constexpr std::uint64_t kMoreCalls = 128;
 
 Result<Header> parse(const std::string& text, ParseWork& work) {
-  HeaderText copy(text.size(), std::pmr::new_delete_resource());
+  HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
   std::memcpy(copy.data(), text.data(), text.size());
   safetensors::ParseOptions options;
   options.allow_leading_whitespace = true;

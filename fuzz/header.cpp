@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include "allocation_counter.h"
 #include "base/utf8.h"
 #include "count_bytes.h"
 #include "require.h"
+#include "support/allocation_counter.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "hostile_names.h"
 #include "input.h"
+#include "support/hostile_names.h"
 
 namespace fuzz {
 

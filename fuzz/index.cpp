@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "allocation_counter.h"
 #include "base/utf8.h"
 #include "format/shard_index.h"
 #include "json/reader.h"
 #include "require.h"
+#include "support/allocation_counter.h"
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "input.h"
-#include "mapping_counter.h"
-#include "plan_support.h"
 #include "require.h"
+#include "support/mapping_counter.h"
+#include "support/plan_support.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "count_bytes.h"
 #include "input.h"
-#include "naive_slice.h"
 #include "require.h"
+#include "support/naive_slice.h"
 
 namespace {
 

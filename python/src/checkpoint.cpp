@@ -70,7 +70,7 @@ class PyStream {
     return nb::make_tuple((*item)->item, finish(*maker_, std::move((*item)->array), target));
   }
 
-  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the midst of, ends
+  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the guard of, ends
   // when the handler has.
   void close() {
     if (forked()) return;

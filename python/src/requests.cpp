@@ -105,7 +105,7 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   if (!end && now - last_ < kBetweenLooks) return true;
   last_ = now;
   const WithGil acquired;
-  const InMidst midst(this);
+  const ReentrancyGuard guard(this);
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (progress_.is_none()) return true;

@@ -43,8 +43,8 @@ class Watch {
   [[nodiscard]] std::function<bool()> cancelled() {
     return [this] { return !go_on(0, 1); };
   }
-  // Whether this thread is in the midst of the call that it watches: in a signal's handler, or in progress.
-  [[nodiscard]] bool asking() const noexcept { return InMidst::of(this); }
+  // Whether this thread is in the guard of the call that it watches: in a signal's handler, or in progress.
+  [[nodiscard]] bool asking() const noexcept { return ReentrancyGuard::of(this); }
   // What was raised meanwhile, once; null for nothing. In the thread that called, after it did.
   [[nodiscard]] std::exception_ptr take() noexcept { return std::exchange(raised_, nullptr); }
   // Throws it. With the GIL.

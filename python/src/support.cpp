@@ -14,7 +14,7 @@ PyObject* safetensor_error = nullptr;
 
 // Of this thread, while it is without the GIL.
 constinit thread_local const WithoutGil* innermost = nullptr;
-constinit thread_local const InMidst* in_midst = nullptr;
+constinit thread_local const ReentrancyGuard* reentrancy_guards = nullptr;
 
 void set_attribute(nb::handle object, const char* name, nb::handle value) {
   if (PyObject_SetAttrString(object.ptr(), name, value.ptr()) != 0) PyErr_Clear();
@@ -44,7 +44,7 @@ std::string unnoted_path(const Error& error) {
 
 }  // namespace
 
-void sleep_for_ever() noexcept {
+void park_thread() noexcept {
   for (;;) ::pause();
 }
 
@@ -59,7 +59,7 @@ WithoutGil::~WithoutGil() {
   try {
     PyEval_RestoreThread(state_);
   } catch (const abi::__forced_unwind&) {
-    sleep_for_ever();
+    park_thread();
   }
 }
 
@@ -70,7 +70,7 @@ WithGil::WithGil() noexcept : released_(std::exchange(innermost, nullptr)) {
     else
       state_ = PyGILState_Ensure();
   } catch (const abi::__forced_unwind&) {
-    sleep_for_ever();
+    park_thread();
   }
 }
 
@@ -82,14 +82,15 @@ WithGil::~WithGil() {
     PyGILState_Release(state_);
 }
 
-InMidst::InMidst(const void* object) noexcept : object_(object), outer_(std::exchange(in_midst, this)) {}
+ReentrancyGuard::ReentrancyGuard(const void* object) noexcept
+    : object_(object), outer_(std::exchange(reentrancy_guards, this)) {}
 
-InMidst::~InMidst() {
-  in_midst = outer_;
+ReentrancyGuard::~ReentrancyGuard() {
+  reentrancy_guards = outer_;
 }
 
-bool InMidst::of(const void* object) noexcept {
-  for (const InMidst* it = in_midst; it != nullptr; it = it->outer_) {
+bool ReentrancyGuard::of(const void* object) noexcept {
+  for (const ReentrancyGuard* it = reentrancy_guards; it != nullptr; it = it->outer_) {
     if (it->object_ == object) return true;
   }
   return false;

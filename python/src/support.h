@@ -68,7 +68,7 @@ inline void check_signals(std::size_t round) {
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
 // What a thread does that the interpreter, which ends, wants to unwind through code that may not be unwound.
-[[noreturn]] void sleep_for_ever() noexcept;
+[[noreturn]] void park_thread() noexcept;
 
 // Calls what runs Python code, which may end the thread so. nanobind does not let that through.
 template <class Function>
@@ -76,7 +76,7 @@ decltype(auto) never_unwound(Function&& function) {
   try {
     return std::forward<Function>(function)();
   } catch (const abi::__forced_unwind&) {
-    sleep_for_ever();
+    park_thread();
   }
 }
 
@@ -110,20 +110,20 @@ class WithGil {
   PyGILState_STATE state_ = PyGILState_LOCKED;
 };
 
-// While it lives, this thread runs signals' handlers or a caller's function in the midst of a call of an object: what
+// While it lives, this thread runs signals' handlers or a caller's function in the guard of a call of an object: what
 // they ask of the same object must not wait for that call.
-class InMidst {
+class ReentrancyGuard {
  public:
-  explicit InMidst(const void* object) noexcept;
-  InMidst(const InMidst&) = delete;
-  InMidst& operator=(const InMidst&) = delete;
-  ~InMidst();
+  explicit ReentrancyGuard(const void* object) noexcept;
+  ReentrancyGuard(const ReentrancyGuard&) = delete;
+  ReentrancyGuard& operator=(const ReentrancyGuard&) = delete;
+  ~ReentrancyGuard();
   // Whether this thread is there.
   [[nodiscard]] static bool of(const void* object) noexcept;
 
  private:
   const void* object_;
-  const InMidst* outer_;
+  const ReentrancyGuard* outer_;
 };
 
 // Slots of a type whose instances only this module makes. `T.__new__(T)` raises TypeError: the instance would have no

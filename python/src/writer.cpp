@@ -33,7 +33,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
-// A file that was begun. `key` identifies its calls to InMidst.
+// A file that was begun. `key` identifies its calls to ReentrancyGuard.
 struct NewFile {
   Header header;
   std::shared_ptr<const char> key = std::make_shared<const char>();
@@ -45,7 +45,7 @@ NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb:
   WriteOptions options{.durability = to_durability(durability)};
   NewFile file{lay_out(tensors, metadata)};
   options.progress = [key = file.key](std::uint64_t, std::uint64_t) {
-    const InMidst midst(key.get());
+    const ReentrancyGuard guard(key.get());
     return !interrupted();
   };
   Result<Writer> writer = [&] {
@@ -100,7 +100,7 @@ class PyWriter {
 
  private:
   // A call that is under way: one of many that write, or the one that commits. None waits for another: what asks may be
-  // a signal's handler in the midst of a call.
+  // a signal's handler in the guard of a call.
   class Call {
    public:
     Call(PyWriter& writer, bool commits) : writer_(writer), commits_(commits) {
@@ -142,7 +142,7 @@ class PyWriter {
 
   template <class Work>
   void run(const Work& work, bool commits = false) {
-    if (InMidst::of(key_.get()))
+    if (ReentrancyGuard::of(key_.get()))
       raise("the writer cannot be used by the handler of a signal that came while it writes");
     std::shared_ptr<Writer> writer = get();
     Status status;

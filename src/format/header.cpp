@@ -8,20 +8,20 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "format/file_kind.h"
-#include "format/header_state.h"
+#include "format/header.h"
 #include "json/reader.h"
 
 namespace safetensors {
 namespace format {
 
-HeaderText::HeaderText(std::size_t size, std::pmr::memory_resource* resource)
+HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource)
     : resource_(resource),
       data_(static_cast<char*>(resource->allocate(size + json::Reader::kPadding, alignof(std::max_align_t)))),
       size_(size) {
   std::memset(data_ + size, 0, json::Reader::kPadding);
 }
 
-HeaderText::~HeaderText() {
+HeaderBuffer::~HeaderBuffer() {
   if (data_ != nullptr) resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
 }
 
@@ -38,7 +38,7 @@ std::size_t block_size(std::size_t header_bytes) noexcept {
 
 }  // namespace
 
-HeaderState::HeaderState(format::HeaderText header_text, std::uint64_t data_size)
+HeaderState::HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size)
     : text(std::move(header_text)), data_bytes(data_size), arena(text.resource(), block_size(text.size())) {}
 
 void HeaderState::sort_metadata() const noexcept {
@@ -145,7 +145,7 @@ Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uin
 Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
     if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
-    format::HeaderText copy(text.size(), std::pmr::new_delete_resource());
+    format::HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
     std::copy(text.begin(), text.end(), copy.data());
     base::Cancellation cancellation(options.cancelled);
     return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "format/header_state.h"
-#include "format/header_text.h"
+#include "format/header.h"
+#include "format/header_writer.h"
 #include "format/layout.h"
 
 namespace safetensors {
@@ -98,7 +98,7 @@ struct HeaderBuilder::State {
       return base::make_error(Errc::invalid_alignment, "data_alignment is " + std::to_string(alignment) +
                                                            ", it must be a power of two from 1 to 65536");
     }
-    format::TextWriter writer;
+    format::HeaderWriter writer;
     if (metadata_present) {
       writer.metadata_begin();
       for (const auto& [key, value] : metadata) writer.pair(key, value);

@@ -1,7 +1,7 @@
 #include "format/header_edit.h"
 
 #include "base/utf8.h"
-#include "format/header_text.h"
+#include "format/header_writer.h"
 
 namespace safetensors::format {
 namespace {
@@ -19,7 +19,7 @@ Status check_utf8(std::string_view what, std::string_view key, std::string_view 
 }  // namespace
 
 Result<std::string> text_with_metadata(const Header& header, const std::optional<MetadataMap>& metadata) {
-  TextWriter writer;
+  HeaderWriter writer;
   if (metadata) {
     writer.metadata_begin();
     for (const auto& [key, value] : *metadata) {

@@ -6,8 +6,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/utf8.h"
-#include "format/header_layout.h"
-#include "format/header_state.h"
+#include "format/header.h"
 #include "format/layout.h"
 #include "json/reader.h"
 
@@ -112,7 +111,7 @@ class Parser {
   bool document(const ParseOptions& options);
   bool member();
   bool metadata(std::string_view name);
-  bool metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys);
+  bool metadata_pairs(base::ChunkedVector<MetadataPair>& pairs, NameIndex& keys);
   bool entry(std::string_view name);
   bool entry_fields(TensorInfo& info);
   bool field(std::string_view key, TensorInfo& info, unsigned& seen);
@@ -141,8 +140,8 @@ class Parser {
   bool in_entry_ = false;
   std::string detail_;  // replaces the failure's text
   NameIndex unknown_index_;
-  base::Chunked<Stretch> unknown_;           // keys of the entry that are none of ours
-  base::Chunked<MetadataPair> pairs_again_;  // of a __metadata__ that is repeated
+  base::ChunkedVector<TextRange> unknown_;         // keys of the entry that are none of ours
+  base::ChunkedVector<MetadataPair> pairs_again_;  // of a __metadata__ that is repeated
   NameIndex keys_again_;
   std::size_t repeated_ = kNowhere;  // the repeated key with the lowest offset
   std::string_view repeated_key_;
@@ -205,7 +204,7 @@ bool Parser::metadata(std::string_view name) {
   return true;
 }
 
-bool Parser::metadata_pairs(base::Chunked<MetadataPair>& pairs, NameIndex& keys) {
+bool Parser::metadata_pairs(base::ChunkedVector<MetadataPair>& pairs, NameIndex& keys) {
   if (!reader_.open('{', "__metadata__ must be an object or null")) return false;
   bool more = !reader_.consume('}');
   while (more) {
@@ -425,7 +424,7 @@ Error Parser::failure() const {
 
 }  // namespace
 
-Result<Header> parse_header(HeaderText text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work,
+Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work,
                             base::Cancellation* given) {
   base::Cancellation never{std::function<bool()>()};
   base::Cancellation& cancellation = given != nullptr ? *given : never;

@@ -1,6 +1,12 @@
 #include "format/layout.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <span>
 #include <string>
+
+#include "base/error.h"
 
 namespace safetensors::format {
 namespace {
@@ -62,6 +68,130 @@ Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const Tens
                   std::to_string(nbytes) + " bytes, its data_offsets " + range(tensor) + " span " +
                   std::to_string(tensor.nbytes());
   return error;
+}
+
+namespace {
+
+using detail::HeaderState;
+
+struct Place {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint32_t index;
+};
+
+bool in_order(const TensorInfo& a, const TensorInfo& b) noexcept {
+  if (a.begin != b.begin) return a.begin < b.begin;
+  if (a.end != b.end) return a.end < b.end;
+  return a.name < b.name;
+}
+
+bool is_sorted(const HeaderState& state) noexcept {
+  for (std::size_t i = 1; i < state.tensors.size(); ++i) {
+    if (!in_order(state.tensors[i - 1], state.tensors[i])) return false;
+  }
+  return true;
+}
+
+// By begin, least significant digit first: comparing 100,000 shuffled tensors would cost more than parsing them.
+void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t largest,
+                base::Cancellation& cancellation) noexcept {
+  constexpr int kBits = 11;
+  constexpr std::size_t kBuckets = std::size_t{1} << kBits;
+  const std::span<Place> home = places;
+  const int width = static_cast<int>(std::bit_width(largest));
+  for (int shift = 0; shift < width && !cancellation.requested(); shift += kBits) {
+    std::array<std::uint32_t, kBuckets> next{};
+    for (const Place& place : places) ++next[place.begin >> shift & (kBuckets - 1)];
+    std::uint32_t total = 0;
+    for (std::uint32_t& bucket : next) total += std::exchange(bucket, total);
+    for (const Place& place : places) other[next[place.begin >> shift & (kBuckets - 1)]++] = place;
+    std::swap(places, other);
+  }
+  if (places.data() != home.data()) std::copy(places.begin(), places.end(), home.begin());
+}
+
+// Tensors of one begin: only those of no bytes in a valid file, in any number.
+void sort_ties(const HeaderState& state, std::span<Place> places, base::Cancellation& cancellation) {
+  const auto less = [&](const Place& a, const Place& b) {
+    return in_order(state.tensors[a.index], state.tensors[b.index]);
+  };
+  for (std::size_t i = 0; i < places.size();) {
+    std::size_t end = i + 1;
+    while (end < places.size() && places[end].begin == places[i].begin) ++end;
+    const std::span<Place> ties = places.subspan(i, end - i);
+    if (ties.size() > 1 && !base::sort(ties.begin(), ties.end(), less, &cancellation)) return;
+    i = end;
+  }
+}
+
+// Returns whether each tensor begins where the one before it ends (rule 6). Nothing is sorted if it was cancelled.
+bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
+  const std::size_t count = state.tensors.size();
+  base::BumpAllocator scratch(state.arena.upstream(), 0);  // not cleared first, as a vector would be
+  const std::span<Place> places(scratch.allocate<Place>(count), count);
+  std::uint64_t largest = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const TensorInfo& tensor = state.tensors[i];
+    places[i] = {tensor.begin, tensor.end, i};
+    largest = std::max(largest, places[i].begin);
+  }
+  radix_sort(places, {scratch.allocate<Place>(count), count}, largest, cancellation);
+  if (!cancellation.stopped()) sort_ties(state, places, cancellation);
+  if (cancellation.stopped()) return false;
+  auto* order = state.arena.allocate<std::uint32_t>(count);
+  std::uint64_t expected = 0;
+  bool consecutive = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    order[i] = places[i].index;
+    consecutive = consecutive && places[i].begin == expected && places[i].end >= expected;
+    expected = places[i].end;
+  }
+  state.order = order;
+  return consecutive;
+}
+
+// Rules 6 to 9, tensor by tensor; only when one of them is known to be broken.
+Status first_error(const HeaderState& state) {
+  std::uint64_t expected = 0;
+  const TensorInfo* previous = nullptr;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
+    if (Status status = check_tensor(tensor, expected, previous); !status) {
+      Error error = std::move(status).error();
+      error.offset = 8 + static_cast<std::uint64_t>(tensor.name.data() - 1 - state.text.data());
+      return error;
+    }
+    expected = tensor.end;
+    previous = &tensor;
+  }
+  return {};
+}
+
+Status check_end(const HeaderState& state) {
+  const std::size_t count = state.tensors.size();
+  const std::uint64_t end =
+      count == 0 ? 0 : state.tensors[state.order != nullptr ? state.order[count - 1] : count - 1].end;
+  if (end == state.data_bytes) return {};
+  const std::uint64_t start = 8 + state.text.size();
+  Error error;
+  error.code = Errc::incomplete_data;
+  error.offset = start + std::min(end, state.data_bytes);
+  error.message = "incomplete metadata, file not fully covered: tensors end at byte " + std::to_string(end) +
+                  " of the data, the file has " + std::to_string(state.data_bytes) +
+                  (end > state.data_bytes ? " (truncated download?)" : " (something was appended?)");
+  return error;
+}
+
+}  // namespace
+
+Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, base::Cancellation& cancellation) {
+  const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
+  if (cancellation.stopped()) return base::opening_cancelled();
+  if (!consecutive || !sizes_fit) {
+    if (Status status = first_error(state); !status) return status;
+  }
+  return check_end(state);
 }
 
 }  // namespace safetensors::format

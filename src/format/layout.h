@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/checked.h"
+#include "format/header.h"
 
 namespace safetensors::format {
 
@@ -44,5 +45,11 @@ namespace safetensors::format {
 
 // Rules 6 to 9 for one tensor that should begin at `expected`; the error has everything but the offset.
 [[nodiscard]] Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous);
+
+// Puts the tensors in order and checks them. in_order: they are known to be in order, each beginning where the one
+// before it ends. sizes_fit: rules 7 to 9 are known to hold for each. Error also: cancelled. Throws
+// std::bad_alloc.
+[[nodiscard]] Status check_layout(detail::HeaderState& state, bool in_order, bool sizes_fit,
+                                  base::Cancellation& cancellation);
 
 }  // namespace safetensors::format

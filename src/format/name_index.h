@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/arena.h"
+#include "base/bump_allocator.h"
 #include "base/cancellation.h"
-#include "base/chunked.h"
+#include "base/chunked_vector.h"
 #include "base/hash.h"
 
 namespace safetensors::format {
@@ -18,7 +18,7 @@ class NameIndex {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
   // Key number hashes().size() has this hash. `most` bounds how many more can come. Throws std::bad_alloc.
-  void push(base::Arena& arena, std::uint32_t hash, std::size_t most) { hashes_.push(arena, most) = hash; }
+  void push(base::BumpAllocator& arena, std::uint32_t hash, std::size_t most) { hashes_.push(arena, most) = hash; }
 
   [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
 
@@ -28,7 +28,7 @@ class NameIndex {
   // After all keys were pushed. key_at(i) is key i. Returns the first key that equals one before it, or kNone; the
   // index is of no use when there is one, or when the cancellation (may be null) has stopped it. Throws std::bad_alloc.
   template <class KeyAt>
-  [[nodiscard]] std::uint32_t build(base::Arena& arena, const KeyAt& key_at,
+  [[nodiscard]] std::uint32_t build(base::BumpAllocator& arena, const KeyAt& key_at,
                                     base::Cancellation* cancellation = nullptr) {
     constexpr std::size_t kAhead = 16;    // slots are fetched this early: each is a cache miss of its own
     constexpr std::size_t kLook = 0xFFF;  // every 4096 keys
@@ -69,7 +69,7 @@ class NameIndex {
   }
   [[nodiscard]] std::size_t after(std::size_t slot) const noexcept { return slot + 1 == size_ ? 0 : slot + 1; }
 
-  base::Chunked<std::uint32_t> hashes_;
+  base::ChunkedVector<std::uint32_t> hashes_;
   std::uint32_t* slots_ = nullptr;  // index + 1, or 0
   std::uint64_t size_ = 0;
   std::uint64_t room_ = 0;  // for slots

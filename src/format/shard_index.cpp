@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/visible.h"
+#include "format/printable.h"
 #include "json/reader.h"
 
 namespace safetensors::format {
@@ -111,8 +111,8 @@ class IndexParser {
   base::Cancellation* cancellation_;
   json::Reader reader_;
   const std::size_t most_;  // entries
-  base::Arena runs_arena_;
-  base::Chunked<ShardIndex::TextRange> runs_;  // shards as they follow each other in the text
+  base::BumpAllocator runs_arena_;
+  base::ChunkedVector<ShardIndex::TextRange> runs_;  // shards as they follow each other in the text
   std::string_view tensor_;
   bool in_entry_ = false;
   std::string detail_;

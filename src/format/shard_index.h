@@ -9,9 +9,9 @@
 #include <memory_resource>
 #include <string_view>
 
-#include "base/arena.h"
+#include "base/bump_allocator.h"
 #include "base/cancellation.h"
-#include "base/chunked.h"
+#include "base/chunked_vector.h"
 #include "base/hash.h"
 #include "format/name_index.h"
 
@@ -83,8 +83,8 @@ class ShardIndex {
 
   std::unique_ptr<char[]> text_;
   base::HashKey hash_key_ = base::HashKey::random();
-  base::Arena arena_;
-  base::Chunked<Stored> entries_;
+  base::BumpAllocator arena_;
+  base::ChunkedVector<Stored> entries_;
   NameIndex names_;
   std::uint32_t shard_count_ = 0;
   std::unique_ptr<TextRange[]> shards_;

@@ -1,7 +1,7 @@
 // Slices as they are asked for, and the walk over the runs of a resolved one.
 #include <safetensors/slice.h>
 
-#include "format/slice_access.h"
+#include "format/slice.h"
 
 namespace safetensors {
 inline namespace v0 {

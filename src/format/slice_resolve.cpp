@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "format/slice_access.h"
+#include "format/slice.h"
 
 namespace safetensors {
 namespace format {

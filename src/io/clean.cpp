@@ -15,10 +15,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "io/descriptor.h"
-#include "io/directory.h"
-#include "io/system_error.h"
 #include "io/temporary.h"
+#include "os/descriptor.h"
+#include "os/directory.h"
+#include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
@@ -32,7 +32,7 @@ using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 class Cleaner {
  public:
-  Cleaner(const CleanOptions& options, System& system) : options_(options), system_(system) {}
+  Cleaner(const CleanOptions& options, os::System& system) : options_(options), system_(system) {}
 
   // path is for people. Errors: open_failed, read_failed.
   Status visit(int parent, const char* name, int flags, const std::string& path);
@@ -43,11 +43,11 @@ class Cleaner {
   void visit_below(int directory, const std::string& name, const std::string& path);
   void examine(int directory, const std::string& name, const struct stat& seen, Temporary found);
   TemporaryState state_of(int file) const noexcept;
-  void remove(int directory, const std::string& name, const FileIdentity& identity, Temporary found);
+  void remove(int directory, const std::string& name, const os::FileIdentity& identity, Temporary found);
   void fail(Temporary found, Error error);
 
   const CleanOptions& options_;
-  System& system_;
+  os::System& system_;
   std::vector<Temporary> found_;
 };
 
@@ -60,12 +60,12 @@ void Cleaner::fail(Temporary found, Error error) {
 
 Status Cleaner::visit(int parent, const char* name, int flags, const std::string& path) {
   const int opened = system_.open_at(parent, name, flags, 0);
-  if (opened < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (opened < 0) return os::system_error(Errc::open_failed, errno, "cannot open", path);
   const Directory directory(::fdopendir(opened));
   if (!directory) {
     const int number = errno;
     (void)system_.close(opened);
-    return system_error(Errc::open_failed, number, "cannot open", path);
+    return os::system_error(Errc::open_failed, number, "cannot open", path);
   }
   std::vector<std::string> names;
   while (true) {
@@ -75,7 +75,7 @@ Status Cleaner::visit(int parent, const char* name, int flags, const std::string
     const std::string_view found = entry->d_name;
     if (found != "." && found != ".." && (options_.recursive || is_temporary_name(found))) names.emplace_back(found);
   }
-  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
+  if (errno != 0) return os::system_error(Errc::read_failed, errno, "cannot read the directory", path);
   std::sort(names.begin(), names.end());
   return visit_names(::dirfd(directory.get()), names, path);
 }
@@ -84,9 +84,9 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
   for (const std::string& name : names) {
     struct stat seen;
     if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
-    std::string below = join_path(path, name);
+    std::string below = os::join_path(path, name);
     if (S_ISREG(seen.st_mode) && is_temporary_name(name))
-      examine(directory, name, seen, {.path = std::move(below), .size = identity_of(seen).size});
+      examine(directory, name, seen, {.path = std::move(below), .size = os::identity_of(seen).size});
     else if (S_ISDIR(seen.st_mode) && options_.recursive)
       visit_below(directory, name, below);
   }
@@ -101,18 +101,18 @@ void Cleaner::visit_below(int directory, const std::string& name, const std::str
 
 void Cleaner::examine(int directory, const std::string& name, const struct stat& seen, Temporary found) {
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
+  os::Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
   if (!file.valid() && errno == EACCES)
-    file = Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
+    file = os::Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
   struct stat opened;
   if (!file.valid() || ::fstat(file.get(), &opened) != 0) {
     if (errno == ENOENT) return;  // its writer has finished
-    return fail(std::move(found), system_error(Errc::open_failed, errno, "cannot open"));
+    return fail(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
   }
-  if (!identity_of(opened).same_file(identity_of(seen))) return;
+  if (!os::identity_of(opened).same_file(os::identity_of(seen))) return;
   found.state = state_of(file.get());
   if (found.state == TemporaryState::stale && !options_.dry_run)
-    return remove(directory, name, identity_of(opened), std::move(found));
+    return remove(directory, name, os::identity_of(opened), std::move(found));
   found_.push_back(std::move(found));
 }
 
@@ -133,13 +133,13 @@ TemporaryState Cleaner::state_of(int file) const noexcept {
 }
 
 // While the lock is held, or after the age was looked at.
-void Cleaner::remove(int directory, const std::string& name, const FileIdentity& identity, Temporary found) {
+void Cleaner::remove(int directory, const std::string& name, const os::FileIdentity& identity, Temporary found) {
   struct stat now;
-  if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !identity_of(now).same_file(identity))
+  if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !os::identity_of(now).same_file(identity))
     return;  // its writer has just put it in place
   if (system_.unlink_at(directory, name.c_str()) != 0) {
     if (errno == ENOENT) return;
-    return fail(std::move(found), system_error(Errc::write_failed, errno, "cannot remove"));
+    return fail(std::move(found), os::system_error(Errc::write_failed, errno, "cannot remove"));
   }
   found.state = TemporaryState::removed;
   found_.push_back(std::move(found));
@@ -148,7 +148,7 @@ void Cleaner::remove(int directory, const std::string& name, const FileIdentity&
 }  // namespace
 
 Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                               System& system) noexcept {
+                                               os::System& system) noexcept {
   return base::guarded([&]() -> Result<std::vector<Temporary>> {
     if (directory.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "io/system.h"
+#include "os/system.h"
 
 namespace safetensors::io {
 
 // See the public function.
 [[nodiscard]] Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                                             System& system = real_system()) noexcept;
+                                                             os::System& system = os::real_system()) noexcept;
 
 }  // namespace safetensors::io

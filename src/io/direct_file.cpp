@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "io/file_system.h"
-#include "io/memory.h"
-#include "io/system_error.h"
+#include "os/file_system.h"
+#include "os/memory.h"
+#include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
@@ -27,10 +27,10 @@ bool worth_it(int descriptor) noexcept {
   struct statfs status;
   if (::fstatfs(descriptor, &status) != 0) return false;
   const auto magic = static_cast<std::uint32_t>(status.f_type);
-  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
+  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && os::classify_file_system(magic) == os::FileSystem::local;
 }
 
-bool fits(const DirectAlignment& alignment) noexcept {
+bool fits(const os::DirectAlignment& alignment) noexcept {
   return power_of_two(alignment.memory) && power_of_two(alignment.offset) && alignment.memory <= kDirectChunk &&
          alignment.offset <= kDirectChunk;
 }
@@ -58,7 +58,7 @@ Result<ScratchPool::Lease> ScratchPool::take() {
   bool no_memory = false;
   while (free_.empty()) {
     if (made_ < kDirectThreads && !no_memory) {
-      Result<std::shared_ptr<std::byte>> memory = allocate(kDirectChunk);
+      Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk);
       if (memory) {
         ++made_;
         return Lease(*this, std::move(*memory));
@@ -81,23 +81,24 @@ void ScratchPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
   returned_.notify_one();
 }
 
-DirectFile::DirectFile(Descriptor descriptor, const DirectAlignment& alignment, System& system) noexcept
+DirectFile::DirectFile(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
     : system_(system),
       descriptor_(std::move(descriptor)),
       block_(std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock},
                        static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))})),
       memory_alignment_(alignment.memory) {}
 
-std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, System& system) {
+std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, os::System& system) {
   if (!worth_it(descriptor)) return nullptr;
   constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  Descriptor opened(name != nullptr ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
-                                    : system.open_at(AT_FDCWD, path_of_descriptor(descriptor).c_str(), kFlags, 0));
+  os::Descriptor opened(name != nullptr
+                            ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
+                            : system.open_at(AT_FDCWD, os::path_of_descriptor(descriptor).c_str(), kFlags, 0));
   struct stat same, expected;
   if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
-      !identity_of(same).same_file(identity_of(expected)))
+      !os::identity_of(same).same_file(os::identity_of(expected)))
     return nullptr;
-  DirectAlignment alignment;
+  os::DirectAlignment alignment;
   if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
     alignment = {.known = true, .memory = kBlock, .offset = kBlock};
   if (!fits(alignment)) return nullptr;
@@ -114,7 +115,7 @@ DirectFile::Outcome DirectFile::write(std::uint64_t offset, std::span<const std:
     const ssize_t count =
         system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EIO || out_of_space(errno))) return {done, errno};
+    if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
     if (count <= 0) {
       // EINVAL, EOPNOTSUPP, memory that cannot be pinned: whatever the reason, the page cache will do it or name it.
       usable_.store(false, std::memory_order_relaxed);

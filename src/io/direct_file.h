@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/descriptor.h"
-#include "io/system.h"
+#include "os/descriptor.h"
+#include "os/system.h"
 
 namespace safetensors::io {
 
@@ -76,7 +76,7 @@ class DirectFile {
   // nullptr. nullptr where the system
   // cannot write so, or where nothing would be gained: memory, network and user-space file systems.
   [[nodiscard]] static std::unique_ptr<DirectFile> open(int directory, const char* name, int descriptor,
-                                                        System& system);
+                                                        os::System& system);
   // Whether the system has not yet refused a write.
   [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
   // Offset and size of a write are multiples of it. It is a multiple of the page's size, so that no page is written
@@ -95,10 +95,10 @@ class DirectFile {
   [[nodiscard]] Outcome write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
 
  private:
-  DirectFile(Descriptor descriptor, const DirectAlignment& alignment, System& system) noexcept;
+  DirectFile(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept;
 
-  System& system_;
-  const Descriptor descriptor_;
+  os::System& system_;
+  const os::Descriptor descriptor_;
   const std::size_t block_;
   const std::size_t memory_alignment_;
   std::atomic<bool> usable_{true};

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "io/memory.h"
-#include "io/parallel.h"
-#include "io/posix_file.h"
-#include "io/system_error.h"
+#include "os/memory.h"
+#include "os/parallel.h"
+#include "os/posix_file.h"
+#include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
@@ -33,7 +33,7 @@ unsigned take(std::atomic<unsigned>& left, std::size_t wanted) noexcept {
 
 }  // namespace
 
-class FileWriter::WriteTasks final : public Tasks {
+class FileWriter::WriteTasks final : public os::Tasks {
  public:
   WriteTasks(FileWriter& file, Chunks chunks, const std::byte* bytes) noexcept
       : file_(file), chunks_(chunks), bytes_(bytes) {}
@@ -50,7 +50,7 @@ class FileWriter::WriteTasks final : public Tasks {
   const std::byte* const bytes_;
 };
 
-class FileWriter::CopyTasks final : public Tasks {
+class FileWriter::CopyTasks final : public os::Tasks {
  public:
   CopyTasks(FileWriter& file, Chunks chunks, const Source& source, std::uint64_t from) noexcept
       : file_(file), chunks_(chunks), source_(source), from_(from) {}
@@ -60,7 +60,8 @@ class FileWriter::CopyTasks final : public Tasks {
       const Result<ScratchPool::Lease> scratch = file_.scratch_.take();
       if (!scratch) return scratch.error();
       const std::span<std::byte> bytes(scratch->at(part.offset), part.size);
-      if (Status status = read_exactly(source_, from_ + (part.offset - chunks_.offset), bytes); !status) return status;
+      if (Status status = os::read_exactly(source_, from_ + (part.offset - chunks_.offset), bytes); !status)
+        return status;
       Status status = file_.write_chunk(part.offset, bytes, file_.scratch_);
       if (status) return status;
       const std::lock_guard lock(mutex_);
@@ -91,8 +92,8 @@ void FileWriter::open_direct(int directory, const char* name) {
 
 Error FileWriter::write_failed(int number, std::size_t size, std::uint64_t offset) const {
   Error error =
-      system_error(Errc::write_failed, number,
-                   "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
+      os::system_error(Errc::write_failed, number,
+                       "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
   error.offset = offset;
   return error;
 }
@@ -102,8 +103,8 @@ Status FileWriter::after_writing(std::size_t written) {
   if (sync_ == Sync::none) return {};
   if (unflushed_.fetch_add(written) + written < kStep) return {};
   unflushed_ = 0;
-  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !out_of_space(errno))) return {};
-  return system_error(Errc::write_failed, errno, "cannot write", path_);
+  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
+  return os::system_error(Errc::write_failed, errno, "cannot write", path_);
 }
 
 Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -146,7 +147,7 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
 template <class ChunkTasks>
 Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
   const unsigned helpers = take(helpers_, count - 1);
-  Status status = run_parallel(tasks, count, helpers + 1);
+  Status status = os::run_parallel(tasks, count, helpers + 1);
   helpers_.fetch_add(helpers);
   return status;
 }
@@ -174,10 +175,10 @@ Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, st
 // Changes its arguments to what is left.
 Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
                                   bool& source_failed) {
-  const auto* file = dynamic_cast<const PosixFile*>(&source);
+  const auto* file = dynamic_cast<const os::PosixFile*>(&source);
   while (file != nullptr && size != 0) {
     const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kStep));
-    const Result<Lease> lease = file->lease();
+    const Result<os::Lease> lease = file->lease();
     source_failed = !lease;
     if (!lease) return lease.error();
     const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
@@ -193,12 +194,12 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
 Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
                                        std::uint64_t size, bool& source_failed) {
   const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
-  const Result<std::shared_ptr<std::byte>> memory = allocate(capacity);
+  const Result<std::shared_ptr<std::byte>> memory = os::allocate(capacity);
   source_failed = !memory;
   if (!memory) return memory.error();
   while (size != 0) {
     const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
-    Status status = read_exactly(source, from, part);
+    Status status = os::read_exactly(source, from, part);
     source_failed = !status;
     if (status) status = write_buffered(offset, part);
     if (!status) return status;
@@ -223,12 +224,12 @@ Status FileWriter::finish() {
   direct_.reset();
   // Never tried again: after a failed fsync the system may have dropped what it could not write.
   if (sync_ != Sync::none && system_.sync(descriptor_) != 0)
-    return system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
+    return os::system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
   // Network file systems report what they could not write when any descriptor of the file is closed.
   int closed = system_.duplicate(descriptor_);
-  if (closed < 0 && system_.file_system(descriptor_) != FileSystem::local) closed = release();
+  if (closed < 0 && system_.file_system(descriptor_) != os::FileSystem::local) closed = release();
   if (closed >= 0 && system_.close(closed) != 0 && errno != EINTR)
-    return system_error(Errc::write_failed, errno, "cannot close the new file", path_);
+    return os::system_error(Errc::write_failed, errno, "cannot close the new file", path_);
   finished_ = true;
   return {};
 }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "io/direct_file.h"
-#include "io/system.h"
+#include "os/system.h"
 
 namespace safetensors::io {
 
@@ -28,7 +28,7 @@ enum class Sync : std::uint8_t {
 class FileWriter {
  public:
   // path is for errors. system must outlive the FileWriter.
-  FileWriter(Sync sync, std::string_view path, System& system) : system_(system), path_(path), sync_(sync) {}
+  FileWriter(Sync sync, std::string_view path, os::System& system) : system_(system), path_(path), sync_(sync) {}
   ~FileWriter() { close(); }
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -84,7 +84,7 @@ class FileWriter {
   Status after_writing(std::size_t written);
   Error write_failed(int number, std::size_t size, std::uint64_t offset) const;
 
-  System& system_;
+  os::System& system_;
   const std::string path_;
   const Sync sync_;
   int descriptor_ = -1;

@@ -8,19 +8,19 @@
 #include <string>
 
 #include "base/error.h"
-#include "io/descriptor.h"
-#include "io/system_error.h"
+#include "os/descriptor.h"
+#include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
 
 Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes, std::string_view path,
-                 System& system) {
+                 os::System& system) {
   while (!bytes.empty()) {
     const ssize_t count = system.write_at(descriptor, bytes.data(), bytes.size(), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      Error error = system_error(
+      Error error = os::system_error(
           Errc::write_failed, count < 0 ? errno : EIO,
           "cannot write " + std::to_string(bytes.size()) + " bytes at byte " + std::to_string(offset), path);
       error.offset = offset;
@@ -38,37 +38,39 @@ Error changed_error(std::string_view path) {
 
 }  // namespace
 
-Status overwrite(std::string_view path, const FileIdentity& expected, std::uint64_t offset,
-                 std::span<const std::byte> bytes, Sync sync, System& system) noexcept {
+Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
+                 std::span<const std::byte> bytes, Sync sync, os::System& system) noexcept {
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
-    Descriptor file;
+    os::Descriptor file;
     do {
-      file = Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
+      file =
+          os::Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
     } while (!file.valid() && errno == EINTR);
-    if (!file.valid()) return system_error(Errc::open_failed, errno, "cannot open to write", path);
+    if (!file.valid()) return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
     struct stat status;
-    if (::fstat(file.get(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open to write", path);
+    if (::fstat(file.get(), &status) != 0)
+      return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
     if (!S_ISREG(status.st_mode))
       return base::make_error(Errc::not_regular_file,
-                              std::string("not a regular file but ") + describe_irregular(status.st_mode), path);
-    if (identity_of(status) != expected) return changed_error(path);
+                              std::string("not a regular file but ") + os::describe_irregular(status.st_mode), path);
+    if (os::identity_of(status) != expected) return changed_error(path);
     if (Status written = write_all(file.get(), offset, bytes, path, system); !written) return written;
     if (sync != Sync::none && system.sync(file.get()) != 0)
-      return system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+      return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
     return {};
   });
 }
 
-Status check_unchanged(std::string_view path, const FileIdentity& expected) noexcept {
+Status check_unchanged(std::string_view path, const os::FileIdentity& expected) noexcept {
   return base::guarded([&]() -> Status {
     struct stat status;
     if (::stat(std::string(path).c_str(), &status) != 0) {
       const int number = errno;
       if (number == ENOENT || number == ENOTDIR) return changed_error(path);
-      return system_error(Errc::open_failed, number, "cannot look at the edited file again", path);
+      return os::system_error(Errc::open_failed, number, "cannot look at the edited file again", path);
     }
-    if (identity_of(status) != expected) return changed_error(path);
+    if (os::identity_of(status) != expected) return changed_error(path);
     return {};
   });
 }

@@ -10,8 +10,8 @@
 #include <climits>
 
 #include "base/error.h"
-#include "io/file_system.h"
-#include "io/system_error.h"
+#include "os/file_system.h"
+#include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
@@ -21,7 +21,7 @@ constexpr int kMostLinks = 40;  // as many as Linux follows
 Error irregular_error(mode_t mode, std::string_view path) {
   Error error =
       base::make_error(Errc::not_regular_file,
-                       std::string("cannot replace ") + describe_irregular(mode) + ", only a regular file", path);
+                       std::string("cannot replace ") + os::describe_irregular(mode) + ", only a regular file", path);
   if (S_ISDIR(mode)) error.os_error = EISDIR;
   return error;
 }
@@ -35,14 +35,14 @@ void split(const std::string& path, std::string& directory, std::string& name) {
 
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
   const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
-  Descriptor opened;
+  os::Descriptor opened;
   do {
-    opened = Descriptor(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    opened = os::Descriptor(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   } while (!opened.valid() && errno == EINTR);
   target.directory_readable = opened.valid();
   if (!opened.valid() && errno == EACCES)
-    opened = Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.valid()) return system_error(Errc::open_failed, errno, "cannot open its directory", path);
+    opened = os::Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path);
   target.directory = std::move(opened);
   return {};
 }
@@ -52,7 +52,7 @@ Status open_directory(Target& target, const std::string& directory, std::string_
 bool still_nameless(std::string_view path, const struct stat& seen) {
   struct stat again;
   return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&
-         identity_of(again).same_file(identity_of(seen));
+         os::identity_of(again).same_file(os::identity_of(seen));
 }
 
 // Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
@@ -64,16 +64,17 @@ Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   for (int links = 0; links <= kMostLinks; ++links) {
     split(rest, directory, target.name);
     if (target.name.empty() || target.name == "." || target.name == "..")
-      return system_error(Errc::open_failed, EISDIR, "cannot create", path);
+      return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
     if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
-    if (into_kernel != nullptr && file_system_of(target.directory.get()) == FileSystem::kernel) *into_kernel = true;
+    if (into_kernel != nullptr && os::file_system_of(target.directory.get()) == os::FileSystem::kernel)
+      *into_kernel = true;
     rest.resize(PATH_MAX);
     const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
     if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
-    if (length < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+    if (length < 0) return os::system_error(Errc::open_failed, errno, "cannot open", path);
     rest.resize(static_cast<std::size_t>(length));
   }
-  return system_error(Errc::open_failed, ELOOP, "cannot open", path);
+  return os::system_error(Errc::open_failed, ELOOP, "cannot open", path);
 }
 
 // The name itself, whatever it leads to. Only the directory's own links are followed.
@@ -83,13 +84,13 @@ Result<Target> resolve_name(std::string_view path) {
   std::string directory;
   split(std::string(path), directory, target.name);
   if (target.name.empty() || target.name == "." || target.name == "..")
-    return system_error(Errc::open_failed, EISDIR, "cannot create", path);
+    return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
   if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
   struct stat found;
   const int directory_fd = target.directory.get();
   if (::fstatat(directory_fd, target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return target;
-    return system_error(Errc::open_failed, errno, "cannot open", path);
+    return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   if (!S_ISLNK(found.st_mode)) {
     if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
@@ -117,12 +118,12 @@ Result<Target> resolve_name(std::string_view path) {
 Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.find('\0') != std::string_view::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
-  if (path.empty()) return system_error(Errc::open_failed, ENOENT, "cannot open", path);
+  if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
   if (links == Links::replace) return resolve_name(path);
   // The system's own look at the path comes first: it refuses links that it would not follow (protected_symlinks).
   struct stat seen;
   const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
-  if (!exists && errno != ENOENT) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);
   if (exists && !S_ISREG(seen.st_mode)) return irregular_error(seen.st_mode, path);
 
   Result<Target> target = follow(path);
@@ -132,7 +133,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
     if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
     target->old = found;
   } else if (errno != ENOENT) {
-    return system_error(Errc::open_failed, errno, "cannot open", path);
+    return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   if (exists && seen.st_nlink == 0 && still_nameless(path, seen))
     return base::make_error(Errc::open_failed, "cannot replace a file that has no name any more", path);

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/descriptor.h"
+#include "os/descriptor.h"
 
 namespace safetensors::io {
 
@@ -17,7 +17,7 @@ enum class Links : bool { follow, replace };
 
 // A name in a directory. Nothing or a regular file was there; with Links::replace, a symlink may have been.
 struct Target {
-  Descriptor directory;
+  os::Descriptor directory;
   bool directory_readable = true;  // if not, the directory cannot be synced through its descriptor
   std::string name;
   Links links = Links::follow;

@@ -37,8 +37,8 @@ bool is_temporary_name(std::string_view name) noexcept {
   return std::all_of(digits.begin(), digits.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
 }
 
-TemporaryLock lock_temporary(int descriptor, System& system) noexcept {
-  if (system.file_system(descriptor) != FileSystem::local) return TemporaryLock::unknown;
+TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept {
+  if (system.file_system(descriptor) != os::FileSystem::local) return TemporaryLock::unknown;
   while (system.lock(descriptor) != 0) {
     if (errno == EINTR) continue;
     return errno == EWOULDBLOCK ? TemporaryLock::held : TemporaryLock::unknown;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/system.h"
+#include "os/system.h"
 
 namespace safetensors::io {
 
@@ -22,6 +22,6 @@ enum class TemporaryLock : std::uint8_t {
   unknown,  // a network file system, or one without locks: nobody locks there
 };
 // Network file systems are not asked: a lock there may wait for a server, and need not be seen by other machines.
-[[nodiscard]] TemporaryLock lock_temporary(int descriptor, System& system) noexcept;
+[[nodiscard]] TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept;
 
 }  // namespace safetensors::io

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/parallel.h"
+#include "os/parallel.h"
 
 namespace safetensors::io {
 namespace {
@@ -93,7 +93,7 @@ class BufferedImage {
 };
 
 // A file that is written directly is a task for each of its chunks, another one is one task.
-class ImageTasks final : public Tasks {
+class ImageTasks final : public os::Tasks {
  public:
   ImageTasks(std::span<const Image> images, Meter& meter) : meter_(meter), jobs_(images.size()) {
     for (std::size_t i = 0; i < images.size(); ++i) {
@@ -109,7 +109,7 @@ class ImageTasks final : public Tasks {
   }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] unsigned threads() const noexcept {
-    return any_direct_ ? kDirectThreads : std::min(usable_processors(), kDirectThreads);
+    return any_direct_ ? kDirectThreads : std::min(os::usable_processors(), kDirectThreads);
   }
 
   [[nodiscard]] Status run(std::size_t index) noexcept override {
@@ -174,7 +174,7 @@ Status write_images(std::span<const Image> images, const Progress& progress) noe
     for (const Image& image : images) total += image.size;
     Meter meter(total, progress);
     ImageTasks tasks(images, meter);
-    if (Status status = run_parallel(tasks, tasks.count(), tasks.threads()); !status) return status;
+    if (Status status = os::run_parallel(tasks, tasks.count(), tasks.threads()); !status) return status;
     return meter.finish();
   });
 }

@@ -19,7 +19,7 @@ from behaviour_test import make_sparse
 
 PROGRAM = ""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SIZE = 2 << 30  # of the sparse model: long enough to be met in the midst, and stopped soon
+SIZE = 2 << 30  # of the sparse model: long enough to be met in the guard, and stopped soon
 
 
 class WritingTest(unittest.TestCase):

@@ -1,0 +1,67 @@
+// Many files as one set of tensors: looking things up in it.
+#include <safetensors/checkpoint.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "file/checkpoint.h"
+#include "file/did_you_mean.h"
+#include "file/file.h"
+#include "os/descriptor_pool.h"
+
+namespace safetensors {
+namespace file {
+namespace {
+
+Error not_found(const detail::CheckpointState& state, std::string_view name) {
+  DidYouMean similar(name);
+  for (const auto& entry : state.entries) {
+    if (!similar.offer(entry.info->name)) break;
+  }
+  return no_tensor(similar, counted(state.files.size(), "file"), state.entries.size(), state.path);
+}
+
+}  // namespace
+}  // namespace file
+
+inline namespace v0 {
+
+std::size_t CheckpointTensors::size() const noexcept {
+  return state_ == nullptr ? 0 : state_->entries.size();
+}
+
+Tensor CheckpointTensors::operator[](std::size_t index) const noexcept {
+  const detail::CheckpointState::Entry& entry = state_->entries[index];
+  return detail::FileAccess::tensor(state_->files[entry.file], *entry.info);
+}
+
+Checkpoint::Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}
+
+Result<Checkpoint> Checkpoint::open(std::string_view path, const CheckpointOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Checkpoint> {
+    const std::string one(path);
+    return open(std::span(&one, 1), options);
+  });
+}
+
+Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const CheckpointOptions& options) noexcept {
+  auto state = file::open_checkpoint(paths, options, os::descriptor_limit());
+  if (!state) return std::move(state).error();
+  return Checkpoint(*std::move(state));
+}
+
+Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {
+  if (const std::uint32_t index = state_->find(name); index != format::NameIndex::kNone) return tensors()[index];
+  return base::guarded([&]() -> Result<Tensor> { return file::not_found(*state_, name); });
+}
+
+bool Checkpoint::contains(std::string_view name) const noexcept {
+  return state_->find(name) != format::NameIndex::kNone;
+}
+
+std::span<const File> Checkpoint::files() const& noexcept {
+  return state_->files;
+}
+
+}  // namespace v0
+}  // namespace safetensors

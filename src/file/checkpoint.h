@@ -1,0 +1,52 @@
+// What a Checkpoint and its lists share.
+#pragma once
+
+#include <safetensors/checkpoint.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bump_allocator.h"
+#include "base/hash.h"
+#include "format/name_index.h"
+#include "os/memory.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace detail {
+
+struct CheckpointState {
+  struct Entry {
+    const TensorInfo* info;  // of the file's header
+    std::uint32_t file;
+  };
+
+  // The number of the tensor, or NameIndex::kNone.
+  [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept {
+    return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
+  }
+
+  std::string path;  // the one that was given; empty for several
+  std::vector<File> files;
+  std::vector<Entry> entries;
+  base::HashKey hash_key = base::HashKey::random();
+  base::BumpAllocator arena{&os::large_memory(), std::size_t{4} << 10};
+  format::NameIndex names;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors
+
+namespace safetensors::file {
+
+// descriptors: how many the files may keep open. Errors: as Checkpoint::open.
+[[nodiscard]] Result<std::shared_ptr<const detail::CheckpointState>> open_checkpoint(std::span<const std::string> paths,
+                                                                                     const CheckpointOptions& options,
+                                                                                     std::size_t descriptors) noexcept;
+
+}  // namespace safetensors::file

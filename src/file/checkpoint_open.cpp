@@ -1,0 +1,150 @@
+#include "file/checkpoint.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "file/checkpoint_paths.h"
+#include "file/file.h"
+#include "format/printable.h"
+#include "os/descriptor_pool.h"
+#include "os/parallel.h"
+
+namespace safetensors::file {
+namespace {
+
+using detail::CheckpointState;
+
+constexpr unsigned kThreads = 16;  // they wait for the storage more than they compute
+constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
+
+constexpr std::size_t kBetweenLooks = 4096;  // tensors
+
+struct OpenedFile {
+  File file;
+  std::vector<const TensorInfo*> tensors;  // those that are seen, by offset
+};
+
+class OpenFiles final : public os::Tasks {
+ public:
+  OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
+            base::Cancellation& cancellation)
+      : paths_(paths), options_(options), cancellation_(cancellation), opened_(paths.size()) {
+    if (paths.size() > 1) pool_ = std::make_shared<os::DescriptorPool>(paths.size(), descriptors);
+  }
+
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    return base::guarded([&]() -> Status {
+      // Of several files, each is read by one thread.
+      const unsigned threads = pool_ ? 1 : options_.threads;
+      const CheckpointPaths::Part& part = paths_[index];
+      Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
+      if (!file) return std::move(file).error();
+      opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
+      return part.index == nullptr ? select_all(*opened_[index]) : select(part, *opened_[index]);
+    });
+  }
+
+  // After all have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
+  Status join(CheckpointState& state);
+
+ private:
+  static Status select_all(OpenedFile& opened);
+  Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
+
+  const CheckpointPaths& paths_;
+  const CheckpointOptions& options_;
+  base::Cancellation& cancellation_;
+  std::shared_ptr<os::DescriptorPool> pool_;
+  std::vector<std::unique_ptr<OpenedFile>> opened_;
+};
+
+Status OpenFiles::select_all(OpenedFile& opened) {
+  opened.tensors.reserve(opened.file.header().size());
+  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
+  return {};
+}
+
+Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
+  const format::ShardIndex& index = *part.index->shards;
+  const format::ShardIndex::Range wanted = index.of_shard(part.number);
+  opened.tensors.reserve(wanted.size());
+  std::size_t seen = 0;
+  for (const TensorInfo& tensor : opened.file.header().tensors()) {
+    if (++seen % kBetweenLooks == 0 && cancellation_.requested()) return base::opening_cancelled();
+    const std::uint32_t entry = index.find(tensor.name);
+    if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
+  }
+  if (opened.tensors.size() == wanted.size()) return {};
+  for (const std::uint32_t entry : wanted) {
+    if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
+    Error error = base::make_error(Errc::invalid_index,
+                                   format::tensor_named(index[entry].tensor) + " is not in `" +
+                                       printable(index.shard(part.number)) + "`, where the index has it",
+                                   part.index->path);
+    error.offset = index[entry].at;
+    return error;
+  }
+  return {};
+}
+
+Status OpenFiles::join(CheckpointState& state) {
+  std::size_t count = 0;
+  for (const auto& opened : opened_) count += opened->tensors.size();
+  if (count > kMostTensors) return base::out_of_memory();
+  state.files.reserve(opened_.size());
+  state.entries.reserve(count);
+  for (auto& opened : opened_) {
+    for (const TensorInfo* tensor : opened->tensors) {
+      state.names.push(state.arena, base::hash(tensor->name, state.hash_key), count);
+      state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
+    }
+    state.files.push_back(std::move(opened->file));
+    opened.reset();
+    if (cancellation_.requested()) return base::opening_cancelled();
+  }
+  const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
+  const std::uint32_t twice = state.names.build(state.arena, name_at, &cancellation_);
+  if (cancellation_.stopped()) return base::opening_cancelled();
+  if (twice == format::NameIndex::kNone) return {};
+  std::size_t first = 0;
+  while (name_at(first) != name_at(twice)) ++first;
+  const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
+  return base::make_error(Errc::duplicate_name, format::tensor_named(name_at(twice)) +
+                                                    " is in two files: " + path(first) + " and " + path(twice));
+}
+
+Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
+                  unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
+  OpenFiles files(paths, options, descriptors, cancellation);
+  if (Status status = os::run_parallel(files, paths.size(), threads, &cancellation); !status) return status;
+  return files.join(state);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
+                                                               const CheckpointOptions& options,
+                                                               std::size_t descriptors) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
+    if (paths.empty()) return base::make_error(Errc::invalid_argument, "no paths were given");
+    base::Cancellation cancellation(options.open.parse.cancelled);
+    CheckpointPaths parts(cancellation);
+    for (const std::string& path : paths) {
+      if (Status status = parts.add(path); !status) return std::move(status).error();
+    }
+    const auto state = std::make_shared<CheckpointState>();
+    if (paths.size() == 1) state->path = paths[0];
+    // Each thread needs a descriptor.
+    const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
+    Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
+    // Others have most of the descriptors: one is enough.
+    if (!status && status.error().os_error == EMFILE && threads > 1)
+      status = open_files(parts, options, descriptors, 1, cancellation, *state);
+    if (!status) return std::move(status).error();
+    return std::shared_ptr<const CheckpointState>(state);
+  });
+}
+
+}  // namespace safetensors::file

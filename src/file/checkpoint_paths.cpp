@@ -1,0 +1,118 @@
+#include "file/checkpoint_paths.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/glob.h"
+#include "json/reader.h"
+#include "os/directory.h"
+#include "os/parallel.h"
+#include "os/posix_file.h"
+
+namespace safetensors::file {
+namespace {
+
+constexpr std::string_view kFile = ".safetensors";
+constexpr std::string_view kIndex = ".safetensors.index.json";
+constexpr std::string_view kFirstIndex = "model.safetensors.index.json";
+
+std::vector<std::string_view> ending_in(std::string_view end, const std::vector<std::string>& names) {
+  std::vector<std::string_view> found;
+  for (const std::string& name : names) {
+    if (name.ends_with(end)) found.push_back(name);
+  }
+  return found;
+}
+
+Error ambiguous(const std::string& folder, const std::vector<std::string_view>& names, const char* of_what) {
+  constexpr std::size_t kNamed = 8;
+  std::string message = "a folder of " + std::to_string(names.size()) + of_what + ", name one of them: ";
+  for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
+    message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
+  if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
+  return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+}
+
+Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
+                                                             base::Cancellation& cancellation) {
+  const auto file = os::PosixFile::open(path);
+  if (!file) return file.error();
+  const std::uint64_t size = (*file)->identity().size;
+  if (size > format::kMaxIndexBytes)
+    return base::make_error(Errc::invalid_index, "index too large: " + std::to_string(size) + " bytes, at most " +
+                                                     std::to_string(format::kMaxIndexBytes) + " are read");
+  const auto length = static_cast<std::size_t>(size);
+  auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
+  std::fill_n(text.get() + length, json::Reader::kPadding, '\0');
+  const auto bytes = std::as_writable_bytes(std::span(text.get(), length));
+  if (Status status = os::read_parallel(**file, 0, bytes, 0, &cancellation); !status) return std::move(status).error();
+  return format::ShardIndex::parse(std::move(text), length, &cancellation);
+}
+
+}  // namespace
+
+Status CheckpointPaths::add(const std::string& path) {
+  if (path.find('\0') != std::string::npos)
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
+  const os::PathKind kind = os::kind_of(path);
+  if (kind != os::PathKind::nothing) return add_existing(path, kind == os::PathKind::directory);
+  if (!base::is_glob(path)) return add_file(path), Status();  // opening it says why not
+  const Result<std::vector<std::string>> matches = os::expand_pattern(path);
+  if (!matches) return matches.error();
+  if (matches->empty()) return base::make_error(Errc::not_found, "no file matches this pattern", path);
+  for (const std::string& match : *matches) {
+    if (Status status = add_existing(match, os::kind_of(match) == os::PathKind::directory); !status) return status;
+  }
+  return {};
+}
+
+Status CheckpointPaths::add_existing(const std::string& path, bool folder) {
+  if (folder) return add_folder(path);
+  if (path.ends_with(".json")) return add_index(path);
+  return add_file(path), Status();
+}
+
+Status CheckpointPaths::add_folder(const std::string& path) {
+  const Result<std::vector<std::string>> names = os::list_directory(path);
+  if (!names) return names.error();
+  if (std::find(names->begin(), names->end(), kFirstIndex) != names->end())
+    return add_index(os::join_path(path, kFirstIndex));
+  const std::vector<std::string_view> indexes = ending_in(kIndex, *names);
+  if (indexes.size() > 1) return ambiguous(path, indexes, " indexes");
+  if (!indexes.empty()) return add_index(os::join_path(path, indexes[0]));
+  const std::vector<std::string_view> files = ending_in(kFile, *names);
+  if (files.size() > 1) return ambiguous(path, files, " safetensors files without an index");
+  if (files.empty())
+    return base::make_error(Errc::not_found, "a folder without a safetensors file or an index of them", path);
+  return add_file(os::join_path(path, files[0])), Status();
+}
+
+Status CheckpointPaths::add_index(const std::string& path) {
+  Result<std::unique_ptr<const format::ShardIndex>> shards = read_index(path, cancellation_);
+  if (!shards) {
+    Error error = std::move(shards).error();
+    if (error.path.empty()) error.path = path;
+    return error;
+  }
+  const std::size_t count = (*shards)->shard_count();
+  indexes_.push_back(
+      std::make_unique<const IndexFile>(IndexFile{path, path.substr(0, path.rfind('/') + 1), *std::move(shards)}));
+  parts_.reserve(parts_.size() + count);
+  for (std::size_t i = 0; i < count; ++i) parts_.push_back({indexes_.back().get(), static_cast<std::uint32_t>(i)});
+  return {};
+}
+
+void CheckpointPaths::add_file(const std::string& path) {
+  plain_.push_back(path);
+  parts_.push_back({nullptr, static_cast<std::uint32_t>(plain_.size() - 1)});
+}
+
+std::string CheckpointPaths::path(const Part& part) const {
+  if (part.index == nullptr) return plain_[part.number];
+  return part.index->folder + std::string(part.index->shards->shard(part.number));
+}
+
+}  // namespace safetensors::file

@@ -1,0 +1,129 @@
+// Ranks names by their likeness to the one that was meant: edits, then case, then tails. Edits are counted by Myers'
+// algorithm (J. ACM 46, 1999; in blocks as by Hyyro): a column of the usual table is two bit vectors, so that a
+// character of a name costs a few operations for every 64 of the one that was meant.
+#include "file/did_you_mean.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "base/error.h"
+#include "format/printable.h"
+
+namespace safetensors::file {
+namespace {
+
+constexpr std::uint64_t kMostSteps = 20'000'000;  // of counting edits, for one question
+constexpr std::uint64_t kMostNames = 2'000'000;   // more are not looked at
+constexpr std::size_t kMostEdits = 8;
+
+char lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
+char upper(char c) noexcept {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - ('a' - 'A')) : c;
+}
+
+bool same_but_for_case(char a, char b) noexcept {
+  return lower(a) == lower(b);
+}
+
+std::size_t index_of(char c) noexcept {
+  return static_cast<unsigned char>(c);
+}
+
+// 64 rows of a column of the table, as differences between neighbours.
+struct Column {
+  std::uint64_t up = ~std::uint64_t{0};  // where a row is one more than the row above
+  std::uint64_t down = 0;                // where it is one less
+
+  // Goes on by a character that equals those of the rows `equal`. before: the difference of the row above the first to
+  // its left neighbour. Returns that of the row `last`, a single bit.
+  int advance(std::uint64_t equal, int before, std::uint64_t last) noexcept {
+    const std::uint64_t vertical = equal | down;
+    if (before < 0) equal |= 1;
+    const std::uint64_t diagonal = (((equal & up) + up) ^ up) | equal;
+    std::uint64_t more = down | ~(diagonal | up);
+    std::uint64_t less = up & diagonal;
+    const int after = (more & last) != 0 ? 1 : (less & last) != 0 ? -1 : 0;
+    more = more << 1 | (before > 0 ? 1 : 0);
+    less = less << 1 | (before < 0 ? 1 : 0);
+    up = less | ~(vertical | more);
+    down = more & vertical;
+    return after;
+  }
+};
+
+bool is_tail(std::string_view whole, std::string_view tail) {
+  return whole.size() > tail.size() && whole.ends_with(tail) && whole[whole.size() - tail.size() - 1] == '.';
+}
+
+}  // namespace
+
+DidYouMean::DidYouMean(std::string_view meant) noexcept
+    : meant_(meant), most_edits_(std::min(kMostEdits, std::max<std::size_t>(meant.size() / 4, 1))) {
+  for (std::size_t i = 0; i < std::min(meant.size(), kLongest); ++i) {
+    const std::uint64_t row = std::uint64_t{1} << i % 64;
+    exact_[index_of(meant[i])][i / 64] |= row;
+    for (const char c : {lower(meant[i]), upper(meant[i])}) any_case_[index_of(c)][i / 64] |= row;
+  }
+}
+
+// Insertions, deletions and changes of bytes that turn the name into what was meant, or more than limit.
+std::size_t DidYouMean::distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept {
+  const std::size_t blocks = (meant_.size() + 63) / 64;
+  const std::uint64_t last = std::uint64_t{1} << (meant_.size() - 1) % 64;
+  std::array<Column, kBlocks> column;
+  std::size_t edits = meant_.size();
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    int difference = 1;
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const std::uint64_t end = block + 1 == blocks ? last : std::uint64_t{1} << 63;
+      difference = column[block].advance(rows[index_of(name[i])][block], difference, end);
+    }
+    edits = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(edits) + difference);
+    steps_ += blocks;
+    if (edits > limit + (name.size() - i - 1)) return limit + 1;  // the rest cannot make it good
+  }
+  return edits;
+}
+
+DidYouMean::Likeness DidYouMean::compare(std::string_view name) noexcept {
+  const auto [shorter, longer] = std::minmax({name.size(), meant_.size()});
+  const std::size_t limit = likeness_.kind == Kind::edits ? likeness_.amount : most_edits_;
+  if (longer - shorter <= limit && steps_ < kMostSteps) {
+    const std::size_t edits = distance(name, exact_, limit);
+    if (edits <= limit) return {Kind::edits, edits, distance(name, any_case_, edits)};
+  }
+  if (likeness_.kind == Kind::edits) return {};
+  if (std::equal(name.begin(), name.end(), meant_.begin(), meant_.end(), same_but_for_case)) return {Kind::letter_case};
+  if (is_tail(name, meant_) || is_tail(meant_, name)) return {Kind::tail, longer - shorter};
+  return {};
+}
+
+bool DidYouMean::offer(std::string_view name) noexcept {
+  if (meant_.empty() || meant_.size() > kLongest || ++names_ > kMostNames) return false;
+  if (name.empty() || name.size() > kLongest) return true;
+  const Likeness found = compare(name);
+  if (found < likeness_) {
+    likeness_ = found;
+    best_ = name;
+  }
+  return likeness_ > Likeness{Kind::edits, 1, 0};  // nothing is nearer than one letter's case
+}
+
+std::string counted(std::size_t number, const char* noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors, std::string_view path) {
+  std::string message =
+      "no " + format::tensor_named(similar.meant()) + " in " + where + " of " + counted(tensors, "tensor");
+  if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
+  return base::make_error(Errc::not_found, std::move(message), path);
+}
+
+}  // namespace safetensors::file

@@ -1,0 +1,253 @@
+// Opening files: the header is read and checked, nothing else.
+#include "file/file.h"
+
+#include <safetensors/file.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "file/did_you_mean.h"
+#include "file/memory_source.h"
+#include "format/file_kind.h"
+#include "format/header.h"
+#include "format/printable.h"
+#include "os/memory.h"
+#include "os/parallel.h"
+
+namespace safetensors {
+namespace file {
+namespace {
+
+Access decide(Access wanted, const os::PosixFile& file) {
+  if (wanted != Access::automatic) return wanted;
+  return file.file_system() == os::FileSystem::local ? Access::map : Access::read;
+}
+
+Error with_path(const detail::FileState& state, Error error) {
+  if (error.path.empty()) error.path = state.path;
+  return error;
+}
+
+// Reads more of a file whose header is refused, to name the kind of the file in the message. Keeps the error if nothing
+// more can be read.
+Error with_file_kind(const Source& source, std::uint64_t file_size, Error error) {
+  const int rule = format_rule(error.code);
+  if (rule < 1 || rule > 5) return error;
+  std::array<char, format::kFileKindBytes> bytes{};
+  const auto start = std::span(bytes).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, bytes.size())));
+  if (!os::read_exactly(source, 0, std::as_writable_bytes(start))) return error;
+  return format::with_file_kind(std::move(error), {start.data(), start.size()});
+}
+
+Result<Header> read_header(const Source& source, std::uint64_t file_size, const ParseOptions& options, unsigned threads,
+                           base::Cancellation& cancellation) {
+  std::array<std::byte, 8> prefix{};
+  const auto head = std::span(prefix).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_size, 8)));
+  if (Status status = os::read_exactly(source, 0, head, &cancellation); !status) return std::move(status).error();
+  const Result<std::uint64_t> length = format::header_length(head, file_size, options);
+  if (!length) return length.error();
+
+  format::HeaderBuffer text(static_cast<std::size_t>(*length), &os::large_memory());
+  const auto bytes = std::as_writable_bytes(std::span(text.data(), text.size()));
+  if (Status status = os::read_parallel(source, 8, bytes, threads, &cancellation); !status)
+    return std::move(status).error();
+  return format::parse_header(std::move(text), file_size - 8 - *length, options, nullptr, &cancellation);
+}
+
+// Fills in header; the source and whatever else is known are there already.
+Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads,
+              base::Cancellation& cancellation) {
+  Result<std::uint64_t> size = state.source->size();
+  if (!size) {
+    Error error = std::move(size).error();
+    if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+    return with_path(state, std::move(error));
+  }
+  Result<Header> header = read_header(*state.source, *size, options, threads, cancellation);
+  if (!header) return with_path(state, with_file_kind(*state.source, *size, std::move(header).error()));
+  state.header = *std::move(header);
+  return {};
+}
+
+Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind kind) {
+  return Array(Dtype::U8, Shape({bytes.size()}), bytes, std::move(owner), kind);
+}
+
+Result<Array> read_data(const detail::FileState& state) {
+  const std::uint64_t size = state.header.data_bytes();
+  Result<std::shared_ptr<std::byte>> memory = os::allocate(size);
+  if (!memory) return with_path(state, std::move(memory).error());
+  const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(size));
+  if (Status status = os::read_parallel(*state.source, state.header.data_start(), bytes); !status)
+    return with_path(state, std::move(status).error());
+  return data_array(bytes, *std::move(memory), MemoryKind::owned);
+}
+
+Result<Array> view_data(const detail::FileState& state, Map map) {
+  const std::uint64_t start = state.header.data_start();
+  const std::uint64_t size = state.header.data_bytes();
+  if (state.posix && state.access == Access::map) {
+    if (map == Map::copy_on_write) {
+      Result<os::Mapping> pages = state.posix->map(start, size, os::MapMode::copy_on_write);
+      if (!pages) return read_data(state);
+      return data_array(pages->bytes, std::move(pages->owner), MemoryKind::private_map);
+    }
+    os::Mapping pages = state.shared_map();
+    if (pages.bytes.empty()) return read_data(state);
+    return data_array(pages.bytes.subspan(static_cast<std::size_t>(start)), std::move(pages.owner),
+                      MemoryKind::shared_map);
+  }
+  if (map == Map::copy_on_write || state.access != Access::map) return read_data(state);
+  Source::Memory memory = state.source->memory(start, size);
+  if (memory.bytes.size() != size) return read_data(state);
+  // Array gives it out as const: the kind says that it is not writable.
+  auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
+  return data_array({bytes, memory.bytes.size()}, std::move(memory.owner), MemoryKind::borrowed);
+}
+
+Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::PosixFile>> file,
+                  const OpenOptions& options, unsigned threads, base::Cancellation& cancellation) {
+  if (!file) return std::move(file).error();
+  state.posix = *std::move(file);
+  state.source = state.posix;
+  state.access = decide(options.access, *state.posix);
+  return finish(state, options.parse, threads, cancellation);
+}
+
+}  // namespace
+
+Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot, unsigned threads,
+                       base::Cancellation& cancellation) noexcept {
+  return base::guarded([&]() -> Result<File> {
+    const auto state = std::make_shared<detail::FileState>();
+    state->path = path;
+    auto file = os::PosixFile::open(path, std::move(slot));
+    if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
+      return std::move(status).error();
+    return detail::FileAccess::make(state);
+  });
+}
+
+}  // namespace file
+
+inline namespace v0 {
+
+File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
+
+Result<File> File::open(std::string_view path, const OpenOptions& options) noexcept {
+  base::Cancellation cancellation(options.parse.cancelled);
+  return file::open_file(path, options, {}, 0, cancellation);
+}
+
+Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
+  return base::guarded([&]() -> Result<File> {
+    const auto state = std::make_shared<detail::FileState>();
+    base::Cancellation cancellation(options.parse.cancelled);
+    auto file = os::PosixFile::from_fd(descriptor);
+    if (Status status = file::open_posix(*state, std::move(file), options, 0, cancellation); !status)
+      return std::move(status).error();
+    return File(state);
+  });
+}
+
+Result<File> File::from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                               const ParseOptions& options) noexcept {
+  return base::guarded([&]() -> Result<File> {
+    return from_source(std::make_shared<file::MemorySource>(bytes, std::move(owner)), options);
+  });
+}
+
+Result<File> File::from_source(std::shared_ptr<const Source> source, const ParseOptions& options) noexcept {
+  return base::guarded([&]() -> Result<File> {
+    if (!source) return base::make_error(Errc::invalid_argument, "no source was given");
+    const auto state = std::make_shared<detail::FileState>();
+    state->source = std::move(source);
+    base::Cancellation cancellation(options.cancelled);
+    if (Status status = file::finish(*state, options, 0, cancellation); !status) return std::move(status).error();
+    const std::uint64_t size = state->header.file_bytes();
+    state->access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
+    return File(state);
+  });
+}
+
+const Header& File::header() const& noexcept {
+  return state_->header;
+}
+
+Result<Tensor> File::tensor(std::string_view name) const noexcept {
+  if (const TensorInfo* info = state_->header.find(name)) return Tensor(state_, info);
+  return base::guarded([&]() -> Result<Tensor> {
+    file::DidYouMean similar(name);
+    for (const TensorInfo& info : state_->header.tensors()) {
+      if (!similar.offer(info.name)) break;
+    }
+    return file::no_tensor(similar, "a file", state_->header.size(), state_->path);
+  });
+}
+
+Result<Array> File::view(Map map) const noexcept {
+  return base::guarded([&]() -> Result<Array> { return file::view_data(*state_, map); });
+}
+
+Access File::access() const noexcept {
+  return state_->access;
+}
+const std::string& File::path() const& noexcept {
+  return state_->path;
+}
+const Source& File::source() const& noexcept {
+  return *state_->source;
+}
+
+}  // namespace v0
+
+inline namespace v0 {
+namespace detail {
+
+os::Mapping FileState::shared_map() const noexcept {
+  if (const os::Mapping* made = shared_map_.load(std::memory_order_acquire)) return *made;
+  Result<os::Mapping> map = posix->map(0, header.file_bytes(), os::MapMode::shared);
+  if (!map) return {};
+  const auto* mine = new (std::nothrow) os::Mapping(*std::move(map));
+  if (mine == nullptr) return {};
+  const os::Mapping* other = nullptr;
+  if (shared_map_.compare_exchange_strong(other, mine, std::memory_order_acq_rel)) return *mine;
+  delete mine;
+  return *other;
+}
+
+Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {
+  return base::guarded([&] {
+    error.message = format::tensor_named(tensor.name) + ": " + error.message;
+    if (error.path.empty()) error.path = path;
+    return std::move(error);
+  });
+}
+
+Status FileState::read(const TensorInfo& tensor, std::uint64_t offset,
+                       std::span<std::byte> destination) const noexcept {
+  Status status = os::read_exactly(*source, offset, destination);
+  if (status) return {};
+  return failed(tensor, offset, std::move(status).error());
+}
+
+Error FileState::failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept {
+  if (error.code == Errc::ok) error.code = Errc::read_failed;
+  if (error.offset == Error::kNoOffset) error.offset = offset;
+  return describe(tensor, std::move(error));
+}
+
+Source::Memory FileState::memory(const TensorInfo& tensor) const noexcept {
+  if (posix || access != Access::map) return {};
+  Source::Memory memory = source->memory(tensor.file_offset, tensor.nbytes());
+  if (memory.bytes.size() != tensor.nbytes()) return {};
+  return memory;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,196 @@
+#include "file/slice_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checked.h"
+
+namespace safetensors::file {
+namespace {
+
+template <std::size_t kSize>
+std::byte* gather_fixed(const std::byte* from, std::int64_t stride, std::uint64_t count, std::byte* to) {
+  for (std::uint64_t i = 0; i < count; ++i, to += kSize)
+    std::memcpy(to, from + static_cast<std::int64_t>(i) * stride, kSize);
+  return to;
+}
+
+// Returns the byte behind the last one written.
+std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t count, std::size_t size, std::byte* to) {
+  switch (size) {
+    case 1:
+      return gather_fixed<1>(from, stride, count, to);
+    case 2:
+      return gather_fixed<2>(from, stride, count, to);
+    case 4:
+      return gather_fixed<4>(from, stride, count, to);
+    case 8:
+      return gather_fixed<8>(from, stride, count, to);
+    case 16:
+      return gather_fixed<16>(from, stride, count, to);
+    default:
+      break;
+  }
+  for (std::uint64_t i = 0; i < count; ++i, to += size)
+    std::memcpy(to, from + static_cast<std::int64_t>(i) * stride, size);
+  return to;
+}
+
+// A place among the pieces of a slice, in the order of the result.
+class Cursor {
+ public:
+  Cursor(const ResolvedSlice& slice, PieceRange pieces) : rows_(slice, pieces.first), left_(pieces.count) {
+    if (left_ == 0 || !rows_.next(row_)) return;
+    at_ = pieces.first % row_.count;
+  }
+
+  [[nodiscard]] bool done() const { return left_ == 0; }
+  [[nodiscard]] std::uint64_t offset() const { return row_.offset + at_ * static_cast<std::uint64_t>(row_.stride); }
+  [[nodiscard]] std::int64_t stride() const { return row_.stride; }
+  [[nodiscard]] std::uint64_t left_in_row() const { return std::min(row_.count - at_, left_); }
+  void advance(std::uint64_t count) {
+    at_ += count;
+    left_ -= count;
+    if (at_ < row_.count || left_ == 0) return;
+    at_ = 0;
+    (void)rows_.next(row_);
+  }
+
+ private:
+  format::PieceRows rows_;
+  format::PieceRow row_;
+  std::uint64_t at_ = 0;
+  std::uint64_t left_;
+};
+
+// Pieces that are read together.
+struct Group {
+  std::uint64_t low = 0, high = 0;  // what is read of the tensor
+  std::uint64_t pieces = 0;
+  bool gapless = true;  // ascending, one behind the other: no buffer is needed
+
+  [[nodiscard]] std::uint64_t span() const { return high - low; }
+};
+
+class Planner {
+ public:
+  Planner(const ResolvedSlice& slice, PieceRange pieces)
+      : cursor_(slice, pieces), size_(detail::SliceAccess::piece_size(slice)) {}
+
+  // The next pieces to be read together; none at the end.
+  Group next() {
+    Group group;
+    while (!cursor_.done()) {
+      const std::uint64_t count = group.pieces == 0 ? start(group) : fitting(group);
+      if (count == 0) break;
+      cursor_.advance(count);
+    }
+    return group;
+  }
+
+ private:
+  std::uint64_t start(Group& group) {
+    group.low = cursor_.offset();
+    group.high = group.low + size_;
+    group.pieces = 1;
+    return 1;
+  }
+
+  // Adds as many of the pieces at the cursor as it can judge at once; 0 when the next one is for another group.
+  std::uint64_t fitting(Group& group) {
+    const std::uint64_t offset = cursor_.offset();
+    if (group.gapless && offset == group.high) return add(group, offset, 1);
+    if (size_ >= kExactPiece || (group.gapless && group.span() >= kExactPiece)) return 0;
+    const std::uint64_t span = std::max(group.high, offset + size_) - std::min(group.low, offset);
+    if (span > kBounceBytes) return 0;
+    if (size_ < kTinyPiece && gap(group, offset) <= kWidestGap) return add(group, offset, tiny_run(group, offset));
+    if (span * 4 > (group.pieces + 1) * size_ * 5) return 0;
+    return add(group, offset, 1);
+  }
+
+  static std::uint64_t add_span(Group& group, std::uint64_t low, std::uint64_t high) {
+    group.low = std::min(group.low, low);
+    group.high = std::max(group.high, high);
+    return group.high - group.low;
+  }
+
+  std::uint64_t add(Group& group, std::uint64_t offset, std::uint64_t count) {
+    group.gapless = group.gapless && count == 1 && offset == group.high;
+    const std::uint64_t last = offset + (count - 1) * static_cast<std::uint64_t>(cursor_.stride());
+    add_span(group, std::min(offset, last), std::max(offset, last) + size_);
+    group.pieces += count;
+    return count;
+  }
+
+  [[nodiscard]] std::uint64_t gap(const Group& group, std::uint64_t offset) const {
+    if (offset >= group.high) return offset - group.high;
+    return group.low >= offset + size_ ? group.low - offset - size_ : 0;
+  }
+
+  // How many pieces of this row, the one at offset included, still fit into the buffer.
+  [[nodiscard]] std::uint64_t tiny_run(const Group& group, std::uint64_t offset) const {
+    const std::uint64_t apart = base::magnitude(cursor_.stride());
+    if (apart == 0 || apart > kWidestGap) return 1;
+    std::uint64_t room = 0;  // between the last byte this way that fits and the piece at offset
+    if (cursor_.stride() > 0) {
+      room = kBounceBytes - (offset + size_ - std::min(group.low, offset));
+    } else {
+      room = kBounceBytes - (std::max(group.high, offset + size_) - offset);
+    }
+    return std::min(cursor_.left_in_row(), room / apart + 1);
+  }
+
+  Cursor cursor_;
+  std::uint64_t size_;
+};
+
+// Copies pieces out of a buffer that begins with the tensor's byte `low`.
+std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size, const std::byte* buffer,
+                         std::uint64_t low, std::byte* to) {
+  while (pieces > 0) {
+    const std::uint64_t count = std::min(pieces, cursor.left_in_row());
+    to = gather(buffer + (cursor.offset() - low), cursor.stride(), count, size, to);
+    cursor.advance(count);
+    pieces -= count;
+  }
+  return to;
+}
+
+void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
+  while (pieces > 0) {
+    const std::uint64_t count = std::min(pieces, cursor.left_in_row());
+    cursor.advance(count);
+    pieces -= count;
+  }
+}
+
+}  // namespace
+
+Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read, io::BounceBuffer& bounce,
+                  std::byte* destination) {
+  const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
+  Planner planner(slice, pieces);
+  Cursor cursor(slice, pieces);  // of what has been delivered, behind the planner's
+  for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
+    const auto span = static_cast<std::size_t>(group.span());
+    if (group.gapless) {
+      if (Status status = read(group.low, {destination, span}); !status) return status;
+      skip_pieces(cursor, group.pieces);
+      destination += span;
+      continue;
+    }
+    const Result<std::span<std::byte>> memory = bounce.memory();
+    if (!memory) return memory.error();
+    if (Status status = read(group.low, memory->first(span)); !status) return status;
+    destination = gather_pieces(cursor, group.pieces, size, memory->data(), group.low, destination);
+  }
+  return {};
+}
+
+void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
+  const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
+  for (Cursor cursor(slice, pieces); !cursor.done();)
+    destination = gather_pieces(cursor, cursor.left_in_row(), size, tensor, 0, destination);
+}
+
+}  // namespace safetensors::file

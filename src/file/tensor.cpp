@@ -1,0 +1,140 @@
+// A tensor's bytes: seen in place, or read.
+#include <safetensors/file.h>
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "file/file.h"
+#include "file/slice_reader.h"
+#include "os/memory.h"
+
+namespace safetensors {
+namespace file {
+namespace {
+
+using detail::FileState;
+
+class TensorBytes final : public ReadTensorBytes {
+ public:
+  TensorBytes(const FileState& state, const TensorInfo& tensor) : state_(state), tensor_(tensor) {}
+  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
+    return state_.read(tensor_, tensor_.file_offset + offset, destination);
+  }
+
+ private:
+  const FileState& state_;
+  const TensorInfo& tensor_;
+};
+
+Array make_array(const TensorInfo& tensor, ShapeView shape, std::span<std::byte> bytes,
+                 std::shared_ptr<const void> owner, MemoryKind kind) {
+  return Array(tensor.dtype, Shape(shape), bytes, std::move(owner), kind);
+}
+
+Status read_resolved(const FileState& state, const TensorInfo& tensor, const ResolvedSlice& slice,
+                     std::byte* destination) {
+  const PieceRange all{0, format::piece_count(slice)};
+  const Source::Memory memory = state.memory(tensor);
+  if (!memory.bytes.empty()) {
+    gather_slice(slice, all, memory.bytes.data(), destination);
+    return {};
+  }
+  TensorBytes bytes(state, tensor);
+  io::BounceBuffer bounce;
+  Status status = read_slice(slice, all, bytes, bounce, destination);
+  if (!status && status.error().code == Errc::out_of_memory) return state.describe(tensor, std::move(status).error());
+  return status;
+}
+
+Status check_size(const FileState& state, const TensorInfo& tensor, std::uint64_t needed, std::uint64_t given) {
+  if (needed == given) return {};
+  return state.describe(tensor,
+                        base::make_error(Errc::buffer_size, "the result has " + std::to_string(needed) +
+                                                                " bytes, the destination " + std::to_string(given)));
+}
+
+Result<std::shared_ptr<std::byte>> allocate(const FileState& state, const TensorInfo& tensor, std::uint64_t size) {
+  Result<std::shared_ptr<std::byte>> memory = os::allocate(size);
+  if (!memory) return state.describe(tensor, std::move(memory).error());
+  return memory;
+}
+
+}  // namespace
+}  // namespace file
+
+inline namespace v0 {
+
+Result<Array> Tensor::view(Map map) const noexcept {
+  return base::guarded([&]() -> Result<Array> {
+    // 64 bits on every machine: a private map is of the tensor alone, wherever it lies in a file of any size.
+    const std::uint64_t offset = info_->file_offset;
+    const std::uint64_t size = nbytes();
+    if (state_->posix && state_->access == Access::map) {
+      if (map == Map::copy_on_write) {
+        Result<os::Mapping> pages = state_->posix->map(offset, size, os::MapMode::copy_on_write);
+        if (!pages) return read();
+        return file::make_array(*info_, shape(), pages->bytes, std::move(pages->owner), MemoryKind::private_map);
+      }
+      os::Mapping pages = state_->shared_map();
+      if (pages.bytes.empty()) return read();
+      return file::make_array(*info_, shape(),
+                              pages.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
+                              std::move(pages.owner), MemoryKind::shared_map);
+    }
+    if (map == Map::copy_on_write || state_->access != Access::map) return read();
+    Source::Memory memory = state_->memory(*info_);
+    if (memory.bytes.size() != size) return read();
+    // Array gives it out as const: the kind says that it is not writable.
+    auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
+    return file::make_array(*info_, shape(), {bytes, memory.bytes.size()}, std::move(memory.owner),
+                            MemoryKind::borrowed);
+  });
+}
+
+Result<Array> Tensor::read() const noexcept {
+  return base::guarded([&]() -> Result<Array> {
+    Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, nbytes());
+    if (!memory) return std::move(memory).error();
+    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(nbytes()));
+    if (Status status = state_->read(*info_, info_->file_offset, bytes); !status) return std::move(status).error();
+    return file::make_array(*info_, shape(), bytes, *std::move(memory), MemoryKind::owned);
+  });
+}
+
+Result<Array> Tensor::read(const Slice& slice) const noexcept {
+  return base::guarded([&]() -> Result<Array> {
+    const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
+    if (!resolved) return state_->describe(*info_, resolved.error());
+    Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, resolved->nbytes());
+    if (!memory) return std::move(memory).error();
+    if (Status status = file::read_resolved(*state_, *info_, *resolved, memory->get()); !status)
+      return std::move(status).error();
+    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(resolved->nbytes()));
+    return file::make_array(*info_, resolved->shape(), bytes, *std::move(memory), MemoryKind::owned);
+  });
+}
+
+Status Tensor::read_into(std::span<std::byte> destination) const noexcept {
+  return base::guarded([&]() -> Status {
+    if (Status status = file::check_size(*state_, *info_, nbytes(), destination.size()); !status) return status;
+    return state_->read(*info_, info_->file_offset, destination);
+  });
+}
+
+Status Tensor::read_into(const Slice& slice, std::span<std::byte> destination) const noexcept {
+  return base::guarded([&]() -> Status {
+    const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
+    if (!resolved) return state_->describe(*info_, resolved.error());
+    if (Status status = file::check_size(*state_, *info_, resolved->nbytes(), destination.size()); !status)
+      return status;
+    return file::read_resolved(*state_, *info_, *resolved, destination.data());
+  });
+}
+
+File Tensor::file() const noexcept {
+  return File(state_);
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,114 @@
+// What a Header stands on: its text, and what was found in it.
+#pragma once
+
+#include <safetensors/header.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bump_allocator.h"
+#include "base/cancellation.h"
+#include "base/chunked_vector.h"
+#include "base/hash.h"
+#include "format/name_index.h"
+
+namespace safetensors::format {
+
+// The header's bytes and the padding that json::Reader asks for, uninitialized but for that.
+class HeaderBuffer {
+ public:
+  // Throws std::bad_alloc. resource must outlive every Header made from this.
+  HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
+  HeaderBuffer(HeaderBuffer&& other) noexcept
+      : resource_(other.resource_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  HeaderBuffer& operator=(HeaderBuffer&&) = delete;
+  ~HeaderBuffer();
+
+  [[nodiscard]] char* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return resource_; }
+
+ private:
+  std::pmr::memory_resource* resource_;
+  char* data_;
+  std::size_t size_;
+};
+
+// Header::length without the kind of the file in the message. Throws std::bad_alloc.
+[[nodiscard]] Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                                  const ParseOptions& options);
+
+// What a parse did, for tests that bound its work.
+struct ParseWork {
+  std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys were looked up
+  std::uint64_t probes = 0;   // slots of indexes that these lookups read: NameIndex::probes()
+};
+
+// Header::parse without the copy: rules 4-10. Throws std::bad_alloc. work: null, or set, also on an error.
+// cancellation: null for never; options.cancelled is not looked at.
+[[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
+                                          ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
+
+// A stretch of the text: 32 bits are enough, no header is longer than 4 GiB - 1.
+struct TextRange {
+  std::uint32_t start;
+  std::uint32_t size;
+};
+struct MetadataPair {
+  TextRange key;
+  TextRange value;
+};
+
+}  // namespace safetensors::format
+
+namespace safetensors {
+inline namespace v0 {
+namespace detail {
+
+struct HeaderState {
+  HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size);
+
+  [[nodiscard]] static Header make(std::shared_ptr<const HeaderState> state) noexcept {
+    return Header(std::move(state));
+  }
+  [[nodiscard]] static const HeaderState* of(const Header& header) noexcept { return header.state_.get(); }
+
+  [[nodiscard]] std::string_view view(format::TextRange stretch) const noexcept {
+    return {text.data() + stretch.start, stretch.size};
+  }
+  [[nodiscard]] format::TextRange stretch(std::string_view inside) const noexcept {
+    return {static_cast<std::uint32_t>(inside.data() - text.data()), static_cast<std::uint32_t>(inside.size())};
+  }
+  // Sorts metadata_order on first use.
+  void sort_metadata() const noexcept;
+
+  format::HeaderBuffer text;
+  std::uint64_t data_bytes;
+  bool leading_whitespace = false;
+  base::HashKey hash_key = base::HashKey::random();
+  base::BumpAllocator arena;
+
+  base::ChunkedVector<TensorInfo> tensors;  // as the text has them
+  const std::uint32_t* order = nullptr;     // by offset; null when that is the text's order
+  format::NameIndex names;
+
+  bool metadata_present = false;
+  base::ChunkedVector<format::MetadataPair> metadata;  // as the text has them
+  format::NameIndex keys;
+  std::uint32_t* metadata_order = nullptr;  // sorted on first use
+
+  mutable std::mutex mutex;
+  mutable std::atomic<bool> metadata_sorted{false};
+  mutable std::atomic<bool> named{false};
+  mutable std::vector<std::uint32_t> by_name;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors

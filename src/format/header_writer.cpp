@@ -1,0 +1,106 @@
+#include "format/header_writer.h"
+
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "json/writer.h"
+
+namespace safetensors {
+namespace format {
+
+void HeaderWriter::pair(std::string_view key, std::string_view value) {
+  separate();
+  json::append_string(text_, key);
+  text_ += ':';
+  json::append_string(text_, value);
+}
+
+void HeaderWriter::metadata_end() {
+  text_ += '}';
+}
+
+void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
+  separate();
+  json::append_string(text_, name);
+  text_.append(":{\"dtype\":\"").append(to_string(dtype)).append("\",\"shape\":[");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text_ += ',';
+    json::append_integer(text_, shape[i]);
+  }
+  text_ += "],\"data_offsets\":[";
+  json::append_integer(text_, begin);
+  text_ += ',';
+  json::append_integer(text_, end);
+  text_ += "]}";
+}
+
+void HeaderWriter::tensors(const TensorList& list) {
+  const auto before = [](const TensorInfo* a, const TensorInfo* b) {
+    return rank(a->dtype) != rank(b->dtype) ? rank(a->dtype) > rank(b->dtype) : a->name < b->name;
+  };
+  std::vector<const TensorInfo*> empty;  // at one offset, one after the other
+  for (std::size_t i = 0; i < list.size();) {
+    empty.clear();
+    for (; i < list.size() && list[i].nbytes() == 0; ++i) {
+      if (!empty.empty() && empty.back()->begin != list[i].begin) break;
+      empty.push_back(&list[i]);
+    }
+    std::sort(empty.begin(), empty.end(), before);
+    for (const TensorInfo* info : empty) tensor(info->name, info->dtype, info->shape, info->begin, info->end);
+    if (empty.empty()) {
+      tensor(list[i].name, list[i].dtype, list[i].shape, list[i].begin, list[i].end);
+      ++i;
+    }
+  }
+}
+
+std::string HeaderWriter::finish() && {
+  text_ += '}';
+  return std::move(text_);
+}
+
+Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
+  const std::uint64_t wanted =
+      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
+  const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
+  if (length > kMaxHeaderBytes) {
+    Error error;
+    error.code = Errc::header_too_large;
+    error.message = "header too large: " + std::to_string(text.size()) + " bytes of text, " + std::to_string(slack) +
+                    " of slack, aligned to " + std::to_string(alignment) + ", are over the limit of " +
+                    std::to_string(kMaxHeaderBytes);
+    return error;
+  }
+  text.resize(static_cast<std::size_t>(length), ' ');
+  return {};
+}
+
+}  // namespace format
+
+inline namespace v0 {
+
+Result<std::string> Header::text() const noexcept {
+  try {
+    format::HeaderWriter writer;
+    if (metadata().present()) {
+      writer.metadata_begin();
+      for (const auto& [key, value] : metadata()) writer.pair(key, value);
+      writer.metadata_end();
+    }
+    writer.tensors(tensors());
+    std::string text = std::move(writer).finish();
+    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
+    text.resize(static_cast<std::size_t>(length), ' ');
+    return text;
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    Error error;
+    error.code = Errc::out_of_memory;
+    error.message = "out of memory";
+    return error;
+  }
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,91 @@
+// Escapes what would not be seen on a terminal, or would change how the text around it is shown.
+#include "format/printable.h"
+
+#include <cstdio>
+
+#include "base/utf8.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+struct Range {
+  char32_t first, last;
+};
+
+// Characters that show nothing, or that change how what stands around them is shown (Unicode 15: Cc, Cf, Zl, Zp, and
+// the fillers and selectors that are drawn as nothing). Sorted.
+constexpr Range kInvisible[] = {{0x00, 0x1F},       {0x7F, 0x9F},       {0xAD, 0xAD},       {0x34F, 0x34F},
+                                {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},     {0x70F, 0x70F},
+                                {0x890, 0x891},     {0x8E2, 0x8E2},     {0x115F, 0x1160},   {0x17B4, 0x17B5},
+                                {0x180B, 0x180F},   {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},
+                                {0x2800, 0x2800},   {0x3164, 0x3164},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+                                {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},   {0x110BD, 0x110BD}, {0x110CD, 0x110CD},
+                                {0x13430, 0x1345F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+
+bool invisible(char32_t scalar) noexcept {
+  for (const Range& range : kInvisible) {
+    if (scalar < range.first) return false;
+    if (scalar <= range.last) return true;
+  }
+  return false;
+}
+
+char32_t decode(std::string_view sequence) noexcept {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead;
+  char32_t scalar = lead & (0x7Fu >> sequence.size());
+  for (const char byte : sequence.substr(1)) scalar = scalar << 6 | (static_cast<unsigned char>(byte) & 0x3F);
+  return scalar;
+}
+
+void append_hex(std::string& out, const char* format, unsigned value) {
+  char text[16];
+  std::snprintf(text, sizeof text, format, value);
+  out += text;
+}
+
+}  // namespace
+}  // namespace v0
+
+namespace format {
+
+bool has_invisible(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t length = base::utf8_sequence_length(text);
+    if (length != 0 && invisible(decode(text.substr(0, length)))) return true;
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return false;
+}
+
+std::string tensor_named(std::string_view name) {
+  return "tensor `" + printable(name) + "`";
+}
+
+}  // namespace format
+
+inline namespace v0 {
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = base::utf8_sequence_length(text);
+    const std::string_view sequence = text.substr(0, length);
+    if (length == 0) {
+      append_hex(out, "\\x%02x", static_cast<unsigned char>(text[0]));
+    } else if (const char32_t scalar = decode(sequence); scalar == '\\') {
+      out += "\\\\";
+    } else if (invisible(scalar)) {
+      append_hex(out, "\\u{%x}", static_cast<unsigned>(scalar));
+    } else {
+      out += sequence;
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,165 @@
+#include "os/descriptor_pool.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "base/error.h"
+#include "os/system_error.h"
+
+namespace safetensors::os {
+namespace {
+
+// A state: process, descriptor, users. Linux has no process of more than 22 bits.
+constexpr unsigned kUserBits = 16;
+constexpr unsigned kDescriptorBits = 26;
+constexpr std::uint64_t kUsers = (std::uint64_t{1} << kUserBits) - 1;
+constexpr std::uint64_t kDescriptors = (std::uint64_t{1} << kDescriptorBits) - 1;
+
+std::uint64_t pack(std::uint64_t process, int descriptor, std::uint64_t users) noexcept {
+  return process << (kUserBits + kDescriptorBits) | static_cast<std::uint64_t>(descriptor) << kUserBits | users;
+}
+
+std::uint64_t process_of(std::uint64_t state) noexcept {
+  return state >> (kUserBits + kDescriptorBits);
+}
+
+int descriptor_of(std::uint64_t state) noexcept {
+  return static_cast<int>(state >> kUserBits & kDescriptors);
+}
+
+// Asked each time: a child of a fork must notice that it is one.
+std::uint64_t this_process() noexcept {
+  return static_cast<std::uint64_t>(::getpid());
+}
+
+bool out_of_descriptors(const Error& error) noexcept {
+  return error.os_error == EMFILE || error.os_error == ENFILE;
+}
+
+}  // namespace
+
+DescriptorPool::DescriptorPool(std::size_t slots, std::size_t limit)
+    : size_(slots), limit_(std::max<std::size_t>(limit, 1)), slots_(std::make_unique<Slot[]>(slots)) {}
+
+DescriptorPool::~DescriptorPool() {
+  for (std::size_t i = 0; i < size_; ++i) close(i);
+}
+
+// Whether the state's descriptor is the slot's file here: what another process left may be anything.
+bool DescriptorPool::is_open(const Slot& slot, State state, std::uint64_t process) noexcept {
+  if (process_of(state) == process) return true;
+  struct stat status;
+  if (::fstat(descriptor_of(state), &status) != 0) return false;
+  const FileIdentity found = identity_of(status);
+  return found.device == slot.device && found.inode == slot.inode;
+}
+
+int DescriptorPool::enter(Slot& slot, std::uint64_t process) noexcept {
+  State state = slot.state.load(std::memory_order_acquire);
+  while (state != 0) {
+    State next = state + 1;
+    if (process_of(state) != process) {
+      const bool open = is_open(slot, state, process);
+      next = open ? pack(process, descriptor_of(state), 1) : 0;
+    } else if ((state & kUsers) == kUsers) {
+      ::sched_yield();
+      state = slot.state.load(std::memory_order_acquire);
+      continue;
+    }
+    if (!slot.state.compare_exchange_weak(state, next, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (next == 0) {
+      open_.fetch_sub(1, std::memory_order_relaxed);
+      return -1;
+    }
+    if (!slot.recent.load(std::memory_order_relaxed)) slot.recent.store(true, std::memory_order_relaxed);
+    return descriptor_of(next);
+  }
+  return -1;
+}
+
+void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
+  State state = slots_[slot].state.load(std::memory_order_relaxed);
+  // A lease from before a fork is not counted in the child.
+  while (process_of(state) == process && (state & kUsers) != 0 &&
+         !slots_[slot].state.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel,
+                                                   std::memory_order_relaxed)) {
+  }
+  while (open_.load(std::memory_order_relaxed) > limit_ && close_idle()) {
+  }
+}
+
+// Of the slots that nobody uses, the first that was not used since the hand passed it.
+bool DescriptorPool::close_idle() noexcept {
+  const std::uint64_t process = this_process();
+  for (std::size_t step = 0; step / 2 < size_; ++step) {
+    Slot& slot = slots_[hand_.fetch_add(1, std::memory_order_relaxed) % size_];
+    State state = slot.state.load(std::memory_order_acquire);
+    if (state == 0 || (process_of(state) == process && (state & kUsers) != 0)) continue;
+    if (slot.recent.exchange(false, std::memory_order_relaxed)) continue;
+    const bool open = is_open(slot, state, process);
+    // From here on the descriptor is ours alone.
+    if (!slot.state.compare_exchange_strong(state, 0, std::memory_order_acq_rel)) continue;
+    if (open) ::close(descriptor_of(state));
+    open_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
+Result<Descriptor> DescriptorPool::open(const Opener& opener) noexcept {
+  while (open_.load(std::memory_order_relaxed) > limit_ && close_idle()) {
+  }
+  Result<Descriptor> opened = opener.open();
+  if (opened && static_cast<std::uint64_t>(opened->get()) > kDescriptors)
+    return base::guarded([]() -> Result<Descriptor> { return system_error(Errc::open_failed, EMFILE, "cannot open"); });
+  if (opened || !out_of_descriptors(opened.error())) return opened;
+  bool closed = false;
+  while (close_idle()) closed = true;
+  return closed ? opener.open() : std::move(opened);
+}
+
+Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) noexcept {
+  Slot& wanted = slots_[slot];
+  const std::uint64_t process = this_process();
+  while (true) {
+    if (const int descriptor = enter(wanted, process); descriptor >= 0) return Lease(*this, slot, descriptor, process);
+    open_.fetch_add(1, std::memory_order_relaxed);
+    Result<Descriptor> opened = open(opener);
+    State closed = 0;
+    if (opened &&
+        wanted.state.compare_exchange_strong(closed, pack(process, opened->get(), 1), std::memory_order_acq_rel)) {
+      wanted.recent.store(true, std::memory_order_relaxed);
+      return Lease(*this, slot, opened->release(), process);
+    }
+    open_.fetch_sub(1, std::memory_order_relaxed);
+    if (!opened) return std::move(opened).error();
+    // Another thread was faster: its descriptor, unless that is closed again already.
+  }
+}
+
+void DescriptorPool::identify(std::size_t slot, const FileIdentity& identity) noexcept {
+  slots_[slot].device = identity.device;
+  slots_[slot].inode = identity.inode;
+}
+
+void DescriptorPool::close(std::size_t slot) noexcept {
+  const State state = slots_[slot].state.exchange(0, std::memory_order_acq_rel);
+  if (state == 0) return;
+  if (is_open(slots_[slot], state, this_process())) ::close(descriptor_of(state));
+  open_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+std::size_t descriptor_limit() noexcept {
+  struct rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  const auto half = std::min<std::uint64_t>(limit.rlim_cur / 2, std::numeric_limits<std::size_t>::max());
+  return std::max<std::size_t>(static_cast<std::size_t>(half), 1);
+}
+
+}  // namespace safetensors::os

@@ -1,0 +1,110 @@
+#include "os/directory.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+
+#include "base/glob.h"
+#include "os/system_error.h"
+
+namespace safetensors::os {
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+// Whether the error says that a pattern finds nothing there. Any other would hide files that match.
+bool holds_nothing(int number) noexcept {
+  return number == ENOENT || number == ENOTDIR || number == EACCES || number == EPERM || number == ELOOP ||
+         number == ENAMETOOLONG;
+}
+
+// The names that the next component adds to each of paths.
+Result<std::vector<std::string>> expand_component(const std::vector<std::string>& paths, std::string_view component) {
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    if (!base::is_glob(component)) {
+      std::string whole = path + std::string(component);
+      if (kind_of(whole) != PathKind::nothing) found.push_back(std::move(whole));
+      continue;
+    }
+    Result<std::vector<std::string>> names = list_directory(path.empty() ? "." : path, true);
+    if (!names && holds_nothing(names.error().os_error)) continue;
+    if (!names) return names;
+    for (const std::string& name : *names) {
+      if (matches_pattern(component, name)) found.push_back(path + name);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+PathKind kind_of(const std::string& path) noexcept {
+  struct stat status;
+  if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode) ? PathKind::directory : PathKind::other;
+  // A link that leads nowhere is a name.
+  if (errno == ENOENT && ::lstat(path.c_str(), &status) != 0) return PathKind::nothing;
+  return errno == ENOTDIR || errno == ENAMETOOLONG ? PathKind::nothing : PathKind::other;
+}
+
+Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
+  std::unique_ptr<DIR, CloseDirectory> directory;
+  do {
+    directory.reset(::opendir(path.c_str()));
+  } while (!directory && errno == EINTR);
+  if (!directory) {
+    const int number = errno;
+    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, number, "cannot open", path);
+  }
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* const entry = ::readdir(directory.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name[0] != '.' || (hidden && name != "." && name != "..")) names.emplace_back(name);
+  }
+  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+  std::string path(directory);
+  if (!path.empty() && path.back() != '/') path += '/';
+  return path.append(name);
+}
+
+bool matches_pattern(std::string_view pattern, std::string_view name) noexcept {
+  if (name.starts_with('.') && !pattern.starts_with('.')) return false;
+  return base::glob_match(pattern, name);
+}
+
+Result<std::vector<std::string>> expand_pattern(std::string_view pattern) {
+  std::vector<std::string> paths{""};
+  while (!pattern.empty() && !paths.empty()) {
+    const std::size_t end = std::min(pattern.find('/'), pattern.size());
+    const std::size_t next = std::min(pattern.find_first_not_of('/', end), pattern.size());
+    if (end != 0) {
+      Result<std::vector<std::string>> expanded = expand_component(paths, pattern.substr(0, end));
+      if (!expanded) return expanded;
+      paths = *std::move(expanded);
+    }
+    const std::string_view separators = pattern.substr(end, next - end);
+    if (!separators.empty()) {
+      for (std::string& path : paths) path += separators;
+      std::erase_if(paths, [](const std::string& path) { return kind_of(path) != PathKind::directory; });
+    }
+    pattern.remove_prefix(next);
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace safetensors::os

@@ -1,0 +1,64 @@
+#include "os/huge_pages.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "os/descriptor.h"
+
+namespace safetensors::os {
+namespace {
+
+constexpr const char* kEnabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+constexpr const char* kEnabledForSize = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
+
+std::string_view chosen(std::string_view text) noexcept {
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find(']');
+  return begin < end && end != std::string_view::npos ? text.substr(begin + 1, end - begin - 1) : std::string_view();
+}
+
+using Text = std::array<char, 128>;
+
+// Empty where there is no such file.
+std::string_view read_setting(const char* path, Text& text) noexcept {
+  const Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file.valid() ? ::read(file.get(), text.data(), text.size()) : 0;
+  return {text.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+}
+
+// No lock: a child of a fork may ask while another thread of its parent was about to.
+bool settings_allow() noexcept {
+  enum : int { kUnknown, kYes, kNo };
+  static std::atomic<int> known{kUnknown};
+  if (const int found = known.load(std::memory_order_relaxed); found != kUnknown) return found == kYes;
+  Text all{};
+  Text for_size{};
+  const bool allow = detail::allows_huge_pages(read_setting(kEnabled, all), read_setting(kEnabledForSize, for_size));
+  known.store(allow ? kYes : kNo, std::memory_order_relaxed);
+  return allow;
+}
+
+bool disabled_for_process() noexcept {
+  constexpr int kDisabled = 1;
+  constexpr int kExceptAdvised = 2;  // since Linux 6.18: not where they are wished for
+  const int state = ::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
+  return state > 0 && (state & kDisabled) != 0 && (state & kExceptAdvised) == 0;
+}
+
+}  // namespace
+
+bool detail::allows_huge_pages(std::string_view enabled, std::string_view enabled_for_size) noexcept {
+  const std::string_view word = chosen(enabled_for_size);
+  return (word.empty() || word == "inherit" ? chosen(enabled) : word) != "never";
+}
+
+bool huge_pages_given() noexcept {
+  return settings_allow() && !disabled_for_process();
+}
+
+}  // namespace safetensors::os

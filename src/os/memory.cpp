@@ -1,0 +1,134 @@
+#include "os/memory.h"
+
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <string>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "os/huge_pages.h"
+#include "os/system_error.h"
+
+namespace safetensors::os {
+namespace {
+
+std::size_t whole_pages(std::size_t size) noexcept {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return (size + page - 1) / page * page;
+}
+
+class LargeMemory final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    if (size < kHugePage || alignment > kHugePage) return ::operator new(size, std::align_val_t(alignment));
+    const Pages pages = map_pages(size);
+    if (pages.begin == nullptr) throw std::bad_alloc();
+    return pages.begin;
+  }
+  void do_deallocate(void* address, std::size_t size, std::size_t alignment) override {
+    if (size < kHugePage || alignment > kHugePage)
+      ::operator delete(address, std::align_val_t(alignment));
+    else
+      unmap_pages({static_cast<std::byte*>(address), whole_pages(size)});
+  }
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+};
+
+}  // namespace
+
+bool fits_in_machine(std::uint64_t size) noexcept {
+  struct sysinfo info;
+  if (::sysinfo(&info) != 0) return true;
+  std::uint64_t units = 0;
+  std::uint64_t bytes = 0;
+  if (!base::add(info.totalram, info.totalswap, units) || !base::multiply(units, info.mem_unit, bytes)) return true;
+  return size <= bytes;
+}
+
+Pages map_pages(std::uint64_t size) noexcept {
+  if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
+      !fits_in_machine(size))
+    return {};
+  const std::size_t length = whole_pages(static_cast<std::size_t>(size));
+  void* const address = ::mmap(nullptr, length + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) return {};
+  auto* const begin = static_cast<std::byte*>(address);
+  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
+  const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
+  if (head != 0) ::munmap(begin, head);
+  ::munmap(begin + head + length, kHugePage - head);
+  // Refused where huge pages are not compiled in; the memory is good all the same.
+  const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0 && huge_pages_given();
+  return {begin + head, length, huge};
+}
+
+bool unmap_pages(const Pages& pages) noexcept {
+  return pages.begin == nullptr || ::munmap(pages.begin, pages.size) == 0;
+}
+
+Status populate(std::span<const std::byte> mapped) noexcept {
+  if (mapped.empty()) return {};
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
+  auto* const begin = const_cast<std::byte*>(mapped.data()) - skipped;
+  const std::size_t size = mapped.size() + skipped;
+  int result = -1;
+  do {
+    result = ::madvise(begin, size, kPopulateRead);
+  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+  if (result == 0) return {};
+  const int number = errno;
+  if (number == EINVAL) {
+    (void)::madvise(begin, size, MADV_WILLNEED);
+    return {};
+  }
+  return base::guarded([&]() -> Status {
+    const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
+    // Where touching the bytes would be a SIGBUS, for whatever reason.
+    if (number == EFAULT)
+      return base::make_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
+    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, number, what);
+  });
+}
+
+void give_up_pages(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
+  if (begin < end)
+    (void)::madvise(const_cast<std::byte*>(mapped.data()) + (begin - reinterpret_cast<std::uintptr_t>(mapped.data())),
+                    end - begin, MADV_DONTNEED);
+}
+
+Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
+    if (size >= kHugePage) {
+      const Pages pages = map_pages(size);
+      if (pages.begin == nullptr)
+        return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
+      return std::shared_ptr<std::byte>(pages.begin, [pages](std::byte*) noexcept { unmap_pages(pages); });
+    }
+    const std::align_val_t aligned{std::max(alignment, alignof(std::max_align_t))};
+    auto* const bytes = static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), aligned));
+    return std::shared_ptr<std::byte>(bytes, [aligned](std::byte* p) noexcept { ::operator delete(p, aligned); });
+  });
+}
+
+std::pmr::memory_resource& large_memory() noexcept {
+  // Made in place and never destroyed: static objects that hold such memory may go after it would have.
+  alignas(LargeMemory) static std::byte storage[sizeof(LargeMemory)];
+  static std::pmr::memory_resource* const resource = ::new (storage) LargeMemory;
+  return *resource;
+}
+
+}  // namespace safetensors::os

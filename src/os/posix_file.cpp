@@ -1,0 +1,249 @@
+#include "os/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "os/system_error.h"
+
+namespace safetensors::os {
+namespace {
+
+constexpr std::size_t kLargestRead = 0x7ffff000;  // Linux reads no more at once
+constexpr auto kLargestOffset = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+
+Error irregular_error(mode_t mode, std::string_view path) {
+  Error error =
+      base::make_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(mode), path);
+  if (S_ISDIR(mode)) error.os_error = EISDIR;
+  return error;
+}
+
+int open_readable(const char* path) noexcept {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+// Path from the root on, links not followed; as it is where that cannot be had.
+std::string absolute(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  char directory[PATH_MAX];
+  if (::getcwd(directory, sizeof directory) == nullptr) return path;
+  std::string whole = std::string(directory) + "/" + path;
+  return whole.size() < PATH_MAX ? whole : path;
+}
+
+Error changed_error(const FileIdentity& then, const FileIdentity& now) {
+  if (!then.same_file(now))
+    return base::make_error(Errc::file_changed,
+                            "file was replaced: its path leads to another file than the one opened");
+  if (then.size != now.size)
+    return base::make_error(Errc::file_changed, "file was changed: it had " + std::to_string(then.size) +
+                                                    " bytes when it was opened, now it has " +
+                                                    std::to_string(now.size));
+  return base::make_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
+}
+
+class OpenFirst final : public Opener {
+ public:
+  explicit OpenFirst(const std::string& path) noexcept : path_(path) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    return base::guarded([&]() -> Result<Descriptor> {
+      // Asked first, because merely opening some devices does something.
+      struct stat status;
+      if (::stat(path_.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path_);
+      if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path_);
+      Descriptor descriptor(open_readable(path_.c_str()));
+      if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path_);
+      return descriptor;
+    });
+  }
+
+ private:
+  const std::string& path_;
+};
+
+class OpenAgain final : public Opener {
+ public:
+  OpenAgain(const std::string& path, const FileIdentity& identity) noexcept : path_(path), identity_(identity) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    return base::guarded([&]() -> Result<Descriptor> {
+      struct stat status;
+      if (::stat(path_.c_str(), &status) != 0) return refused();
+      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      Descriptor descriptor(open_readable(path_.c_str()));
+      if (!descriptor.valid() || ::fstat(descriptor.get(), &status) != 0) return refused();
+      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      return descriptor;
+    });
+  }
+
+ private:
+  static Error refused() { return system_error(Errc::open_failed, errno, "cannot open again"); }
+  const std::string& path_;
+  const FileIdentity& identity_;
+};
+
+struct Unmap {
+  void* address;
+  std::size_t length;
+  void operator()(const void*) const noexcept { ::munmap(address, length); }
+};
+
+}  // namespace
+
+PosixFile::~PosixFile() {
+  if (slot_.pool) slot_.pool->close(slot_.slot);
+}
+
+Status PosixFile::look(int descriptor, std::string_view path) {
+  struct stat status;
+  if (::fstat(descriptor, &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
+  identity_ = identity_of(status);
+  file_system_ = file_system_of(descriptor);
+  if (file_system_ == FileSystem::kernel)
+    return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
+                            path);
+  return {};
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, PoolSlot slot) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+    if (path.find('\0') != std::string_view::npos)
+      return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
+    const std::string terminated(path);
+    const OpenFirst opener(terminated);
+    const std::shared_ptr<PosixFile> file(new PosixFile);
+    if (slot.pool) {
+      file->again_ = absolute(terminated);
+      file->slot_ = std::move(slot);
+      const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
+      if (!lease) return lease.error();
+      if (Status status = file->look(lease->get(), path); !status) return std::move(status).error();
+      file->slot_.pool->identify(file->slot_.slot, file->identity_);
+      return std::shared_ptr<const PosixFile>(file);
+    }
+    Result<Descriptor> descriptor = opener.open();
+    if (!descriptor) return std::move(descriptor).error();
+    file->descriptor_ = *std::move(descriptor);
+    if (Status status = file->look(file->descriptor_.get(), path); !status) return std::move(status).error();
+    return std::shared_ptr<const PosixFile>(file);
+  });
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+    const int flags = ::fcntl(descriptor, F_GETFL);
+    if (flags < 0) return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
+    if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+      return base::make_error(Errc::open_failed,
+                              "descriptor " + std::to_string(descriptor) + " is not open for reading");
+    Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid())
+      return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
+    const std::shared_ptr<PosixFile> file(new PosixFile);
+    file->descriptor_ = std::move(copy);
+    if (Status status = file->look(file->descriptor_.get(), {}); !status) return std::move(status).error();
+    return std::shared_ptr<const PosixFile>(file);
+  });
+}
+
+Result<Lease> PosixFile::lease() const noexcept {
+  if (!slot_.pool) return Lease(descriptor_.get());
+  return slot_.pool->acquire(slot_.slot, OpenAgain(again_, identity_));
+}
+
+Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+  if (destination.empty() || offset >= kLargestOffset) return std::size_t{0};
+  std::size_t length = std::min(destination.size(), kLargestRead);
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kLargestOffset - offset));
+  Result<Lease> descriptor = lease();
+  if (!descriptor) return std::move(descriptor).error();
+  ssize_t count = -1;
+  do {
+    count = ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset));
+  } while (count < 0 && errno == EINTR);
+  if (count >= 0) return static_cast<std::size_t>(count);
+  const int number = errno;
+  return base::guarded([&]() -> Result<std::size_t> { return read_error(number, length, offset); });
+}
+
+Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
+  return base::guarded([&]() -> Result<Mapping> {
+    if (size == 0) return Mapping{};
+    const Result<Lease> descriptor = lease();
+    if (!descriptor) return descriptor.error();
+    struct stat status;
+    if (::fstat(descriptor->get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
+    const std::uint64_t available = identity_of(status).size;
+    if (offset > available || size > available - offset) {
+      Error error =
+          base::make_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
+                                                     std::to_string(offset) + " were asked for, it now ends at byte " +
+                                                     std::to_string(available));
+      error.offset = available;
+      return error;
+    }
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const std::uint64_t skipped = offset % page;
+    const std::uint64_t length = size + skipped;
+    if (length > std::numeric_limits<std::ptrdiff_t>::max())
+      return system_error(Errc::map_failed, ENOMEM, "cannot map " + std::to_string(size) + " bytes");
+    const bool shared = mode == MapMode::shared;
+    void* const address = ::mmap(nullptr, static_cast<std::size_t>(length), shared ? PROT_READ : PROT_READ | PROT_WRITE,
+                                 shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor->get(),
+                                 static_cast<off_t>(offset - skipped));
+    if (address == MAP_FAILED)
+      return system_error(Errc::map_failed, errno,
+                          "cannot map " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
+    Unmap unmap{address, static_cast<std::size_t>(length)};
+    // Unmaps by itself if there is no memory for the counter.
+    std::shared_ptr<const void> owner(address, unmap);
+    return Mapping{{static_cast<std::byte*>(address) + skipped, static_cast<std::size_t>(size)}, std::move(owner)};
+  });
+}
+
+Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
+                    base::Cancellation* cancellation) noexcept {
+  std::size_t done = 0;
+  while (done < destination.size()) {
+    if (cancellation != nullptr && cancellation->requested()) return base::opening_cancelled();
+    const std::span<std::byte> rest = destination.subspan(done);
+    Result<std::size_t> count = source.read_at(offset + done, rest);
+    if (!count) {
+      Error error = std::move(count).error();
+      if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+      return error;
+    }
+    if (*count != 0 && *count <= rest.size()) {
+      done += *count;
+      continue;
+    }
+    return base::guarded([&]() -> Status {
+      if (*count > rest.size())
+        return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
+                                                       std::to_string(rest.size()) + " were asked for");
+      Error error = base::make_error(Errc::file_truncated,
+                                     "file became shorter: " + std::to_string(destination.size()) + " bytes at byte " +
+                                         std::to_string(offset) + " were asked for, it now ends at byte " +
+                                         std::to_string(offset + done));
+      error.offset = offset + done;
+      return error;
+    });
+  }
+  return {};
+}
+
+}  // namespace safetensors::os

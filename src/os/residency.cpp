@@ -1,0 +1,91 @@
+#include "os/residency.h"
+
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <random>
+
+namespace safetensors::os {
+namespace {
+
+constexpr std::uint64_t kPart = 1 << 20;
+constexpr std::uint64_t kParts = 32;  // of a large range are looked at
+constexpr std::uint64_t kProbes = 4;  // in one part
+constexpr long kCachestat = 451;      // on every architecture; the C library may not name it yet
+
+// As <linux/mman.h> has them since 6.5.
+struct CachestatRange {
+  std::uint64_t offset;
+  std::uint64_t length;
+};
+struct Cachestat {
+  std::uint64_t cached;
+  std::uint64_t dirty;
+  std::uint64_t writeback;
+  std::uint64_t evicted;
+  std::uint64_t recently_evicted;
+};
+
+// Below limit, which is not 0.
+std::uint64_t random(std::uint64_t limit) {
+  thread_local std::minstd_rand generator(
+      static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count()));
+  return std::uniform_int_distribution<std::uint64_t>(0, limit - 1)(generator);
+}
+
+std::optional<double> ask(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  if (const std::optional<double> counted = detail::count_cached(descriptor, offset, size)) return counted;
+  return detail::probe_cached(descriptor, offset, size);
+}
+
+}  // namespace
+
+namespace detail {
+
+std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  if (size == 0) return 1.0;
+  CachestatRange range{offset, size};
+  Cachestat found{};
+  if (::syscall(kCachestat, descriptor, &range, &found, 0) != 0) return std::nullopt;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t pages = (offset + size - 1) / page - offset / page + 1;
+  return std::min(1.0, static_cast<double>(found.cached) / static_cast<double>(pages));
+}
+
+// A probe that finds nothing has the system read the page: who asks again must not ask there.
+std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  if (size == 0) return 1.0;
+  const std::uint64_t probes = std::min(size, kProbes);
+  std::uint64_t cached = 0;
+  for (std::uint64_t i = 0; i < probes; ++i) {
+    std::byte byte{};
+    const iovec place{&byte, 1};
+    const std::uint64_t at = offset + size / probes * i + random(size / probes);
+    const ssize_t count = ::preadv2(descriptor, &place, 1, static_cast<off_t>(at), RWF_NOWAIT);
+    if (count == 1)
+      ++cached;
+    else if (count < 0 && errno != EAGAIN)
+      return std::nullopt;
+  }
+  return static_cast<double>(cached) / static_cast<double>(probes);
+}
+
+}  // namespace detail
+
+std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  if (size <= kParts * kPart) return ask(descriptor, offset, size);
+  double sum = 0;
+  for (std::uint64_t i = 0; i < kParts; ++i) {
+    const std::optional<double> share = ask(descriptor, offset + (size - kPart) / (kParts - 1) * i, kPart);
+    if (!share) return std::nullopt;
+    sum += *share;
+  }
+  return sum / static_cast<double>(kParts);
+}
+
+}  // namespace safetensors::os

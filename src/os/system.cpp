@@ -1,0 +1,125 @@
+#include "os/system.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+
+namespace safetensors::os {
+namespace {
+
+// Built without memory from the heap, for calls that must not throw.
+struct DescriptorPath {
+  explicit DescriptorPath(int descriptor) noexcept {
+    (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
+  }
+  char text[32];
+};
+
+}  // namespace
+
+int System::open_at(int directory, const char* name, int flags, mode_t mode) noexcept {
+  return ::openat(directory, name, flags, mode);
+}
+
+int System::close(int descriptor) noexcept {
+  return ::close(descriptor);
+}
+
+ssize_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
+ssize_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
+ssize_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                           std::size_t size) noexcept {
+  auto from_position = static_cast<off64_t>(from_offset);
+  auto to_position = static_cast<off64_t>(to_offset);
+  return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
+}
+
+int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
+  alignment = {};
+#ifdef STATX_DIOALIGN
+  struct statx status;
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) != 0) return -1;
+  if ((status.stx_mask & STATX_DIOALIGN) != 0)
+    alignment = {.known = true, .memory = status.stx_dio_mem_align, .offset = status.stx_dio_offset_align};
+#else
+  (void)descriptor;
+#endif
+  return 0;
+}
+
+int System::preallocate(int descriptor, std::uint64_t size) noexcept {
+  return ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
+}
+
+int System::start_writeback(int descriptor) noexcept {
+  return ::sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+int System::sync(int descriptor) noexcept {
+  return ::fsync(descriptor);
+}
+
+int System::sync_file_system(int descriptor) noexcept {
+  return ::syncfs(descriptor);
+}
+
+int System::change_mode(int descriptor, mode_t mode) noexcept {
+  return ::fchmod(descriptor, mode);
+}
+
+int System::change_owner(int descriptor, uid_t user, gid_t group) noexcept {
+  return ::fchown(descriptor, user, group);
+}
+
+int System::rename_at(int directory, const char* from, const char* to) noexcept {
+  return ::renameat(directory, from, directory, to);
+}
+
+int System::unlink_at(int directory, const char* name) noexcept {
+  return ::unlinkat(directory, name, 0);
+}
+
+int System::link_at(int descriptor, int directory, const char* name) noexcept {
+  // AT_EMPTY_PATH would do without /proc, but before Linux 6.10 it takes a capability.
+  return ::linkat(AT_FDCWD, DescriptorPath(descriptor).text, directory, name, AT_SYMLINK_FOLLOW);
+}
+
+bool System::linkable(int descriptor) noexcept {
+  struct stat file, found;
+  return ::fstat(descriptor, &file) == 0 && ::stat(DescriptorPath(descriptor).text, &found) == 0 &&
+         identity_of(file).same_file(identity_of(found));
+}
+
+int System::duplicate(int descriptor) noexcept {
+  return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
+int System::lock(int descriptor) noexcept {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB);
+}
+
+FileSystem System::file_system(int descriptor) noexcept {
+  return file_system_of(descriptor);
+}
+
+std::string path_of_descriptor(int descriptor) {
+  return DescriptorPath(descriptor).text;
+}
+
+System& real_system() noexcept {
+  alignas(System) static std::byte storage[sizeof(System)];
+  static System* const system = ::new (storage) System;
+  return *system;
+}
+
+}  // namespace safetensors::os

@@ -1,0 +1,97 @@
+#include "os/system_error.h"
+
+#include <cerrno>
+#include <iterator>
+
+namespace safetensors::os {
+namespace {
+
+struct Description {
+  int number;
+  const char* text;
+};
+
+// Own texts, since strerror() depends on the locale and is not safe to call from several threads.
+constexpr Description kDescriptions[] = {
+    {EPERM, "operation not permitted"},
+    {ENOENT, "no such file or directory"},
+    {EINTR, "interrupted"},
+    {EIO, "input/output error"},
+    {ENXIO, "no such device or address"},
+    {EBADF, "bad file descriptor"},
+    {EAGAIN, "resource temporarily unavailable"},
+    {ENOMEM, "cannot allocate memory"},
+    {EACCES, "permission denied"},
+    {EFAULT, "bad address"},
+    {EBUSY, "device or resource busy"},
+    {EEXIST, "file exists"},
+    {EXDEV, "it would cross file systems"},
+    {ENODEV, "no such device"},
+    {ENOTDIR, "not a directory"},
+    {EISDIR, "is a directory"},
+    {EINVAL, "invalid argument"},
+    {ENFILE, "too many open files in the system"},
+    {EMFILE, "too many open files"},
+    {ETXTBSY, "file is being executed"},
+    {EFBIG, "file too large"},
+    {ENOSPC, "no space left on device"},
+    {ESPIPE, "cannot seek"},
+    {EROFS, "read-only file system"},
+    {EMLINK, "too many links"},
+    {EPIPE, "broken pipe"},
+    {ERANGE, "out of range"},
+    {EDEADLK, "deadlock avoided"},
+    {ENAMETOOLONG, "file name too long"},
+    {ENOLCK, "no locks available"},
+    {ENOSYS, "not implemented by the system"},
+    {ENOTEMPTY, "directory not empty"},
+    {ELOOP, "too many levels of symbolic links"},
+    {EOVERFLOW, "value too large"},
+    {EILSEQ, "name is not valid on this file system"},
+    {EOPNOTSUPP, "not supported by this file system"},
+    {ECONNREFUSED, "connection refused"},
+    {ECONNRESET, "connection reset"},
+    {ENOTCONN, "not connected"},
+    {EHOSTUNREACH, "no route to host"},
+    {ENETUNREACH, "network is unreachable"},
+    {ETIMEDOUT, "timed out"},
+    {EHOSTDOWN, "host is down"},
+    {ESTALE, "stale file handle"},
+    {EDQUOT, "disk quota exceeded"},
+    {EREMOTEIO, "remote input/output error"},
+    {ENOKEY, "required key not available"},
+    {EUCLEAN, "file system is damaged"},
+    {ENOMEDIUM, "no medium found"},
+    {ECANCELED, "cancelled"},
+};
+
+}  // namespace
+
+std::string describe_errno(int number) {
+  for (const Description& description : kDescriptions) {
+    if (description.number == number) return description.text;
+  }
+  return "system error " + std::to_string(number);
+}
+
+Error system_error(Errc code, int number, std::string_view what, std::string_view path) {
+  Error error;
+  error.code = code;
+  error.os_error = number;
+  error.path = path;
+  error.message.append(what).append(": ").append(describe_errno(number));
+  return error;
+}
+
+Error read_error(int number, std::size_t size, std::uint64_t offset) {
+  Error error = system_error(Errc::read_failed, number,
+                             "cannot read " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
+  error.offset = offset;
+  return error;
+}
+
+bool out_of_space(int number) noexcept {
+  return number == ENOSPC || number == EDQUOT || number == EFBIG;
+}
+
+}  // namespace safetensors::os

@@ -1,0 +1,25 @@
+// What a ReadPlan holds.
+#pragma once
+
+#include <safetensors/read_plan.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/plan_item.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+struct ReadPlan::State {
+  static Status add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
+                    const Destination& destination, const AddOptions& options);
+
+  std::vector<plan::PlanItem> items;
+  std::uint64_t bytes = 0;  // of all results
+};
+
+}  // namespace v0
+
+}  // namespace safetensors

@@ -1,0 +1,120 @@
+// edit_metadata: another header before the same data.
+#include <safetensors/writer.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "format/header_edit.h"
+#include "format/header_writer.h"
+#include "io/atomic_file.h"
+#include "io/overwrite.h"
+#include "os/posix_file.h"
+#include "write/file_head.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+// What was present stays present, even when its last key is removed.
+std::optional<format::MetadataMap> edited(const Metadata& metadata, std::span<const MetadataEdit> edits) {
+  format::MetadataMap pairs;
+  bool present = metadata.present();
+  for (const auto& [key, value] : metadata) pairs.emplace(key, value);
+  for (const MetadataEdit& edit : edits) {
+    if (edit.value) {
+      pairs.insert_or_assign(edit.key, *edit.value);
+      present = true;
+    } else {
+      pairs.erase(edit.key);
+    }
+  }
+  if (!present) return std::nullopt;
+  return pairs;
+}
+
+Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
+  const std::uint64_t room = file.header().header_bytes();
+  if (text.size() > room)
+    return base::make_error(Errc::header_does_not_fit,
+                            "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
+                                std::to_string(room) + " (write a new file instead)",
+                            path);
+  const auto* source = dynamic_cast<const os::PosixFile*>(&file.source());
+  if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
+  text.resize(static_cast<std::size_t>(room), ' ');
+  return io::overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
+}
+
+// Whoever replaced or changed the file meanwhile must not lose it. Best effort: no system call compares and renames at
+// once, so a change between this look and the rename is lost.
+Status check_unchanged(std::string_view path, const File& file) {
+  const auto* opened = dynamic_cast<const os::PosixFile*>(&file.source());
+  return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
+}
+
+constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
+
+Status report(std::string_view path, const WriteOptions& options, std::uint64_t done, std::uint64_t total) {
+  if (!options.progress || options.progress(done, total)) return {};
+  return base::cancelled(done, total, path);
+}
+
+// Copies the data behind a head of so many bytes. The report of the last bytes is left to the caller.
+Status copy_data(io::AtomicFile& out, std::string_view path, const File& file, std::uint64_t head,
+                 const WriteOptions& options) {
+  const std::uint64_t data = file.header().data_bytes();
+  const std::uint64_t step = options.progress ? kStep : data;
+  for (std::uint64_t done = 0; done < data;) {
+    const std::uint64_t size = std::min(step, data - done);
+    if (Status status = out.copy_at(head + done, file.source(), file.header().data_start() + done, size); !status)
+      return status;
+    done += size;
+    if (done == data) break;
+    if (Status status = report(path, options, head + done, head + data); !status) return status;
+  }
+  return {};
+}
+
+Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
+  if (Status status = format::pad_text(text, 8, options.metadata_slack); !status) return status;
+  const Result<std::string> head = write::file_head(text);
+  if (!head) return head.error();
+  const std::uint64_t data = file.header().data_bytes();
+  const Result<std::uint64_t> size = write::file_size(*head, data);
+  if (!size) return size.error();
+  const Result<std::unique_ptr<io::AtomicFile>> out =
+      io::AtomicFile::create(path, *size, write::to_atomic_file_options(options.write));
+  if (!out) return out.error();
+  if (Status status = (*out)->write_at(0, write::bytes_of(*head)); !status) return status;
+  if (Status status = copy_data(**out, path, file, head->size(), options.write); !status) return status;
+  // To wait for the disk takes long: after that is the last moment to cancel.
+  if (Status status = (*out)->file().finish(); !status) return status;
+  if (Status status = report(path, options.write, *size, *size); !status) return status;
+  if (Status status = check_unchanged(path, file); !status) return status;
+  return (*out)->commit();
+}
+
+Status edit(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) {
+  const Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
+  if (!file) return file.error();
+  Result<std::string> text = format::text_with_metadata(file->header(), edited(file->header().metadata(), edits));
+  if (!text) return std::move(text).error();
+  return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
+                          : edit_by_replacing(path, *file, std::move(*text), options);
+}
+
+}  // namespace
+
+Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
+  Status status = base::guarded([&] { return edit(path, edits, options); });
+  if (status || !status.error().path.empty()) return status;
+  return base::guarded([&]() -> Status {
+    Error error = status.error();
+    error.path = path;
+    return error;
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,30 @@
+// What stands before the tensors' bytes in a file, and how files are written: shared by all that writes.
+#pragma once
+
+#include <safetensors/error.h>
+#include <safetensors/header.h>
+#include <safetensors/writer.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/atomic_file.h"
+
+namespace safetensors::write {
+
+// The length of text in 8 bytes, then text. Error: header_too_large.
+[[nodiscard]] Result<std::string> file_head(std::string_view header_text);
+
+// The size of a file with such a head. Error: size_overflow.
+[[nodiscard]] Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes);
+
+[[nodiscard]] io::Sync to_sync(Durability durability) noexcept;
+[[nodiscard]] io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept;
+
+[[nodiscard]] inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace safetensors::write

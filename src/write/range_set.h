@@ -1,0 +1,79 @@
+// Which bytes of a range have been written, in memory that grows with the number of gaps only.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+
+namespace safetensors::write {
+
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+class RangeSet {
+ public:
+  // Marks range as written. If a part of it already was, marks nothing and returns the first such part.
+  // May throw std::bad_alloc; nothing is marked then.
+  std::optional<ByteRange> claim(ByteRange range) {
+    if (range.begin == range.end) return std::nullopt;
+    auto next = written_.lower_bound(range.begin);
+    if (next != written_.begin()) {
+      if (auto before = std::prev(next); before->second > range.begin)
+        return ByteRange{range.begin, before->second < range.end ? before->second : range.end};
+    }
+    if (next != written_.end() && next->first < range.end)
+      return ByteRange{next->first, next->second < range.end ? next->second : range.end};
+    insert(range, next);
+    return std::nullopt;
+  }
+
+  // Unmarks what claim() marked. May throw std::bad_alloc; range then stays marked.
+  void release(ByteRange range) {
+    if (range.begin == range.end) return;
+    auto found = std::prev(written_.upper_bound(range.begin));
+    const std::uint64_t end = found->second;
+    if (end > range.end) written_.emplace(range.end, end);
+    if (found->first < range.begin)
+      found->second = range.begin;
+    else
+      written_.erase(found);
+  }
+
+  // The first bytes of [0, size) not written; nullopt if all are.
+  [[nodiscard]] std::optional<ByteRange> first_gap(std::uint64_t size) const {
+    const auto first = written_.begin();
+    const std::uint64_t begin = first != written_.end() && first->first == 0 ? first->second : 0;
+    if (begin == size) return std::nullopt;
+    const auto next = written_.lower_bound(begin);
+    return ByteRange{begin, next == written_.end() ? size : next->first};
+  }
+
+  [[nodiscard]] std::size_t pieces() const noexcept { return written_.size(); }
+
+ private:
+  using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; neither overlap nor touch
+
+  void insert(ByteRange range, Ranges::iterator next) {
+    const bool joins_next = next != written_.end() && next->first == range.end;
+    if (next != written_.begin()) {
+      if (auto before = std::prev(next); before->second == range.begin) {
+        before->second = joins_next ? next->second : range.end;
+        if (joins_next) written_.erase(next);
+        return;
+      }
+    }
+    const auto made = written_.emplace_hint(next, range.begin, range.end);
+    if (joins_next) {
+      made->second = next->second;
+      written_.erase(next);
+    }
+  }
+
+  Ranges written_;
+};
+
+}  // namespace safetensors::write

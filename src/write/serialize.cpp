@@ -1,0 +1,173 @@
+// layout, serialize, write_file and write_files: files whose tensors are all in memory.
+#include <safetensors/writer.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "format/printable.h"
+#include "io/atomic_file.h"
+#include "io/write_images.h"
+#include "os/memory.h"
+#include "write/file_head.h"
+
+namespace safetensors {
+inline namespace v0 {
+namespace {
+
+using io::Piece;
+
+// The pieces point into head and into the tensors.
+struct Image {
+  std::shared_ptr<const std::string> head;
+  std::vector<Piece> pieces;  // in order, without gaps; the first is head
+  std::uint64_t size = 0;
+};
+
+Status check_lengths(const Header& header, std::span<const TensorData> tensors) {
+  for (const TensorData& tensor : tensors) {
+    const std::uint64_t needed = header.find(tensor.name)->nbytes();
+    if (tensor.bytes.size() == needed) continue;
+    return base::make_error(Errc::data_length, format::tensor_named(tensor.name) + ": " +
+                                                   std::to_string(tensor.bytes.size()) + " bytes given, " +
+                                                   std::string(to_string(tensor.dtype)) + " " +
+                                                   to_string(tensor.shape) + " needs " + std::to_string(needed));
+  }
+  return {};
+}
+
+Result<Header> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                       const LayoutOptions& options) {
+  HeaderBuilder builder;
+  for (const TensorData& tensor : tensors) {
+    if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
+  }
+  if (metadata) {
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
+  }
+  for (const auto& [key, value] : metadata ? *metadata : MetadataPairs()) {
+    if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
+  }
+  Result<Header> header = builder.build(options);
+  if (!header) return header;
+  if (Status status = check_lengths(*header, tensors); !status) return std::move(status).error();
+  return header;
+}
+
+Result<Image> make_image(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                         const LayoutOptions& options) {
+  const Result<Header> header = lay_out(tensors, metadata, options);
+  if (!header) return header.error();
+  const Result<std::string> text = header->text();
+  if (!text) return text.error();
+  Result<std::string> head = write::file_head(*text);
+  if (!head) return std::move(head).error();
+  const Result<std::uint64_t> size = write::file_size(*head, header->data_bytes());
+  if (!size) return size.error();
+  Image image{.head = std::make_shared<const std::string>(std::move(*head)), .pieces = {}, .size = *size};
+  image.pieces.reserve(tensors.size() + 1);
+  image.pieces.push_back({0, write::bytes_of(*image.head)});
+  for (const TensorData& tensor : tensors) {
+    if (!tensor.bytes.empty())
+      image.pieces.push_back({image.head->size() + header->find(tensor.name)->begin, tensor.bytes});
+  }
+  std::ranges::sort(image.pieces, {}, &Piece::offset);
+  return image;
+}
+
+Status write_image(std::string_view path, const Image& image, const WriteOptions& options) {
+  const Result<std::unique_ptr<io::AtomicFile>> file =
+      io::AtomicFile::create(path, image.size, write::to_atomic_file_options(options));
+  if (!file) return file.error();
+  const io::Image target[] = {{&(*file)->file(), image.pieces, image.size}};
+  if (Status status = io::write_images(target, options.progress); !status) return status;
+  return (*file)->commit();
+}
+
+using Replacements = std::vector<std::unique_ptr<io::AtomicFile>>;
+
+Error with_path(Error error, std::string_view path) {
+  if (error.path.empty()) error.path = path;
+  return error;
+}
+
+// Room for all is set aside before a byte is written.
+Result<Replacements> make_replacements(std::span<const FileContents> files, std::span<const Image> images,
+                                       const WriteOptions& options) {
+  Replacements made;
+  std::set<io::AtomicFile::Place> places;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Result<std::unique_ptr<io::AtomicFile>> file =
+        io::AtomicFile::create(files[i].path, images[i].size, write::to_atomic_file_options(options));
+    if (!file) return std::move(file).error();
+    if (!places.insert((*file)->place()).second)
+      return base::make_error(Errc::invalid_argument, "two of the files to be written have this path", files[i].path);
+    made.push_back(std::move(*file));
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<Header> layout(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                      const LayoutOptions& options) noexcept {
+  return base::guarded([&] { return lay_out(tensors, metadata, options); });
+}
+
+Result<Serialized> serialize(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                             const LayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Serialized> {
+    const Result<Image> image = make_image(tensors, metadata, options);
+    if (!image) return image.error();
+    Serialized result;
+    if (image->size <= std::numeric_limits<std::ptrdiff_t>::max() && os::fits_in_machine(image->size)) {
+      result.size = static_cast<std::size_t>(image->size);
+      result.data.reset(new (std::nothrow) std::byte[result.size]);
+    }
+    if (!result.data)
+      return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
+    for (const Piece& piece : image->pieces)
+      std::memcpy(result.data.get() + piece.offset, piece.bytes.data(), piece.bytes.size());
+    return result;
+  });
+}
+
+Status write_file(std::string_view path, std::span<const TensorData> tensors,
+                  const std::optional<MetadataPairs>& metadata, const WriteOptions& options,
+                  const LayoutOptions& layout_options) noexcept {
+  Status status = base::guarded([&]() -> Status {
+    const Result<Image> image = make_image(tensors, metadata, layout_options);
+    if (!image) return image.error();
+    return write_image(path, *image, options);
+  });
+  return status;
+}
+
+Status write_files(std::span<const FileContents> files, const WriteOptions& options,
+                   const LayoutOptions& layout_options) noexcept {
+  return base::guarded([&]() -> Status {
+    std::vector<Image> images;
+    images.reserve(files.size());
+    for (const FileContents& file : files) {
+      Result<Image> image = make_image(file.tensors, file.metadata, layout_options);
+      if (!image) return with_path(std::move(image).error(), file.path);
+      images.push_back(std::move(*image));
+    }
+    Result<Replacements> made = make_replacements(files, images, options);
+    if (!made) return std::move(made).error();
+    std::vector<io::Image> targets;
+    targets.reserve(images.size());
+    for (std::size_t i = 0; i < images.size(); ++i)
+      targets.push_back({&(*made)[i]->file(), images[i].pieces, images[i].size});
+    if (Status status = io::write_images(targets, options.progress); !status) return status;
+    return io::replace_all(*made);
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

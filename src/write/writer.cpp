@@ -1,0 +1,226 @@
+// Writer: a file whose tensors come in pieces.
+#include <safetensors/writer.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.h"
+#include "format/printable.h"
+#include "io/atomic_file.h"
+#include "write/file_head.h"
+#include "write/range_set.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+using write::ByteRange;
+
+struct Writer::State {
+  State(const Header& checked, std::string_view target, const WriteOptions& options)
+      : header(checked), path(target), progress(options.progress) {}
+
+  Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
+  // Marks a range as written, before it is: two threads cannot both write it.
+  Status claim(const TensorInfo& tensor, ByteRange range);
+  // Calls step(offset, size) for [0, total) in order: all at once, unless somebody wants to be told in between.
+  template <class Step>
+  Status in_steps(std::uint64_t total, Step step);
+  Status report(std::uint64_t written);
+  void take_back(std::uint64_t written);
+  // What a write came to; its failure is kept.
+  Status conclude(Status status);
+  Error missing(ByteRange gap) const;
+  Error error(Errc code, std::string message) const { return base::make_error(code, std::move(message), path); }
+
+  const Header header;
+  const std::string path;
+  const decltype(WriteOptions::progress) progress;
+  std::unique_ptr<io::AtomicFile> file;
+  std::uint64_t data_start = 0;
+  std::uint64_t file_size = 0;
+
+  std::mutex progress_mutex;  // held while progress runs; of the next two
+  std::uint64_t done = 0;
+  std::uint64_t reported = 0;
+
+  std::mutex mutex;  // of all that follows
+  write::RangeSet coverage;
+  std::optional<Error> failure;
+  bool closed = false;
+};
+
+namespace {
+
+constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
+constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
+
+Error closed_error() {
+  return base::make_error(Errc::writer_closed, "the writer was already committed or moved from");
+}
+
+std::string range_of(std::uint64_t begin, std::uint64_t end) {
+  return "bytes " + std::to_string(begin) + " to " + std::to_string(end);
+}
+
+}  // namespace
+
+Result<ByteRange> Writer::State::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
+  if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
+    return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
+  return error(Errc::buffer_size, format::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
+                                      std::to_string(offset) + " do not fit, it has " +
+                                      std::to_string(tensor.nbytes()));
+}
+
+Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
+  const std::lock_guard lock(mutex);
+  if (failure) return *failure;
+  if (closed) return closed_error();
+  const std::optional<ByteRange> taken = coverage.claim(range);
+  if (!taken) return {};
+  return error(Errc::overlapping_write, format::tensor_named(tensor.name) + ": " +
+                                            range_of(taken->begin - tensor.begin, taken->end - tensor.begin) + " of " +
+                                            std::to_string(tensor.nbytes()) + " were already written");
+}
+
+template <class Step>
+Status Writer::State::in_steps(std::uint64_t total, Step step) {
+  if (!progress) return step(std::uint64_t{0}, total);
+  for (std::uint64_t at = 0; at < total;) {
+    const std::uint64_t size = std::min(kStep, total - at);
+    if (Status status = step(at, size); !status) return status;
+    if (Status status = report(size); !status) return status;
+    at += size;
+  }
+  return {};
+}
+
+Status Writer::State::report(std::uint64_t written) {
+  const std::lock_guard lock(progress_mutex);
+  done += written;
+  if (done - reported < kReport && done != file_size) return {};
+  reported = done;
+  if (progress(done, file_size)) return {};
+  return base::cancelled(done, file_size, path);
+}
+
+void Writer::State::take_back(std::uint64_t written) {
+  const std::lock_guard lock(progress_mutex);
+  done -= written;
+  reported = std::min(reported, done);
+}
+
+Status Writer::State::conclude(Status status) {
+  if (status) return status;
+  const std::lock_guard lock(mutex);
+  if (!failure) failure = std::move(status).error();
+  return *failure;
+}
+
+Error Writer::State::missing(ByteRange gap) const {
+  const TensorList tensors = header.tensors();
+  const auto after = std::partition_point(tensors.begin(), tensors.end(),
+                                          [&](const TensorInfo& tensor) { return tensor.end <= gap.begin; });
+  const TensorInfo& tensor = *after;
+  return error(Errc::incomplete_write,
+               format::tensor_named(tensor.name) + ": " +
+                   range_of(gap.begin - tensor.begin, std::min(gap.end, tensor.end) - tensor.begin) + " of " +
+                   std::to_string(tensor.nbytes()) + " were never written");
+}
+
+Writer::Writer(std::unique_ptr<State> state) noexcept : header_(state->header), state_(std::move(state)) {}
+Writer::Writer(Writer&&) noexcept = default;
+Writer& Writer::operator=(Writer&&) noexcept = default;
+Writer::~Writer() = default;
+
+Result<Writer> Writer::create(std::string_view path, const Header& header, const WriteOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Writer> {
+    const Result<std::string> text = header.text();
+    if (!text) return text.error();
+    const Result<std::string> head = write::file_head(*text);
+    if (!head) return head.error();
+    const Result<std::uint64_t> size = write::file_size(*head, header.data_bytes());
+    if (!size) return size.error();
+    Result<std::unique_ptr<io::AtomicFile>> file =
+        io::AtomicFile::create(path, *size, write::to_atomic_file_options(options));
+    if (!file) return std::move(file).error();
+    auto state = std::make_unique<State>(header, path, options);
+    state->file = std::move(*file);
+    state->data_start = state->done = head->size();
+    state->file_size = *size;
+    if (Status status = state->file->write_at(0, write::bytes_of(*head)); !status) return std::move(status).error();
+    return Writer(std::move(state));
+  });
+}
+
+Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const TensorInfo* tensor = state_->header.find(name);
+    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+    const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
+    if (!range) return range.error();
+    if (Status status = state_->claim(*tensor, *range); !status) return status;
+    return state_->conclude(state_->in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+      return state_->file->write_at(state_->data_start + range->begin + at,
+                                    bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    }));
+  });
+}
+
+Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const TensorInfo* tensor = state_->header.find(name);
+    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+    if (from.dtype() != tensor->dtype)
+      return state_->error(Errc::dtype_mismatch, format::tensor_named(name) + ": is " +
+                                                     std::string(to_string(tensor->dtype)) + ", copied from " +
+                                                     std::string(to_string(from.dtype())));
+    if (!std::ranges::equal(from.shape(), tensor->shape))
+      return state_->error(Errc::data_length, format::tensor_named(name) + ": has shape " + to_string(tensor->shape) +
+                                                  ", copied from " + to_string(from.shape()));
+    const ByteRange range{tensor->begin, tensor->end};
+    if (Status status = state_->claim(*tensor, range); !status) return status;
+
+    const File file = from.file();
+    const std::uint64_t offset = from.info().file_offset;
+    const std::uint64_t target = state_->data_start + range.begin;
+    const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
+    std::uint64_t reached = 0;
+    bool source_failed = false;
+    Status status = state_->in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
+      reached = at;
+      if (memory.bytes.size() != tensor->nbytes())
+        return state_->file->copy_at(target + at, file.source(), offset + at, size, &source_failed);
+      return state_->file->write_at(target + at,
+                                    memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    });
+    if (!source_failed) return state_->conclude(std::move(status));
+    // Only reading failed: the tensor counts as not written and may be tried again.
+    state_->take_back(reached);
+    const std::lock_guard lock(state_->mutex);
+    state_->coverage.release(range);
+    Error error = std::move(status).error();
+    if (error.path.empty()) error.path = file.path();
+    return error;
+  });
+}
+
+Status Writer::commit() noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (state_->failure) return *state_->failure;
+      if (state_->closed) return closed_error();
+      if (const std::optional<ByteRange> gap = state_->coverage.first_gap(state_->header.data_bytes()))
+        return state_->missing(*gap);
+      state_->closed = true;
+    }
+    return state_->conclude(state_->file->commit());
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,139 @@
+// Plans of the C interface whose results go to a device, through the fake driver.
+#include <safetensors/c.h>
+
+#include "support/fake_driver.h"
+#include "support/file_support.h"
+
+namespace safetensors::test {
+namespace {
+
+constexpr std::size_t kSize = 300'000;
+
+class DeviceC : public DeviceTest {
+ protected:
+  DeviceC() : bytes(noise(kSize)) {
+    const uint64_t shape[] = {kSize};
+    const safetensors_tensor_data data = {"t", 1, shape, 1, bytes.data(), kSize, SAFETENSORS_DTYPE_U8, 0};
+    EXPECT_EQ(safetensors_write_file(path.c_str(), &data, 1, nullptr, 0, nullptr, nullptr, nullptr), SAFETENSORS_OK);
+    safetensors_file* file = nullptr;
+    EXPECT_EQ(safetensors_file_open(path.c_str(), nullptr, &file, nullptr), SAFETENSORS_OK);
+    EXPECT_EQ(safetensors_file_tensor(file, "t", 1, &tensor, nullptr), SAFETENSORS_OK);
+    safetensors_file_free(file);
+    EXPECT_EQ(safetensors_read_plan_create(&plan, nullptr), SAFETENSORS_OK);
+  }
+  ~DeviceC() override {
+    safetensors_read_plan_free(plan);
+    safetensors_tensor_free(tensor);
+  }
+  [[nodiscard]] safetensors_status add(const DeviceMemory& memory, int32_t device, uint64_t size) {
+    safetensors_add_options options = SAFETENSORS_ADD_OPTIONS_INIT;
+    options.on_device = 1;
+    options.device = device;
+    options.device_address = memory.address();
+    options.device_size = size;
+    return safetensors_read_plan_add(plan, tensor, nullptr, &options, &error);
+  }
+  [[nodiscard]] static safetensors_read_options options() {
+    safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
+    options.cuda_driver = SAFETENSORS_FAKE_CUDA;
+    return options;
+  }
+
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  const std::string bytes;
+  safetensors_tensor* tensor = nullptr;
+  safetensors_read_plan* plan = nullptr;
+  safetensors_error error;
+};
+
+TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
+  const DeviceMemory memory(*cuda, kSize);
+  ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
+  safetensors_read_options with = options();
+  with.bytes_in_flight = std::uint64_t{3} << 20;
+  with.chunk = std::uint64_t{1} << 16;
+  with.threads = 1;
+  safetensors_read_result* result = nullptr;
+  ASSERT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
+  EXPECT_TRUE(memory.bytes() == bytes);
+  safetensors_read_report* report = nullptr;
+  safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
+  ASSERT_EQ(safetensors_read_result_report(result, &report, nullptr), SAFETENSORS_OK);
+  ASSERT_EQ(safetensors_read_report_get_info(report, &info, nullptr), SAFETENSORS_OK);
+  EXPECT_EQ(info.bytes_device, kSize);
+  EXPECT_GT(info.pinned_bytes, 0U);
+  EXPECT_LE(info.pinned_bytes, with.bytes_in_flight);
+  EXPECT_GE(info.reads, kSize / with.chunk);
+  EXPECT_EQ(info.threads, 1U);
+  safetensors_read_report_free(report);
+  safetensors_read_result_free(result);
+}
+
+TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
+  const DeviceMemory memory(*cuda, kSize);
+  ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
+  const safetensors_read_options with = options();
+  safetensors_stream* stream = nullptr;
+  ASSERT_EQ(safetensors_read_plan_stream(plan, &with, &stream, &error), SAFETENSORS_OK) << error.message;
+  safetensors_array* array = nullptr;
+  uint64_t item = 1;
+  ASSERT_EQ(safetensors_stream_next(stream, &item, &array, &error), SAFETENSORS_OK) << error.message;
+  EXPECT_TRUE(memory.bytes() == bytes);
+  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
+  ASSERT_EQ(safetensors_array_get_info(array, &info, nullptr), SAFETENSORS_OK);
+  EXPECT_EQ(item, 0U);
+  EXPECT_EQ(info.nbytes, 0U);
+  safetensors_array_free(array);
+  safetensors_stream_free(stream);
+}
+
+TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
+  const DeviceMemory memory(*cuda, kSize);
+  const std::string before(kSize, 'x');
+  ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
+  device::Stream earlier = nullptr;
+  void* locked = nullptr;
+  {
+    const device::Current current(cuda->calls(), memory.context());
+    ASSERT_EQ(cuda->calls().stream_create(&earlier, 0), device::CudaResult::success);
+    ASSERT_EQ(cuda->calls().host_allocate(&locked, kSize, 0), device::CudaResult::success);
+    std::memcpy(locked, before.data(), kSize);
+  }
+  driver.delay(100, 1);
+  for (int i = 0; i < 10; ++i) {
+    const device::Current current(cuda->calls(), memory.context());
+    ASSERT_EQ(cuda->calls().copy_to_device_async(memory.address(), locked, kSize, earlier),
+              device::CudaResult::success);
+  }
+  const unsigned waits = driver.calls("cuStreamWaitEvent");
+  safetensors_read_options with = options();
+  with.device_stream = earlier;
+  safetensors_read_result* result = nullptr;
+  EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
+  safetensors_read_result_free(result);
+  EXPECT_TRUE(memory.bytes() == bytes);
+  EXPECT_GT(driver.calls("cuStreamWaitEvent"), waits);
+  const device::Current current(cuda->calls(), memory.context());
+  EXPECT_EQ(cuda->calls().stream_synchronize(earlier), device::CudaResult::success);
+  EXPECT_EQ(cuda->calls().stream_destroy(earlier), device::CudaResult::success);
+  EXPECT_EQ(cuda->calls().host_free(locked), device::CudaResult::success);
+}
+
+TEST_F(DeviceC, WhatCannotBeIsRefused) {
+  const DeviceMemory memory(*cuda, kSize);
+  EXPECT_EQ(add(memory, 0, kSize - 1), SAFETENSORS_ERROR_BUFFER_SIZE);
+  EXPECT_STREQ(error.message, "tensor `t`: the result has 300000 bytes, the destination 299999");
+  ASSERT_EQ(add(memory, 100, kSize), SAFETENSORS_OK);
+  safetensors_read_options with = options();
+  safetensors_read_result* result = nullptr;
+  safetensors_stream* stream = nullptr;
+  EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, nullptr), SAFETENSORS_ERROR_INVALID_ARGUMENT);
+  with.cuda_driver = "libno_such_driver.so.1";
+  EXPECT_EQ(safetensors_read_plan_stream(plan, &with, &stream, nullptr), SAFETENSORS_ERROR_UNSUPPORTED);
+  EXPECT_EQ(result, nullptr);
+  EXPECT_EQ(stream, nullptr);
+}
+
+}  // namespace
+}  // namespace safetensors::test

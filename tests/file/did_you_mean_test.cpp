@@ -1,0 +1,121 @@
+// The name that was probably meant.
+#include "file/did_you_mean.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace safetensors::file {
+namespace {
+
+std::string best_of(std::string_view meant, const std::vector<std::string>& names) {
+  DidYouMean similar(meant);
+  for (const std::string& name : names) {
+    if (!similar.offer(name)) break;
+  }
+  return std::string(similar.best());
+}
+
+// Whatever the order of the names.
+void expect_best(std::string_view meant, std::vector<std::string> names, std::string_view best) {
+  EXPECT_EQ(best_of(meant, names), best) << meant;
+  EXPECT_EQ(best_of(meant, {names.rbegin(), names.rend()}), best) << meant << ", names reversed";
+}
+
+TEST(DidYouMean, PrefersFewestEdits) {
+  expect_best("layers.0.w", {"w", "0.w", "layer.0.w"}, "layer.0.w");
+  expect_best("lm_haed.weight", {"head.weight", "lm_head.weight", "lm_head.bias"}, "lm_head.weight");
+  expect_best("h.10.w", {"h.1.w", "h.11.w.w", "x.h.10.w"}, "h.1.w");
+}
+
+TEST(DidYouMean, PrefersCaseAmongEqualEdits) {
+  expect_best("X", {"e", "x", "y"}, "x");
+  expect_best("layer.W", {"layer.b", "layer.w", "layer.x"}, "layer.w");
+  expect_best("Model.W", {"model.b", "xodel.w", "model.w"}, "model.w");
+}
+
+TEST(DidYouMean, FindsAnotherCaseOfAnyLength) {
+  expect_best("LM_HEAD.WEIGHT", {"weight", "lm_head.weight", "lm_head.bias"}, "lm_head.weight");
+  expect_best("LM_HEAD.WEIGHT", {"model.LM_HEAD.WEIGHT", "lm_head.weight"}, "lm_head.weight");
+}
+
+TEST(DidYouMean, FallsBackToTails) {
+  expect_best("wte.weight", {"b", "transformer.wte.weight"}, "transformer.wte.weight");
+  expect_best("model.lm_head.weight", {"lm_head.weight", "weight"}, "lm_head.weight");
+  expect_best("wte.weight", {"a.very.long.transformer.wte.weight", "transformer.wte.weight"}, "transformer.wte.weight");
+}
+
+TEST(DidYouMean, SaysNothingWhereNothingIsNear) {
+  expect_best("something else", {"b", "lm_head.weight"}, "");
+  expect_best("", {"a", "b"}, "");
+  expect_best(std::string(200, 'x'), {std::string(200, 'x') + "y"}, "");
+  expect_best("abcd", {"", "wxyz", std::string(200, 'a')}, "");
+}
+
+// The plain table.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({changed, row[j] + 1, row[j + 1] + 1}));
+    }
+  }
+  return row[b.size()];
+}
+
+TEST(DidYouMean, CountsEditsAsThePlainTableDoes) {
+  std::mt19937_64 random(20261122);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string meant(1 + random() % 128, 'a');
+    for (char& c : meant) c = static_cast<char>('a' + random() % 3);
+    std::string name = meant;
+    for (std::size_t i = random() % 12; i > 0 && !name.empty(); --i) {
+      const std::size_t at = random() % name.size();
+      const char c = static_cast<char>('a' + random() % 3);
+      if (random() % 3 == 0)
+        name.erase(at, 1);
+      else if (random() % 2 == 0)
+        name.insert(at, 1, c);
+      else
+        name[at] = c;
+    }
+    if (name.empty() || name == meant || name.size() > 128) continue;
+    const std::size_t limit = std::min<std::size_t>(8, std::max<std::size_t>(meant.size() / 4, 1));
+    EXPECT_EQ(best_of(meant, {name}), edits_between(meant, name) <= limit ? name : "") << meant << " " << name;
+  }
+}
+
+// The nearest of 100,000 is found wherever it stands.
+TEST(DidYouMean, FindsOneOf100000) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 100'000; ++i)
+    names.push_back("model.layers." + std::to_string(i / 10) + ".mlp.experts." + std::to_string(i % 10) +
+                    ".down_proj.weight");
+  names.push_back("model.layers.10000.mlp.experts.0.up_proj.weight");
+  EXPECT_EQ(best_of("model.layers.10000.mlp.experts.0.up_prj.weight", names), names.back());
+  EXPECT_EQ(best_of("weight.model.layers.10000.mlp.experts.0.up_proj.weight", names), names.back());
+}
+
+// Names that have nothing in common cost the most: the work ends, and so does asking for names.
+TEST(DidYouMean, WorkIsBounded) {
+  DidYouMean similar(std::string_view("abababababababababababababababababababababababababababababababab"));
+  const std::string other(
+      "babababababababababababababababababababababababababababababababa"
+      "c");
+  std::size_t offers = 0;
+  while (offers < 10'000'000 && similar.offer(std::string_view(other).substr(offers % 8))) ++offers;
+  EXPECT_LT(offers, 10'000'000u);
+  EXPECT_GT(offers, 10'000u);
+}
+
+}  // namespace
+}  // namespace safetensors::file

@@ -1,0 +1,152 @@
+// The memory that an index takes is bounded by its size, whatever it holds.
+#include <gtest/gtest.h>
+#include <safetensors/checkpoint.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "format/shard_index.h"
+#include "json/reader.h"
+#include "support/allocation_counter.h"
+#include "support/checkpoint_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using format::ShardIndex;
+
+constexpr std::size_t kBytes = std::size_t{12} << 20;
+
+void expect_bounded(const std::string& text, bool accepted) {
+  SCOPED_TRACE(text.substr(0, 100));
+  const allocations::Peak peak;
+  auto copy = std::make_unique<char[]>(text.size() + json::Reader::kPadding);
+  std::memcpy(copy.get(), text.data(), text.size());
+  const auto index = ShardIndex::parse(std::move(copy), text.size());
+  EXPECT_EQ(index.ok(), accepted) << (index ? "" : index.error().to_string());
+  EXPECT_LE(peak.bytes(), 4 * text.size() + (64 << 10)) << text.size() << " bytes of text";
+}
+
+// open, then members separated by commas up to about kBytes, then close.
+std::string repeat(std::string_view open, std::string_view close, std::size_t bytes,
+                   const std::function<std::string(std::size_t)>& member) {
+  std::string text(open);
+  text.reserve(bytes + 1000);
+  for (std::size_t i = 0; text.size() < bytes; ++i) text.append(i == 0 ? "" : ",").append(member(i));
+  return text.append(close);
+}
+
+std::string map_of(const std::function<std::string(std::size_t)>& member, std::size_t bytes = kBytes) {
+  return repeat(R"({"weight_map":{)", "}}", bytes, member);
+}
+
+std::string entry(std::string_view tensor, std::string_view shard) {
+  return "\"" + std::string(tensor) + "\":\"" + std::string(shard) + ".safetensors\"";
+}
+
+// Number i in as few characters as digits of 64 kinds need.
+std::string letters(std::size_t i) {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+  std::string name;
+  for (; i > 0; i /= 64) name += kDigits[i % 64];
+  return name;
+}
+
+TEST(IndexMemory, EveryEntryHasItsOwnShard) {
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }), true);
+}
+
+TEST(IndexMemory, ShardsAscendOrDescend) {
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(1'000'000 + i)); }), true);
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(9'000'000 - i)); }), true);
+}
+
+TEST(IndexMemory, TwoShardsInTurn) {
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), i % 2 == 0 ? "" : "a"); }), true);
+}
+
+TEST(IndexMemory, OneShard) {
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), ""); }), true);
+}
+
+TEST(IndexMemory, OneNameManyTimes) {
+  expect_bounded(map_of([](std::size_t) { return entry("", ""); }), false);
+  expect_bounded(map_of([](std::size_t i) { return entry("", i % 2 == 0 ? "" : "a"); }), false);
+}
+
+TEST(IndexMemory, Escapes) {
+  expect_bounded(map_of([](std::size_t i) { return entry("\\u0061" + letters(i), "\\u0062" + letters(i)); }), true);
+  expect_bounded(map_of([](std::size_t i) { return entry(letters(i) + "\\n", letters(i)); }), true);
+}
+
+TEST(IndexMemory, WeightMapMoreThanOnce) {
+  expect_bounded(repeat("{", "}", kBytes, [](std::size_t) { return std::string(R"("weight_map":{})"); }), false);
+  const std::string half = map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, kBytes / 2);
+  expect_bounded(half.substr(0, half.size() - 1) + "," + half.substr(1), false);
+}
+
+TEST(IndexMemory, OtherMembers) {
+  const std::string end = R"(],"weight_map":{}})";
+  expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("0"); }), true);
+  expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("[{}]"); }), true);
+  expect_bounded(R"({"weight_map":{"":")" + std::string(kBytes, 'n') + R"(.safetensors"}})", true);
+  expect_bounded(R"({"weight_map":{"":")" + std::string(kBytes, '\x7f') + R"("}})", false);
+}
+
+// Small ones, where a block or a table that is half empty would show.
+TEST(IndexMemory, OfEverySize) {
+  for (std::size_t bytes = 20; bytes < 300'000; bytes += bytes / 7 + 1)
+    expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, bytes), true);
+}
+
+// All that opening takes besides the files: here none of them is there.
+TEST(IndexMemory, OpeningACheckpoint) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "model.safetensors.index.json";
+  const std::string text = map_of([](std::size_t i) { return entry(letters(i), letters(i)); });
+  put(path, text);
+  const allocations::Peak peak;
+  EXPECT_EQ(error_of(Checkpoint::open(path)).code, Errc::open_failed);
+  EXPECT_LE(peak.bytes(), 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
+}
+
+// The files are there: what they take by themselves is not the index's.
+TEST(IndexMemory, OpeningACheckpointOfFilesThatAreThere) {
+  const TemporaryDirectory directory;
+  constexpr std::size_t kShards = 20;
+  constexpr std::size_t kTensors = 2000;  // in each
+  std::vector<std::pair<std::string, std::string>> map;
+  std::vector<std::string> paths;
+  for (std::size_t shard = 0; shard < kShards; ++shard) {
+    const std::string name = std::to_string(shard) + ".safetensors";
+    std::vector<std::pair<std::string, std::string>> tensors;
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      tensors.emplace_back(std::to_string(shard) + "." + letters(i), "");
+      map.emplace_back(tensors.back().first, name);
+    }
+    paths.push_back(directory / name);
+    put(paths.back(), u8_file(tensors));
+  }
+  const std::string path = directory / "model.safetensors.index.json";
+  const std::string text = index_text(map);
+  put(path, text);
+
+  std::uint64_t of_files = 0;
+  {
+    const allocations::Peak peak;
+    std::vector<File> files;
+    for (const std::string& each : paths) files.push_back(File::open(each).value());
+    of_files = peak.bytes();
+  }
+  const allocations::Peak peak;
+  EXPECT_TRUE(succeeds(Checkpoint::open(path)));
+  EXPECT_LE(peak.bytes(), of_files + 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,358 @@
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/source.h>
+
+#include <random>
+
+#include "support/file_support.h"
+#include "support/naive_slice.h"
+
+namespace safetensors {
+namespace {
+
+using test::data_of;
+using test::elements;
+using test::error_of;
+using test::file_bytes;
+using test::one_tensor;
+using test::pattern;
+using test::ScriptedSource;
+using test::succeeds;
+using test::tensor;
+using test::two_tensors;
+
+void put_number(std::string& to, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * i) & 0xFF);
+}
+std::uint64_t get_number(std::string_view from, std::size_t at, int bytes) {
+  std::uint64_t value = 0;
+  for (int i = bytes; i-- > 0;) value = value << 8 | static_cast<unsigned char>(from[at + static_cast<std::size_t>(i)]);
+  return value;
+}
+std::uint32_t crc32(std::string_view bytes) {
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int i = 0; i < 8; ++i) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0U);
+  }
+  return ~crc;
+}
+
+// A zip archive of stored members.
+std::string zip(const std::vector<std::pair<std::string, std::string>>& members) {
+  std::string archive;
+  std::string directory;
+  for (const auto& [name, bytes] : members) {
+    std::string common;  // what both headers say
+    put_number(common, 20, 2);
+    put_number(common, 0, 2);
+    put_number(common, 0, 2);  // stored
+    put_number(common, 0x21, 4);
+    put_number(common, crc32(bytes), 4);
+    put_number(common, bytes.size(), 4);
+    put_number(common, bytes.size(), 4);
+    put_number(common, name.size(), 2);
+    put_number(common, 0, 2);
+    directory += "PK\1\2";
+    put_number(directory, 20, 2);
+    directory += common;
+    directory.append(10, '\0');
+    put_number(directory, archive.size(), 4);
+    directory += name;
+    archive += "PK\3\4" + common + name + bytes;
+  }
+  const std::size_t start = archive.size();
+  archive += directory + "PK\5\6";
+  put_number(archive, 0, 4);
+  put_number(archive, members.size(), 2);
+  put_number(archive, members.size(), 2);
+  put_number(archive, directory.size(), 4);
+  put_number(archive, start, 4);
+  put_number(archive, 0, 2);
+  return archive;
+}
+
+// A stored member of a zip archive, found through the archive's directory.
+class ZipMember final : public Source {
+ public:
+  ZipMember(std::string archive, std::string_view name) : archive_(std::move(archive)) {
+    const std::size_t end = archive_.size() - 22;
+    std::size_t at = get_number(archive_, end + 16, 4);
+    for (std::uint64_t i = 0; i < get_number(archive_, end + 10, 2); ++i) {
+      const std::size_t length = get_number(archive_, at + 28, 2);
+      if (std::string_view(archive_).substr(at + 46, length) == name) {
+        size_ = get_number(archive_, at + 24, 4);
+        const std::size_t local = get_number(archive_, at + 42, 4);
+        start_ = local + 30 + get_number(archive_, local + 26, 2) + get_number(archive_, local + 28, 2);
+      }
+      at += 46 + length;
+    }
+  }
+  Result<std::uint64_t> size() const noexcept override { return std::uint64_t{size_}; }
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+    if (offset >= size_) return std::size_t{0};
+    const std::size_t count = std::min(destination.size(), size_ - static_cast<std::size_t>(offset));
+    std::memcpy(destination.data(), archive_.data() + start_ + offset, count);
+    return count;
+  }
+
+ private:
+  std::string archive_;
+  std::size_t start_ = 0;
+  std::size_t size_ = 0;
+};
+
+TEST(SourceTest, AStoredMemberOfAZipArchive) {
+  const std::string archive =
+      zip({{"readme.txt", "a file in front"}, {"model.safetensors", two_tensors()}, {"end", "behind"}});
+  const auto file = File::from_source(std::make_shared<ZipMember>(archive, "model.safetensors"));
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(file->access(), Access::read);
+  EXPECT_EQ(file->path(), "");
+  EXPECT_EQ(file->header().size(), 2U);
+  const Array a = tensor(*file, "a").view().value();
+  EXPECT_EQ(a.memory(), MemoryKind::owned);
+  EXPECT_EQ(elements<float>(a)[5], 5.0F);
+  const Array column = tensor(*file, "a").read({DimSlice::all(), DimSlice::at(-1)}).value();
+  EXPECT_EQ(elements<float>(column)[0], 2.0F);
+  EXPECT_EQ(elements<float>(column)[1], 5.0F);
+}
+
+TEST(SourceTest, GivesNoMemoryUnlessItSaysSo) {
+  const ScriptedSource source("bytes");
+  EXPECT_TRUE(source.Source::memory(0, 5).bytes.empty());
+}
+
+TEST(SourceTest, OfNothingIsAnError) {
+  EXPECT_EQ(error_of(File::from_source(nullptr)).code, Errc::invalid_argument);
+}
+
+TEST(SourceTest, ShortReadsAreGoneOnWith) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  source->most = 3;
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(elements<float>(tensor(*file, "a").read())[5], 5.0F);
+  EXPECT_EQ(elements<float>(tensor(*file, "a").read({DimSlice::all(), DimSlice::at(1)}))[1], 4.0F);
+}
+
+TEST(SourceTest, AFailureKeepsItsTextAndNamesTensorAndOffset) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  const std::uint64_t data = file->header().data_start();
+  source->fail_from = data + 24;
+  EXPECT_TRUE(succeeds(tensor(*file, "a").read()));
+  const Error error = error_of(tensor(*file, "b").read());
+  EXPECT_EQ(error.code, Errc::read_failed);
+  EXPECT_EQ(error.os_error, 5);
+  EXPECT_EQ(error.offset, data + 24);
+  EXPECT_EQ(error.message, "tensor `b`: no answer from the server");
+  EXPECT_EQ(error_of(tensor(*file, "b").view()).message, error.message);
+  EXPECT_EQ(error_of(tensor(*file, "b").read({DimSlice::at(1)})).offset, data + 26);
+  source->fail_from = ~std::uint64_t{0};
+  EXPECT_TRUE(succeeds(tensor(*file, "b").read()));
+}
+
+TEST(SourceTest, AFailureWithoutACodeIsAFailureToRead) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  source->fail_from = 0;
+  source->fail_code = Errc::ok;
+  EXPECT_EQ(error_of(tensor(*file, "b").read()).code, Errc::read_failed);
+  EXPECT_EQ(error_of(File::from_source(source)).code, Errc::read_failed);
+}
+
+TEST(SourceTest, FailuresWhileOpeningAreReported) {
+  const auto no_size = std::make_shared<ScriptedSource>(two_tensors());
+  no_size->fail_size = true;
+  EXPECT_EQ(error_of(File::from_source(no_size)).message, "no answer from the server");
+  for (const std::uint64_t from : {0U, 4U, 8U, 50U}) {
+    const auto source = std::make_shared<ScriptedSource>(two_tensors());
+    source->fail_from = from;
+    const Error error = error_of(File::from_source(source));
+    EXPECT_EQ(error.code, Errc::read_failed);
+    EXPECT_EQ(error.message, "no answer from the server");
+  }
+}
+
+TEST(SourceTest, ThatEndsEarlyIsTruncated) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  const std::uint64_t data = file->header().data_start();
+  source->ends_at = data + 10;
+  const Error error = error_of(tensor(*file, "a").read());
+  EXPECT_EQ(error.code, Errc::file_truncated);
+  EXPECT_EQ(error.offset, data + 10);
+  EXPECT_EQ(error.message, "tensor `a`: file became shorter: 24 bytes at byte " + std::to_string(data) +
+                               " were asked for, it now ends at byte " + std::to_string(data + 10));
+  source->ends_at = 40;
+  EXPECT_EQ(error_of(File::from_source(source)).code, Errc::file_truncated);
+}
+
+TEST(SourceTest, ThatClaimsMoreThanWasAskedForIsNotBelieved) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  source->lie = true;
+  const Error error = error_of(tensor(*file, "b").read());
+  EXPECT_EQ(error.code, Errc::read_failed);
+  EXPECT_EQ(error.message, "tensor `b`: source returned 5 bytes, 4 were asked for");
+}
+
+TEST(SourceTest, OpeningReadsTheHeaderAndNothingElse) {
+  const auto source = std::make_shared<ScriptedSource>(two_tensors());
+  const auto file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  const std::uint64_t n = file->header().header_bytes();
+  EXPECT_EQ(source->reads(), (std::vector<ByteRun>{{0, 8}, {8, n}}));
+  (void)file->tensor("a");
+  EXPECT_TRUE(source->reads().empty());
+}
+
+// How a slice of tensor "t" is read: the reads, counted from the tensor's first byte.
+class SliceReading : public ::testing::Test {
+ protected:
+  void open(std::string_view dtype, std::string_view shape, std::size_t size) {
+    source_ = std::make_shared<ScriptedSource>(one_tensor(dtype, shape, size));
+    Result<File> file = File::from_source(source_);
+    ASSERT_TRUE(succeeds(file));
+    tensor_.emplace(file->tensor("t").value());
+    data_ = pattern(size);
+  }
+
+  std::vector<ByteRun> reads_of(const Slice& slice) {
+    (void)source_->reads();
+    const Result<ResolvedSlice> resolved = slice.resolve(tensor_->dtype(), tensor_->shape());
+    EXPECT_TRUE(succeeds(resolved));
+    std::string expected;
+    ByteRun run;
+    for (ResolvedSlice::Runs runs = resolved->runs(); runs.next(run);) expected += data_.substr(run.offset, run.size);
+    const Result<Array> array = tensor_->read(slice);
+    EXPECT_TRUE(succeeds(array));
+    EXPECT_TRUE(data_of(*array) == expected) << "other bytes than the runs say";
+    std::vector<ByteRun> reads = source_->reads();
+    read_ = 0;
+    largest_ = 0;
+    for (ByteRun& read : reads) {
+      read.offset -= tensor_->info().file_offset;
+      EXPECT_LE(read.offset + read.size, tensor_->nbytes());
+      read_ += read.size;
+      largest_ = std::max(largest_, read.size);
+    }
+    needed_ = expected.size();
+    return reads;
+  }
+
+  std::shared_ptr<ScriptedSource> source_;
+  std::optional<Tensor> tensor_;
+  std::string data_;
+  std::uint64_t read_ = 0, needed_ = 0, largest_ = 0;
+};
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TEST_F(SliceReading, AContiguousSliceIsOneExactRead) {
+  open("U8", "[64,65536]", 4 * kMiB);
+  EXPECT_EQ(reads_of({DimSlice::range(3, 40)}), (std::vector<ByteRun>{{3 * 65536, 37 * 65536}}));
+  EXPECT_EQ(reads_of(Slice::all()), (std::vector<ByteRun>{{0, 4 * kMiB}}));
+  EXPECT_EQ(reads_of({DimSlice::at(5), DimSlice::range(7, 10)}), (std::vector<ByteRun>{{5 * 65536 + 7, 3}}));
+  EXPECT_TRUE(reads_of({DimSlice::range(5, 5)}).empty());
+}
+
+TEST_F(SliceReading, RunsOf64KiBAreReadExactly) {
+  open("U8", "[16,131072]", 2 * kMiB);
+  const auto reads = reads_of({DimSlice::all(), DimSlice::range(1, 65537)});
+  ASSERT_EQ(reads.size(), 16U);
+  for (std::uint64_t i = 0; i < 16; ++i) EXPECT_EQ(reads[i], (ByteRun{i * 131072 + 1, 65536}));
+  EXPECT_EQ(reads_of({DimSlice::range(std::nullopt, std::nullopt, -1)}).size(), 16U);
+  EXPECT_EQ(read_, needed_);
+}
+
+TEST_F(SliceReading, MiddlingRunsFarApartAreReadExactly) {
+  open("U8", "[64,65536]", 4 * kMiB);
+  EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(0, 8192)}).size(), 64U);
+  EXPECT_EQ(read_, needed_);
+}
+
+TEST_F(SliceReading, MiddlingRunsCloseTogetherAreJoinedUpToAQuarterMore) {
+  open("U8", "[256,10000]", 2560000);
+  const auto reads = reads_of({DimSlice::all(), DimSlice::range(0, 9000)});
+  EXPECT_EQ(reads.size(), 3U);
+  EXPECT_LE(read_ * 4, needed_ * 5);
+  EXPECT_LE(largest_, kMiB);
+  EXPECT_EQ(reads_of({DimSlice::range(std::nullopt, std::nullopt, -1), DimSlice::range(0, 9000)}).size(), 3U);
+  EXPECT_LE(read_ * 4, needed_ * 5);
+  EXPECT_LE(largest_, kMiB);
+}
+
+TEST_F(SliceReading, TinyRunsAreReadWithWhatLiesBetweenThem) {
+  open("U16", "[2097152]", 4 * kMiB);
+  EXPECT_EQ(reads_of({DimSlice::range(std::nullopt, std::nullopt, 2)}).size(), 4U);
+  EXPECT_LE(read_, 4 * kMiB);
+  EXPECT_LE(largest_, kMiB);
+  EXPECT_LE(reads_of({DimSlice::range(std::nullopt, std::nullopt, -3)}).size(), 5U);
+  EXPECT_LE(read_, 4 * kMiB);
+  EXPECT_LE(largest_, kMiB);
+}
+
+TEST_F(SliceReading, AColumnIsReadInLargePieces) {
+  open("F32", "[1024,1024]", 4 * kMiB);
+  EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::at(7)}).size(), 4U);
+  EXPECT_LE(read_, 4 * kMiB);
+  EXPECT_LE(reads_of({DimSlice::all(), DimSlice::range(std::nullopt, std::nullopt, -1)}).size(), 5U);
+  EXPECT_LE(read_, 4 * kMiB);
+  EXPECT_LE(reads_of({DimSlice::range(std::nullopt, std::nullopt, -1), DimSlice::range(8, 72)}).size(), 5U);
+  EXPECT_LE(largest_, kMiB);
+}
+
+TEST_F(SliceReading, TinyRunsVeryFarApartAreReadAlone) {
+  open("U8", "[8,524288]", 4 * kMiB);
+  EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(5, 9)}).size(), 8U);
+  EXPECT_EQ(read_, needed_);
+}
+
+TEST_F(SliceReading, RunsThatMeetAreReadAsOne) {
+  open("U8", "[3,3,65536]", 9 * 65536);
+  // Rows 0, 2, 3, 5, 6, 8: the third of one and the first of the next lie side by side.
+  EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(std::nullopt, std::nullopt, 2)}),
+            (std::vector<ByteRun>{{0, 65536}, {2 * 65536, 131072}, {5 * 65536, 131072}, {8 * 65536, 65536}}));
+}
+
+TEST_F(SliceReading, GivesTheBytesOfTheRunsWhateverTheSlice) {
+  std::minstd_rand random(4);
+  const auto below = [&](unsigned n) { return static_cast<std::int64_t>(random() % n); };
+  for (const char* shape : {"[8,512,257]", "[257,4096]", "[4,4,16448,4]", "[1052672]"}) {
+    open("U8", shape, 1052672);
+    for (int round = 0; round < 25; ++round) {
+      std::vector<DimSlice> dims;
+      for (const std::uint64_t size : tensor_->shape()) {
+        const auto bound = [&] { return below(static_cast<unsigned>(size)); };
+        const std::int64_t step = below(2) == 0 ? 1 + below(5) : -1 - below(5);
+        switch (below(4)) {
+          case 0:
+            dims.push_back(DimSlice::all());
+            break;
+          case 1:
+            dims.push_back(DimSlice::range(std::nullopt, std::nullopt, step));
+            break;
+          case 2:
+            dims.push_back(DimSlice::range(bound(), std::nullopt, step));
+            break;
+          default:
+            dims.push_back(DimSlice::range(bound(), bound(), step));
+        }
+      }
+      (void)reads_of(Slice(dims));
+      // In memory nothing is read, and the bytes are the same.
+      const std::string bytes = one_tensor("U8", shape, 1052672);
+      const File file = File::from_memory(test::bytes_of(bytes), nullptr).value();
+      EXPECT_TRUE(data_of(tensor(file, "t").read(Slice(dims)).value()) == data_of(tensor_->read(Slice(dims)).value()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace safetensors

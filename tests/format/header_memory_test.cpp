@@ -1,0 +1,126 @@
+// The memory that a header takes to parse is bounded by its size, whatever it holds.
+#include <gtest/gtest.h>
+#include <safetensors/header.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "support/allocation_counter.h"
+
+namespace {
+
+using safetensors::Header;
+
+constexpr std::string_view kFields = "\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]";
+constexpr std::size_t kBytes = 12 << 20;
+
+void expect_bounded(const std::string& text) {
+  SCOPED_TRACE(text.substr(0, 100));
+  const allocations::Peak peak;
+  { const auto header = Header::parse(text, 0); }
+  EXPECT_LE(peak.bytes(), 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
+}
+
+// open, then members separated by commas up to about kBytes, then close.
+std::string repeat(std::string_view open, std::string_view close,
+                   const std::function<std::string(std::size_t)>& member) {
+  std::string text;
+  text.reserve(kBytes + 1000);
+  text = open;
+  for (std::size_t i = 0; text.size() < kBytes; ++i) {
+    if (i > 0) text += ',';
+    text += member(i);
+  }
+  return text.append(close);
+}
+
+std::string entry(std::size_t i, std::string_view more) {
+  return "\"" + std::to_string(i) + "\":{" + std::string(more) + std::string(kFields) + "}";
+}
+
+TEST(HeaderMemory, many_tensors) {
+  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, ""); }));
+}
+
+TEST(HeaderMemory, one_name_many_times) {
+  expect_bounded(repeat("{", "}", [](std::size_t) { return "\"\":{" + std::string(kFields) + "}"; }));
+}
+
+TEST(HeaderMemory, tensors_with_a_field_that_is_ignored) {
+  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,"); }));
+  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,\"x\":0,"); }));
+}
+
+TEST(HeaderMemory, shapes_of_zeros) {
+  expect_bounded(repeat("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "]}}",
+                        [](std::size_t) { return std::string("0"); }));
+  expect_bounded(repeat("{", "}", [](std::size_t i) {
+    return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[0,0,0,0,0,0,0,0],\"data_offsets\":[0,0]}";
+  }));
+  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"shape\":[0,0]"); }));
+}
+
+// Shapes of a quarter of a block: the fourth thing that comes fits into no block that was begun.
+TEST(HeaderMemory, ShapesThatLeaveBlocksEmpty) {
+  std::string zeros = "0";
+  for (int i = 1; i < 65536; ++i) zeros += ",0";
+  const auto tensor = [](std::size_t i, const std::string& shape) {
+    return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + shape + "],\"data_offsets\":[0,0]}";
+  };
+  for (const std::size_t large : {1U, 2U, 3U, 4U, 7U}) {
+    for (const std::size_t count : {std::size_t{20}, 14 * (large + 1)}) {
+      std::string text = "{";
+      for (std::size_t i = 0; i < count; ++i) {
+        text += (i > 0 ? "," : "") + tensor(i, i % (large + 1) < large ? zeros : "0");
+      }
+      expect_bounded(text + "}");
+    }
+  }
+}
+
+// The same for shapes of any size: each leaves as much of a block empty as it can.
+TEST(HeaderMemory, ShapesOfAnySize) {
+  for (const std::size_t rank : {9u, 100u, 1000u, 8000u, 16384u, 16385u, 20000u, 32769u, 50000u, 65537u, 90000u}) {
+    std::string zeros = "0";
+    for (std::size_t i = 1; i < rank; ++i) zeros += ",0";
+    expect_bounded(repeat("{", "}", [&](std::size_t i) {
+      return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + zeros + "],\"data_offsets\":[0,0]}";
+    }));
+  }
+}
+
+TEST(HeaderMemory, a_shape_of_commas) {
+  expect_bounded("{\"a\":{\"shape\":[" + std::string(kBytes, ',') + "]}}");
+  expect_bounded("{\"a\":{\"shape\":[0 x" + std::string(kBytes, ',') + "]}}");
+}
+
+TEST(HeaderMemory, metadata) {
+  expect_bounded(
+      repeat("{\"__metadata__\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":\"\""; }));
+  expect_bounded(repeat("{\"__metadata__\":{", "}}", [](std::size_t) { return std::string("\"\":\"\""); }));
+}
+
+TEST(HeaderMemory, metadata_many_times) {
+  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\"}"); }));
+  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\",\"a\":\"\"}"); }));
+  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{}"); }));
+}
+
+TEST(HeaderMemory, ignored_values) {
+  expect_bounded(repeat("{\"a\":{\"x\":[", "]}}", [](std::size_t) { return std::string("0"); }));
+  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"\":0"); }));
+  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }));
+}
+
+TEST(HeaderMemory, message_about_a_field_that_is_repeated) {
+  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"offsets\":0"); }));
+}
+
+TEST(HeaderMemory, tensors_in_no_order) {
+  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i * 7919 % 1000003, ""); }));
+}
+
+}  // namespace

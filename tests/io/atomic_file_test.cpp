@@ -1,0 +1,443 @@
+// Atomic replacement: what is at the path afterwards, and what is beside it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "io/overwrite.h"
+#include "io/temporary.h"
+#include "os/descriptor.h"
+#include "os/posix_file.h"
+#include "support/io_faults.h"
+#include "support/io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using os::Descriptor;
+
+TEST_F(ReplaceTest, MakesANewFileAndLeavesNothingBesideIt) {
+  for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
+    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync})));
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_EQ(directory.names(), Names{"model"});
+  }
+}
+
+TEST_F(ReplaceTest, MakesAnEmptyFile) {
+  ASSERT_TRUE(succeeds(replace(path, "")));
+  EXPECT_EQ(contents(path), "");
+}
+
+TEST_F(ReplaceTest, NothingAppearsAtThePathBeforeCommit) {
+  system.unnamed_errno = EOPNOTSUPP;
+  auto file = AtomicFile::create(path, 3, {}, system).value();
+  ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+  ASSERT_EQ(directory.names().size(), 1u);
+  EXPECT_TRUE(io::is_temporary_name(directory.names()[0]));
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(ReplaceTest, WithoutCommitTheTemporaryIsRemoved) {
+  put(path, "old");
+  const ino_t inode = inode_of(path);
+  AtomicFile::create(path, 3, {}).value().reset();
+  expect_untouched(inode);
+}
+
+TEST_F(ReplaceTest, ASecondCommitIsRefused) {
+  auto file = AtomicFile::create(path, 0, {}).value();
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_EQ(error_of(file->commit()).code, Errc::writer_closed);
+}
+
+TEST_F(ReplaceTest, AForkedChildDoesNotRemoveItsParentsTemporary) {
+  auto file = AtomicFile::create(path, 3, {}).value();
+  EXPECT_EQ(in_child([&] {
+              file.reset();
+              return true;
+            }),
+            0);
+  ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_EQ(contents(path), "new");
+}
+
+TEST_F(ReplaceTest, ANewFilesModeFollowsTheUmask) {
+  const mode_t before = ::umask(027);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  EXPECT_EQ(::umask(before), mode_t{027});
+  EXPECT_EQ(mode_of(path), mode_t{0640});
+}
+
+TEST_F(ReplaceTest, TheModeFollowsTheOldFileWhateverTheUmask) {
+  for (const mode_t mode : std::initializer_list<mode_t>{0600, 0644, 0664, 0755, 0444}) {
+    put(path, "old");
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    const mode_t before = ::umask(077);
+    const Status status = replace(path, "new");
+    ::umask(before);
+    ASSERT_TRUE(succeeds(status));
+    EXPECT_EQ(mode_of(path), mode);
+    EXPECT_EQ(contents(path), "new");
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, ThePrivateFilesTemporaryIsPrivateToo) {
+  put(path, "old");
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const auto file = AtomicFile::create(path, 3, {}).value();
+  const Names names = directory.names();
+  ASSERT_EQ(names.size(), 2u);
+  EXPECT_EQ(mode_of(directory / names[0]), mode_t{0600});
+}
+
+TEST_F(ReplaceTest, TheOwnerFollowsTheOldFileForRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give files away";
+  put(path, "old");
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  ASSERT_EQ(::chown(path.c_str(), 1234, 4321), 0);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  struct stat status;
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, uid_t{1234});
+  EXPECT_EQ(status.st_gid, gid_t{4321});
+  EXPECT_EQ(mode_of(path), mode_t{0640});
+}
+
+TEST_F(ReplaceTest, SymbolicLinksAreFollowed) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  put(directory / "blobs/blob", "old");
+  ASSERT_EQ(::symlink("blobs/blob", (directory / "second").c_str()), 0);
+  ASSERT_EQ(::symlink((directory / "second").c_str(), path.c_str()), 0);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  EXPECT_EQ(contents(directory / "blobs/blob"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(directory.names(), (Names{"blobs", "model", "second"}));
+}
+
+TEST_F(ReplaceTest, ADanglingLinkLeadsToTheFileThatItNames) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(contents(directory / "blobs/blob"), "new");
+}
+
+TEST_F(ReplaceTest, ALinkToItselfIsELOOP) {
+  ASSERT_EQ(::symlink("model", path.c_str()), 0);
+  const Error error = error_of(replace(path, "new"));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, ELOOP);
+}
+
+TEST_F(ReplaceTest, ReplacesLinkAndKeepsItsTarget) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  put(directory / "blobs/blob", "old");
+  ASSERT_EQ(::chmod((directory / "blobs/blob").c_str(), 0640), 0);
+  ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
+  for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
+    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync, .links = io::Links::replace})));
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_FALSE(std::filesystem::is_symlink(path));
+    EXPECT_EQ(mode_of(path), mode_t{0640});
+    EXPECT_EQ(contents(directory / "blobs/blob"), "old");
+    EXPECT_EQ(directory.names(), (Names{"blobs", "model"}));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+    ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, ReplacesLinkThatLeadsToNoFile) {
+  ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
+  for (const char* const target : {"nowhere/blob", "blobs/blob", "model", "blobs"}) {
+    ASSERT_EQ(::symlink(target, path.c_str()), 0);
+    ASSERT_TRUE(succeeds(replace(path, "new", {.links = io::Links::replace}))) << target;
+    EXPECT_FALSE(std::filesystem::is_symlink(path));
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_EQ(directory.names(), (Names{"blobs", "model"}));
+    EXPECT_TRUE(std::filesystem::is_empty(directory / "blobs"));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, LeavesLinkWhenNothingIsCommitted) {
+  put(directory / "blob", "old");
+  ASSERT_EQ(::symlink("blob", path.c_str()), 0);
+  AtomicFile::create(path, 3, {.links = io::Links::replace}).value().reset();
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(directory.names(), (Names{"blob", "model"}));
+}
+
+TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0644), 0);
+  std::string up;
+  for (int i = 0; i < 32; ++i) up += "../";
+  ASSERT_EQ(::symlink("/proc/self/maps", (directory / "link").c_str()), 0);
+  for (const std::string& target :
+       {std::string("fifo"), std::string("/dev/null"), std::string("/proc/self/fd/1"), std::string("/dev/stdout"),
+        std::string("//proc/self/maps"), up + "proc/self/maps", std::string("link")}) {
+    ASSERT_EQ(::symlink(target.c_str(), path.c_str()), 0);
+    EXPECT_EQ(error_of(replace(path, "new", {.links = io::Links::replace})).code, Errc::not_regular_file) << target;
+    EXPECT_TRUE(std::filesystem::is_symlink(path));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, FollowsLinksOfTheDirectory) {
+  ASSERT_EQ(::mkdir((directory / "real").c_str(), 0755), 0);
+  ASSERT_EQ(::symlink("real", (directory / "folder").c_str()), 0);
+  ASSERT_TRUE(succeeds(replace(directory / "folder/model", "new", {.links = io::Links::replace})));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "folder"));
+  EXPECT_EQ(contents(directory / "real/model"), "new");
+}
+
+TEST_F(ReplaceTest, AHardLinkBecomesAFileOfItsOwn) {
+  put(directory / "other", "old");
+  ASSERT_EQ(::link((directory / "other").c_str(), path.c_str()), 0);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  EXPECT_EQ(contents(path), "new");
+  EXPECT_EQ(contents(directory / "other"), "old");
+}
+
+TEST_F(ReplaceTest, WhatIsNoRegularFileIsRefused) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  Error error = error_of(replace(path, "new"));
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.message, "cannot replace a FIFO, only a regular file");
+  EXPECT_EQ(directory.names(), Names{"model"});
+
+  error = error_of(replace(directory.path(), "new"));
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.os_error, EISDIR);
+  EXPECT_EQ(error.message, "cannot replace a directory, only a regular file");
+  EXPECT_EQ(error_of(replace("/dev/null", "new")).message, "cannot replace a character device, only a regular file");
+
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, (directory / "socket").c_str());
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(error_of(replace(directory / "socket", "new")).message, "cannot replace a socket, only a regular file");
+}
+
+TEST_F(ReplaceTest, AnOpenFileWithoutANameIsRefused) {
+  put(path, "old");
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  const std::string link = "/proc/self/fd/" + std::to_string(file.get());
+  if (::access(link.c_str(), F_OK) != 0) GTEST_SKIP() << "/proc is not mounted";
+  EXPECT_EQ(error_of(replace(link, "new")).code, Errc::open_failed);
+  EXPECT_EQ(directory.names(), Names{});
+}
+
+TEST_F(ReplaceTest, TwoWritersWhoReplaceEachOthersFileAllTheTimeBothSucceed) {
+  std::atomic<int> failures{0};
+  const auto work = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      if (!replace(path, "new", {.sync = Sync::none})) ++failures;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(ReplaceTest, WhatBecameAFifoMeanwhileIsRefused) {
+  auto file = AtomicFile::create(path, 0, {}).value();
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(error_of(file->commit()).code, Errc::not_regular_file);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(ReplaceTest, PathsThatCannotBeAFileAreRefused) {
+  EXPECT_EQ(error_of(replace("", "new")).os_error, ENOENT);
+  EXPECT_EQ(error_of(replace("", "new")).code, Errc::open_failed);
+  EXPECT_EQ(error_of(replace(std::string("a\0b", 3), "new")).code, Errc::invalid_argument);
+  EXPECT_EQ(error_of(replace(path + "/", "new")).os_error, EISDIR);
+  EXPECT_EQ(error_of(replace(path + "/", "new")).message, "cannot create: is a directory");
+  EXPECT_EQ(error_of(replace(directory.path() + "/", "new")).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(replace(directory / "missing/model", "new")).os_error, ENOENT);
+  EXPECT_EQ(error_of(replace(directory / "missing/model", "new")).message,
+            "cannot open its directory: no such file or directory");
+  EXPECT_EQ(error_of(replace(directory / std::string(256, 'n'), "new")).os_error, ENAMETOOLONG);
+  EXPECT_EQ(directory.names(), Names{});
+}
+
+TEST_F(ReplaceTest, TheLongestNameLeavesRoomForTheTemporary) {
+  const std::string name(255, 'n');
+  ASSERT_TRUE(succeeds(replace(directory / name, "old")));
+  ASSERT_TRUE(succeeds(replace(directory / name, "new")));
+  EXPECT_EQ(directory.names(), Names{name});
+}
+
+TEST_F(ReplaceTest, ARelativePathMeansTheDirectoryOfCreate) {
+  const Descriptor before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::chdir(directory.path().c_str()), 0);
+  auto file = AtomicFile::create("model", 3, {});
+  ASSERT_EQ(::fchdir(before.get()), 0);
+  ASSERT_TRUE(succeeds(file));
+  ASSERT_TRUE(succeeds((*file)->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds((*file)->commit()));
+  EXPECT_EQ(contents(path), "new");
+}
+
+TEST_F(ReplaceTest, ADirectoryWithoutWritePermissionIsEACCES) {
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0555), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const Status status = replace(path, "new");
+              return !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES &&
+                     status.error().message == "cannot create a file in its directory: permission denied";
+            }),
+            0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+}
+
+TEST_F(ReplaceTest, ADirectoryThatCannotBeListedIsSyncedThroughItsFileSystem) {
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0333), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const Status status = replace(path, "new", system);
+              return status && system.directory_syncs == 0 && system.file_system_syncs == 1;
+            }),
+            0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+  EXPECT_EQ(contents(path), "new");
+}
+
+TEST_F(ReplaceTest, ASizeThatNoFileCanHaveIsEFBIG) {
+  const Error error = error_of(AtomicFile::create(path, ~std::uint64_t{0}, {}));
+  EXPECT_EQ(error.code, Errc::write_failed);
+  EXPECT_EQ(error.os_error, EFBIG);
+  EXPECT_EQ(directory.names(), Names{});
+}
+
+TEST_F(ReplaceTest, ASourceThatEndsEarlyIsTruncatedAndNotAFailedWrite) {
+  put(directory / "source", "0123456789");
+  const auto source = os::PosixFile::open(directory / "source").value();
+  auto file = AtomicFile::create(path, 20, {}).value();
+  const Error error = error_of(file->copy_at(0, *source, 4, 20));
+  EXPECT_EQ(error.code, Errc::file_truncated);
+  EXPECT_EQ(error.offset, 10u);
+}
+
+TEST_F(ReplaceTest, ManyThreadsWriteOneFile) {
+  constexpr std::size_t kPart = 5000;
+  auto file = AtomicFile::create(path, 16 * kPart, {}).value();
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = t; i < 16; i += 4) {
+        if (!file->write_at(i * kPart, bytes_of(std::string(kPart, static_cast<char>('a' + i))))) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  ASSERT_TRUE(succeeds(file->commit()));
+  std::string expected;
+  for (std::size_t i = 0; i < 16; ++i) expected += std::string(kPart, static_cast<char>('a' + i));
+  EXPECT_EQ(contents(path), expected);
+}
+
+TEST_F(ReplaceTest, TwoWritersAtOnceNeverMixAndTheLastCommitWins) {
+  auto first = AtomicFile::create(path, 5, {}).value();
+  auto second = AtomicFile::create(path, 6, {}).value();
+  ASSERT_TRUE(succeeds(first->write_at(0, bytes_of("first"))));
+  ASSERT_TRUE(succeeds(second->write_at(0, bytes_of("second"))));
+  ASSERT_TRUE(succeeds(second->commit()));
+  EXPECT_EQ(contents(path), "second");
+  ASSERT_TRUE(succeeds(first->commit()));
+  EXPECT_EQ(contents(path), "first");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(ReplaceTest, ProcessesThatWriteAtOnceNeverMixWhatAReaderSees) {
+  const auto text = [](int writer) {
+    return std::string(20'000 + 1000 * static_cast<std::size_t>(writer), static_cast<char>('a' + writer));
+  };
+  put(path, text(0));
+  std::vector<pid_t> children;
+  for (int writer = 0; writer < 3; ++writer) {
+    children.push_back(start_child([&] {
+      bool good = true;
+      for (int i = 0; i < 50; ++i) good = replace(path, text(writer), {.sync = Sync::none}).ok() && good;
+      return good;
+    }));
+  }
+  for (int i = 0; i < 100; ++i) {
+    const std::string seen = contents(path);
+    ASSERT_FALSE(seen.empty());
+    EXPECT_EQ(seen, text(seen[0] - 'a'));
+  }
+  for (const pid_t child : children) EXPECT_EQ(result_of(child), 0);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(ReplaceTest, AKilledProcessLeavesTheOldFileAndItsTemporary) {
+  put(path, "old");
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = start_child([&] {
+    auto file = AtomicFile::create(path, 6, {}).value();
+    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
+    return false;
+  });
+  char written = 0;
+  ASSERT_EQ(::read(ends[0], &written, 1), 1);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
+  ::close(ends[0]), ::close(ends[1]);
+  EXPECT_EQ(contents(path), "old");
+  EXPECT_EQ(directory.names().size(), 2u);
+  ASSERT_TRUE(succeeds(replace(path, "new")));
+  EXPECT_EQ(contents(path), "new");
+}
+
+TEST_F(ReplaceTest, AFullFileSystemIsENOSPCAndLeavesTheOldFile) {
+  const std::string mount_point = directory / "small";
+  ASSERT_EQ(::mkdir(mount_point.c_str(), 0755), 0);
+  if (::mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "mounting a tmpfs needs root: " << std::strerror(errno);
+  const std::string target = mount_point + "/model";
+  put(target, "old");
+  for (const Sync sync : {Sync::full, Sync::file, Sync::none}) {
+    const Error error = error_of(replace(target, std::string(std::size_t{2} << 20, 'x'), {.sync = sync}));
+    EXPECT_EQ(error.code, Errc::write_failed);
+    EXPECT_EQ(error.os_error, ENOSPC);
+    EXPECT_EQ(contents(target), "old");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(mount_point), std::filesystem::directory_iterator()),
+              1);
+  }
+  EXPECT_EQ(::umount2(mount_point.c_str(), MNT_DETACH), 0);
+}
+
+TEST_F(ReplaceTest, AReadOnlyFileSystemIsEROFS) {
+  const std::string mount_point = directory / "fixed";
+  ASSERT_EQ(::mkdir(mount_point.c_str(), 0755), 0);
+  if (::mount("tmpfs", mount_point.c_str(), "tmpfs", MS_RDONLY, "size=1m") != 0)
+    GTEST_SKIP() << "mounting a tmpfs needs root: " << std::strerror(errno);
+  const Error error = error_of(replace(mount_point + "/model", "new"));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, EROFS);
+  EXPECT_EQ(::umount2(mount_point.c_str(), MNT_DETACH), 0);
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,237 @@
+// clean_directory: what is a killed writer's and what is not.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <safetensors/clean.h>
+#include <safetensors/writer.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "io/clean.h"
+#include "os/descriptor.h"
+#include "support/io_faults.h"
+#include "support/io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using namespace std::chrono_literals;
+using States = std::vector<std::pair<std::string, TemporaryState>>;
+
+constexpr const char* kName = ".safetensors-0123456789abcdef.tmp";
+
+class CleanTest : public testing::Test {
+ protected:
+  States clean(const CleanOptions& options = {}) { return states(clean_directory(directory.path(), options)); }
+  States clean_faulty(const CleanOptions& options = {}) {
+    return states(io::clean_directory(directory.path(), options, system));
+  }
+  static States states(const Result<std::vector<Temporary>>& found) {
+    EXPECT_TRUE(succeeds(found));
+    States states;
+    for (const Temporary& temporary : *found) {
+      EXPECT_EQ(temporary.error.has_value(), temporary.state == TemporaryState::failed);
+      states.emplace_back(temporary.path, temporary.state);
+    }
+    return states;
+  }
+
+  const TemporaryDirectory directory;
+  const std::string path = directory / kName;
+  FaultySystem system;
+};
+
+TEST_F(CleanTest, RemovesWhatNobodyUses) {
+  put(path, "four");
+  const Result<std::vector<Temporary>> looked = clean_directory(directory.path(), {.dry_run = true});
+  ASSERT_TRUE(succeeds(looked));
+  ASSERT_EQ(looked->size(), 1u);
+  EXPECT_EQ((*looked)[0].path, path);
+  EXPECT_EQ((*looked)[0].size, 4u);
+  EXPECT_EQ((*looked)[0].state, TemporaryState::stale);
+  EXPECT_EQ(contents(path), "four");
+  EXPECT_EQ(clean(), (States{{path, TemporaryState::removed}}));
+  EXPECT_EQ(directory.names(), Names{});
+  EXPECT_EQ(open_below(directory.path()), 0u);
+}
+
+TEST_F(CleanTest, LeavesLivingWritersAlone) {
+  put(directory / "model", "old");
+  auto writer = AtomicFile::create(directory / "model", 3, {}).value();
+  for (const bool dry_run : {false, true}) {
+    const States found = clean({.dry_run = dry_run, .min_age = 0s});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].second, TemporaryState::in_use);
+  }
+  ASSERT_TRUE(succeeds(writer->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds(writer->file().finish()));
+  EXPECT_EQ(clean({.min_age = 0s})[0].second, TemporaryState::in_use);
+  ASSERT_TRUE(succeeds(writer->commit()));
+  EXPECT_EQ(clean(), States{});
+  EXPECT_EQ(contents(directory / "model"), "new");
+}
+
+TEST_F(CleanTest, RemovesWhatKilledWriterLeft) {
+  put(directory / "model", "old");
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = start_child([&] {
+    auto file = AtomicFile::create(directory / "model", 6, {}).value();
+    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
+    return false;
+  });
+  char written = 0;
+  ASSERT_EQ(::read(ends[0], &written, 1), 1);
+  EXPECT_EQ(clean({.min_age = 0s}).at(0).second, TemporaryState::in_use);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
+  ::close(ends[0]), ::close(ends[1]);
+  EXPECT_EQ(clean().at(0).second, TemporaryState::removed);
+  EXPECT_EQ(directory.names(), Names{"model"});
+  EXPECT_EQ(contents(directory / "model"), "old");
+}
+
+TEST_F(CleanTest, WithoutLocksAgeDecides) {
+  put(path, "four");
+  for (const bool remote : {false, true}) {
+    system.kind = remote ? os::FileSystem::remote : os::FileSystem::local;
+    system.lock_errno = remote ? 0 : ENOLCK;
+    EXPECT_EQ(clean_faulty(), (States{{path, TemporaryState::recent}}));
+    EXPECT_EQ(clean_faulty({.dry_run = true}), (States{{path, TemporaryState::recent}}));
+    EXPECT_EQ(clean_faulty({.dry_run = true, .min_age = 0s}), (States{{path, TemporaryState::stale}}));
+    EXPECT_EQ(contents(path), "four");
+  }
+  // An old modification time alone says nothing: the status was changed just now.
+  const timespec old[] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
+  EXPECT_EQ(clean_faulty(), (States{{path, TemporaryState::recent}}));
+  EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
+}
+
+TEST_F(CleanTest, LocksDecideWhateverTheAge) {
+  put(path, "four");
+  const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
+  EXPECT_EQ(clean({.min_age = 0s}), (States{{path, TemporaryState::in_use}}));
+  ASSERT_EQ(::flock(writer.get(), LOCK_UN), 0);
+  EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
+}
+
+TEST_F(CleanTest, TouchesRegularFilesOnly) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  put(directory / "target", "kept");
+  ASSERT_EQ(::symlink("target", (directory / ".safetensors-0000000000000001.tmp").c_str()), 0);
+  ASSERT_EQ(::symlink("missing", (directory / ".safetensors-0000000000000002.tmp").c_str()), 0);
+  ASSERT_EQ(::mkdir((directory / ".safetensors-0000000000000003.tmp").c_str(), 0700), 0);
+  const Names names = directory.names();
+  EXPECT_EQ(clean({.recursive = true, .min_age = 0s}), States{});
+  EXPECT_EQ(directory.names(), names);
+  EXPECT_EQ(contents(directory / "target"), "kept");
+}
+
+TEST_F(CleanTest, DirectoriesBelowAreForRecursiveOnly) {
+  const std::string below = directory / "a/b";
+  ASSERT_TRUE(std::filesystem::create_directories(below));
+  put(below + "/" + kName, "x");
+  put(path, "x");
+  const TemporaryDirectory elsewhere;
+  put(elsewhere / kName, "kept");
+  ASSERT_EQ(::symlink(elsewhere.path().c_str(), (directory / "linked").c_str()), 0);
+  EXPECT_EQ(clean({.dry_run = true}), (States{{path, TemporaryState::stale}}));
+  EXPECT_EQ(clean({.recursive = true}),
+            (States{{path, TemporaryState::removed}, {below + "/" + kName, TemporaryState::removed}}));
+  EXPECT_EQ(contents(elsewhere / kName), "kept");
+}
+
+TEST_F(CleanTest, NamedSymlinkToDirectoryIsFollowed) {
+  put(path, "x");
+  const TemporaryDirectory elsewhere;
+  ASSERT_EQ(::symlink(directory.path().c_str(), (elsewhere / "link").c_str()), 0);
+  const auto found = clean_directory(elsewhere / "link");
+  ASSERT_TRUE(succeeds(found));
+  EXPECT_EQ(found->at(0).path, elsewhere / "link/" + kName);
+  EXPECT_EQ(directory.names(), Names{});
+}
+
+TEST_F(CleanTest, WhatIsNoDirectoryIsAnError) {
+  put(directory / "file", "x");
+  EXPECT_EQ(error_of(clean_directory(directory / "file")).os_error, ENOTDIR);
+  EXPECT_EQ(error_of(clean_directory(directory / "missing")).os_error, ENOENT);
+  EXPECT_EQ(error_of(clean_directory("")).os_error, ENOENT);
+  EXPECT_EQ(error_of(clean_directory(std::string(1, '\0'))).code, Errc::invalid_argument);
+  const Error error = error_of(clean_directory(directory / "missing"));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.path, directory / "missing");
+  EXPECT_EQ(error.message, "cannot open: no such file or directory");
+}
+
+TEST_F(CleanTest, FileThatCannotBeOpenedIsNamed) {
+  put(path, "x");
+  class Closed final : public os::System {
+    int open_at(int parent, const char* name, int flags, mode_t mode) noexcept override {
+      if (parent == AT_FDCWD) return System::open_at(parent, name, flags, mode);
+      return errno = EACCES, -1;
+    }
+  } closed;
+  const auto found = io::clean_directory(directory.path(), {}, closed);
+  ASSERT_TRUE(succeeds(found));
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->at(0).state, TemporaryState::failed);
+  EXPECT_EQ(found->at(0).error->path, path);
+  EXPECT_EQ(found->at(0).error->message, "cannot open: permission denied");
+}
+
+TEST_F(CleanTest, FileThatCannotBeRemovedIsNamed) {
+  put(path, "x");
+  put(directory / ".safetensors-ffffffffffffffff.tmp", "x");
+  class Fixed final : public os::System {
+    int unlink_at(int parent, const char* name) noexcept override {
+      if (std::string_view(name) != kName) return System::unlink_at(parent, name);
+      return errno = EPERM, -1;
+    }
+  } fixed;
+  const auto found = io::clean_directory(directory.path(), {}, fixed);
+  ASSERT_TRUE(succeeds(found));
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ(found->at(0).state, TemporaryState::failed);
+  EXPECT_EQ(found->at(0).error->message, "cannot remove: operation not permitted");
+  EXPECT_EQ(found->at(1).state, TemporaryState::removed);
+}
+
+TEST_F(CleanTest, FileThatGoesMeanwhileIsNotCounted) {
+  class Vanishing final : public os::System {
+   public:
+    explicit Vanishing(std::string gone) : gone_(std::move(gone)) {}
+    int lock(int descriptor) noexcept override {
+      EXPECT_EQ(::unlink(gone_.c_str()), 0);
+      return System::lock(descriptor);
+    }
+
+   private:
+    const std::string gone_;
+  } vanishing(path);
+  put(path, "x");
+  EXPECT_EQ(states(io::clean_directory(directory.path(), {}, vanishing)), States{});
+}
+
+TEST_F(CleanTest, WriterOnlyFilesAreOpenedToo) {
+  put(path, "x");
+  ASSERT_EQ(::chmod(path.c_str(), 0200), 0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0777), 0);
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  }
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              return clean() == States{{path, TemporaryState::removed}};
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace safetensors::test

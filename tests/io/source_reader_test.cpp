@@ -1,0 +1,283 @@
+// Reads past the page cache, over a system whose calls fail on order, and files of which only so many stay open for it.
+#include "io/source_reader.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <cerrno>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "support/plan_support.h"
+
+namespace safetensors::io {
+namespace {
+
+using test::pattern;
+using test::put;
+using test::succeeds;
+using test::TemporaryDirectory;
+
+// Opens without O_DIRECT, so that every file system of this machine will do, and reads as it is told to.
+class FakeDirect final : public os::System {
+ public:
+  int open_errno = 0;
+  int interruptions = 0;  // so many calls say EINTR first
+  int read_errno = 0;     // of the read after so many
+  int reads_before = 0;
+  std::size_t longest = ~std::size_t{0};  // that a read gives
+  os::DirectAlignment alignment{.known = true, .memory = 512, .offset = 512};
+  bool misaligned = false;  // whether a read was not as the device wants it
+  int opens = 0;
+  int reads = 0;
+
+  int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
+    if (interruptions > 0) return --interruptions, fail(EINTR);
+    ++opens;
+    if ((flags & O_DIRECT) == 0) return fail(EBADF);
+    return open_errno != 0 ? fail(open_errno) : os::System::open_at(directory, name, flags & ~O_DIRECT, mode);
+  }
+  ssize_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
+    if (interruptions > 0) return --interruptions, fail(EINTR);
+    const std::size_t memory = alignment.known ? alignment.memory : 4096;
+    const std::size_t block = alignment.known ? alignment.offset : 4096;
+    misaligned =
+        misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 || offset % block != 0 || size % block != 0;
+    if (reads++ == reads_before && read_errno != 0) return fail(read_errno);
+    return os::System::read_at(descriptor, bytes, std::min(size, longest), offset);
+  }
+  int direct_alignment(int, os::DirectAlignment& found) noexcept override { return found = alignment, 0; }
+
+ private:
+  static int fail(int number) noexcept { return errno = number, -1; }
+};
+
+class DirectReads : public testing::Test {
+ protected:
+  static constexpr std::size_t kSize = (3 << 20) + 123;
+  static constexpr std::size_t kLeast = 64 << 10;  // that goes past the cache
+
+  void SetUp() override {
+    put(path, bytes);
+    Result<std::shared_ptr<const os::PosixFile>> opened = os::PosixFile::open(path);
+    ASSERT_TRUE(succeeds(opened));
+    file = *std::move(opened);
+    if (file->file_system() == os::FileSystem::remote) GTEST_SKIP() << "files of a network are not read past the cache";
+  }
+  [[nodiscard]] SourceReader make_path(std::uint64_t work = kSize) {
+    return SourceReader(*file, {.caching = Caching::bypass, .size = kSize, .work = work}, {pool, 0}, system);
+  }
+  // Into memory at `shift` behind a multiple of 4096, of which what is around must stay as it is.
+  Status read(const SourceReader& read_path, std::uint64_t offset, std::size_t size, std::size_t shift) {
+    memory.assign(size + 3 * 4096, 'x');
+    const std::size_t start = 4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096 + shift;
+    got = std::string_view(memory).substr(start, size);
+    Status status = read_path.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, bounce);
+    EXPECT_GE(memory.find_first_not_of('x'), start);
+    EXPECT_EQ(memory.find_first_not_of('x', start + size), std::string::npos);
+    return status;
+  }
+  void expect_bytes(const SourceReader& read_path, std::uint64_t offset, std::size_t size, std::size_t shift) {
+    ASSERT_TRUE(succeeds(read(read_path, offset, size, shift)));
+    ASSERT_TRUE(got == std::string_view(bytes).substr(static_cast<std::size_t>(offset), size))
+        << size << " bytes at " << offset << ", shift " << shift;
+  }
+
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  const std::string bytes = pattern(kSize);
+  const std::shared_ptr<os::DescriptorPool> pool = std::make_shared<os::DescriptorPool>(1, 1);
+  std::shared_ptr<const os::PosixFile> file;
+  FakeDirect system;
+  ReadCounts counts;
+  BounceBuffer bounce;
+  std::string memory;
+  std::string_view got;
+};
+
+TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
+  std::mt19937 random(7);
+  for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
+    system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
+    const SourceReader read_path = make_path();
+    for (int i = 0; i < 200; ++i) {
+      const std::size_t offset = random() % 3 == 0 ? random() % (kSize - kLeast) : random() % 600 * 4096 + random() % 3;
+      const std::size_t size = std::min(kSize - offset, kLeast + random() % 100'000);
+      expect_bytes(read_path, offset, size, random() % 2 == 0 ? 0 : random() % 4096);
+    }
+    expect_bytes(read_path, 0, kSize, 0);
+    expect_bytes(read_path, 1, kSize - 1, 1);
+  }
+  EXPECT_FALSE(system.misaligned);
+  EXPECT_EQ(counts.buffered, 0U);
+  EXPECT_EQ(system.opens, 3);
+}
+
+TEST_F(DirectReads, GoOnAfterInterruptionsAndShortReads) {
+  for (const std::size_t longest : {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
+    system.longest = longest;
+    system.interruptions = 5;
+    const SourceReader read_path = make_path();
+    expect_bytes(read_path, 777, 300'000, 5);
+    expect_bytes(read_path, 4096, 300'000, 0);
+    EXPECT_EQ(system.interruptions, 0);
+  }
+  EXPECT_FALSE(system.misaligned);
+}
+
+// Less than a block says nothing about the next one: what is left comes through the cache.
+TEST_F(DirectReads, OfLessThanABlockEndInTheCache) {
+  system.longest = 511;
+  const SourceReader read_path = make_path();
+  expect_bytes(read_path, 4096, 300'000, 0);
+  EXPECT_EQ(counts.buffered, 300'000U);
+}
+
+TEST_F(DirectReads, GoThroughTheCacheOnceTheyAreRefused) {
+  for (const int number : {EINVAL, EOPNOTSUPP}) {
+    for (const int before : {0, 1, 2}) {
+      system.reads = 0;
+      system.read_errno = number;
+      system.reads_before = before;
+      system.longest = 128 << 10;
+      counts = {};
+      const SourceReader read_path = make_path();
+      expect_bytes(read_path, 100, 1 << 20, 0);
+      EXPECT_EQ(read_path.direct_refused(), number);
+      EXPECT_GT(counts.buffered, 0U);
+      const int reads = system.reads;
+      expect_bytes(read_path, 8192, 200'000, 0);
+      EXPECT_EQ(system.reads, reads);
+    }
+  }
+}
+
+TEST_F(DirectReads, FailWithWhatTheDeviceSays) {
+  for (const int before : {0, 1, 2}) {
+    system.reads = 0;
+    system.read_errno = EIO;
+    system.reads_before = before;
+    system.longest = 128 << 10;
+    const Status status = read(make_path(), 8192, 1 << 20, 0);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Errc::read_failed);
+    EXPECT_EQ(status.error().os_error, EIO);
+    EXPECT_EQ(status.error().offset, 8192U + static_cast<unsigned>(before) * (128 << 10));
+  }
+}
+
+TEST_F(DirectReads, OfAFileThatCannotBeOpenedForThemGoThroughTheCache) {
+  for (const int number : {EINVAL, EMFILE, EPERM}) {
+    system.open_errno = number;
+    counts = {};
+    const SourceReader read_path = make_path();
+    expect_bytes(read_path, 5, 100'000, 0);
+    EXPECT_EQ(read_path.direct_refused(), number);
+    EXPECT_EQ(counts.buffered, 100'000U);
+    EXPECT_EQ(counts.direct, 0U);
+  }
+}
+
+TEST_F(DirectReads, AreNotTriedWhereNoBlockWouldFit) {
+  for (const std::uint32_t alignment : {0U, 8192U}) {
+    system.alignment = {.known = true, .memory = 512, .offset = alignment};
+    const SourceReader read_path = make_path();
+    expect_bytes(read_path, 5, 100'000, 0);
+    EXPECT_EQ(read_path.direct_refused(), EOPNOTSUPP);
+    EXPECT_EQ(read_path.direct_alignment(), 1U);
+  }
+  EXPECT_EQ(system.opens, 0);
+}
+
+TEST_F(DirectReads, OfAFileThatBecameShorterSaySo) {
+  ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
+  const Status status = read(make_path(), 900'000, 200'000, 0);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::file_truncated);
+  EXPECT_EQ(status.error().offset, 1'000'000U);
+}
+
+int open_descriptors() {
+  int count = 0;
+  DIR* const list = ::opendir("/proc/self/fd");
+  while (::readdir(list) != nullptr) ++count;
+  ::closedir(list);
+  return count;
+}
+
+TEST_F(DirectReads, LeaveNothingOpenWhenAllIsDone) {
+  const int before = open_descriptors();
+  const SourceReader read_path = make_path(200'000);
+  expect_bytes(read_path, 0, 100'000, 0);
+  read_path.finish(100'000);
+  EXPECT_EQ(open_descriptors(), before + 1);
+  expect_bytes(read_path, 0, 100'000, 0);
+  read_path.finish(100'000);
+  EXPECT_EQ(open_descriptors(), before);
+  {
+    const SourceReader given_up = make_path();
+    expect_bytes(given_up, 0, 100'000, 0);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+constexpr std::size_t kTensorBytes = 128 << 10;
+
+// Layer by layer over all shards: a stream has begun every file before the first is read to its end.
+TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
+  constexpr int kFiles = 60;
+  const TemporaryDirectory directory;
+  std::vector<File> files;
+  ReadPlan plan;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string path = directory / ("s" + std::to_string(i));
+    put(path, test::one_tensor("U8", "[2,131072]", 2 * kTensorBytes));
+    Result<File> file = File::open(path);
+    ASSERT_TRUE(succeeds(file));
+    files.push_back(*std::move(file));
+  }
+  for (std::int64_t row = 0; row < 2; ++row)
+    for (const File& file : files)
+      ASSERT_TRUE(succeeds(plan.add(test::tensor(file, "t"), Slice{DimSlice::range(row, row + 1)})));
+  const int before = open_descriptors();
+  int most = 0;
+  Result<Stream> stream = plan.stream({.threads = 2, .cache = Cache::bypass});
+  ASSERT_TRUE(succeeds(stream));
+  const std::string expected = pattern(2 * kTensorBytes);
+  for (int i = 0; i < 2 * kFiles; ++i) {
+    Result<std::optional<StreamItem>> item = stream->next();
+    ASSERT_TRUE(succeeds(item));
+    ASSERT_TRUE(item->has_value());
+    most = std::max(most, open_descriptors());
+    const std::span<const std::byte> bytes = (*item)->array.bytes();
+    ASSERT_EQ(bytes.size(), kTensorBytes);
+    EXPECT_EQ(std::memcmp(bytes.data(), expected.data() + (*item)->item / kFiles * kTensorBytes, kTensorBytes), 0);
+  }
+  if (const Result<ReadReport> report = stream->report(); !report || report->bytes_direct == 0)
+    GTEST_SKIP() << "this file system does not read past the page cache";
+  EXPECT_LE(most, before + 20);
+}
+
+// The Source of a File that is open may be the Source of another.
+TEST(SourceOfAFile, IsReadPastTheCacheToo) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  put(path, test::one_tensor("U8", "[262144]", 2 * kTensorBytes));
+  Result<File> opened = File::open(path);
+  ASSERT_TRUE(succeeds(opened));
+  const auto kept = std::make_shared<File>(*std::move(opened));
+  Result<File> again = File::from_source(std::shared_ptr<const Source>(kept, &kept->source()));
+  ASSERT_TRUE(succeeds(again));
+  for (const Cache cache : {Cache::bypass, Cache::keep, Cache::fill, Cache::drop}) {
+    (void)test::make_cold(path);
+    ReadPlan plan;
+    ASSERT_TRUE(succeeds(plan.add(test::tensor(*again, "t"))));
+    const Result<ReadResult> result = plan.execute({.cache = cache});
+    ASSERT_TRUE(succeeds(result));
+    EXPECT_EQ(std::memcmp(result->arrays[0].bytes().data(), pattern(2 * kTensorBytes).data(), 2 * kTensorBytes), 0);
+  }
+}
+
+}  // namespace
+}  // namespace safetensors::io

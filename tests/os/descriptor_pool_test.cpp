@@ -1,0 +1,333 @@
+// A pool of descriptors: how many are open, and what is opened again.
+#include "os/descriptor_pool.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/posix_file.h"
+#include "support/io_support.h"
+
+namespace safetensors::os {
+namespace {
+
+using test::error_of;
+using test::in_child;
+using test::open_below;
+using test::put;
+using test::succeeds;
+using test::TemporaryDirectory;
+using test::text_of;
+
+class OpenPath final : public Opener {
+ public:
+  explicit OpenPath(std::string path) : path_(std::move(path)) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    ++opened;
+    if (failures > 0) {
+      --failures;
+      return Error{.code = Errc::open_failed, .os_error = failure, .message = "refused"};
+    }
+    return Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  mutable std::atomic<int> opened{0};
+  mutable std::atomic<int> failures{0};
+  int failure = EMFILE;
+
+ private:
+  std::string path_;
+};
+
+class DescriptorPoolTest : public testing::Test {
+ protected:
+  void SetUp() override { put(directory_ / "file", "0123456789"); }
+  std::size_t open() const { return open_below(directory_.path()); }
+  TemporaryDirectory directory_;
+  OpenPath opener_{directory_ / "file"};
+};
+
+TEST_F(DescriptorPoolTest, OpensOnceAndKeeps) {
+  DescriptorPool pool(2, 2);
+  EXPECT_EQ(open(), 0U);
+  const int first = pool.acquire(1, opener_).value().get();
+  EXPECT_EQ(pool.acquire(1, opener_).value().get(), first);
+  EXPECT_EQ(opener_.opened, 1);
+  EXPECT_EQ(open(), 1U);
+  pool.close(1);
+  EXPECT_EQ(open(), 0U);
+}
+
+TEST_F(DescriptorPoolTest, ClosesIdleOnesPastTheLimit) {
+  DescriptorPool pool(10, 3);
+  for (int round = 0; round < 5; ++round) {
+    for (std::size_t slot = 0; slot < 10; ++slot) {
+      const Result<Lease> lease = pool.acquire(slot, opener_);
+      EXPECT_LE(open(), 3U);
+    }
+  }
+  EXPECT_EQ(open(), 3U);
+}
+
+TEST_F(DescriptorPoolTest, WhatIsUsedStaysOpen) {
+  {
+    DescriptorPool pool(4, 1);
+    std::vector<Result<Lease>> leases;
+    for (std::size_t slot = 0; slot < 4; ++slot) leases.push_back(pool.acquire(slot, opener_));
+    EXPECT_EQ(open(), 4U);
+    for (const Result<Lease>& lease : leases) {
+      char byte = 0;
+      EXPECT_EQ(::pread(lease.value().get(), &byte, 1, 7), 1);
+      EXPECT_EQ(byte, '7');
+    }
+    leases.pop_back();
+    EXPECT_EQ(open(), 3U);
+    leases.clear();
+    EXPECT_EQ(open(), 1U);
+  }
+  EXPECT_EQ(open(), 0U);
+}
+
+TEST_F(DescriptorPoolTest, ALimitOfNothingIsOne) {
+  DescriptorPool pool(3, 0);
+  EXPECT_EQ(pool.limit(), 1U);
+  for (std::size_t slot = 0; slot < 3; ++slot) EXPECT_TRUE(succeeds(pool.acquire(slot, opener_)));
+  EXPECT_EQ(open(), 1U);
+}
+
+TEST_F(DescriptorPoolTest, WhatWasUsedLastIsClosedLast) {
+  DescriptorPool pool(3, 2);
+  (void)pool.acquire(0, opener_);
+  (void)pool.acquire(1, opener_);
+  (void)pool.acquire(2, opener_);  // all are recent: the hand goes round once, then closes slot 0
+  opener_.opened = 0;
+  (void)pool.acquire(2, opener_);
+  EXPECT_EQ(opener_.opened, 0);
+  (void)pool.acquire(0, opener_);  // slot 1 was not used since the hand passed
+  (void)pool.acquire(2, opener_);
+  EXPECT_EQ(opener_.opened, 1);
+}
+
+TEST_F(DescriptorPoolTest, WithoutDescriptorsIdleOnesAreClosedAndItIsTriedOnceMore) {
+  DescriptorPool pool(4, 4);
+  opener_.failures = 1;
+  EXPECT_EQ(error_of(pool.acquire(0, opener_)).os_error, EMFILE);  // nothing is idle
+  EXPECT_EQ(opener_.opened, 1);
+  for (std::size_t slot = 0; slot < 3; ++slot) EXPECT_TRUE(succeeds(pool.acquire(slot, opener_)));
+  EXPECT_EQ(open(), 3U);
+  const Result<Lease> used = pool.acquire(0, opener_);
+  opener_.failures = 1;
+  opener_.failure = ENFILE;
+  EXPECT_TRUE(succeeds(pool.acquire(3, opener_)));
+  EXPECT_EQ(open(), 2U);
+  opener_.failures = 2;
+  opener_.opened = 0;
+  EXPECT_EQ(error_of(pool.acquire(1, opener_)).message, "refused");
+  EXPECT_EQ(opener_.opened, 2);
+  opener_.failures = 1;
+  opener_.failure = EACCES;
+  opener_.opened = 0;
+  EXPECT_EQ(error_of(pool.acquire(1, opener_)).os_error, EACCES);
+  EXPECT_EQ(opener_.opened, 1);
+}
+
+TEST_F(DescriptorPoolTest, ThreadsShareDescriptorsUnderATinyLimit) {
+  constexpr std::size_t kFiles = 12;
+  std::vector<std::unique_ptr<OpenPath>> openers;
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    put(directory_ / std::to_string(i), std::string(1, static_cast<char>('a' + i)));
+    openers.push_back(std::make_unique<OpenPath>(directory_ / std::to_string(i)));
+  }
+  DescriptorPool pool(kFiles, 2);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 2000; ++i) {
+        const std::size_t slot = (t * 7 + i * (t + 1)) % kFiles;
+        const Result<Lease> lease = pool.acquire(slot, *openers[slot]);
+        char byte = 0;
+        if (!lease || ::pread(lease->get(), &byte, 1, 0) != 1 || byte != static_cast<char>('a' + slot)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(open(), 2U);
+}
+
+TEST(DescriptorLimitTest, IsHalfOfWhatTheProcessMayHave) {
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  struct rlimit limit = before;
+  for (const auto& [soft, expected] : {std::pair<rlim_t, std::size_t>{64, 32}, {1, 1}, {0, 1}}) {
+    limit.rlim_cur = soft;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(descriptor_limit(), expected);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+// Two files in a pool that holds one of them open.
+class PooledFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    put(directory_ / "a", "aaaa");
+    put(directory_ / "b", "bbbb");
+    a_ = *PosixFile::open(directory_ / "a", {pool_, 0});
+    b_ = *PosixFile::open(directory_ / "b", {pool_, 1});
+  }
+  static std::string read(const PosixFile& file) {
+    std::string bytes(4, '?');
+    const Status status = read_exactly(file, 0, std::as_writable_bytes(std::span(bytes)));
+    return status ? bytes : status.error().message;
+  }
+  std::size_t open() const { return open_below(directory_.path()); }
+  void expect_changed(const std::string& message) {
+    const Error error = error_of(a_->lease());
+    EXPECT_EQ(error.code, Errc::file_changed) << error.to_string();
+    EXPECT_EQ(error.message, message);
+    EXPECT_EQ(error.path, "");
+    EXPECT_EQ(read(*a_), message);
+    EXPECT_EQ(error_of(a_->map(0, 4, MapMode::shared)).code, Errc::file_changed);
+    EXPECT_EQ(read(*b_), "bbbb");
+  }
+  TemporaryDirectory directory_;
+  std::shared_ptr<DescriptorPool> pool_ = std::make_shared<DescriptorPool>(2, 1);
+  std::shared_ptr<const PosixFile> a_;
+  std::shared_ptr<const PosixFile> b_;
+};
+
+TEST_F(PooledFileTest, IsOpenedAgainWhenItIsReadFrom) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(open(), 1U);
+    EXPECT_EQ(read(*a_), "aaaa");
+    EXPECT_EQ(read(*b_), "bbbb");
+  }
+  a_.reset();
+  EXPECT_EQ(open(), 1U);
+  pool_.reset();
+  b_.reset();
+  EXPECT_EQ(open(), 0U);
+}
+
+TEST_F(PooledFileTest, AMapNeedsNoDescriptor) {
+  const Result<Mapping> map = a_->map(0, 4, MapMode::shared);
+  ASSERT_TRUE(succeeds(map));
+  EXPECT_EQ(read(*b_), "bbbb");
+  EXPECT_EQ(open(), 1U);
+  EXPECT_EQ(text_of(map->bytes), "aaaa");
+}
+
+TEST_F(PooledFileTest, AChildOfAForkUsesWhatItInheritedAndClosesIt) {
+  EXPECT_EQ(read(*b_), "bbbb");
+  EXPECT_EQ(in_child([&] { return read(*b_) == "bbbb" && open() == 1 && read(*a_) == "aaaa" && open() == 1; }), 0);
+  EXPECT_EQ(in_child([&] {
+              a_.reset();
+              b_.reset();
+              return open() == 0;
+            }),
+            0);
+  EXPECT_EQ(read(*b_), "bbbb");
+}
+
+// The child's descriptors are copied before its memory: a thread of the parent may have changed both in between.
+TEST_F(PooledFileTest, ANumberThatIsAnotherFileInTheChildIsNotReadAndNotClosed) {
+  EXPECT_EQ(read(*b_), "bbbb");
+  const int number = b_->lease().value().get();
+  EXPECT_EQ(in_child([&] {
+              put(directory_ / "mine", "mine");
+              const Descriptor mine(::open((directory_ / "mine").c_str(), O_RDONLY | O_CLOEXEC));
+              if (::dup2(mine.get(), number) != number) return false;
+              if (read(*b_) != "bbbb" || read(*a_) != "aaaa") return false;
+              char byte = 0;
+              return ::pread(number, &byte, 1, 0) == 1 && byte == 'm';
+            }),
+            0);
+  EXPECT_EQ(in_child([&] {
+              ::close(number);
+              return read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
+            }),
+            0);
+  EXPECT_EQ(read(*b_), "bbbb");
+}
+
+TEST_F(PooledFileTest, ALeaseFromBeforeAForkEndsInBoth) {
+  std::optional<Lease> lease(b_->lease().value());
+  EXPECT_EQ(in_child([&] {
+              const bool right = read(*b_) == "bbbb";
+              lease.reset();
+              return right && read(*b_) == "bbbb" && read(*a_) == "aaaa" && open() == 1;
+            }),
+            0);
+  lease.reset();
+  EXPECT_EQ(read(*a_), "aaaa");
+  EXPECT_EQ(open(), 1U);
+}
+
+TEST_F(PooledFileTest, TheWorkingDirectoryMayChange) {
+  char before[4096];
+  ASSERT_NE(::getcwd(before, sizeof before), nullptr);
+  ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
+  a_ = *PosixFile::open("a", {pool_, 0});
+  ASSERT_EQ(::chdir("/"), 0);
+  EXPECT_EQ(read(*b_), "bbbb");
+  EXPECT_EQ(read(*a_), "aaaa");
+  ASSERT_EQ(::chdir(before), 0);
+}
+
+TEST_F(PooledFileTest, AnotherFileInItsPlaceIsNotRead) {
+  put(directory_ / "new", "aaaa");
+  ASSERT_EQ(::rename((directory_ / "new").c_str(), (directory_ / "a").c_str()), 0);
+  expect_changed("file was replaced: its path leads to another file than the one opened");
+}
+
+TEST_F(PooledFileTest, ALongerFileIsNotRead) {
+  put(directory_ / "a", "aaaaa");
+  expect_changed("file was changed: it had 4 bytes when it was opened, now it has 5");
+}
+
+TEST_F(PooledFileTest, AFileOfAnotherChangeTimeIsNotRead) {
+  ASSERT_EQ(::chmod((directory_ / "a").c_str(), 0400), 0);
+  expect_changed("file was changed after it was opened: its change time is another");
+}
+
+TEST_F(PooledFileTest, AFifoInItsPlaceIsNotOpened) {
+  ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::rename((directory_ / "fifo").c_str(), (directory_ / "a").c_str()), 0);
+  expect_changed("file was replaced: its path leads to another file than the one opened");
+}
+
+TEST_F(PooledFileTest, AFileWithoutItsNameCannotBeOpenedAgain) {
+  EXPECT_EQ(read(*a_), "aaaa");
+  ASSERT_EQ(::unlink((directory_ / "a").c_str()), 0);
+  EXPECT_EQ(read(*a_), "aaaa");  // it is still open
+  EXPECT_EQ(read(*b_), "bbbb");
+  const Error error = error_of(a_->lease());
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, ENOENT);
+  EXPECT_EQ(error.message, "cannot open again: no such file or directory");
+}
+
+TEST_F(PooledFileTest, AFailureToOpenLeavesTheSlotClosed) {
+  a_.reset();
+  EXPECT_EQ(error_of(PosixFile::open(directory_ / "none", {pool_, 0})).message,
+            "cannot open: no such file or directory");
+  EXPECT_EQ(error_of(PosixFile::open(directory_.path(), {pool_, 0})).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(PosixFile::open("/proc/self/status", {pool_, 0})).code, Errc::not_regular_file);
+  b_.reset();
+  EXPECT_EQ(open(), 0U);
+  EXPECT_EQ(pool_.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace safetensors::os

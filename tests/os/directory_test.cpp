@@ -1,0 +1,135 @@
+// Names in directories, and patterns of them.
+#include "os/directory.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "support/io_support.h"
+
+namespace safetensors::os {
+namespace {
+
+using test::put;
+using test::TemporaryDirectory;
+using Names = std::vector<std::string>;
+
+TEST(PatternTest, MatchesAsAShellDoes) {
+  const struct {
+    std::string_view pattern, name;
+    bool matches;
+  } cases[] = {
+      {"", "", true},
+      {"a", "a", true},
+      {"a", "b", false},
+      {"*", "", true},
+      {"*", "abc", true},
+      {"*", ".abc", false},
+      {".*", ".abc", true},
+      {"?abc", ".abc", false},
+      {"[.]abc", ".abc", false},
+      {"\\.a", ".a", false},
+      {"a*c", "abc", true},
+      {"a*c", "abd", false},
+      {"a*b*c", "aXbYbc", true},
+      {"a**", "a", true},
+      {"?", "", false},
+      {"?", "ab", false},
+      {"?", "\xc3\xb6", true},
+      {"[a-c]", "b", true},
+      {"[a-c]", "d", false},
+      {"[!a-c]", "d", true},
+      {"[^a]", "a", false},
+      {"[]a]", "]", true},
+      {"[!]a]", "]", false},
+      {"[a-]", "-", true},
+      {"[a", "[a", true},
+      {"[", "[", true},
+      {"\\*", "*", true},
+      {"\\*", "a", false},
+      {"a\\", "a\\", true},
+      {"[\xc3\xa0-\xc3\xb6]", "\xc3\xa4", true},
+      {"m-*-of-*.s", "m-1-of-2.s", true},
+  };
+  for (const auto& each : cases)
+    EXPECT_EQ(matches_pattern(each.pattern, each.name), each.matches) << each.pattern << " " << each.name;
+}
+
+TEST(PatternTest, ManyStarsTakeNoLongerThanTheirProduct) {
+  std::string pattern;
+  for (int i = 0; i < 500; ++i) pattern += "a*";
+  EXPECT_FALSE(matches_pattern(pattern + "b", std::string(5000, 'a')));
+}
+
+class DirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* folder : {"d1", "d2", ".hidden"}) ASSERT_EQ(::mkdir(at(folder).c_str(), 0700), 0);
+    for (const char* file : {"d1/b", "d1/a", "d2/a", "d1/.c", ".hidden/a", "file"}) put(at(file), "");
+  }
+  std::string at(std::string_view name) const { return directory_ / name; }
+  Names expand(std::string_view pattern) const {
+    Names names;
+    for (const std::string& path : expand_pattern(at(pattern)).value())
+      names.push_back(path.substr(directory_.path().size() + 1));
+    return names;
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(DirectoryTest, ListsWhatIsNotHidden) {
+  EXPECT_EQ(list_directory(at("d1")).value(), (Names{"a", "b"}));
+  EXPECT_EQ(list_directory(directory_.path()).value(), (Names{"d1", "d2", "file"}));
+  const Error error = test::error_of(list_directory(at("none")));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.path, at("none"));
+  EXPECT_EQ(error.message, "cannot open: no such file or directory");
+  EXPECT_EQ(test::error_of(list_directory(at("file"))).os_error, ENOTDIR);
+}
+
+TEST_F(DirectoryTest, ExpandsComponentByComponent) {
+  EXPECT_EQ(expand("*/a"), (Names{"d1/a", "d2/a"}));
+  EXPECT_EQ(expand("*/*"), (Names{"d1/a", "d1/b", "d2/a"}));
+  EXPECT_EQ(expand("d1/.*"), Names{"d1/.c"});
+  EXPECT_EQ(expand(".h*/a"), Names{".hidden/a"});
+  EXPECT_EQ(expand("d[12]//a"), (Names{"d1//a", "d2//a"}));
+  EXPECT_EQ(expand("*/"), (Names{"d1/", "d2/"}));
+  EXPECT_EQ(expand("file/*"), Names());
+  EXPECT_EQ(expand("none/*"), Names());
+  EXPECT_EQ(expand("*/none"), Names());
+}
+
+TEST_F(DirectoryTest, ExpandsFromTheWorkingDirectory) {
+  char before[4096];
+  ASSERT_NE(::getcwd(before, sizeof before), nullptr);
+  ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
+  EXPECT_EQ(expand_pattern("d?/a").value(), (Names{"d1/a", "d2/a"}));
+  EXPECT_EQ(expand_pattern("./f*").value(), Names{"./file"});
+  ASSERT_EQ(::chdir(before), 0);
+}
+
+TEST_F(DirectoryTest, TellsWhatAPathLeadsTo) {
+  ASSERT_EQ(::symlink("nowhere", at("dangling").c_str()), 0);
+  ASSERT_EQ(::symlink("d1", at("link").c_str()), 0);
+  EXPECT_EQ(kind_of(at("d1")), PathKind::directory);
+  EXPECT_EQ(kind_of(at("link")), PathKind::directory);
+  EXPECT_EQ(kind_of(at("file")), PathKind::other);
+  EXPECT_EQ(kind_of(at("dangling")), PathKind::other);
+  EXPECT_EQ(kind_of(at("none")), PathKind::nothing);
+  EXPECT_EQ(kind_of(at("file/none")), PathKind::nothing);
+  EXPECT_EQ(kind_of(std::string(5000, 'x')), PathKind::nothing);
+}
+
+TEST(PathTest, IsJoinedByOneSeparator) {
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("", "b"), "b");
+  EXPECT_EQ(join_path("/", "b"), "/b");
+}
+
+}  // namespace
+}  // namespace safetensors::os

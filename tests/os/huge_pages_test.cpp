@@ -1,0 +1,70 @@
+// Whether a report names huge pages that could not be had.
+#include "os/huge_pages.h"
+
+#include <gtest/gtest.h>
+#include <safetensors/arena.h>
+#include <safetensors/read_plan.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "os/memory.h"
+#include "support/file_support.h"
+
+namespace safetensors {
+namespace {
+
+using os::detail::allows_huge_pages;
+
+TEST(HugePages, TheWordInBracketsCountsAndThatForTheSizeFirst) {
+  EXPECT_TRUE(allows_huge_pages("[always] madvise never\n", ""));
+  EXPECT_TRUE(allows_huge_pages("always [madvise] never\n", ""));
+  EXPECT_FALSE(allows_huge_pages("always madvise [never]\n", ""));
+  EXPECT_TRUE(allows_huge_pages("always [madvise] never\n", "always [inherit] madvise never\n"));
+  EXPECT_FALSE(allows_huge_pages("always madvise [never]\n", "always [inherit] madvise never\n"));
+  EXPECT_TRUE(allows_huge_pages("always madvise [never]\n", "always inherit [madvise] never\n"));
+  EXPECT_FALSE(allows_huge_pages("[always] madvise never\n", "always inherit madvise [never]\n"));
+  for (const char* text : {"", "\n", "[", "]", "][", "never", "[]"}) EXPECT_TRUE(allows_huge_pages(text, text)) << text;
+}
+
+// What a load of 4 MiB says that it wished for and could not have.
+std::vector<std::string> fallbacks(Arena* arena) {
+  const std::string bytes = test::one_tensor("U8", "[4194304]", 4194304);
+  const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
+  ReadPlan plan;
+  if (!file || !plan.add(test::tensor(*file, "t"))) return {"no plan"};
+  const Result<ReadResult> result = plan.execute({.threads = 1, .arena = arena});
+  return result ? result->report.fallbacks : std::vector<std::string>{result.error().message};
+}
+
+const std::vector<std::string> kSmallPages = {"memory is in small pages: the system refuses huge ones"};
+
+TEST(HugePages, AProcessThatIsGivenNoneIsToldSo) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0) ::_exit(2);
+    Arena arena;
+    const bool told = !os::map_pages(os::kHugePage).huge && fallbacks(nullptr) == kSmallPages &&
+                      fallbacks(&arena) == kSmallPages && fallbacks(&arena) == kSmallPages;
+    ::_exit(told ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "huge pages cannot be switched off here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(HugePages, WhereTheyAreGivenNothingIsSaid) {
+  const os::Pages pages = os::map_pages(os::kHugePage);
+  os::unmap_pages(pages);
+  if (!pages.huge) GTEST_SKIP() << "no huge pages here";
+  Arena arena;
+  EXPECT_EQ(fallbacks(nullptr), std::vector<std::string>());
+  EXPECT_EQ(fallbacks(&arena), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace safetensors

@@ -1,0 +1,400 @@
+// Reading regular files, refusing everything else, and owned memory.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <memory_resource>
+#include <thread>
+
+#include "os/descriptor.h"
+#include "os/file_system.h"
+#include "os/memory.h"
+#include "os/posix_file.h"
+#include "os/system_error.h"
+#include "support/io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using os::Descriptor;
+using os::MapMode;
+using os::PosixFile;
+
+Error open_error(const std::string& path) {
+  return error_of(PosixFile::open(path));
+}
+
+std::string read(const Source& source, std::uint64_t offset, std::size_t size) {
+  std::string text(size, '?');
+  EXPECT_TRUE(succeeds(os::read_exactly(source, offset, std::as_writable_bytes(std::span(text)))));
+  return text;
+}
+
+TEST(PosixFileTest, ReadsAtAnyOffsetAndReportsTheSize) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  const auto file = PosixFile::open(directory / "a");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ((*file)->size().value(), 10u);
+  EXPECT_EQ(read(**file, 0, 10), "0123456789");
+  EXPECT_EQ(read(**file, 7, 3), "789");
+  EXPECT_EQ(read(**file, 10, 0), "");
+}
+
+TEST(PosixFileTest, ReadsShortAtTheEndAndNothingBehindIt) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  const auto file = PosixFile::open(directory / "a").value();
+  std::byte buffer[8];
+  EXPECT_EQ(file->read_at(6, buffer).value(), 4u);
+  EXPECT_EQ(file->read_at(10, buffer).value(), 0u);
+  EXPECT_EQ(file->read_at(~std::uint64_t{0}, buffer).value(), 0u);
+  EXPECT_EQ(file->read_at(std::uint64_t{1} << 63, buffer).value(), 0u);
+  EXPECT_EQ(file->read_at((std::uint64_t{1} << 63) - 2, buffer).value(), 0u);
+}
+
+TEST(PosixFileTest, AMissingFileIsENOENT) {
+  const Error error = open_error("/nonexistent/file");
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, ENOENT);
+  EXPECT_EQ(error.message, "cannot open: no such file or directory");
+  EXPECT_EQ(error.path, "/nonexistent/file");
+}
+
+TEST(PosixFileTest, AnEmptyPathIsENOENT) {
+  EXPECT_EQ(open_error("").os_error, ENOENT);
+  EXPECT_EQ(open_error("").code, Errc::open_failed);
+}
+
+TEST(PosixFileTest, AZeroByteInThePathIsAnInvalidArgument) {
+  const Error error = open_error(std::string("/dev/null\0x", 11));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "path contains a zero byte");
+}
+
+TEST(PosixFileTest, ALinkToItselfIsELOOP) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
+  const Error error = open_error(directory / "loop");
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, ELOOP);
+  EXPECT_EQ(error.message, "cannot open: too many levels of symbolic links");
+}
+
+TEST(PosixFileTest, AFileBehindAFileIsENOTDIR) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "");
+  EXPECT_EQ(open_error(directory / "a/b").os_error, ENOTDIR);
+  EXPECT_EQ(open_error(directory / "a/").os_error, ENOTDIR);
+}
+
+TEST(PosixFileTest, ATooLongNameIsENAMETOOLONG) {
+  EXPECT_EQ(open_error("/tmp/" + std::string(300, 'x')).os_error, ENAMETOOLONG);
+}
+
+// Root may read everything, so the question is put as somebody else.
+TEST(PosixFileTest, AFileWithoutPermissionIsEACCES) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "secret");
+  ASSERT_EQ(::chmod((directory / "a").c_str(), 0), 0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              const auto file = PosixFile::open(directory / "a");
+              return !file && file.error().code == Errc::open_failed && file.error().os_error == EACCES &&
+                     file.error().message == "cannot open: permission denied";
+            }),
+            0);
+}
+
+TEST(PosixFileTest, ADirectoryIsRefused) {
+  const TemporaryDirectory directory;
+  const Error error = open_error(directory.path());
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.os_error, EISDIR);
+  EXPECT_EQ(error.message, "not a regular file but a directory");
+  EXPECT_EQ(error.path, directory.path());
+}
+
+TEST(PosixFileTest, AFifoIsRefusedWithoutWaitingForAWriter) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  const Error error = open_error(directory / "fifo");
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.message, "not a regular file but a FIFO");
+}
+
+TEST(PosixFileTest, ADeviceIsRefused) {
+  const Error error = open_error("/dev/zero");
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.message, "not a regular file but a character device");
+}
+
+TEST(PosixFileTest, ASocketIsRefused) {
+  const TemporaryDirectory directory;
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT((directory / "socket").size(), sizeof address.sun_path);
+  std::strcpy(address.sun_path, (directory / "socket").c_str());
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const Error error = open_error(directory / "socket");
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.message, "not a regular file but a socket");
+}
+
+TEST(PosixFileTest, FilesThatTheKernelMakesUpAreRefused) {
+  for (const char* path : {"/proc/self/status", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"}) {
+    if (::access(path, F_OK) != 0) continue;
+    const Error error = open_error(path);
+    EXPECT_EQ(error.code, Errc::not_regular_file) << path;
+    EXPECT_EQ(error.message, "not a regular file but one that the kernel makes up (/proc, /sys)");
+  }
+}
+
+TEST(PosixFileTest, FollowsASymbolicLink) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "abc");
+  ASSERT_EQ(::symlink("a", (directory / "link").c_str()), 0);
+  EXPECT_EQ(read(*PosixFile::open(directory / "link").value(), 0, 3), "abc");
+}
+
+TEST(PosixFileTest, ADescriptorIsDuplicatedAndItsPositionLeftAlone) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  Descriptor mine(::open((directory / "a").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::lseek(mine.get(), 3, SEEK_SET), 3);
+  const auto file = PosixFile::from_fd(mine.get());
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_NE((*file)->lease().value().get(), mine.get());
+  EXPECT_NE(::fcntl((*file)->lease().value().get(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_EQ(read(**file, 5, 5), "56789");
+  EXPECT_EQ(::lseek(mine.get(), 0, SEEK_CUR), 3);
+  mine.reset();
+  EXPECT_EQ(read(**file, 0, 2), "01");
+}
+
+TEST(PosixFileTest, ADescriptorThatCannotBeReadIsRefused) {
+  const TemporaryDirectory directory;
+  const Descriptor writing(::open((directory / "a").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const Error error = error_of(PosixFile::from_fd(writing.get()));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.message, "descriptor " + std::to_string(writing.get()) + " is not open for reading");
+
+  const Descriptor path(::open((directory / "a").c_str(), O_PATH | O_CLOEXEC));
+  EXPECT_EQ(error_of(PosixFile::from_fd(path.get())).code, Errc::open_failed);
+}
+
+TEST(PosixFileTest, ADescriptorThatIsNoneIsEBADF) {
+  const Error error = error_of(PosixFile::from_fd(-1));
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, EBADF);
+  EXPECT_EQ(error.message, "cannot use descriptor -1: bad file descriptor");
+}
+
+TEST(PosixFileTest, APipeIsRefusedAsADescriptor) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor reading(ends[0]);
+  const Descriptor writing(ends[1]);
+  const Error error = error_of(PosixFile::from_fd(reading.get()));
+  EXPECT_EQ(error.code, Errc::not_regular_file);
+  EXPECT_EQ(error.message, "not a regular file but a FIFO");
+}
+
+TEST(PosixFileTest, AFileMadeShorterIsAnErrorWithBothNumbers) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  const auto file = PosixFile::open(directory / "a").value();
+  ASSERT_EQ(::truncate((directory / "a").c_str(), 6), 0);
+  std::byte buffer[8];
+  const Error error = error_of(os::read_exactly(*file, 2, buffer));
+  EXPECT_EQ(error.code, Errc::file_truncated);
+  EXPECT_EQ(error.offset, 6u);
+  EXPECT_EQ(error.message, "file became shorter: 8 bytes at byte 2 were asked for, it now ends at byte 6");
+}
+
+TEST(PosixFileTest, IdentityTellsWhetherAFileWasReplacedOrChanged) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "abc");
+  put(directory / "b", "abc");
+  const auto first = PosixFile::open(directory / "a").value()->identity();
+  EXPECT_EQ(PosixFile::open(directory / "a").value()->identity(), first);
+  EXPECT_FALSE(PosixFile::open(directory / "b").value()->identity().same_file(first));
+  put(directory / "a", "abcd");
+  const auto later = PosixFile::open(directory / "a").value()->identity();
+  EXPECT_TRUE(later.same_file(first));
+  EXPECT_NE(later, first);
+}
+
+// A Source that gives a few bytes at a time, or more than there are.
+class OddSource final : public Source {
+ public:
+  explicit OddSource(std::size_t surplus) : surplus_(surplus) {}
+  Result<std::uint64_t> size() const noexcept override { return std::uint64_t{10}; }
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+    if (surplus_ != 0) return destination.size() + surplus_;
+    const std::size_t count = std::min<std::size_t>({3, destination.size(), static_cast<std::size_t>(10 - offset)});
+    for (std::size_t i = 0; i < count; ++i) destination[i] = std::byte(offset + i);
+    return count;
+  }
+
+ private:
+  std::size_t surplus_;
+};
+
+TEST(ReadExactlyTest, GoesOnAfterAShortRead) {
+  std::byte buffer[9];
+  ASSERT_TRUE(succeeds(os::read_exactly(OddSource(0), 1, buffer)));
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(buffer[i], std::byte(i + 1));
+}
+
+TEST(ReadExactlyTest, DoesNotBelieveASourceThatGaveMoreThanWasAskedFor) {
+  std::byte buffer[4];
+  const Error error = error_of(os::read_exactly(OddSource(1), 0, buffer));
+  EXPECT_EQ(error.code, Errc::read_failed);
+  EXPECT_EQ(error.message, "source returned 5 bytes, 4 were asked for");
+}
+
+TEST(MapTest, MapsAnyRangeSharedAndOutlivesTheFile) {
+  const TemporaryDirectory directory;
+  std::string text(3 * 4096 + 5, 'x');
+  text[5000] = 'a', text[5001] = 'b';
+  put(directory / "a", text);
+  auto file = PosixFile::open(directory / "a").value();
+  auto mapping = file->map(5000, 2, MapMode::shared).value();
+  auto whole = file->map(0, text.size(), MapMode::shared).value();
+  file.reset();
+  EXPECT_EQ(text_of(mapping.bytes), "ab");
+  EXPECT_EQ(text_of(whole.bytes), text);
+  const std::shared_ptr<const void> owner = std::move(mapping.owner);
+  EXPECT_EQ(text_of(mapping.bytes), "ab");
+}
+
+TEST(MapTest, CopyOnWriteLeavesTheFileAlone) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  const auto file = PosixFile::open(directory / "a").value();
+  const auto mapping = file->map(2, 4, MapMode::copy_on_write).value();
+  mapping.bytes[0] = std::byte{'X'};
+  EXPECT_EQ(text_of(mapping.bytes), "X345");
+  EXPECT_EQ(contents(directory / "a"), "0123456789");
+}
+
+TEST(MapTest, NoBytesNeedNoMap) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "");
+  const auto mapping = PosixFile::open(directory / "a").value()->map(0, 0, MapMode::shared);
+  ASSERT_TRUE(succeeds(mapping));
+  EXPECT_TRUE(mapping->bytes.empty());
+}
+
+TEST(MapTest, ARangePastTheEndIsAnErrorAndNotASignal) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  const auto file = PosixFile::open(directory / "a").value();
+  ASSERT_EQ(::truncate((directory / "a").c_str(), 4), 0);
+  const Error error = error_of(file->map(2, 8, MapMode::shared));
+  EXPECT_EQ(error.code, Errc::file_truncated);
+  EXPECT_EQ(error.offset, 4u);
+  EXPECT_EQ(error.message, "file became shorter: 8 bytes at byte 2 were asked for, it now ends at byte 4");
+  EXPECT_EQ(error_of(file->map(~std::uint64_t{0}, 2, MapMode::shared)).code, Errc::file_truncated);
+}
+
+TEST(MapTest, ARefusedMapIsAnErrorWithItsReason) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "0123456789");
+  EXPECT_EQ(in_child([&] {
+              const auto file = PosixFile::open(directory / "a").value();
+              ::truncate((directory / "a").c_str(), off_t{1} << 40);
+              const rlimit limit{std::uint64_t{1} << 38, std::uint64_t{1} << 38};
+              if (::setrlimit(RLIMIT_AS, &limit) != 0) return true;  // as under the sanitizers, which need more
+              const auto mapping = file->map(0, std::uint64_t{1} << 40, MapMode::shared);
+              return !mapping && mapping.error().code == Errc::map_failed && mapping.error().os_error == ENOMEM;
+            }),
+            0);
+}
+
+TEST(FileSystemTest, NetworkAndUserSpaceFileSystemsAreRemote) {
+  for (const std::uint64_t magic :
+       std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
+    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
+  for (const std::uint64_t magic : {0xFE534D42, 0xFF534D42})
+    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
+}
+
+TEST(FileSystemTest, Ext4XfsBtrfsAndTmpfsAreLocal) {
+  for (const std::uint64_t magic : {0xEF53u, 0x58465342u, 0x9123683Eu, 0x01021994u})
+    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::local) << magic;
+}
+
+TEST(SystemErrorTest, ANumberWithoutATextIsStillNamed) {
+  EXPECT_EQ(os::describe_errno(ENOSPC), "no space left on device");
+  EXPECT_EQ(os::describe_errno(12345), "system error 12345");
+}
+
+TEST(MemoryTest, SmallMemoryIsAlignedAsAsked) {
+  for (const std::size_t alignment : std::initializer_list<std::size_t>{1, 8, 64, 4096}) {
+    const auto memory = os::allocate(100, alignment).value();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % alignment, 0u);
+    std::memset(memory.get(), 1, 100);
+  }
+  EXPECT_TRUE(succeeds(os::allocate(0)));
+}
+
+TEST(MemoryTest, LargeMemoryIsAlignedToHugePages) {
+  for (const std::size_t size : {os::kHugePage, os::kHugePage + 1, 5 * os::kHugePage - 1}) {
+    const auto memory = os::allocate(size).value();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % os::kHugePage, 0u);
+    memory.get()[0] = memory.get()[size - 1] = std::byte{1};
+  }
+}
+
+TEST(MemoryTest, MoreThanTheMachineHasIsAnError) {
+  const Error error = error_of(os::allocate(std::uint64_t{5} << 40));
+  EXPECT_EQ(error.code, Errc::out_of_memory);
+  EXPECT_EQ(error.message, "cannot allocate 5497558138880 bytes");
+  EXPECT_EQ(error_of(os::allocate(~std::uint64_t{0})).code, Errc::out_of_memory);
+  EXPECT_EQ(error_of(os::allocate(std::uint64_t{1} << 63)).code, Errc::out_of_memory);
+}
+
+TEST(MemoryTest, TheMemoryResourceServesSmallAndLargeBlocks) {
+  std::pmr::memory_resource& resource = os::large_memory();
+  EXPECT_TRUE(resource.is_equal(os::large_memory()));
+  void* const small = resource.allocate(10, 8);
+  void* const large = resource.allocate(3 * os::kHugePage, 64);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % os::kHugePage, 0u);
+  resource.deallocate(large, 3 * os::kHugePage, 64);
+  resource.deallocate(small, 10, 8);
+  EXPECT_THROW((void)resource.allocate(std::numeric_limits<std::size_t>::max() / 4 * 3, 64), std::bad_alloc);
+}
+
+TEST(PosixFileTest, ManyThreadsReadOneFile) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 4096; ++i) text += static_cast<char>(i % 251);
+  put(directory / "a", text);
+  const auto file = PosixFile::open(directory / "a").value();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 200; ++i) {
+        const std::size_t offset = (t * 997 + i * 31) % 4000;
+        std::byte buffer[96];
+        if (!os::read_exactly(*file, offset, buffer) || text_of(buffer) != text.substr(offset, 96)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace safetensors::test

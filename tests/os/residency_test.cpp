@@ -1,0 +1,103 @@
+// What is said of the page cache holds for files on a disk, by each way of asking.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "os/descriptor.h"
+#include "os/residency.h"
+#include "support/plan_support.h"
+
+namespace safetensors::os {
+namespace {
+
+using test::make_cold;
+using test::put;
+using test::TemporaryDirectory;
+
+using Ask = std::optional<double> (*)(int, std::uint64_t, std::uint64_t);
+
+class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
+ protected:
+  // Of [offset, offset + size).
+  [[nodiscard]] std::optional<double> share(std::uint64_t offset, std::uint64_t size) const {
+    const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_TRUE(descriptor.valid());
+    return GetParam().second(descriptor.get(), offset, size);
+  }
+  void SetUp() override {
+    put(path, std::string(kSize, 'x'));
+    if (!share(0, kSize)) GTEST_SKIP() << "this kernel does not tell";
+  }
+
+  static constexpr std::size_t kSize = (20 << 20) + 123;
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+};
+
+TEST_P(Residency, IsOneOfWhatWasJustWritten) {
+  EXPECT_EQ(share(0, kSize), 1.0);
+  EXPECT_EQ(share(4095, 2), 1.0);
+  EXPECT_EQ(share(kSize - 1, 1), 1.0);
+  EXPECT_EQ(share(5, 0), 1.0);
+}
+
+// Trying to read may itself begin to read ahead.
+TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
+  if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
+  EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
+}
+
+// A probe makes the system read ahead, often 128 KiB. The next probes must not look there. The file ends with a hole,
+// so that twenty probes read only a small part of it.
+TEST_P(Residency, StaysNearZeroHoweverOftenItIsAsked) {
+  if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
+  constexpr std::uint64_t kRange = 32 << 20;
+  ASSERT_EQ(::truncate(path.c_str(), kRange), 0);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_LE(share(0, kRange), 0.5);
+    ::usleep(20'000);  // for what is under way
+  }
+}
+
+TEST_P(Residency, IsBetweenWhereAPartIsCached) {
+  if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // no reading ahead
+  std::string half(kSize / 2, '\0');
+  ASSERT_EQ(::pread(descriptor.get(), half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
+  // Under load the system dropped one of these 256 pages again. One of four probes may find it.
+  EXPECT_GE(share(0, 1 << 20), GetParam().second == &detail::probe_cached ? 0.75 : 0.99);
+  const std::optional<double> all = GetParam().second(descriptor.get(), 0, kSize);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_GE(*all, 0.2);
+  EXPECT_LE(*all, 0.8);
+}
+
+TEST_P(Residency, IsUnknownOfABadDescriptor) {
+  EXPECT_EQ(GetParam().second(-1, 0, 100), std::nullopt);
+  EXPECT_EQ(GetParam().second(1 << 20, 0, 100), std::nullopt);
+  const Descriptor writer(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_TRUE(GetParam().second != &detail::probe_cached || !GetParam().second(writer.get(), 0, 100));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Residency,
+                         testing::Values(std::pair<const char*, Ask>{"cached_share", &cached_share},
+                                         std::pair<const char*, Ask>{"count_cached", &detail::count_cached},
+                                         std::pair<const char*, Ask>{"probe_cached", &detail::probe_cached}),
+                         [](const auto& way) { return std::string(way.param.first); });
+
+TEST(ResidencyOfALargeFile, IsAskedOfParts) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  put(path, "");
+  ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 36), 0);  // a hole: nothing is cached
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::optional<double> share = cached_share(descriptor.get(), 0, std::uint64_t{1} << 36);
+  if (!share) GTEST_SKIP() << "this kernel does not tell";
+  EXPECT_LE(*share, 0.1);
+}
+
+}  // namespace
+}  // namespace safetensors::os

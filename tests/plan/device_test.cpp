@@ -1,0 +1,261 @@
+// Plans whose results go to a device, through the fake driver.
+#include <safetensors/read_plan.h>
+
+#include <map>
+#include <random>
+
+#include "support/fake_driver.h"
+#include "support/plan_support.h"
+
+namespace safetensors::test {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+
+class DevicePlan : public DeviceTest {
+ protected:
+  DevicePlan() {
+    PlanRandom random(1);
+    std::vector<PlannedTensor> tensors;
+    const auto add = [&](std::string_view name, Dtype dtype, const std::vector<std::uint64_t>& shape) {
+      const std::size_t size = static_cast<std::size_t>(count_of(shape)) * bits(dtype) / 8;
+      tensors.push_back({std::string(name), dtype, shape, random.bytes(size)});
+    };
+    for (const Dtype dtype : all_dtypes()) add(to_string(dtype), dtype, {12, 40, 8});  // small: read together
+    add("large", Dtype::BF16, {300, 2048});
+    add("wide", Dtype::F32, {64, 4096});
+    add("empty", Dtype::F32, {0, 4});
+    put(path, file_of(tensors, 0));
+    Result<File> opened = File::open(path);
+    EXPECT_TRUE(succeeds(opened));
+    file.emplace(*std::move(opened));
+  }
+
+  [[nodiscard]] static ReadOptions options() { return {.cuda_driver = SAFETENSORS_FAKE_CUDA}; }
+
+  // What the same item is in memory of the host.
+  [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, const AddOptions& cast) const {
+    ReadPlan plan;
+    EXPECT_TRUE(succeeds(plan.add(tensor(*file, name), slice, {}, cast)));
+    const Result<ReadResult> result = plan.execute();
+    EXPECT_TRUE(succeeds(result));
+    return data_of(result->arrays[0]);
+  }
+
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  std::optional<File> file;
+};
+
+// Items of a plan, each with memory on the device, and what must come there.
+class Wanted {
+ public:
+  explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
+  void add(const Tensor& tensor, const Slice& slice, const AddOptions& cast, std::string bytes) {
+    memory_.push_back(std::make_unique<DeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
+    const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
+    ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
+    bytes_.push_back(std::move(bytes));
+  }
+  void expect_there(std::size_t item) const {
+    EXPECT_TRUE(memory_[item]->bytes().substr(0, bytes_[item].size()) == bytes_[item]) << "item " << item;
+  }
+  void expect_all() const {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) expect_there(i);
+  }
+  ReadPlan plan;
+
+ private:
+  const device::Cuda& cuda_;
+  std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  std::vector<std::string> bytes_;
+};
+
+TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3 << 20}}) {
+    driver.delay(50, static_cast<unsigned>(budget) + 1);
+    Wanted wanted(*cuda);
+    for (const TensorInfo& info : file->header().tensors()) {
+      const std::string name(info.name);
+      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    }
+    ReadOptions with = options();
+    with.bytes_in_flight = budget;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    EXPECT_EQ(result->report.bytes_device, wanted.plan.nbytes());
+    EXPECT_GT(result->report.pinned_bytes, 0U);
+    if (budget > 2 << 20) {
+      EXPECT_LE(result->report.pinned_bytes, budget);
+    }
+    for (const Array& array : result->arrays) EXPECT_TRUE(array.bytes().empty());
+    EXPECT_STREQ(driver.violation(), "");
+  }
+}
+
+TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
+  for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
+    Wanted wanted(*cuda);
+    wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+    ReadOptions with = options();
+    with.bytes_in_flight = budget;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    EXPECT_LE(result->report.pinned_bytes, std::max<std::uint64_t>(budget / 2, 2 << 20));
+  }
+}
+
+// A stream is of one device; another device's ring cannot wait for it.
+TEST_F(DevicePlan, AStreamOfTheCallersIsRefusedForTwoDevices) {
+  driver.devices(2);
+  ReadPlan plan;
+  const Tensor large = tensor(*file, "large");
+  for (const int device : {0, 1})
+    ASSERT_TRUE(succeeds(plan.add(large, Destination{.device = {device, 4096, large.nbytes()}})));
+  ReadOptions with = options();
+  with.device_stream = &with;
+  const Error error = error_of(plan.execute(with));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "device_stream is of one device, the plan's destinations are on 2: make a plan for each");
+  EXPECT_EQ(error_of(plan.stream(with)).code, Errc::invalid_argument);
+}
+
+TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
+  const std::vector<std::string> names{"F32", "F16", "BF16", "F8_E4M3", "U8", "I64", "large", "wide", "empty"};
+  for (unsigned seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    driver.delay(seed % 3 * 40, seed);
+    Wanted wanted(*cuda);
+    for (int i = 0; i < 12; ++i) {
+      const std::string& name = names[random() % names.size()];
+      const Tensor from = tensor(*file, name);
+      AddOptions cast;
+      const bool floats = name != "U8" && name != "I64";
+      if (floats && random() % 2 == 0) cast.cast = random() % 2 == 0 ? Dtype::F32 : Dtype::BF16;
+      Slice slice;
+      if (random() % 3 == 0) slice = Slice::shard(static_cast<std::int64_t>(random() % 2), random() % 4, 4);
+      if (random() % 4 == 0) slice = Slice{DimSlice::range({}, {}, -2), DimSlice::range(1, {}, 3)};
+      wanted.add(from, slice, cast, expected(name, slice, cast));
+    }
+    ReadOptions with = options();
+    with.threads = static_cast<unsigned>(1 + random() % 6);
+    with.chunk = random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8;
+    const Result<ReadResult> result = wanted.plan.execute(with);
+    ASSERT_TRUE(succeeds(result));
+    wanted.expect_all();
+    ASSERT_STREQ(driver.violation(), "");
+  }
+}
+
+TEST_F(DevicePlan, HostAndDeviceMixInOnePlan) {
+  Wanted wanted(*cuda);
+  wanted.add(tensor(*file, "F32"), Slice::all(), {}, expected("F32", Slice::all(), {}));
+  ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "F16"))));
+  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  const Result<ReadResult> result = wanted.plan.execute(options());
+  ASSERT_TRUE(succeeds(result));
+  wanted.expect_there(0);
+  wanted.expect_there(1);
+  EXPECT_TRUE(data_of(result->arrays[1]) == expected("F16", Slice::all(), {}));
+}
+
+TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
+  driver.delay(200, 7);
+  Wanted wanted(*cuda);
+  for (const char* name : {"large", "F32", "wide", "BF16", "empty"})
+    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+  std::map<std::size_t, int> seen;
+  Result<Stream> stream = wanted.plan.stream(options());
+  ASSERT_TRUE(succeeds(stream));
+  for (;;) {
+    const Result<std::optional<StreamItem>> item = stream->next();
+    ASSERT_TRUE(succeeds(item));
+    if (!*item) break;
+    wanted.expect_there((*item)->item);
+    ++seen[(*item)->item];
+  }
+  EXPECT_EQ(seen.size(), 5U);
+}
+
+TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
+  ReadOptions with = options();
+  with.threads = 4;
+  with.chunk = 64 * kKiB;
+  for (unsigned seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE(seed);
+    driver.delay(300, seed);
+    Wanted wanted(*cuda);
+    for (const char* name : {"large", "wide"})
+      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    Result<Stream> stream = wanted.plan.stream(with);
+    ASSERT_TRUE(succeeds(stream));
+    for (int taken = 0; taken < 2; ++taken) {
+      const Result<std::optional<StreamItem>> item = stream->next();
+      ASSERT_TRUE(succeeds(item) && item->has_value());
+      wanted.expect_there((*item)->item);
+    }
+  }
+}
+
+// The error of a stream, wherever it shows.
+Error error_of_stream(const ReadPlan& plan, const ReadOptions& options) {
+  Result<Stream> stream = plan.stream(options);
+  if (!stream) return stream.error();
+  for (;;) {
+    const Result<std::optional<StreamItem>> item = stream->next();
+    if (!item) return item.error();
+    if (!*item) return {};
+  }
+}
+
+TEST_F(DevicePlan, FailuresOfTheDriverEndThePlanAndLeaveNothing) {
+  for (const char* function : {"cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
+                               "cuEventRecord", "cuStreamSynchronize", "cuDevicePrimaryCtxRetain"}) {
+    for (const bool streamed : {false, true}) {
+      SCOPED_TRACE(std::string(function) + (streamed ? ", streamed" : ""));
+      Wanted wanted(*cuda);
+      wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+      const unsigned before = driver.calls(function);
+      driver.fail(function, before + 1, 700, 0);
+      const Error error = streamed ? error_of_stream(wanted.plan, options()) : error_of(wanted.plan.execute(options()));
+      EXPECT_GT(driver.calls(function), before);
+      EXPECT_EQ(error.code, Errc::device_failed) << error.to_string();
+      EXPECT_STREQ(driver.violation(), "");
+    }
+  }
+}
+
+TEST_F(DevicePlan, CancelLeavesNothingBehind) {
+  Wanted wanted(*cuda);
+  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  ReadOptions with = options();
+  with.chunk = 64 * kKiB;
+  with.progress = [](std::uint64_t, std::uint64_t) { return false; };
+  EXPECT_EQ(error_of(wanted.plan.execute(with)).code, Errc::cancelled);
+}
+
+TEST_F(DevicePlan, WithoutADriverItIsUnsupported) {
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 12 * 40 * 8 * 4}})));
+  EXPECT_EQ(error_of(plan.execute({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
+  EXPECT_EQ(error_of(plan.stream({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
+}
+
+TEST_F(DevicePlan, DestinationsAreChecked) {
+  ReadPlan plan;
+  std::byte host[4];
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 17}})).message,
+            "tensor `F32`: the result has 15360 bytes, the destination 17");
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.bytes = host, .device = {0, 4096, 15360}})).message,
+            "tensor `F32`: a destination on a device has neither bytes of the host nor strides");
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {5, 4096, 15360}})));
+  const Error error = error_of(plan.execute(options()));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "there is no CUDA device 5, the number of devices is 1");
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,214 @@
+// Any plan over any files, read in any way, gives what a naive reader does.
+#include <gtest/gtest.h>
+#include <safetensors/arena.h>
+#include <safetensors/file.h>
+#include <safetensors/read_plan.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "support/plan_support.h"
+#include "support/sanitizers.h"
+
+namespace safetensors {
+namespace {
+
+using namespace test;
+
+// Puts the pieces that on_chunk is given together again.
+class Pieces {
+ public:
+  explicit Pieces(const std::deque<PlannedItem>& items) : items_(items), bytes_(items.size()), seen_(items.size()) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      bytes_[i].assign(items[i].result.size(), '\0');
+      seen_[i].assign(items[i].result.size(), '\0');
+    }
+  }
+  void take(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    ASSERT_LT(item, items_.size());
+    ASSERT_FALSE(bytes.empty());
+    ASSERT_LE(offset + bytes.size(), bytes_[item].size());
+    std::memcpy(bytes_[item].data() + offset, bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < bytes.size(); ++i) ++seen_[item][offset + i];
+  }
+  void expect_complete() const {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      EXPECT_TRUE(bytes_[i] == items_[i].result) << "item " << i;
+      EXPECT_TRUE(std::ranges::all_of(seen_[i], [](char n) { return n == 1; })) << "item " << i;
+    }
+  }
+
+ private:
+  const std::deque<PlannedItem>& items_;
+  std::mutex mutex_;
+  std::vector<std::string> bytes_;
+  std::vector<std::string> seen_;
+};
+
+class PlanProperty : public testing::TestWithParam<int> {
+ protected:
+  PlanProperty() : random_(static_cast<std::uint64_t>(GetParam())) {}
+
+  static constexpr int kKinds = 4;  // of opening a file: cold, cached, from a source, from memory
+
+  void open_files() {
+    chunk_ = random_.of(std::vector<std::uint64_t>{64, 4096, 5000, 65536, 70000, 1 << 20, 8 << 20});
+    for (std::uint64_t n = 1 + random_.up_to(2); n > 0; --n) {
+      files_.push_back(
+          random_file(random_, std::max<std::uint64_t>(chunk_, 4096), random_.one_in(4) ? 6 << 20 : 400'000));
+      Result<File> opened = open(files_.back(), static_cast<int>(random_.up_to(kKinds - 1)));
+      ASSERT_TRUE(succeeds(opened));
+      opened_.push_back(*std::move(opened));
+    }
+  }
+  Result<File> open(const PlannedFile& file, int kind) {
+    if (kind == 2) {
+      auto source = std::make_shared<ScriptedSource>(file.bytes);
+      source->most = 1 + static_cast<std::size_t>(random_.up_to(100'000)) + (file.bytes.size() >> 6);
+      return File::from_source(source);
+    }
+    if (kind == 3) return File::from_memory(std::as_bytes(std::span(file.bytes)), nullptr);
+    const std::string path = directory_ / (std::to_string(opened_.size()) + ".safetensors");
+    put(path, file.bytes);
+    if (kind == 0) cold_.push_back(path);
+    return File::open(path, {.access = random_.one_in(2) ? Access::map : Access::read});
+  }
+  void make_plan() {
+    for (std::uint64_t n = random_.up_to(random_.one_in(4) ? 300 : 25); n > 0; --n) add_item();
+    if (random_.one_in(3))  // all of it, as it lies there
+      for (std::size_t f = 0; f < files_.size(); ++f)
+        for (const PlannedTensor& tensor : files_[f].tensors)
+          add({.tensor = &tensor,
+               .slice = {},
+               .cast = {},
+               .shape = tensor.shape,
+               .result = tensor.bytes,
+               .memory = {},
+               .expected = {},
+               .strides = {}},
+              f);
+  }
+  void add_item() {
+    const auto f = static_cast<std::size_t>(random_.up_to(files_.size() - 1));
+    if (std::optional<PlannedItem> item = random_item(random_, random_.of(files_[f].tensors))) add(*std::move(item), f);
+  }
+  void add(PlannedItem planned, std::size_t file) {
+    items_.push_back(std::move(planned));
+    PlannedItem& item = items_.back();
+    Destination to;
+    if (!item.memory.empty()) to = {std::as_writable_bytes(std::span(item.memory)), item.strides};
+    const Tensor from = tensor(opened_[file], item.tensor->name);
+    const Status status = item.slice ? plan_.add(from, Slice(*item.slice), to, {.cast = item.cast})
+                                     : plan_.add(from, to, {.cast = item.cast});
+    ASSERT_TRUE(succeeds(status));
+  }
+
+  ReadOptions options(Pieces& pieces) {
+    ReadOptions options;
+    options.threads = random_.one_in(4) ? 0 : static_cast<unsigned>(1 + random_.up_to(19));
+    options.chunk = random_.one_in(4) ? 0 : chunk_;
+    options.bytes_in_flight =
+        random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
+    options.cache = random_.of(std::vector<Cache>{Cache::keep, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
+    if (random_.one_in(3)) options.arena = &arena_;
+    if (!random_.one_in(3))
+      options.on_chunk = [&pieces](std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {
+        pieces.take(item, offset, bytes);
+      };
+    return options;
+  }
+  void expect_item(std::size_t number, const Array& array) {
+    const PlannedItem& item = items_[number];
+    SCOPED_TRACE("item " + std::to_string(number) + ", " + item.tensor->name + " of " +
+                 std::string(to_string(item.tensor->dtype)) + (item.slice ? ", sliced" : "") +
+                 (item.cast ? ", cast" : "") + (item.strides.empty() ? "" : ", strided"));
+    EXPECT_EQ(array.dtype(), item.cast.value_or(item.tensor->dtype));
+    EXPECT_TRUE(std::ranges::equal(ShapeView(array.shape()), item.shape));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.bytes().data()) % (item.memory.empty() ? 64 : 1), 0U);
+    EXPECT_TRUE(!item.strides.empty() || data_of(array) == item.result);
+    EXPECT_TRUE(item.memory == item.expected);
+  }
+  void forget_results() {
+    for (PlannedItem& item : items_) std::ranges::fill(item.memory, '\x5a');
+    for (const std::string& path : cold_) (void)make_cold(path);
+  }
+
+  void execute() {
+    forget_results();
+    Pieces pieces(items_);
+    const ReadOptions how = options(pieces);
+    const Result<ReadResult> result = plan_.execute(how);
+    ASSERT_TRUE(succeeds(result));
+    ASSERT_EQ(result->arrays.size(), items_.size());
+    for (std::size_t i = 0; i < items_.size(); ++i) expect_item(i, result->arrays[i]);
+    if (how.on_chunk) pieces.expect_complete();
+    EXPECT_EQ(result->report.bytes, plan_.nbytes());
+    direct_ += result->report.bytes_direct;
+  }
+  void stream() {
+    forget_results();
+    Pieces pieces(items_);
+    const ReadOptions how = options(pieces);
+    Result<Stream> stream = plan_.stream(how);
+    ASSERT_TRUE(succeeds(stream));
+    std::map<std::size_t, Array> arrays;
+    for (;;) {
+      Result<std::optional<StreamItem>> next = stream->next();
+      ASSERT_TRUE(succeeds(next));
+      if (!*next) break;
+      if (random_.one_in(2)) expect_item((**next).item, (**next).array);
+      EXPECT_TRUE(arrays.emplace((**next).item, std::move((**next).array)).second);
+    }
+    ASSERT_EQ(arrays.size(), items_.size());
+    for (const auto& [item, array] : arrays) expect_item(item, array);
+    if (how.on_chunk) pieces.expect_complete();
+    EXPECT_EQ(stream->report().value().bytes, plan_.nbytes());
+  }
+
+  PlanRandom random_;
+  const TemporaryDirectory directory_;
+  std::uint64_t chunk_ = 0;
+  std::deque<PlannedFile> files_;
+  std::vector<File> opened_;
+  std::vector<std::string> cold_;
+  std::deque<PlannedItem> items_;
+  ReadPlan plan_;
+  Arena arena_;
+  static inline std::uint64_t direct_ = 0;
+};
+
+TEST_P(PlanProperty, GivesWhatANaiveReaderDoes) {
+  open_files();
+  make_plan();
+  ASSERT_FALSE(HasFatalFailure());
+  for (int again = 0; again < 2; ++again) {
+    execute();
+    stream();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PlanProperty, testing::Range(0, kSanitized ? 15 : 80));
+
+// Jobs end where rows do, which is at no round number of elements.
+TEST(PlanCast, OfRowsThatFillNoChunkPutsEachWhereItBelongs) {
+  for (const std::uint64_t columns : {std::uint64_t{4}, std::uint64_t{2002}}) {
+    const std::vector<PlannedTensor> tensors = {
+        {.name = "t", .dtype = Dtype::F32, .shape = {2000, columns}, .bytes = PlanRandom(1).bytes(2000 * columns * 4)}};
+    const Result<File> file = File::from_source(std::make_shared<ScriptedSource>(file_of(tensors, 0)));
+    ASSERT_TRUE(succeeds(file));
+    std::string rows;
+    for (std::uint64_t row = 0; row < 2000; ++row)
+      rows += tensors[0].bytes.substr(row * columns * 4, (columns - 1) * 4);
+    ReadPlan plan;
+    ASSERT_TRUE(succeeds(
+        plan.add(tensor(*file, "t"), Slice{DimSlice::all(), DimSlice::range(0, -1)}, {}, {.cast = Dtype::BF16})));
+    const Result<ReadResult> result = plan.execute({.threads = 1, .chunk = 4096});
+    ASSERT_TRUE(succeeds(result));
+    EXPECT_TRUE(data_of(result->arrays[0]) == cast_bytes(Dtype::F32, rows, Dtype::BF16)) << columns;
+  }
+}
+
+}  // namespace
+}  // namespace safetensors

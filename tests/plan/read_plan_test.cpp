@@ -1,0 +1,260 @@
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/read_plan.h>
+
+#include "os/parallel.h"
+#include "support/file_support.h"
+
+namespace safetensors {
+namespace {
+
+using test::data_of;
+using test::elements;
+using test::file_bytes;
+using test::one_tensor;
+using test::pattern;
+using test::put;
+using test::ScriptedSource;
+using test::succeeds;
+using test::swapped_if_big_endian;
+using test::TemporaryDirectory;
+using test::tensor;
+using test::two_tensors;
+
+File open_source(std::shared_ptr<ScriptedSource> source) {
+  Result<File> file = File::from_source(std::move(source));
+  EXPECT_TRUE(succeeds(file));
+  return *std::move(file);
+}
+
+// Larger than one piece of a read by far, and no multiple of it.
+constexpr std::size_t kLarge = 5 * os::kReadPiece + 12345;
+
+TEST(ReadPlan, WithoutTensorsReadsNothing) {
+  const ReadPlan plan;
+  EXPECT_EQ(plan.size(), 0U);
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_TRUE(result->arrays.empty());
+}
+
+TEST(ReadPlan, GivesArraysInTheOrderOfAdding) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"))));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::at(1), DimSlice::range(1, 3)})));
+  EXPECT_EQ(plan.size(), 3U);
+  for (int again = 0; again < 2; ++again) {  // reusable
+    const Result<ReadResult> result = plan.execute();
+    ASSERT_TRUE(succeeds(result));
+    ASSERT_EQ(result->arrays.size(), 3U);
+    EXPECT_EQ(elements<std::uint16_t>(result->arrays[0]), (std::vector<std::uint16_t>{1, 2}));
+    EXPECT_EQ(elements<float>(result->arrays[1]), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(elements<float>(result->arrays[2]), (std::vector<float>{4, 5}));
+    EXPECT_EQ(to_string(result->arrays[2].shape()), "[2]");
+    EXPECT_EQ(result->arrays[1].memory(), MemoryKind::owned);
+    EXPECT_TRUE(result->arrays[1].writable());
+  }
+}
+
+TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
+  const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
+  for (const unsigned threads : {0U, 1U, 2U, 7U, 1000U}) {
+    const auto source = std::make_shared<ScriptedSource>(bytes);
+    source->most = os::kReadPiece / 3;  // short reads
+    const File file = open_source(source);
+    (void)source->reads();
+    ReadPlan plan;
+    ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
+    const Result<ReadResult> result = plan.execute({.threads = threads});
+    ASSERT_TRUE(succeeds(result));
+    EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kLarge)) << threads;
+    for (const ByteRun& read : source->reads()) EXPECT_LE(read.size, os::kReadPiece);
+  }
+}
+
+TEST(ReadPlan, ReadsIntoTheCallersMemory) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  std::vector<float> whole(6);
+  std::vector<float> column(2);
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {std::as_writable_bytes(std::span(whole))})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::all(), DimSlice::at(2)},
+                                {std::as_writable_bytes(std::span(column))})));
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_EQ(swapped_if_big_endian(whole), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(swapped_if_big_endian(column), (std::vector<float>{2, 5}));
+  EXPECT_EQ(result->arrays[0].bytes().data(), reinterpret_cast<const std::byte*>(whole.data()));
+  EXPECT_EQ(result->arrays[0].memory(), MemoryKind::borrowed);
+}
+
+TEST(ReadPlan, RefusesADestinationOfAnotherSize) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  std::vector<std::byte> memory(23);
+  ReadPlan plan;
+  const Status status = plan.add(tensor(file, "a"), {memory});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::buffer_size);
+  EXPECT_EQ(status.error().message, "tensor `a`: the result has 24 bytes, the destination 23");
+  EXPECT_EQ(plan.size(), 0U);
+}
+
+TEST(ReadPlan, RefusesASliceThatDoesNotFit) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  ReadPlan plan;
+  const Status status = plan.add(tensor(file, "a"), Slice{DimSlice::at(2)});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::slice_index);
+  EXPECT_EQ(plan.size(), 0U);
+}
+
+TEST(ReadPlan, KeepsItsFilesOpen) {
+  ReadPlan plan;
+  {
+    const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+    ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
+  }
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_EQ(elements<std::uint16_t>(result->arrays[0]), (std::vector<std::uint16_t>{1, 2}));
+}
+
+TEST(ReadPlan, NamesTensorAndOffsetOfTheFirstPieceThatFails) {
+  const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
+  const std::uint64_t start = bytes.size() - kLarge;
+  for (const unsigned threads : {1U, 4U}) {
+    const auto source = std::make_shared<ScriptedSource>(bytes);
+    const File file = open_source(source);
+    source->fail_from = start + 2 * os::kReadPiece + 1;  // in the third piece, and in all behind it
+    ReadPlan plan;
+    ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
+    const Result<ReadResult> result = plan.execute({.threads = threads});
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Errc::read_failed);
+    EXPECT_EQ(result.error().os_error, 5);
+    EXPECT_EQ(result.error().message, "tensor `t`: no answer from the server");
+    EXPECT_EQ(result.error().offset, start + 2 * os::kReadPiece);
+  }
+}
+
+TEST(ReadPlan, ATruncatedFileIsAnErrorThatSaysWhereItEnds) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t.safetensors";
+  put(path, two_tensors());
+  const Result<File> file = File::open(path, {.access = Access::read});
+  ASSERT_TRUE(succeeds(file));
+  const std::uint64_t end = two_tensors().size();
+  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(end - 1)), 0);
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "b"))));
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::file_truncated);
+  EXPECT_EQ(result.error().offset, end - 1);
+  EXPECT_EQ(result.error().path, path);
+}
+
+TEST(ReadPlan, ReadsTensorsWithoutBytes) {
+  const File file = open_source(std::make_shared<ScriptedSource>(one_tensor("F32", "[3,0]", 0)));
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_EQ(result->arrays[0].nbytes(), 0U);
+  EXPECT_EQ(to_string(result->arrays[0].shape()), "[3, 0]");
+}
+
+class Counting final : public os::Tasks {
+ public:
+  explicit Counting(std::size_t count) : runs_(count) {}
+  Status run(std::size_t index) noexcept override {
+    ++runs_[index];
+    if (index >= fail_from) return Error{.code = Errc::read_failed, .message = std::to_string(index)};
+    return {};
+  }
+  std::size_t fail_from = ~std::size_t{0};
+  std::vector<std::atomic<int>> runs_;
+};
+
+TEST(RunParallel, RunsEachTaskOnce) {
+  for (const unsigned threads : {0U, 1U, 2U, 16U, 100U}) {
+    Counting tasks(1000);
+    ASSERT_TRUE(succeeds(run_parallel(tasks, 1000, threads)));
+    for (const std::atomic<int>& runs : tasks.runs_) EXPECT_EQ(runs, 1);
+  }
+}
+
+TEST(RunParallel, ReturnsTheFailureOfTheLowestIndexAndBeginsNothingAfterwards) {
+  for (const unsigned threads : {1U, 2U, 8U}) {
+    Counting tasks(100'000);
+    tasks.fail_from = 17;
+    const Status status = run_parallel(tasks, 100'000, threads);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().message, "17");
+    EXPECT_EQ(tasks.runs_[99'999], 0);
+  }
+}
+
+TEST(RunParallel, UsesNoMoreThanTheProcessorsThatThereAre) {
+  EXPECT_GE(os::usable_processors(), 1U);
+  EXPECT_LE(os::usable_processors(), 16U);
+}
+
+TEST(FileView, GivesTheBytesOfAllTensorsOverOneMap) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t.safetensors";
+  put(path, two_tensors());
+  const Result<File> file = File::open(path, {.access = Access::map});
+  ASSERT_TRUE(succeeds(file));
+  const std::string data = two_tensors().substr(file->header().data_start());
+  const Result<Array> shared = file->view();
+  ASSERT_TRUE(succeeds(shared));
+  EXPECT_EQ(shared->memory(), MemoryKind::shared_map);
+  EXPECT_EQ(shared->dtype(), Dtype::U8);
+  EXPECT_EQ(to_string(shared->shape()), "[28]");
+  EXPECT_EQ(data_of(*shared), data);
+
+  Result<Array> mine = file->view(Map::copy_on_write);
+  ASSERT_TRUE(succeeds(mine));
+  EXPECT_EQ(mine->memory(), MemoryKind::private_map);
+  mine->mutable_bytes().value()[0] = std::byte{7};
+  EXPECT_EQ(data_of(*shared), data);
+  EXPECT_EQ(test::contents(path), two_tensors());
+}
+
+TEST(FileView, IsReadWhereTheFileIsNotMapped) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t.safetensors";
+  put(path, two_tensors());
+  const Result<File> file = File::open(path, {.access = Access::read});
+  ASSERT_TRUE(succeeds(file));
+  for (const Map map : {Map::shared, Map::copy_on_write}) {
+    const Result<Array> array = file->view(map);
+    ASSERT_TRUE(succeeds(array));
+    EXPECT_EQ(array->memory(), MemoryKind::owned);
+    EXPECT_EQ(data_of(*array), two_tensors().substr(file->header().data_start()));
+  }
+  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(two_tensors().size() - 1)), 0);
+  const Result<Array> array = file->view();
+  ASSERT_FALSE(array);
+  EXPECT_EQ(array.error().code, Errc::file_truncated);
+  EXPECT_EQ(array.error().path, path);
+}
+
+TEST(FileView, OfMemoryPointsIntoIt) {
+  const std::string bytes = two_tensors();
+  const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
+  ASSERT_TRUE(succeeds(file));
+  const Result<Array> view = file->view();
+  ASSERT_TRUE(succeeds(view));
+  EXPECT_EQ(view->memory(), MemoryKind::borrowed);
+  EXPECT_EQ(reinterpret_cast<const char*>(view->bytes().data()), bytes.data() + file->header().data_start());
+  const Result<Array> copy = file->view(Map::copy_on_write);
+  ASSERT_TRUE(succeeds(copy));
+  EXPECT_EQ(copy->memory(), MemoryKind::owned);
+}
+
+}  // namespace
+}  // namespace safetensors

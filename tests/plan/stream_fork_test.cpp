@@ -1,0 +1,41 @@
+// A child of a fork has none of the threads that a Stream waits for.
+#include <gtest/gtest.h>
+#include <safetensors/read_plan.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/file_support.h"
+
+namespace safetensors {
+namespace {
+
+TEST(StreamInAForkedChild, IsDestroyedWithoutItsThreads) {
+  const std::string bytes = test::one_tensor("U8", "[4,1048576]", std::size_t{4} << 20);
+  Result<File> file = File::from_source(std::make_shared<test::ScriptedSource>(bytes));
+  ASSERT_TRUE(test::succeeds(file));
+  ReadPlan plan;
+  for (std::int64_t row = 0; row < 4; ++row)
+    ASSERT_TRUE(test::succeeds(plan.add(test::tensor(*file, "t"), Slice{DimSlice::at(row)})));
+  // The threads wait for room: neither stream ends by itself.
+  std::optional<Stream> stream(*plan.stream({.threads = 2, .bytes_in_flight = 4096}));
+  Stream other = *plan.stream({.threads = 2, .bytes_in_flight = 4096});
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(30);
+    stream.reset();
+    other = Stream(std::move(other));
+    ::_exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << "status " << status;
+  for (int i = 0; i < 4; ++i) {
+    const Result<std::optional<StreamItem>> item = stream->next();
+    ASSERT_TRUE(test::succeeds(item));
+    EXPECT_TRUE(item->has_value());
+  }
+}
+
+}  // namespace
+}  // namespace safetensors

@@ -1,0 +1,322 @@
+// A plan's items handed out while others are read: each once, within the budget, until an error or the end.
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/read_plan.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "support/plan_support.h"
+
+namespace safetensors {
+namespace {
+
+using namespace test;
+
+constexpr std::size_t kSize = 100'000;
+
+// Counts the bytes that reads ask for; while it is not open they wait.
+class GatedSource final : public ScriptedSource {
+ public:
+  using ScriptedSource::ScriptedSource;
+
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+    {
+      std::unique_lock lock(mutex_);
+      begun_ += destination.size();
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return open_; });
+    }
+    return ScriptedSource::read_at(offset, destination);
+  }
+  void open(bool value) {
+    const std::lock_guard lock(mutex_);
+    open_ = value;
+    changed_.notify_all();
+  }
+  // Bytes that were asked for since the last call. Waits for at_least, and then until nothing more comes for a while.
+  std::uint64_t begun(std::uint64_t at_least = 0) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return begun_ >= at_least; }))
+        << begun_ << " of " << at_least << " bytes were asked for";
+    for (std::uint64_t seen = ~begun_; seen != begun_;) {
+      seen = begun_;
+      changed_.wait_for(lock, std::chrono::milliseconds(30), [&] { return begun_ != seen; });
+    }
+    return std::exchange(begun_, 0);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable std::uint64_t begun_ = 0;
+  bool open_ = true;
+};
+
+std::size_t entries(const char* directory) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory)) ++count;
+  return count;
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  void use(const std::vector<std::size_t>& sizes) {
+    tensors = tensors_of(sizes);
+    source = std::make_shared<GatedSource>(file_of(tensors, 0));
+    Result<File> file = File::from_source(source);
+    ASSERT_TRUE(succeeds(file));
+    plan = ReadPlan();
+    for (const PlannedTensor& planned : tensors) ASSERT_TRUE(succeeds(plan.add(tensor(*file, planned.name))));
+    (void)source->begun();
+    (void)source->reads();
+  }
+  void expect_item(const StreamItem& item) const {
+    ASSERT_LT(item.item, tensors.size());
+    EXPECT_TRUE(data_of(item.array) == tensors[item.item].bytes) << item.item;
+  }
+  // Takes all, each once; what is taken stays.
+  void expect_all(Stream& stream) {
+    std::map<std::size_t, StreamItem> taken;
+    for (;;) {
+      Result<std::optional<StreamItem>> next = stream.next();
+      ASSERT_TRUE(succeeds(next));
+      if (!*next) break;
+      expect_item(**next);
+      const std::size_t number = (**next).item;
+      EXPECT_TRUE(taken.emplace(number, *std::move(*next)).second) << number;
+    }
+    EXPECT_EQ(taken.size(), tensors.size());
+    for (const auto& [number, item] : taken) expect_item(item);
+  }
+
+  std::vector<PlannedTensor> tensors;
+  std::shared_ptr<GatedSource> source;
+  ReadPlan plan;
+};
+
+TEST_F(StreamTest, OfAnEmptyPlanEndsAtOnce) {
+  Result<Stream> stream = plan.stream();
+  ASSERT_TRUE(succeeds(stream));
+  for (int again = 0; again < 2; ++again) {
+    const Result<std::optional<StreamItem>> next = stream->next();
+    ASSERT_TRUE(succeeds(next));
+    EXPECT_FALSE(next->has_value());
+  }
+  EXPECT_EQ(stream->report().value().bytes, 0U);
+}
+
+TEST_F(StreamTest, GivesEachItemOnceWhateverTheBudget) {
+  use({0, 1, 100'000, 0, 65'536, 3, 2'500'000, 4096, 0, 500'000, 7, 0});
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4096}, std::uint64_t{70'000},
+                                     std::uint64_t{300'000}, std::uint64_t{1} << 40}) {
+    for (const unsigned threads : {1U, 2U, 8U}) {
+      SCOPED_TRACE(std::to_string(budget) + " bytes, " + std::to_string(threads) + " threads");
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk = 50'000, .bytes_in_flight = budget});
+      ASSERT_TRUE(succeeds(stream));
+      expect_all(*stream);
+    }
+  }
+}
+
+TEST_F(StreamTest, WithoutATakerReadsNoMoreThanTheBudget) {
+  use(std::vector<std::size_t>(40, kSize));
+  for (const std::uint64_t budget : {std::uint64_t{100'000}, std::uint64_t{250'000}, std::uint64_t{1'000'000}}) {
+    for (const unsigned threads : {1U, 8U}) {
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk = 30'000, .bytes_in_flight = budget});
+      ASSERT_TRUE(succeeds(stream));
+      std::uint64_t untaken = source->begun(kSize);
+      EXPECT_LE(untaken, std::max<std::uint64_t>(budget, kSize));
+      for (int takes = 0; takes < 12; ++takes) {
+        const Result<std::optional<StreamItem>> next = stream->next();
+        ASSERT_TRUE(succeeds(next));
+        expect_item(**next);
+        untaken += source->begun(untaken < kSize ? kSize - untaken : 0);
+        untaken -= kSize;
+        EXPECT_LE(untaken, std::max<std::uint64_t>(budget, kSize)) << budget << " " << threads;
+      }
+    }
+  }
+}
+
+// What threads hold besides results counts too.
+TEST_F(StreamTest, SmallItemsThatAreReadTogetherStayWithinTheBudget) {
+  use(std::vector<std::size_t>(600, 4096));
+  constexpr std::uint64_t kBudget = 1 << 20;
+  Result<Stream> stream = plan.stream({.threads = 4, .bytes_in_flight = kBudget});
+  ASSERT_TRUE(succeeds(stream));
+  const std::uint64_t results = source->begun(4096);
+  std::uint64_t largest = 0;
+  for (const ByteRun& read : source->reads()) largest = std::max(largest, read.size);
+  EXPECT_GT(largest, 4096U);  // or they were not read together
+  EXPECT_LE(results + stream->report().value().threads * largest, kBudget);
+  expect_all(*stream);
+}
+
+TEST_F(StreamTest, ALargerItemGoesAlone) {
+  use({1000, 1000, 900'000, 1000, 1000, 800'000, 700'000, 1000});
+  Result<Stream> stream = plan.stream({.threads = 8, .chunk = 20'000, .bytes_in_flight = 100'000});
+  ASSERT_TRUE(succeeds(stream));
+  // Each of the three waits until all before it is taken, and what follows until it is taken.
+  std::uint64_t begun = source->begun(2000);
+  EXPECT_EQ(begun, 2000U);
+  for (const std::uint64_t then :
+       {2'000U, 902'000U, 904'000U, 904'000U, 1'704'000U, 2'404'000U, 2'405'000U, 2'405'000U}) {
+    const Result<std::optional<StreamItem>> next = stream->next();
+    ASSERT_TRUE(succeeds(next));
+    expect_item(**next);
+    begun += source->begun(then - begun);
+    ASSERT_EQ(begun, then);
+  }
+}
+
+TEST_F(StreamTest, DestroyedWhileReadingLeavesNoThreadAndNoDescriptor) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t.safetensors";
+  put(path, file_of(tensors_of({3'000'000, 3'000'000, 100}), 0));
+  const Result<File> file = File::open(path);
+  ASSERT_TRUE(succeeds(file));
+  ReadPlan some;
+  for (const TensorInfo& info : file->header().tensors()) ASSERT_TRUE(succeeds(some.add(tensor(*file, info.name))));
+  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t descriptors = entries("/proc/self/fd");
+  for (int round = 0; round < 60; ++round) {
+    Result<Stream> stream =
+        some.stream({.threads = 8, .chunk = 10'000, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
+    ASSERT_TRUE(succeeds(stream));
+    for (int takes = 0; takes < round % 4; ++takes) ASSERT_TRUE(succeeds(stream->next()));
+  }
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  // A thread that was joined may still be listed for a moment.
+  for (int wait = 0; entries("/proc/self/task") != threads && wait < 1000; ++wait)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+}
+
+TEST_F(StreamTest, DestroyedWhileAReadWaitsEndsWhenItDoes) {
+  use(std::vector<std::size_t>(10, kSize));
+  source->open(false);
+  Result<Stream> stream = plan.stream({.threads = 4, .chunk = 10'000});
+  ASSERT_TRUE(succeeds(stream));
+  (void)source->begun(1);
+  std::thread gate([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    source->open(true);
+  });
+  { const Stream gone = *std::move(stream); }
+  gate.join();
+  EXPECT_LE(source->begun(), 4 * 10'240U);  // of those that had just been taken up
+}
+
+TEST_F(StreamTest, AnErrorIsReturnedForEver) {
+  use(std::vector<std::size_t>(50, kSize));
+  source->fail_from = 4096 + 20 * kSize;
+  Result<Stream> stream = plan.stream({.threads = 3, .bytes_in_flight = 3 * kSize});
+  ASSERT_TRUE(succeeds(stream));
+  std::size_t taken = 0;
+  Result<std::optional<StreamItem>> next = stream->next();
+  for (; next; next = stream->next(), ++taken) ASSERT_TRUE(next->has_value());
+  EXPECT_LE(taken, 20U);
+  const std::string name = next.error().message.substr(0, next.error().message.find(':'));
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_EQ(next.error().code, Errc::read_failed);
+    EXPECT_EQ(next.error().message, name + ": no answer from the server");
+    next = stream->next();
+    ASSERT_FALSE(next);
+  }
+  EXPECT_LE(source->reads().size(), 30U);
+}
+
+TEST_F(StreamTest, IsCancelledByProgressInTheTakersThread) {
+  use(std::vector<std::size_t>(20, kSize));
+  const auto self = std::this_thread::get_id();
+  int calls = 0;
+  std::uint64_t seen = 0;
+  Result<Stream> stream = plan.stream({.threads = 3, .progress = [&](std::uint64_t done, std::uint64_t total) {
+                                         EXPECT_EQ(std::this_thread::get_id(), self);
+                                         EXPECT_EQ(total, 20 * kSize);
+                                         EXPECT_GE(done, seen);
+                                         seen = done;
+                                         return ++calls < 3;
+                                       }});
+  ASSERT_TRUE(succeeds(stream));
+  ASSERT_TRUE(succeeds(stream->next()));
+  ASSERT_TRUE(succeeds(stream->next()));
+  for (int again = 0; again < 2; ++again) {
+    const Error error = error_of(stream->next());
+    EXPECT_EQ(error.code, Errc::cancelled);
+    EXPECT_EQ(error.message, "cancelled after " + std::to_string(seen) + " of 2000000 bytes");
+  }
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(StreamTest, ProgressEndsWithAllBytes) {
+  use(std::vector<std::size_t>(100, 5000));
+  for (int round = 0; round < 50; ++round) {
+    std::uint64_t last = 0;
+    Result<Stream> stream =
+        plan.stream({.threads = 4, .chunk = 4096, .progress = [&](std::uint64_t done, std::uint64_t) {
+                       EXPECT_GE(done, last);
+                       last = done;
+                       return true;
+                     }});
+    ASSERT_TRUE(succeeds(stream));
+    expect_all(*stream);
+    ASSERT_EQ(last, 500'000U);
+  }
+}
+
+TEST_F(StreamTest, ReadsThePlanAsItWas) {
+  use(std::vector<std::size_t>(10, kSize));
+  Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 1});
+  ASSERT_TRUE(succeeds(stream));
+  ASSERT_TRUE(succeeds(stream->next()));
+  const Result<File> other = File::from_source(std::make_shared<ScriptedSource>(two_tensors()));
+  ASSERT_TRUE(succeeds(other));
+  for (int more = 0; more < 100; ++more) ASSERT_TRUE(succeeds(plan.add(tensor(*other, "a"))));
+  ASSERT_TRUE(succeeds(stream->next()));
+  plan = ReadPlan();
+  std::size_t left = 0;
+  for (Result<std::optional<StreamItem>> next = stream->next(); next && *next; next = stream->next(), ++left)
+    expect_item(**next);
+  EXPECT_EQ(left, 8U);
+}
+
+TEST_F(StreamTest, ReportsWhatWasReadUntilNow) {
+  use(std::vector<std::size_t>(10, kSize));
+  Result<Stream> stream = plan.stream({.threads = 1, .bytes_in_flight = kSize});
+  ASSERT_TRUE(succeeds(stream));
+  std::uint64_t begun = 0;
+  for (std::uint64_t taken = 1; taken <= 10; ++taken) {
+    ASSERT_TRUE(succeeds(stream->next()));
+    begun += source->begun(std::min<std::uint64_t>(taken + 1, 10) * kSize - begun);  // with the next item, if any
+    const Result<ReadReport> report = stream->report();
+    ASSERT_TRUE(succeeds(report));
+    EXPECT_GE(report->bytes, taken * kSize);
+    EXPECT_GE(report->bytes_buffered, taken * kSize);
+    EXPECT_GE(report->reads, taken);
+    EXPECT_LE(report->bytes_buffered, (taken + 1) * kSize);
+  }
+}
+
+TEST_F(StreamTest, WhatWasTakenOutlivesTheStream) {
+  use(std::vector<std::size_t>(8, kSize));
+  Arena arena;
+  for (Arena* const from : {static_cast<Arena*>(nullptr), &arena}) {
+    std::vector<StreamItem> kept;
+    for (int round = 0; round < 4; ++round) {
+      Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 3 * kSize, .arena = from});
+      ASSERT_TRUE(succeeds(stream));
+      for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
+    }
+    for (const StreamItem& item : kept) expect_item(item);
+  }
+}
+
+}  // namespace
+}  // namespace safetensors

@@ -1,0 +1,346 @@
+// Changing metadata: by a new file, and in place.
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/writer.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+
+#include "io/overwrite.h"
+#include "os/posix_file.h"
+#include "support/io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class EditMetadataTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory;
+  const std::string path = directory / "model";
+  const std::vector<std::uint64_t> shape{4};
+
+  std::string expected(const std::optional<MetadataPairs>& metadata, const LayoutOptions& options = {}) const {
+    const TensorData tensors[] = {{.name = "a", .dtype = Dtype::U8, .shape = shape, .bytes = bytes_of("abcd")},
+                                  {.name = "b", .dtype = Dtype::F32, .shape = {}, .bytes = bytes_of("1234")}};
+    return data_of(serialize(tensors, metadata, options).value());
+  }
+};
+
+TEST_F(EditMetadataTest, TheNewFileIsTheOneThatWouldHaveBeenWrittenWithThatMetadata) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"license", "apache-2.0"}, {"a\"", "\n"}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"a\"", "\n"}, {"license", "apache-2.0"}}));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"license", "mit"}, {"draft", std::nullopt}, {"a\"", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"license", "mit"}}));
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, RemovingTheLastKeyLeavesAnEmptyObject) {
+  put(path, expected(MetadataPairs{{"k", "v"}}));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{}));
+}
+
+TEST_F(EditMetadataTest, WithoutMetadataRemovingAKeyAddsNone) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
+TEST_F(EditMetadataTest, TheLastOfSeveralEditsOfAKeyCounts) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "1"}, {"k", std::nullopt}, {"k", "2"}})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "2"}}));
+}
+
+TEST_F(EditMetadataTest, AFileWithoutTensorsIsEditedToo) {
+  put(path, data_of(serialize({}).value()));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
+}
+
+TEST_F(EditMetadataTest, SlackLeavesRoomForAnEditInPlace) {
+  put(path, expected(std::nullopt));
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 100})));
+  EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "v"}}, {.metadata_slack = 100}));
+  const ino_t inode = inode_of(path);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "a longer value"}}, {.in_place = true})));
+  EXPECT_EQ(inode_of(path), inode);
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().metadata().find("k"), "a longer value");
+}
+
+TEST_F(EditMetadataTest, InPlaceKeepsTheHeadersLengthAndTheData) {
+  const std::string before = expected(MetadataPairs{{"k", "a longer value"}});
+  put(path, before);
+  const ino_t inode = inode_of(path);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.in_place = true})));
+  const std::string after = contents(path);
+  ASSERT_EQ(after.size(), before.size());
+  EXPECT_EQ(after.substr(0, 8), before.substr(0, 8));
+  EXPECT_EQ(after.substr(after.size() - 8), before.substr(before.size() - 8));
+  EXPECT_EQ(inode_of(path), inode);
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().metadata().find("k"), "v");
+  EXPECT_EQ(data_of(file.tensor("a").value().read().value()), "abcd");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, InPlaceRefusesWhatDoesNotFitAndLeavesTheFileAlone) {
+  put(path, expected(std::nullopt));
+  const std::string value(200, 'v');
+  const Error error = error_of(edit_metadata(path, {{"k", value}}, {.in_place = true}));
+  EXPECT_EQ(error.code, Errc::header_does_not_fit);
+  EXPECT_EQ(error.path, path);
+  // `"__metadata__":{"k":"VALUE"},` joins the unpadded text.
+  const std::string before = expected(std::nullopt);
+  const std::size_t unpadded = before.find("}} ") + 2 - 8;
+  EXPECT_EQ(error.message, "new header needs " + std::to_string(unpadded + 24 + 200) + " bytes, the old one has " +
+                               std::to_string(before.size() - 16) + " (write a new file instead)");
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
+// Another program's order, spaces and odd offsets of tensors stay where they are.
+TEST_F(EditMetadataTest, TensorsKeepTheirOrderAndOffsets) {
+  const std::string header =
+      R"({ "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}, "a":{"dtype":"U16","shape":[1],"data_offsets":[3,5]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  put(path, bytes + header + "bbbaa");
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().data_start() % 8, 0u);
+  EXPECT_EQ(file.header().find("b")->begin, 0u);
+  EXPECT_EQ(file.header().find("a")->begin, 3u);
+  EXPECT_EQ(data_of(file.tensor("b").value().read().value()), "bbb");
+  EXPECT_EQ(data_of(file.tensor("a").value().read().value()), "aa");
+  EXPECT_EQ(file.header().metadata().find("k"), "v");
+}
+
+TEST_F(EditMetadataTest, InPlaceWorksOnAHeaderOfAnyLength) {
+  const std::string header =
+      R"({"__metadata__":{"k":"old value"},   "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
+  ASSERT_NE((8 + header.size()) % 8, 0u);
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  put(path, bytes + header + "bbb");
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "new"}}, {.in_place = true})));
+  const File file = File::open(path).value();
+  EXPECT_EQ(file.header().header_bytes(), header.size());
+  EXPECT_EQ(file.header().metadata().find("k"), "new");
+  EXPECT_EQ(data_of(file.tensor("b").value().read().value()), "bbb");
+}
+
+TEST_F(EditMetadataTest, IllFormedTextIsRefusedAndTheFileLeftAlone) {
+  put(path, expected(std::nullopt));
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(error_of(edit_metadata(path, {{"k", "\xFF"}}, {.in_place = in_place})).code, Errc::invalid_utf8);
+    EXPECT_EQ(error_of(edit_metadata(path, {{"\xC0\x80", "v"}}, {.in_place = in_place})).code, Errc::invalid_utf8);
+  }
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditMetadataTest, TooMuchSlackIsRefused) {
+  put(path, expected(std::nullopt));
+  for (const std::uint64_t slack : {std::uint64_t{100'000'000}, ~std::uint64_t{0}}) {
+    const Error error = error_of(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = slack}));
+    EXPECT_EQ(error.code, Errc::header_too_large);
+    EXPECT_EQ(error.path, path);
+  }
+  EXPECT_TRUE(contents(path) == expected(std::nullopt));
+}
+
+TEST_F(EditMetadataTest, AFileThatIsNoneOrInvalidIsRefused) {
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k", "v"}})).os_error, ENOENT);
+  put(path, "short");
+  const Error error = error_of(edit_metadata(path, {{"k", "v"}}));
+  EXPECT_EQ(error.code, Errc::header_too_small);
+  EXPECT_EQ(error.path, path);
+  EXPECT_EQ(contents(path), "short");
+  EXPECT_EQ(error_of(edit_metadata(directory.path(), {{"k", "v"}})).code, Errc::not_regular_file);
+}
+
+TEST_F(EditMetadataTest, LeadingWhiteSpaceIsAcceptedWhenAskedForAndGoneAfterwards) {
+  std::string bytes(8, '\0');
+  bytes[0] = 10;
+  put(path, bytes + "  {}      ");
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k", "v"}})).code, Errc::json_leading_whitespace);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.parse = {.allow_leading_whitespace = true}})));
+  EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
+}
+
+TEST_F(EditMetadataTest, FollowsASymbolicLinkAndKeepsTheMode) {
+  put(directory / "blob", expected(std::nullopt));
+  ASSERT_EQ(::chmod((directory / "blob").c_str(), 0640), 0);
+  ASSERT_EQ(::symlink("blob", path.c_str()), 0);
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(contents(directory / "blob"), expected(MetadataPairs{{"k", "v"}}));
+  EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
+}
+
+class CheckUnchangedTest : public EditMetadataTest {
+ protected:
+  os::FileIdentity identity() const { return os::PosixFile::open(path).value()->identity(); }
+};
+
+TEST_F(CheckUnchangedTest, SeesChangesAndReplacements) {
+  put(path, "old");
+  const os::FileIdentity before = identity();
+  EXPECT_TRUE(succeeds(io::check_unchanged(path, before)));
+  const std::string message = "file was changed or replaced while it was being edited";
+  const auto expect_changed = [&] {
+    const Error error = error_of(io::check_unchanged(path, before));
+    EXPECT_EQ(error.code, Errc::file_changed);
+    EXPECT_EQ(error.path, path);
+    EXPECT_EQ(error.message, message);
+  };
+  put(path, "longer");
+  expect_changed();
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  expect_changed();
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  expect_changed();
+}
+
+TEST_F(CheckUnchangedTest, WhatTheSystemRefusesKeepsItsNumber) {
+  const std::string folder = directory / "folder";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+  put(folder + "/model", "old");
+  put(path, "old");
+  const os::FileIdentity before = os::PosixFile::open(folder + "/model").value()->identity();
+  ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
+  const auto expect_number = [&](const std::string& at, int number) {
+    const Error error = error_of(io::check_unchanged(at, before));
+    EXPECT_EQ(error.code, Errc::open_failed) << error.to_string();
+    EXPECT_EQ(error.os_error, number);
+    EXPECT_EQ(error.path, at);
+  };
+  expect_number(directory / "loop", ELOOP);
+  expect_number(directory / std::string(300, 'n'), ENAMETOOLONG);
+  // Root may search any folder, so the question is put as somebody else.
+  ASSERT_EQ(::chmod(folder.c_str(), 0), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) return false;
+              const Status status = io::check_unchanged(folder + "/model", before);
+              return !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES;
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+}
+
+// However few descriptors there are, the error is that there are no more: nothing was changed.
+TEST_F(EditMetadataTest, TooFewDescriptorsIsNoChange) {
+  put(path, expected(std::nullopt));
+  for (const bool in_place : {false, true}) {
+    const auto edits_at_last = [&] {
+      for (rlim_t most = 3; most < 64; ++most) {
+        const rlimit limit{most, 64};
+        if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+        const Status status = edit_metadata(path, {{"k", ""}}, {.in_place = in_place});
+        if (status) return true;
+        if (status.error().os_error == EMFILE && status.error().path == path) continue;
+        std::fprintf(stderr, "with %d descriptors: %s\n", static_cast<int>(most), status.error().to_string().c_str());
+        return false;
+      }
+      return false;
+    };
+    EXPECT_EQ(in_child(edits_at_last), 0);
+  }
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+// A file of 40 MiB and some bytes, and what a progress function saw.
+class EditProgressTest : public EditMetadataTest {
+ protected:
+  void SetUp() override {
+    const std::string bytes = noise((std::size_t{40} << 20) + 3);
+    const std::uint64_t length[] = {bytes.size()};
+    const TensorData tensors[] = {{.name = "t", .dtype = Dtype::U8, .shape = length, .bytes = bytes_of(bytes)}};
+    ASSERT_TRUE(succeeds(write_file(path, tensors, std::nullopt, {.durability = Durability::none})));
+    old = contents(path);
+  }
+  Status edit(std::function<bool(std::uint64_t, std::uint64_t)> progress, Durability durability) {
+    return edit_metadata(path, {{"k", "v"}}, {.write = {.durability = durability, .progress = std::move(progress)}});
+  }
+  std::string old;
+};
+
+TEST_F(EditProgressTest, EndsWhenFileIsWholeAndNotInPlace) {
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    std::vector<std::uint64_t> reports;
+    std::uint64_t size = 0;
+    const ino_t inode = inode_of(path);
+    const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+      EXPECT_EQ(inode_of(path), inode);
+      EXPECT_LE(done, total);
+      if (!reports.empty()) {
+        EXPECT_GT(done, reports.back());
+      }
+      reports.push_back(done);
+      size = total;
+      return true;
+    };
+    ASSERT_TRUE(succeeds(edit(progress, durability)));
+    EXPECT_EQ(size, std::filesystem::file_size(path));
+    ASSERT_GE(reports.size(), 3u);
+    EXPECT_EQ(reports.back(), size);
+    EXPECT_TRUE(contents(path).ends_with(std::string_view(old).substr(old.size() - (std::size_t{40} << 20))));
+  }
+}
+
+TEST_F(EditProgressTest, CancelledAnywhereOldFileStays) {
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    for (int stop_at = 1; stop_at <= 3; ++stop_at) {
+      const ino_t inode = inode_of(path);
+      int reports = 0;
+      const Error error = error_of(edit([&](auto, auto) { return ++reports < stop_at; }, durability));
+      EXPECT_EQ(error.code, Errc::cancelled);
+      EXPECT_EQ(error.message.substr(0, 16), "cancelled after ");
+      EXPECT_EQ(error.path, path);
+      EXPECT_EQ(reports, stop_at);
+      EXPECT_EQ(inode_of(path), inode);
+      EXPECT_TRUE(contents(path) == old);
+      EXPECT_EQ(directory.names(), Names{"model"});
+    }
+  }
+}
+
+TEST_F(EditProgressTest, LastCallCanStillCancel) {
+  const Error error =
+      error_of(edit([](std::uint64_t done, std::uint64_t total) { return done != total; }, Durability::full));
+  EXPECT_EQ(error.code, Errc::cancelled);
+  EXPECT_TRUE(contents(path) == old);
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditProgressTest, ChangeUntilLastCallIsNoticed) {
+  const auto replace_it = [&](std::uint64_t done, std::uint64_t total) {
+    if (done == total) {
+      put(directory / "other", "other");
+      EXPECT_EQ(::rename((directory / "other").c_str(), path.c_str()), 0);
+    }
+    return true;
+  };
+  EXPECT_EQ(error_of(edit(replace_it, Durability::full)).code, Errc::file_changed);
+  EXPECT_TRUE(contents(path) == "other");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
+TEST_F(EditProgressTest, EditInPlaceReportsNothing) {
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 64})));
+  int reports = 0;
+  EditOptions options{.in_place = true};
+  options.write.progress = [&](auto, auto) { return ++reports < 0; };
+  ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "w"}}, options)));
+  EXPECT_EQ(reports, 0);
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,197 @@
+#include <gtest/gtest.h>
+#include <safetensors/file.h>
+#include <safetensors/writer.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "support/io_support.h"
+
+namespace safetensors {
+namespace {
+
+using test::contents;
+using test::put;
+using test::succeeds;
+using test::TemporaryDirectory;
+
+using Reports = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+TEST(WriteProgress, IsReportedUpToTheSizeOfTheFile) {
+  const TemporaryDirectory directory;
+  const std::vector<std::byte> large((std::size_t{40} << 20) + 3);
+  const std::uint64_t shape[] = {large.size()};
+  const TensorData tensors[] = {{"large", Dtype::U8, shape, large}};
+  Reports reports;
+  WriteOptions options{.durability = Durability::none};
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    reports.emplace_back(done, total);
+    return true;
+  };
+  ASSERT_TRUE(succeeds(write_file(directory / "t", tensors, std::nullopt, options)));
+  const std::uint64_t size = contents(directory / "t").size();
+  ASSERT_GE(reports.size(), 3U);
+  std::uint64_t before = 0;
+  for (const auto& [done, total] : reports) {
+    EXPECT_EQ(total, size);
+    EXPECT_GT(done, before);
+    before = done;
+  }
+  EXPECT_EQ(before, size);
+}
+
+TEST(WriteProgress, ThatSaysFalseLeavesTheOldFileAndNothingElse) {
+  const TemporaryDirectory directory;
+  put(directory / "t", "old");
+  const std::vector<std::byte> large(std::size_t{40} << 20);
+  const std::uint64_t shape[] = {large.size()};
+  const TensorData tensors[] = {{"large", Dtype::U8, shape, large}};
+  for (const int stop_at : {1, 2, 3}) {
+    int reports = 0;
+    WriteOptions options{.durability = Durability::none};
+    options.progress = [&](std::uint64_t, std::uint64_t) { return ++reports < stop_at; };
+    const Status status = write_file(directory / "t", tensors, std::nullopt, options);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Errc::cancelled);
+    EXPECT_EQ(reports, stop_at);
+    EXPECT_EQ(contents(directory / "t"), "old");
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"t"});
+  }
+}
+
+class WriterProgress : public testing::Test {
+ protected:
+  static constexpr std::size_t kSize = (std::size_t{40} << 20) + 3;
+
+  Writer create(Durability durability, std::function<bool(std::uint64_t, std::uint64_t)> progress) {
+    HeaderBuilder builder;
+    EXPECT_TRUE(succeeds(builder.add("t", Dtype::U8, {kSize})));
+    return Writer::create(path, builder.build().value(), {.durability = durability, .progress = std::move(progress)})
+        .value();
+  }
+  void expect_complete(const Reports& reports) const {
+    const std::uint64_t size = std::filesystem::file_size(path);
+    ASSERT_GE(reports.size(), 3U);
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      EXPECT_EQ(reports[i].second, size);
+      EXPECT_GT(reports[i].first, i == 0 ? 0 : reports[i - 1].first);
+    }
+    EXPECT_EQ(reports.back().first, size);
+  }
+
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t";
+  const std::vector<std::byte> bytes = std::vector<std::byte>(kSize, std::byte{7});
+};
+
+TEST_F(WriterProgress, IsReportedByTheThreadThatWrites) {
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    for (const std::size_t piece : {kSize, std::size_t{3} << 20, std::size_t{100'000}}) {
+      Reports reports;
+      const auto self = std::this_thread::get_id();
+      Writer writer = create(durability, [&](std::uint64_t done, std::uint64_t total) {
+        EXPECT_EQ(std::this_thread::get_id(), self);
+        reports.emplace_back(done, total);
+        return true;
+      });
+      for (std::size_t at = 0; at < kSize; at += piece)
+        ASSERT_TRUE(succeeds(writer.write("t", at, std::span(bytes).subspan(at, std::min(piece, kSize - at)))));
+      ASSERT_TRUE(succeeds(writer.commit()));
+      expect_complete(reports);
+    }
+  }
+}
+
+TEST_F(WriterProgress, IsReportedByCopyWhateverIsCopied) {
+  const std::uint64_t shape[] = {kSize};
+  const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
+  ASSERT_TRUE(succeeds(write_file(directory / "from", tensors, std::nullopt, {.durability = Durability::none})));
+  const Serialized serialized = serialize(tensors).value();
+  for (const File& file :
+       {File::open(directory / "from").value(), File::from_memory(serialized.bytes(), nullptr).value()}) {
+    for (const Durability durability : {Durability::none, Durability::full}) {
+      Reports reports;
+      Writer writer = create(durability, [&](std::uint64_t done, std::uint64_t total) {
+        reports.emplace_back(done, total);
+        return true;
+      });
+      ASSERT_TRUE(succeeds(writer.copy("t", file.tensor("t").value())));
+      ASSERT_TRUE(succeeds(writer.commit()));
+      expect_complete(reports);
+      EXPECT_TRUE(contents(path) == contents(directory / "from"));
+    }
+  }
+}
+
+TEST_F(WriterProgress, NeverRunsTwiceAtOnce) {
+  std::atomic<int> running{0}, overlaps{0};
+  std::uint64_t last = 0;
+  Writer writer = create(Durability::full, [&](std::uint64_t done, std::uint64_t) {
+    if (++running != 1) ++overlaps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for others to come
+    last = done;
+    --running;
+    return true;
+  });
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      const std::size_t begin = kSize / 3 * i;
+      const std::size_t size = i == 2 ? kSize - begin : kSize / 3;
+      EXPECT_TRUE(succeeds(writer.write("t", begin, std::span(bytes).subspan(begin, size))));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(overlaps, 0);
+  ASSERT_TRUE(succeeds(writer.commit()));
+  EXPECT_EQ(last, std::filesystem::file_size(path));
+}
+
+TEST_F(WriterProgress, ThatSaysFalseIsWhatEveryLaterCallReturns) {
+  put(path, "old");
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    {
+      int reports = 0;
+      Writer writer = create(durability, [&](std::uint64_t, std::uint64_t) { return ++reports < 2; });
+      const Status cancelled = writer.write("t", 0, std::span(bytes).first(kSize - 1));
+      ASSERT_FALSE(cancelled);
+      EXPECT_EQ(cancelled.error().code, Errc::cancelled);
+      EXPECT_EQ(cancelled.error().message, "cancelled after 33554512 of " + std::to_string(kSize + 80) + " bytes");
+      for (const Status& later : {writer.write("t", kSize - 1, std::span(bytes).first(1)), writer.commit()}) {
+        ASSERT_FALSE(later);
+        EXPECT_EQ(later.error().message, cancelled.error().message);
+      }
+      EXPECT_EQ(reports, 2);
+    }
+    EXPECT_EQ(contents(path), "old");
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"t"});
+  }
+}
+
+TEST_F(WriterProgress, OfACopyThatFailedAndIsTriedAgainEndsAtTheSizeToo) {
+  const std::uint64_t shape[] = {kSize};
+  const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
+  const std::string from = directory / "from";
+  ASSERT_TRUE(succeeds(write_file(from, tensors, std::nullopt, {.durability = Durability::none})));
+  const std::string whole = contents(from);
+  const File file = File::open(from, {.access = Access::read}).value();
+  std::uint64_t last = 0;
+  Writer writer = create(Durability::full, [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_LE(done, total);
+    last = done;
+    return true;
+  });
+  ASSERT_EQ(::truncate(from.c_str(), 36 << 20), 0);
+  const Status failed = writer.copy("t", file.tensor("t").value());
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Errc::file_truncated);
+  ASSERT_TRUE(succeeds(writer.write("t", 0, bytes)));
+  ASSERT_TRUE(succeeds(writer.commit()));
+  EXPECT_EQ(last, whole.size());
+  EXPECT_TRUE(contents(path) == whole);
+}
+
+}  // namespace
+}  // namespace safetensors
