@@ -1,101 +1,104 @@
+// Parses the command line of one subcommand with getopt_long(), the parser of the C library.
+//
+// getopt_long() also accepts the beginning of a long option for the whole. That is refused here: an option that is
+// added later could make the beginning ambiguous.
 #include "arguments.h"
 
+#include <getopt.h>
 #include <safetensors/error.h>
-
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
+
+#include "formatted.h"
 
 namespace safetensors::cli {
 namespace {
 
-// CLI11 gives some values a meaning of its own ("[a,b]", "{}", "%%"). This character in front of a value, taken off
-// when it arrives, keeps them out of its sight.
-constexpr char kGuard = '\x01';
+constexpr int kPositional = 1;     // what getopt_long() returns for one
+constexpr int kFirstOption = 256;  // option i has this number + i, above all letters
 
-std::string guarded(const std::string& argument) {
-  if (argument.size() < 2 || argument[0] != '-') return kGuard + argument;
-  const std::size_t equals = argument.find('=');
-  if (!argument.starts_with("--") || equals == std::string::npos) return argument;
-  return argument.substr(0, equals + 1) + kGuard + argument.substr(equals + 1);
-}
-
-std::string unguarded(std::string value) {
-  if (!value.empty() && value[0] == kGuard) value.erase(0, 1);
-  return value;
+std::string needs_value(const std::string& name) {
+  return formatted("--{} needs a value", name);
 }
 
 }  // namespace
 
-struct Arguments::Parser {
-  CLI::Option* add(const std::string& names, CLI::callback_t take) {
-    return app.add_option(names, std::move(take))->take_all();
-  }
-
-  CLI::App app;
-  std::string wrong;  // what a callback finds wrong
-};
-
-Arguments::Arguments() : parser_(std::make_unique<Parser>()) {
-  parser_->app.set_help_flag();
-  parser_->app.allow_extras();
+void Arguments::add(const std::string& names, std::function<void(const char* value)> take, bool takes_value,
+                    bool repeats) {
+  const std::size_t dashes = names.find("--");
+  options_.push_back({dashes == 0 ? '\0' : names[1], names.substr(dashes + 2), std::move(take), takes_value, repeats});
 }
 
-Arguments::~Arguments() = default;
-
 void Arguments::flag(const std::string& names, bool& given) {
-  parser_->app.add_flag(names, given);
+  add(
+      names, [&given](const char*) { given = true; }, false, true);
 }
 
 void Arguments::value(const std::string& names, std::optional<std::string>& value) {
-  std::string& wrong = parser_->wrong;
-  const std::string name = names.substr(names.rfind(',') + 1);
-  parser_->add(names, [&value, &wrong, name](const CLI::results_t& results) {
-    if (results.size() > 1) wrong = name + " is given more than once";
-    value = unguarded(results.at(0));
-    return true;
-  });
+  add(
+      names, [&value](const char* text) { value = text; }, true, false);
 }
 
 void Arguments::values(const std::string& names, std::vector<std::string>& values) {
-  parser_->add(names, [&values](const CLI::results_t& results) {
-    for (const std::string& result : results) values.push_back(unguarded(result));
-    return true;
-  });
+  add(
+      names, [&values](const char* text) { values.emplace_back(text); }, true, true);
 }
 
-void Arguments::positionals(std::vector<std::string>& list) {
-  const auto take = [&list](const CLI::results_t& results) {
-    for (const std::string& result : results) list.push_back(unguarded(result));
-    return true;
-  };
-  parser_->add("ARGUMENTS", take)->expected(0, CLI::detail::expected_max_vector_size)->allow_extra_args();
+std::optional<std::string> Arguments::take(Option& option, std::string_view spelled, const char* value) {
+  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != option.name)
+    return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
+  if (std::exchange(option.given, true) && !option.repeats)
+    return formatted("--{} is given more than once", option.name);
+  option.take(value);
+  return std::nullopt;
 }
 
 std::optional<std::string> Arguments::parse(std::span<const std::string> arguments) {
-  std::vector<std::string> reversed;
-  bool options_end = false;
-  for (const std::string& argument : arguments) {
-    if (!options_end && argument == "--") {
-      options_end = true;
-      continue;
+  std::vector<std::string> copies(arguments.begin(), arguments.end());
+  std::string program = "safetensors";
+  std::vector<char*> argv = {program.data()};
+  for (std::string& copy : copies) argv.push_back(copy.data());
+  argv.push_back(nullptr);
+  const int argc = static_cast<int>(argv.size()) - 1;
+
+  std::string letters = "-:";  // positional arguments come in their place; a missing value comes as ':'
+  std::vector<::option> table;
+  for (const Option& option : options_) {
+    const int number = kFirstOption + static_cast<int>(table.size());
+    table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, number});
+    if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
+  }
+  table.push_back({});
+  // The option of a number or a letter.
+  const auto find = [this](int code) {
+    return code >= kFirstOption ? options_.begin() + (code - kFirstOption)
+                                : std::ranges::find(options_, static_cast<char>(code), &Option::letter);
+  };
+
+  opterr = 0;
+  optind = 0;  // getopt_long() begins anew
+  while (true) {
+    const std::string_view spelled =
+        argc > std::max(optind, 1) ? argv[static_cast<std::size_t>(std::max(optind, 1))] : "";
+    const int code = ::getopt_long(argc, argv.data(), letters.c_str(), table.data(), nullptr);
+    if (code == -1) break;
+    if (code == kPositional) {
+      positionals_->emplace_back(optarg);
+    } else if (code == ':') {
+      return needs_value(find(optopt)->name);
+    } else if (code != '?') {
+      if (auto wrong = take(*find(code), spelled, optarg)) return wrong;
+    } else if (optopt >= kFirstOption) {
+      return formatted("--{} takes no value", find(optopt)->name);
+    } else {
+      return formatted("unknown option {}",
+                       printable(spelled.starts_with("--") ? spelled.substr(0, spelled.find('='))
+                                                           : "-" + std::string(1, static_cast<char>(optopt))));
     }
-    reversed.push_back(options_end ? kGuard + argument : guarded(argument));
   }
-  std::reverse(reversed.begin(), reversed.end());
-  try {
-    parser_->app.parse(std::move(reversed));
-  } catch (const CLI::ArgumentMismatch& error) {
-    const std::string_view text = error.what();
-    return fmt::format("{} needs a value", printable(text.substr(0, text.find(':'))));
-  } catch (const CLI::ParseError& error) {
-    return printable(error.what());
-  }
-  if (!parser_->wrong.empty()) return parser_->wrong;
-  const std::vector<std::string> unknown = parser_->app.remaining();
-  if (!unknown.empty()) return fmt::format("unknown option {}", printable(unguarded(unknown[0])));
+  for (int i = optind; i < argc; ++i) positionals_->emplace_back(argv[static_cast<std::size_t>(i)]);
   return std::nullopt;
 }
 

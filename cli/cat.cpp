@@ -2,14 +2,13 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
+#include "formatted.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "npy.h"
 #include "open_file.h"
 #include "size.h"
-
-#include <fmt/format.h>
 
 namespace safetensors::cli {
 namespace {
@@ -90,7 +89,7 @@ std::optional<CatFormat> format_of(const Options& options) {
 // What can be said before a file is opened: nothing when all is well.
 std::optional<std::string> check_usage(const Options& options, const std::optional<CatFormat>& format,
                                        const Console& console) {
-  if (!format) return fmt::format("--format is raw, npy, text or json, not {}", printable(*options.format));
+  if (!format) return formatted("--format is raw, npy, text or json, not {}", printable(*options.format));
   if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
   if (options.limit && format != CatFormat::text) return "--limit goes with --format text only";
   if (options.limit && parse_number(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
@@ -102,8 +101,8 @@ std::optional<std::string> check_usage(const Options& options, const std::option
 }
 
 std::string no_npy(Dtype dtype) {
-  return fmt::format("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits an element) or text",
-                     to_string(dtype), bits(dtype));
+  return formatted("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits an element) or text",
+                   to_string(dtype), bits(dtype));
 }
 
 Exit show_plan(const CatRequest& request, const Options& options, Console& console) {
@@ -118,10 +117,10 @@ Exit show_plan(const CatRequest& request, const Options& options, Console& conso
     if (size) json.field("output_bytes", *size);
     json.finish();
   } else {
-    console.out(fmt::format("would write {} {} as {}{} to {}\n", to_string(tensor.dtype),
-                            shape_text(request.slice.shape()), to_string(request.format),
-                            size ? ", " + counted(*size, "byte") + "," : "",
-                            options.output ? printable(*options.output) : "standard output"));
+    console.out(formatted("would write {} {} as {}{} to {}\n", to_string(tensor.dtype),
+                          shape_text(request.slice.shape()), to_string(request.format),
+                          size ? ", " + counted(*size, "byte") + "," : "",
+                          options.output ? printable(*options.output) : "standard output"));
   }
   return Exit::good;
 }
@@ -175,7 +174,7 @@ Exit run(std::span<const std::string> given, Console& console) {
   const std::optional<CatFormat> format = format_of(options);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
-  if (!slice) return console.usage("cat", fmt::format("--slice: {}", slice.error().message));
+  if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
   const Result<File> file = open_file(options.given[0], console);
   if (!file) return fail(options, file.error(), console);
   const TensorInfo* tensor = find_tensor(file->header(), options.given[1]);
@@ -189,7 +188,7 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (options.output) {
     const Status status = NewFile::check(*options.output, options.force);
     if (!status && status.error().code == Errc::invalid_argument) {
-      return console.usage("cat", fmt::format("{} {}", printable(*options.output), status.error().message));
+      return console.usage("cat", formatted("{} {}", printable(*options.output), status.error().message));
     }
     if (!status) return console.error(*options.output, status.error());
   }

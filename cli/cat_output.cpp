@@ -2,11 +2,10 @@
 
 #include "element_text.h"
 #include "escape.h"
+#include "formatted.h"
 #include "npy.h"
 #include "open_file.h"
 #include "slice_stream.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
@@ -153,10 +152,11 @@ Status write_values(const CatRequest& request, bool json, const Sink& sink, Cons
 
 Status write_json(const CatRequest& request, const Sink& sink, Console& console) {
   const TensorInfo& tensor = request.tensor;
-  std::string head = fmt::format("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
-                                 json_escaped(request.file.path()), json_escaped(tensor.name));
-  head += fmt::format("\"dtype\": \"{}\", \"shape\": [{}],\n \"values\":\n", to_string(tensor.dtype),
-                      fmt::join(request.slice.shape(), ", "));
+  std::string head = formatted("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
+                               json_escaped(request.file.path()), json_escaped(tensor.name));
+  std::string shape;
+  for (const std::uint64_t dim : request.slice.shape()) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
+  head += formatted("\"dtype\": \"{}\", \"shape\": [{}],\n \"values\":\n", to_string(tensor.dtype), shape);
   if (Status status = sink(head); !status) return status;
   if (Status status = write_values(request, true, sink, console); !status) return status;
   return sink("}\n");

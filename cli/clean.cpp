@@ -2,13 +2,12 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "formatted.h"
 #include "json_output.h"
 #include "size.h"
 #include "table.h"
 
 #include <safetensors/clean.h>
-
-#include <fmt/format.h>
 
 #include <array>
 #include <chrono>
@@ -98,8 +97,8 @@ void print_text(Console& console, const std::vector<Temporary>& found, bool dry_
   }
   if (!found.empty()) table.print(console);
   const Sum sum = sum_of(found);
-  console.out(fmt::format("{}{}, {}\n", dry_run ? "would remove " : "removed ", counted(sum.count, "file"),
-                          size_text(sum.bytes)));
+  console.out(formatted("{}{}, {}\n", dry_run ? "would remove " : "removed ", counted(sum.count, "file"),
+                        size_text(sum.bytes)));
 }
 
 void print_json(Json& json, const std::vector<Temporary>& found, const Options& options) {
@@ -124,7 +123,7 @@ Exit clean(const std::string& directory, const Options& options, Console& consol
   if (json != nullptr) {
     print_json(*json, *found, options);
   } else {
-    if (options.directories.size() > 1) console.heading(fmt::format("{}:", printable(directory)));
+    if (options.directories.size() > 1) console.heading(formatted("{}:", printable(directory)));
     print_text(console, *found, options.clean.dry_run);
   }
   Exit code = Exit::good;

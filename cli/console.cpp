@@ -1,8 +1,7 @@
 #include "console.h"
 
+#include "formatted.h"
 #include "size.h"
-
-#include <fmt/format.h>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -63,23 +62,23 @@ void Console::flush() {
 Exit Console::finish(Exit code) {
   flush();
   if (os_error_ == 0) return code;
-  message(fmt::format("cannot write to standard output: {}", system_text(os_error_)));
+  message(formatted("cannot write to standard output: {}", system_text(os_error_)));
   return Exit::system;
 }
 
 void Console::message(std::string_view text) {
   flush();
-  write_all(STDERR_FILENO, fmt::format("safetensors: {}\n", text));
+  write_all(STDERR_FILENO, formatted("safetensors: {}\n", text));
 }
 
 Exit Console::error(std::string_view path, const Error& error) {
-  message(fmt::format("{}: {}", printable(path), describe(error)));
+  message(formatted("{}: {}", printable(path), describe(error)));
   return exit_of(error);
 }
 
 Exit Console::usage(std::string_view command, std::string_view text) {
   flush();
-  write_all(STDERR_FILENO, fmt::format("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
+  write_all(STDERR_FILENO, formatted("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
   return Exit::usage;
 }
 
@@ -91,15 +90,15 @@ void Console::progress(std::uint64_t done, std::uint64_t total) {
   shown_percent_ = percent;
   const char* end = done == total ? "\n" : "";
   write_all(STDERR_FILENO,
-            fmt::format("\r{:3}%  {} of {}  {}", std::min(percent, 100), size_text(done), size_text(total), end));
+            formatted("\r{:3}%  {} of {}  {}", std::min(percent, 100), size_text(done), size_text(total), end));
 }
 
 std::string Console::green(std::string_view text) const {
-  return colors_ ? fmt::format("\x1b[32m{}\x1b[0m", text) : std::string(text);
+  return colors_ ? formatted("\x1b[32m{}\x1b[0m", text) : std::string(text);
 }
 
 std::string Console::red(std::string_view text) const {
-  return colors_ ? fmt::format("\x1b[31m{}\x1b[0m", text) : std::string(text);
+  return colors_ ? formatted("\x1b[31m{}\x1b[0m", text) : std::string(text);
 }
 
 std::string system_text(int number) {
@@ -111,9 +110,9 @@ std::string system_text(int number) {
 std::string describe(const Error& error) {
   const int rule = format_rule(error.code);
   const bool has_offset = error.offset != Error::kNoOffset;
-  if (rule != 0 && has_offset) return fmt::format("{} (byte {}, rule {})", error.message, error.offset, rule);
-  if (rule != 0) return fmt::format("{} (rule {})", error.message, rule);
-  if (has_offset) return fmt::format("{} (byte {})", error.message, error.offset);
+  if (rule != 0 && has_offset) return formatted("{} (byte {}, rule {})", error.message, error.offset, rule);
+  if (rule != 0) return formatted("{} (rule {})", error.message, rule);
+  if (has_offset) return formatted("{} (byte {})", error.message, error.offset);
   return error.message;
 }
 

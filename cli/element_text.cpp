@@ -2,8 +2,6 @@
 // written by std::to_chars: Python, JavaScript and jq read JSON numbers as doubles, so they get the value in the file.
 #include "element_text.h"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -100,8 +98,8 @@ std::uint32_t load_bits(std::span<const std::byte> packed, std::uint64_t index, 
 
 template <class Integer>
 void append_integer(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {
-  const fmt::format_int text(load<Integer>(packed, index));
-  out.append(text.data(), text.size());
+  char text[std::numeric_limits<Integer>::digits10 + 2];
+  out.append(text, std::to_chars(text, std::end(text), load<Integer>(packed, index)).ptr);
 }
 
 void append_text(std::string& out, const std::string& text, bool json) {
@@ -150,7 +148,7 @@ void ElementText::append(std::string& out, std::span<const std::byte> packed, st
   switch (dtype_) {
     case Dtype::BOOL: {
       const auto value = load<std::uint8_t>(packed, index);
-      out += value == 0 ? "false" : value == 1 || json_ ? "true" : fmt::format_int(value).str();
+      out += value == 0 ? "false" : value == 1 || json_ ? "true" : std::to_string(value);
       return;
     }
     case Dtype::U8:

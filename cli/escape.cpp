@@ -1,8 +1,7 @@
 #include "escape.h"
+#include "formatted.h"
 
 #include <safetensors/error.h>
-
-#include <fmt/format.h>
 
 #include <cstdint>
 
@@ -33,18 +32,18 @@ CodePoint decode(std::string_view text) {
 
 void append_json_escape(std::string& out, std::uint32_t value) {
   if (value < 0x10000) {
-    fmt::format_to(std::back_inserter(out), "\\u{:04x}", value);
+    out += formatted("\\u{:04x}", value);
     return;
   }
   value -= 0x10000;
-  fmt::format_to(std::back_inserter(out), "\\u{:04x}\\u{:04x}", 0xD800 + (value >> 10), 0xDC00 + (value & 0x3FF));
+  out += formatted("\\u{:04x}\\u{:04x}", 0xD800 + (value >> 10), 0xDC00 + (value & 0x3FF));
 }
 
 // Appends the character at the front of text that is not plain ASCII, and returns how many bytes it took.
 std::size_t append_character(std::string& out, std::string_view text, const char* not_utf8) {
   const CodePoint code = decode(text);
   if (code.size == 0) {
-    fmt::format_to(std::back_inserter(out), "{}{:02x}", not_utf8, static_cast<unsigned char>(text[0]));
+    out += formatted("{}{:02x}", not_utf8, static_cast<unsigned char>(text[0]));
     return 1;
   }
   const std::string_view character = text.substr(0, code.size);

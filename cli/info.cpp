@@ -2,13 +2,12 @@
 #include "command.h"
 #include "each_file.h"
 #include "escape.h"
+#include "formatted.h"
 #include "json_output.h"
 #include "natural_order.h"
 #include "open_file.h"
 #include "size.h"
 #include "table.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -89,7 +88,7 @@ Summary summarize(const Header& header, std::uint64_t largest) {
 
 // " (1.5 KiB)", where that says more than the number.
 std::string in_units(std::uint64_t bytes) {
-  return bytes < 1024 ? "" : fmt::format(" ({})", size_text(bytes));
+  return bytes < 1024 ? "" : formatted(" ({})", size_text(bytes));
 }
 
 void print_metadata(Console& console, Metadata metadata) {
@@ -99,34 +98,34 @@ void print_metadata(Console& console, Metadata metadata) {
     return;
   }
   const auto format = metadata.find("format");
-  console.out(fmt::format("  metadata    {}, format {}\n", counted(metadata.size(), "key"),
-                          format ? shortened(*format, 40) : "not given"));
+  console.out(formatted("  metadata    {}, format {}\n", counted(metadata.size(), "key"),
+                        format ? shortened(*format, 40) : "not given"));
   std::size_t shown = 0;
   for (const auto& [key, value] : metadata) {
     if (++shown > kShown) {
-      console.out(fmt::format("    ... {} more\n", grouped(metadata.size() - kShown)));
+      console.out(formatted("    ... {} more\n", grouped(metadata.size() - kShown)));
       return;
     }
-    console.out(fmt::format("    {} = {}\n", shortened(key, 40), shortened(value, 60)));
+    console.out(formatted("    {} = {}\n", shortened(key, 40), shortened(value, 60)));
   }
 }
 
 void print_text(Console& console, const Header& header, const Summary& summary) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  console.out(fmt::format("  file        {}{}\n", counted(header.file_bytes(), "byte"), in_units(header.file_bytes())));
-  console.out(fmt::format("  header      {}; data starts at byte {}, a multiple of {}\n",
-                          counted(header.header_bytes(), "byte"), grouped(header.data_start()),
-                          alignment_of(header.data_start())));
-  console.out(fmt::format("  tensors     {}\n", grouped(summary.all.tensors)));
-  console.out(fmt::format("  parameters  {}\n", grouped(summary.all.parameters)));
+  console.out(formatted("  file        {}{}\n", counted(header.file_bytes(), "byte"), in_units(header.file_bytes())));
+  console.out(formatted("  header      {}; data starts at byte {}, a multiple of {}\n",
+                        counted(header.header_bytes(), "byte"), grouped(header.data_start()),
+                        alignment_of(header.data_start())));
+  console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
+  console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
   console.out(summary.all.bytes == 0 ? "  alignment   no tensor has bytes\n"
               : summary.misaligned == 0
-                  ? fmt::format("  alignment   all tensors can be used in place; they start at multiples of {}\n",
-                                summary.tensor_alignment)
-                  : fmt::format("  alignment   {} of {} must be copied to be used: not at a multiple of the "
-                                "element's size\n",
-                                grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
+                  ? formatted("  alignment   all tensors can be used in place; they start at multiples of {}\n",
+                              summary.tensor_alignment)
+                  : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
+                              "element's size\n",
+                              grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
   print_metadata(console, header.metadata());
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},

@@ -1,13 +1,12 @@
 #include "json_output.h"
 
 #include "escape.h"
-
-#include <fmt/format.h>
+#include "formatted.h"
 
 namespace safetensors::cli {
 
 Json::Json(Console& console, std::string_view schema) : console_(console) {
-  open('{').key("schema").string(fmt::format("safetensors.{}/1", schema));
+  open('{').key("schema").string(formatted("safetensors.{}/1", schema));
 }
 
 void Json::finish() {
@@ -67,7 +66,7 @@ Json& Json::string(std::string_view text) {
 
 Json& Json::number(std::uint64_t number) {
   separate();
-  console_.out(fmt::format_int(number).c_str());
+  console_.out(std::to_string(number));
   return *this;
 }
 

@@ -3,13 +3,12 @@
 #include "command.h"
 #include "each_file.h"
 #include "escape.h"
+#include "formatted.h"
 #include "json_output.h"
 #include "natural_order.h"
 #include "open_file.h"
 #include "size.h"
 #include "table.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -131,13 +130,13 @@ void print_text(Console& console, const std::vector<const TensorInfo*>& list) {
                {"FILE OFFSET", Align::right, Narrow::hide}});
   for (const TensorInfo* tensor : list) {
     table.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
-               size_text(tensor->nbytes()), fmt::format_int(tensor->begin).str(), fmt::format_int(tensor->end).str(),
-               fmt::format_int(tensor->file_offset).str()});
+               size_text(tensor->nbytes()), std::to_string(tensor->begin), std::to_string(tensor->end),
+               std::to_string(tensor->file_offset)});
   }
   table.print(console);
   const Totals totals = total(list);
-  console.out(fmt::format("{}, {}, {}\n", counted(totals.tensors, "tensor"), counted(totals.parameters, "parameter"),
-                          size_text(totals.bytes)));
+  console.out(formatted("{}, {}, {}\n", counted(totals.tensors, "tensor"), counted(totals.parameters, "parameter"),
+                        size_text(totals.bytes)));
 }
 
 void print_json(Json& json, const Header& header, const std::vector<const TensorInfo*>& list) {
@@ -169,11 +168,11 @@ Exit list_file(const std::string& path, const Options& options, Console& console
     if (json != nullptr) {
       print_json(*json, header, list);
     } else {
-      if (options.files.size() > 1) console.heading(fmt::format("{}:", printable(path)));
+      if (options.files.size() > 1) console.heading(formatted("{}:", printable(path)));
       print_text(console, list);
     }
     if (list.empty() && !options.globs.empty()) {
-      console.message(fmt::format("{}: no tensor's name matches", printable(path)));
+      console.message(formatted("{}: no tensor's name matches", printable(path)));
       code = Exit::negative;
     }
   }
@@ -194,7 +193,7 @@ Exit run(std::span<const std::string> given, Console& console) {
   if (sort) {
     const auto order = orders().find(*sort);
     if (order == orders().end()) {
-      return console.usage("ls", fmt::format("--sort is name, offset, size, dtype or shape, not {}", printable(*sort)));
+      return console.usage("ls", formatted("--sort is name, offset, size, dtype or shape, not {}", printable(*sort)));
     }
     options.less = order->second;
   }

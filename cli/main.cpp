@@ -1,9 +1,8 @@
 // The safetensors command: finds the subcommand in a table and runs it.
 #include "command.h"
+#include "formatted.h"
 
 #include <safetensors/error.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
@@ -18,7 +17,7 @@ constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify
 
 std::string overview() {
   std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND FILE...\n\n";
-  for (const Command* command : kCommands) text += fmt::format("  {:<9}{}\n", command->name, command->summary);
+  for (const Command* command : kCommands) text += formatted("  {:<9}{}\n", command->name, command->summary);
   return text + R"(
 'safetensors COMMAND --help' tells more, with examples. Every command takes
 --json. Data goes to standard output, messages to standard error.
@@ -48,8 +47,8 @@ Exit unknown_command(const std::string& name, Console& console) {
   const auto far = [&](const Command* command) { return distance(name.substr(0, 32), command->name); };
   const Command* nearest =
       *std::min_element(std::begin(kCommands), std::end(kCommands), [&](auto* a, auto* b) { return far(a) < far(b); });
-  const std::string hint = far(nearest) <= 2 ? fmt::format(" (did you mean {}?)", nearest->name) : "";
-  console.message(fmt::format("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
+  const std::string hint = far(nearest) <= 2 ? formatted(" (did you mean {}?)", nearest->name) : "";
+  console.message(formatted("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
   return Exit::usage;
 }
 

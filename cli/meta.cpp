@@ -2,11 +2,10 @@
 #include "arguments.h"
 #include "command.h"
 #include "escape.h"
+#include "formatted.h"
 #include "json_output.h"
 #include "meta_edit.h"
 #include "open_file.h"
-
-#include <fmt/format.h>
 
 namespace safetensors::cli {
 namespace {
@@ -62,7 +61,7 @@ Exit list(const std::vector<std::string>& given, bool as_json, Console& console)
   const Metadata metadata = file->header().metadata();
   if (!json) {
     for (const auto& [key, value] : metadata) {
-      console.out(fmt::format("{} = {}\n", printable(key), printable(value)));
+      console.out(formatted("{} = {}\n", printable(key), printable(value)));
     }
     return Exit::good;
   }
@@ -83,7 +82,7 @@ Exit get(const std::vector<std::string>& given, bool as_json, Console& console) 
   const Result<File> file = open_file(given[1], console);
   const auto pair = file ? find_metadata(file->header(), given[2]) : std::nullopt;
   const Error missing = {
-      .code = Errc::not_found, .path = {}, .message = fmt::format("no metadata key `{}`", printable(given[2]))};
+      .code = Errc::not_found, .path = {}, .message = formatted("no metadata key `{}`", printable(given[2]))};
   const Error* error = !file ? &file.error() : !pair ? &missing : nullptr;
   if (as_json) {
     Json json(console, "meta");
@@ -128,7 +127,7 @@ Exit run(std::span<const std::string> arguments_given, Console& console) {
   edit.options.metadata_slack = *slack_bytes;
   const std::string wanted = durability.value_or("full");
   if (wanted != "full" && wanted != "file" && wanted != "none") {
-    return console.usage("meta", fmt::format("--durability is full, file or none, not {}", printable(wanted)));
+    return console.usage("meta", formatted("--durability is full, file or none, not {}", printable(wanted)));
   }
   edit.options.write.durability = wanted == "full"   ? Durability::full
                                   : wanted == "file" ? Durability::file

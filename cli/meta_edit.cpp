@@ -1,14 +1,13 @@
 #include "meta_edit.h"
 
 #include "escape.h"
+#include "formatted.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "open_file.h"
 #include "size.h"
 
 #include "json/writer.h"
-
-#include <fmt/format.h>
 
 #include <map>
 
@@ -23,12 +22,12 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   if (given.size() < 3) return set ? "set takes one FILE and KEY=VALUE..." : "rm takes one FILE and KEY...";
   for (std::size_t i = 2; i < given.size(); ++i) {
     const std::size_t equals = given[i].find('=');
-    if (set && equals == std::string::npos) return fmt::format("{} is not KEY=VALUE", printable(given[i]));
-    if (!is_utf8(given[i])) return fmt::format("{} is not UTF-8", printable(given[i]));
+    if (set && equals == std::string::npos) return formatted("{} is not KEY=VALUE", printable(given[i]));
+    if (!is_utf8(given[i])) return formatted("{} is not UTF-8", printable(given[i]));
     MetadataEdit edit{given[i], std::nullopt};
     if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
     for (const MetadataEdit& other : edits) {
-      if (other.key == edit.key) return fmt::format("{} is given twice", printable(edit.key));
+      if (other.key == edit.key) return formatted("{} is given twice", printable(edit.key));
     }
     edits.push_back(std::move(edit));
   }
@@ -70,7 +69,7 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
     return Error{
         .code = Errc::header_does_not_fit,
         .path = {},
-        .message = fmt::format(
+        .message = formatted(
             "the new header has {} bytes, in place there is room for {} (without --in-place a new file is written)",
             size, header.header_bytes())};
   }
@@ -79,21 +78,21 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
   if (padded <= most) return Plan{padded, 8 + padded + header.data_bytes()};
   return Error{.code = Errc::header_too_large,
                .path = {},
-               .message = fmt::format("header too large: it would be over {} bytes", most)};
+               .message = formatted("header too large: it would be over {} bytes", most)};
 }
 
 void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
   for (const MetadataEdit& edit : edits) {
     const auto old = header.metadata().find(edit.key);
-    const std::string before = old ? fmt::format(", which is {}", shortened(*old, 60)) : std::string();
+    const std::string before = old ? formatted(", which is {}", shortened(*old, 60)) : std::string();
     console.out(edit.value
-                    ? fmt::format("would set {} to {}{}\n", printable(edit.key), shortened(*edit.value, 60), before)
-                    : fmt::format("would remove {}{}\n", printable(edit.key), before));
+                    ? formatted("would set {} to {}{}\n", printable(edit.key), shortened(*edit.value, 60), before)
+                    : formatted("would remove {}{}\n", printable(edit.key), before));
   }
-  console.out(in_place ? fmt::format("would overwrite the header in place, {}\n", counted(plan.header_bytes, "byte"))
-                       : fmt::format("would write a new file: header {} (now {}), file {} (now {})\n",
-                                     counted(plan.header_bytes, "byte"), grouped(header.header_bytes()),
-                                     counted(plan.file_bytes, "byte"), grouped(header.file_bytes())));
+  console.out(in_place ? formatted("would overwrite the header in place, {}\n", counted(plan.header_bytes, "byte"))
+                       : formatted("would write a new file: header {} (now {}), file {} (now {})\n",
+                                   counted(plan.header_bytes, "byte"), grouped(header.header_bytes()),
+                                   counted(plan.file_bytes, "byte"), grouped(header.file_bytes())));
 }
 
 template <class Text>
@@ -135,7 +134,7 @@ Status find_keys(const Header& header, Edits& edits) {
     if (!pair) {
       return Error{.code = Errc::not_found,
                    .path = {},
-                   .message = fmt::format("no metadata key `{}`; nothing was changed", printable(edit.key))};
+                   .message = formatted("no metadata key `{}`; nothing was changed", printable(edit.key))};
     }
     edit.key = std::string(pair->first);
   }

@@ -3,9 +3,8 @@
 #include "new_file.h"
 
 #include "console.h"
+#include "formatted.h"
 #include "interrupt.h"
-
-#include <fmt/format.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -49,11 +48,11 @@ std::string directory_of(const std::string& path) {
 std::string temporary_beside(const std::string& target) {
   std::random_device random;
   const auto digits = static_cast<std::uint64_t>(random()) << 32 | random();
-  return fmt::format("{}.safetensors-{:016x}.tmp", directory_of(target), digits);
+  return formatted("{}.safetensors-{:016x}.tmp", directory_of(target), digits);
 }
 
 std::string path_of_descriptor(int descriptor) {
-  return fmt::format("/proc/self/fd/{}", descriptor);
+  return formatted("/proc/self/fd/{}", descriptor);
 }
 
 // A file without a name that can be given one, or -1.

@@ -1,6 +1,5 @@
 #include "npy.h"
-
-#include <fmt/format.h>
+#include "formatted.h"
 
 namespace safetensors::cli {
 
@@ -38,9 +37,9 @@ std::optional<std::string_view> npy_type(Dtype dtype) noexcept {
 }
 
 std::string npy_header(std::string_view type, ShapeView shape) {
-  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (", type);
+  std::string text = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", type);
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ", ", shape[i]);
+    text += formatted("{}{}", i == 0 ? "" : ", ", shape[i]);
   }
   text += shape.size() == 1 ? ",), }" : "), }";
   constexpr std::size_t kAlignment = 64;

@@ -1,6 +1,5 @@
 #include "open_file.h"
-
-#include <fmt/format.h>
+#include "formatted.h"
 
 namespace safetensors::cli {
 
@@ -9,7 +8,7 @@ Result<File> open_file(const std::string& path, Console& console, const ParseOpt
   options.parse.allow_leading_whitespace = true;
   Result<File> file = File::open(path, options);
   if (file && file->header().leading_whitespace()) {
-    console.message(fmt::format(
+    console.message(formatted(
         "{}: notice: white space before the header's `{{` (byte 8), which the format forbids and verify refuses",
         printable(path)));
   }
@@ -29,9 +28,9 @@ std::string shape_text(ShapeView shape) {
   constexpr std::size_t kShown = 8;
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size() && i < kShown; ++i) {
-    fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ",", shape[i]);
+    text += formatted("{}{}", i == 0 ? "" : ",", shape[i]);
   }
-  if (shape.size() > kShown) fmt::format_to(std::back_inserter(text), ",...{} dimensions", shape.size());
+  if (shape.size() > kShown) text += formatted(",...{} dimensions", shape.size());
   return text + "]";
 }
 

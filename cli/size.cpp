@@ -1,12 +1,11 @@
 #include "size.h"
-
-#include <fmt/format.h>
+#include "formatted.h"
 
 namespace safetensors::cli {
 
 std::string size_text(std::uint64_t bytes) {
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return fmt::format("{} B", bytes);
+  if (bytes < 1024) return formatted("{} B", bytes);
   unsigned shift = 10;
   std::size_t unit = 0;
   // Tenths of the unit; a value that would round to 1024.0 belongs to the next unit.
@@ -19,11 +18,11 @@ std::string size_text(std::uint64_t bytes) {
     shift += 10;
     ++unit;
   }
-  return fmt::format("{}.{} {}", tenths() / 10, tenths() % 10, kUnits[unit]);
+  return formatted("{}.{} {}", tenths() / 10, tenths() % 10, kUnits[unit]);
 }
 
 std::string grouped(std::uint64_t number) {
-  std::string text = fmt::format("{}", number);
+  std::string text = formatted("{}", number);
   for (std::size_t at = text.size(); at > 3;) {
     at -= 3;
     text.insert(at, 1, ',');
@@ -32,12 +31,12 @@ std::string grouped(std::uint64_t number) {
 }
 
 std::string counted(std::uint64_t number, const char* noun) {
-  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+  return formatted("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
 }
 
 std::string share_text(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return "0.0 %";
-  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return formatted("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 }  // namespace safetensors::cli

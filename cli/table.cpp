@@ -3,8 +3,7 @@
 #include "table.h"
 
 #include "display_width.h"
-
-#include <fmt/format.h>
+#include "formatted.h"
 
 #include <algorithm>
 
@@ -109,7 +108,7 @@ void Table::name_hidden(Console& console, const Widths& widths) const {
     names += columns_[i].heading;
   }
   if (names.empty()) return;
-  console.message(fmt::format("not shown: {} (the terminal has {} columns)", names, console.columns()));
+  console.message(formatted("not shown: {} (the terminal has {} columns)", names, console.columns()));
 }
 
 }  // namespace safetensors::cli

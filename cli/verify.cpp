@@ -1,11 +1,10 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "formatted.h"
 #include "json_output.h"
 #include "open_file.h"
 #include "size.h"
-
-#include <fmt/format.h>
 
 namespace safetensors::cli {
 namespace {
@@ -52,10 +51,10 @@ void print_json(Json& json, const Result<File>& file) {
 void print_text(Console& console, const std::string& path, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
-    console.out(fmt::format("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
-                            counted(header.file_bytes(), "byte")));
+    console.out(formatted("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                          counted(header.file_bytes(), "byte")));
   } else if (exit_of(file.error()) != Exit::system) {
-    console.out(fmt::format("{}: {}: {}\n", printable(path), console.red("invalid"), describe(file.error())));
+    console.out(formatted("{}: {}: {}\n", printable(path), console.red("invalid"), describe(file.error())));
   }
 }
 

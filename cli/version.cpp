@@ -1,13 +1,11 @@
 #include "arguments.h"
 #include "command.h"
+#include "formatted.h"
 #include "json_output.h"
 
 #include <safetensors/c.h>
 #include <safetensors/dtype.h>
 #include <safetensors/header.h>
-
-#include <fmt/core.h>
-#include <CLI/Version.hpp>
 
 namespace safetensors::cli {
 namespace {
@@ -38,9 +36,9 @@ constexpr const char* compiler_name() {
 
 std::string compiler_version() {
 #if defined(__clang__)
-  return fmt::format("{}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+  return formatted("{}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #elif defined(__GNUC__)
-  return fmt::format("{}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+  return formatted("{}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 #else
   return "unknown";
 #endif
@@ -55,22 +53,22 @@ constexpr const char* build_kind() {
 }
 
 std::string fmt_version() {
-  return fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+  return formatted("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
 void print_text(Console& console) {
   const ParseOptions limits;
-  console.out(fmt::format("safetensors {}\n", safetensors_version_string()));
-  console.out(fmt::format("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
-                          __cplusplus / 100 % 100, build_kind()));
-  console.out(fmt::format("  built in    CLI11 {}, fmt {}\n", CLI11_VERSION, fmt_version()));
+  console.out(formatted("safetensors {}\n", safetensors_version_string()));
+  console.out(formatted("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
+                        __cplusplus / 100 % 100, build_kind()));
+  console.out(formatted("  built in    fmt {}\n", fmt_version()));
   std::string dtypes;
   for (const Dtype dtype : all_dtypes()) {
     dtypes += dtypes.size() / 60 == (dtypes.size() + to_string(dtype).size() + 1) / 60 ? " " : "\n              ";
     dtypes += to_string(dtype);
   }
-  console.out(fmt::format("  dtypes      {}\n", dtypes.substr(1)));
-  console.out(fmt::format("  limits      headers up to {} bytes\n", limits.max_header_bytes));
+  console.out(formatted("  dtypes      {}\n", dtypes.substr(1)));
+  console.out(formatted("  limits      headers up to {} bytes\n", limits.max_header_bytes));
 }
 
 void print_json(Console& console) {
@@ -78,7 +76,7 @@ void print_json(Console& console) {
   Json json(console, "version");
   json.field("version", safetensors_version_string()).line().key("compiler").open('{').field("name", compiler_name());
   json.field("version", compiler_version()).close('}').field("cplusplus", std::uint64_t{__cplusplus});
-  json.field("build", build_kind()).line().key("built_in").open('{').field("CLI11", CLI11_VERSION);
+  json.field("build", build_kind()).line().key("built_in").open('{');
   json.field("fmt", fmt_version()).close('}').line().key("dtypes").open('[');
   for (const Dtype dtype : all_dtypes()) json.string(to_string(dtype));
   json.close(']').line().key("limits").open('{').field("max_header_bytes", limits.max_header_bytes).close('}');

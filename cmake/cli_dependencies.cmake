@@ -1,4 +1,4 @@
-# What the command is built with, CLI11 and fmt: found on the system, else fetched and checked against a pinned hash.
+# The command is built with fmt, which is found on the system, else fetched and checked against a pinned hash.
 #
 # Sets SAFETENSORS_CLI_POSSIBLE. If true, link safetensors_cli_dependencies (headers only). If not, one line says why,
 # and the build goes on without the command.
@@ -30,28 +30,20 @@ endfunction()
 
 add_library(safetensors_cli_dependencies INTERFACE)
 
-find_package(CLI11 2.1 QUIET)
-if(CLI11_FOUND)
-  target_link_libraries(safetensors_cli_dependencies INTERFACE CLI11::CLI11)
-else()
-  safetensors_fetch_headers(cli11 https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
-    aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22 CLI11-2.3.2/include)
-  target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE ${cli11_include})
-endif()
-
 find_package(fmt 8 QUIET)
 if(fmt_FOUND)
-  target_link_libraries(safetensors_cli_dependencies INTERFACE fmt::fmt-header-only)
-elseif(CLI11_FOUND OR cli11_include)
+  # Without FMT_HEADER_ONLY, which would compile fmt in every file: cli/formatted.cpp compiles it once.
+  target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+else()
   safetensors_fetch_headers(fmt https://github.com/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
     5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2 fmt-9.1.0/include)
   target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE ${fmt_include})
-  target_compile_definitions(safetensors_cli_dependencies INTERFACE FMT_HEADER_ONLY)
 endif()
 
-if((CLI11_FOUND OR cli11_include) AND (fmt_FOUND OR fmt_include))
+if(fmt_FOUND OR fmt_include)
   set(SAFETENSORS_CLI_POSSIBLE TRUE)
 else()
-  message(STATUS "The safetensors command is left out: CLI11 2.1+ and fmt 8+ are neither installed nor could they be "
-                 "fetched (Debian: apt-get install libcli11-dev libfmt-dev)")
+  message(STATUS "The safetensors command is left out: fmt 8+ is neither installed nor could it be fetched (Debian: "
+                 "apt-get install libfmt-dev)")
 endif()

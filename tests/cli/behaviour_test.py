@@ -44,9 +44,14 @@ class CommandTest(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def run_command(self, *arguments, **options):
+    def run_command(self, *arguments, variables=None, **options):
         return subprocess.run(
-            [PROGRAM, *arguments], cwd=self.folder, env=environment(), capture_output=True, timeout=120, **options
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=environment() | (variables or {}),
+            capture_output=True,
+            timeout=120,
+            **options,
         )
 
     def output(self, *arguments):
@@ -343,9 +348,27 @@ class ValueTest(CommandTest):
         self.assertRegex(document["version"], r"^\d+\.\d+\.\d+\+cpp\.\d+$")
         self.assertEqual(len(document["dtypes"]), 22)
         self.assertEqual(document["limits"], {"max_header_bytes": 100_000_000})
-        self.assertEqual(sorted(document["built_in"]), ["CLI11", "fmt"])
+        self.assertEqual(sorted(document["built_in"]), ["fmt"])
         self.assertEqual(sorted(document["compiler"]), ["name", "version"])
         self.assertEqual(self.output("--version"), self.output("version"))
+
+    def test_options_are_written_in_full(self):
+        for given, message in (
+            (("--sor", "name"), b"unknown option --sor (is it --sort?)"),
+            (("--j",), b"unknown option --j (is it --json?)"),
+            (("--json=true",), b"--json takes no value"),
+            (("-rq",), b"unknown option -q"),
+            (("-s",), b"--sort needs a value"),
+        ):
+            result = self.run_command("ls", *given)
+            self.assertEqual(result.returncode, 2, given)
+            self.assertIn(b"safetensors ls: " + message + b"\n", result.stderr)
+
+    def test_options_may_follow_files_in_every_environment(self):
+        usual = self.run_command("ls", "/dev/null", "--json")
+        self.assertEqual(self.run_command("ls", "/dev/null", "--json", variables={"POSIXLY_CORRECT": "1"}).stdout,
+                         usual.stdout)
+        self.assertIn(b"safetensors.ls/1", usual.stdout)
 
     def test_every_option_in_a_help_text_exists(self):
         for command in COMMANDS:

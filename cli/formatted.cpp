@@ -1,0 +1,13 @@
+// The only file that compiles fmt.
+#define FMT_HEADER_ONLY
+#include "formatted.h"
+
+#include <fmt/format.h>
+
+namespace safetensors::cli {
+
+std::string vformatted(fmt::string_view text, fmt::format_args values) {
+  return fmt::vformat(text, values);
+}
+
+}  // namespace safetensors::cli
