@@ -13,7 +13,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Write one tensor, or a part of it.
+constexpr const char kCatHelp[] = R"(Write one tensor, or a part of it.
 
 usage: safetensors cat FILE NAME [--slice SLICE] [--format FORMAT] [--limit N]
                        [--output PATH [--force] [--dry-run]] [--json]
@@ -50,7 +50,7 @@ exit: 0 written; 1 the file is invalid, NAME is not in it, or the slice is not
       in the tensor; 2 usage, or PATH exists; 3 cannot read or write
 )";
 
-struct Options {
+struct CatOptions {
   std::vector<std::string> given;
   std::optional<std::string> slice;
   std::optional<std::string> format;
@@ -61,7 +61,7 @@ struct Options {
   bool json = false;
 };
 
-std::optional<std::string> parse(std::span<const std::string> given, Options& options) {
+std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options) {
   Arguments arguments;
   arguments.positionals(options.given);
   arguments.value("-s,--slice", options.slice);
@@ -77,7 +77,7 @@ std::optional<std::string> parse(std::span<const std::string> given, Options& op
 }
 
 // Nothing for a word that is no format.
-std::optional<CatFormat> format_of(const Options& options) {
+std::optional<CatFormat> format_of(const CatOptions& options) {
   const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : "raw");
   if (word == "raw") return CatFormat::raw;
   if (word == "npy") return CatFormat::npy;
@@ -87,7 +87,7 @@ std::optional<CatFormat> format_of(const Options& options) {
 }
 
 // What can be said before a file is opened: nothing when all is well.
-std::optional<std::string> check_usage(const Options& options, const std::optional<CatFormat>& format,
+std::optional<std::string> check_usage(const CatOptions& options, const std::optional<CatFormat>& format,
                                        const Console& console) {
   if (!format) return formatted("--format is raw, npy, text or json, not {}", printable(*options.format));
   if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
@@ -105,7 +105,7 @@ std::string no_npy(Dtype dtype) {
                    to_string(dtype), bits(dtype));
 }
 
-Exit show_plan(const CatRequest& request, const Options& options, Console& console) {
+Exit show_plan(const CatRequest& request, const CatOptions& options, Console& console) {
   const TensorInfo& tensor = request.tensor;
   const std::optional<std::uint64_t> size = output_bytes(request);
   if (options.json) {
@@ -125,7 +125,7 @@ Exit show_plan(const CatRequest& request, const Options& options, Console& conso
   return Exit::good;
 }
 
-Exit write_output(const CatRequest& request, const Options& options, Console& console) {
+Exit write_output(const CatRequest& request, const CatOptions& options, Console& console) {
   const std::string& path = options.given[0];
   if (!options.output) {
     const Status status = write_tensor(
@@ -152,7 +152,7 @@ Exit write_output(const CatRequest& request, const Options& options, Console& co
   return console.error(writing ? *options.output : path, status.error());
 }
 
-Exit fail(const Options& options, const Error& error, Console& console) {
+Exit fail(const CatOptions& options, const Error& error, Console& console) {
   if (options.json) {
     Json json(console, "cat");
     json.field("path", options.given[0]).field("name", options.given[1]).error(error);
@@ -161,15 +161,15 @@ Exit fail(const Options& options, const Error& error, Console& console) {
   return console.error(options.given[0], error);
 }
 
-std::uint64_t limit_of(const Options& options, const TensorInfo& tensor, const Console& console) {
+std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, const Console& console) {
   constexpr std::uint64_t kManyElements = 1000;
   constexpr std::uint64_t kShown = 6;
   if (options.limit) return *parse_number(*options.limit);
   return console.out_is_terminal() && !options.output && parameters(tensor) > kManyElements ? kShown : 0;
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
-  Options options;
+Exit run_cat(std::span<const std::string> given, Console& console) {
+  CatOptions options;
   if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
   const std::optional<CatFormat> format = format_of(options);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
@@ -203,6 +203,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kCat = {"cat", "write a tensor or a slice: raw, npy, text, JSON", kHelp, run};
+const Command kCat = {"cat", "write a tensor or a slice: raw, npy, text, JSON", kCatHelp, run_cat};
 
 }  // namespace safetensors::cli

@@ -16,7 +16,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Remove the temporary files of killed writers.
+constexpr const char kCleanHelp[] = R"(Remove the temporary files of killed writers.
 
 usage: safetensors clean DIR... [--dry-run] [--recursive] [--min-age HOURS]
                          [--json]
@@ -45,7 +45,7 @@ exit: 0 done, also if there was nothing to remove; 2 usage;
       3 a directory cannot be read or a file cannot be removed
 )";
 
-struct Options {
+struct CleanArguments {
   std::vector<std::string> directories;
   CleanOptions clean;
   bool json = false;
@@ -101,7 +101,7 @@ void print_text(Console& console, const std::vector<Temporary>& found, bool dry_
                         size_text(sum.bytes)));
 }
 
-void print_json(Json& json, const std::vector<Temporary>& found, const Options& options) {
+void print_json(Json& json, const std::vector<Temporary>& found, const CleanArguments& options) {
   const Sum sum = sum_of(found);
   json.field("dry_run", options.clean.dry_run).field("recursive", options.clean.recursive);
   json.field("count", sum.count).field("bytes", sum.bytes).key("temporaries").open('[');
@@ -114,7 +114,7 @@ void print_json(Json& json, const std::vector<Temporary>& found, const Options& 
   json.close(']');
 }
 
-Exit clean(const std::string& directory, const Options& options, Console& console, Json* json) {
+Exit clean(const std::string& directory, const CleanArguments& options, Console& console, Json* json) {
   const Result<std::vector<Temporary>> found = clean_directory(directory, options.clean);
   if (!found) {
     if (json != nullptr) json->error(found.error());
@@ -133,8 +133,8 @@ Exit clean(const std::string& directory, const Options& options, Console& consol
   return code;
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
-  Options options;
+Exit run_clean(std::span<const std::string> given, Console& console) {
+  CleanArguments options;
   std::optional<std::string> min_age;
   Arguments arguments;
   arguments.positionals(options.directories);
@@ -157,6 +157,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kClean = {"clean", "remove the temporary files of killed writers", kHelp, run};
+const Command kClean = {"clean", "remove the temporary files of killed writers", kCleanHelp, run_clean};
 
 }  // namespace safetensors::cli

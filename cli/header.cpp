@@ -14,7 +14,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Print the header of a file: its JSON.
+constexpr const char kHeaderHelp[] = R"(Print the header of a file: its JSON.
 
 usage: safetensors header FILE [--pretty] [--max-header-bytes N] [--json]
 
@@ -112,7 +112,7 @@ void print_json(Console& console, const std::string& path, const Result<std::str
   json.finish();
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
+Exit run_header(std::span<const std::string> given, Console& console) {
   std::vector<std::string> files;
   std::optional<std::string> max_header;
   ParseOptions parse;
@@ -147,6 +147,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kHeader = {"header", "print the header's JSON, raw or pretty", kHelp, run};
+const Command kHeader = {"header", "print the header's JSON, raw or pretty", kHeaderHelp, run_header};
 
 }  // namespace safetensors::cli

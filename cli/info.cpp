@@ -16,7 +16,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Sum up what files hold.
+constexpr const char kInfoHelp[] = R"(Sum up what files hold.
 
 usage: safetensors info FILE... [--largest N] [--json]
 
@@ -35,7 +35,7 @@ examples:
 exit: 0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read
 )";
 
-struct Totals {
+struct InfoTotals {
   std::uint64_t tensors = 0;
   std::uint64_t parameters = 0;
   std::uint64_t bytes = 0;
@@ -58,9 +58,9 @@ std::uint64_t wanted_alignment(Dtype dtype) {
 }
 
 struct Summary {
-  Totals all;
-  std::map<unsigned, std::pair<Dtype, Totals>, std::greater<>> by_dtype;  // by rank, highest first
-  std::uint64_t tensor_alignment = 65536;                                 // of every tensor that has bytes
+  InfoTotals all;
+  std::map<unsigned, std::pair<Dtype, InfoTotals>, std::greater<>> by_dtype;  // by rank, highest first
+  std::uint64_t tensor_alignment = 65536;                                     // of every tensor that has bytes
   std::uint64_t misaligned = 0;
   std::vector<const TensorInfo*> largest;
 };
@@ -205,7 +205,7 @@ Exit show_file(const std::string& path, std::uint64_t largest, Console& console,
   return code;
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
+Exit run_info(std::span<const std::string> given, Console& console) {
   std::vector<std::string> files;
   std::optional<std::string> largest;
   bool as_json = false;
@@ -223,6 +223,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kInfo = {"info", "sum up: dtypes, parameters, alignment, metadata", kHelp, run};
+const Command kInfo = {"info", "sum up: dtypes, parameters, alignment, metadata", kInfoHelp, run_info};
 
 }  // namespace safetensors::cli

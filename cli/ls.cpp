@@ -16,7 +16,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(List the tensors of files.
+constexpr const char kLsHelp[] = R"(List the tensors of files.
 
 usage: safetensors ls FILE... [--match GLOB]... [--sort KEY] [--reverse]
                       [--json]
@@ -75,7 +75,7 @@ const std::map<std::string_view, Less>& orders() {
   return kOrders;
 }
 
-struct Options {
+struct LsOptions {
   std::vector<std::string> files;
   std::vector<std::string> globs;
   Less less = less_by_name;
@@ -83,7 +83,7 @@ struct Options {
   bool json = false;
 };
 
-struct Totals {
+struct LsTotals {
   std::uint64_t tensors = 0;
   std::uint64_t parameters = 0;
   std::uint64_t bytes = 0;
@@ -95,7 +95,7 @@ bool selected(const std::vector<std::string>& globs, std::string_view name) {
          std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
 }
 
-std::vector<const TensorInfo*> select(const Header& header, const Options& options) {
+std::vector<const TensorInfo*> select(const Header& header, const LsOptions& options) {
   std::vector<const TensorInfo*> list;
   for (const TensorInfo& tensor : header.tensors()) {
     if (selected(options.globs, tensor.name)) list.push_back(&tensor);
@@ -108,8 +108,8 @@ std::vector<const TensorInfo*> select(const Header& header, const Options& optio
   return list;
 }
 
-Totals total(const std::vector<const TensorInfo*>& list) {
-  Totals totals;
+LsTotals total(const std::vector<const TensorInfo*>& list) {
+  LsTotals totals;
   for (const TensorInfo* tensor : list) {
     ++totals.tensors;
     totals.parameters += parameters(*tensor);
@@ -134,13 +134,13 @@ void print_text(Console& console, const std::vector<const TensorInfo*>& list) {
                std::to_string(tensor->file_offset)});
   }
   table.print(console);
-  const Totals totals = total(list);
+  const LsTotals totals = total(list);
   console.out(formatted("{}, {}, {}\n", counted(totals.tensors, "tensor"), counted(totals.parameters, "parameter"),
                         size_text(totals.bytes)));
 }
 
 void print_json(Json& json, const Header& header, const std::vector<const TensorInfo*>& list) {
-  const Totals totals = total(list);
+  const LsTotals totals = total(list);
   json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
   json.field("tensor_count", totals.tensors)
       .field("parameters", totals.parameters)
@@ -156,7 +156,7 @@ void print_json(Json& json, const Header& header, const std::vector<const Tensor
   json.close(']');
 }
 
-Exit list_file(const std::string& path, const Options& options, Console& console, Json* json) {
+Exit list_file(const std::string& path, const LsOptions& options, Console& console, Json* json) {
   const Result<File> file = open_file(path, console);
   Exit code = Exit::good;
   if (!file) {
@@ -179,8 +179,8 @@ Exit list_file(const std::string& path, const Options& options, Console& console
   return code;
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
-  Options options;
+Exit run_ls(std::span<const std::string> given, Console& console) {
+  LsOptions options;
   std::optional<std::string> sort;
   Arguments arguments;
   arguments.positionals(options.files);
@@ -203,6 +203,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kLs = {"ls", "list tensors: names, dtypes, shapes, sizes, offsets", kHelp, run};
+const Command kLs = {"ls", "list tensors: names, dtypes, shapes, sizes, offsets", kLsHelp, run_ls};
 
 }  // namespace safetensors::cli

@@ -10,7 +10,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Show and change the metadata of a file.
+constexpr const char kMetaHelp[] = R"(Show and change the metadata of a file.
 
 usage: safetensors meta ls FILE [--json]
        safetensors meta get FILE KEY [--json]
@@ -100,7 +100,7 @@ Exit get(const std::vector<std::string>& given, bool as_json, Console& console) 
   return error == nullptr ? Exit::good : console.error(given[1], *error);
 }
 
-Exit run(std::span<const std::string> arguments_given, Console& console) {
+Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   std::vector<std::string> given;
   std::optional<std::string> slack;
   std::optional<std::string> durability;
@@ -137,6 +137,6 @@ Exit run(std::span<const std::string> arguments_given, Console& console) {
 
 }  // namespace
 
-const Command kMeta = {"meta", "show and change metadata: meta ls, get, set, rm", kHelp, run};
+const Command kMeta = {"meta", "show and change metadata: meta ls, get, set, rm", kMetaHelp, run_meta};
 
 }  // namespace safetensors::cli

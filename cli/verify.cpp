@@ -9,7 +9,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Check files against every rule of the format.
+constexpr const char kVerifyHelp[] = R"(Check files against every rule of the format.
 
 usage: safetensors verify FILE... [--allow-leading-whitespace]
                           [--max-header-bytes N] [--json]
@@ -58,7 +58,7 @@ void print_text(Console& console, const std::string& path, const Result<File>& f
   }
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
+Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> files;
   std::optional<std::string> max_header;
   OpenOptions options{.access = Access::read, .parse = {}};
@@ -91,6 +91,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kVerify = {"verify", "check files against every rule of the format", kHelp, run};
+const Command kVerify = {"verify", "check files against every rule of the format", kVerifyHelp, run_verify};
 
 }  // namespace safetensors::cli

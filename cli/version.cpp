@@ -10,7 +10,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHelp[] = R"(Say which version this is and what was built in.
+constexpr const char kVersionHelp[] = R"(Say which version this is and what was built in.
 
 usage: safetensors version [--json]
        safetensors --version
@@ -83,7 +83,7 @@ void print_json(Console& console) {
   json.finish();
 }
 
-Exit run(std::span<const std::string> given, Console& console) {
+Exit run_version(std::span<const std::string> given, Console& console) {
   std::vector<std::string> none;
   bool as_json = false;
   Arguments arguments;
@@ -101,6 +101,6 @@ Exit run(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kVersion = {"version", "say which version this is and what was built in", kHelp, run};
+const Command kVersion = {"version", "say which version this is and what was built in", kVersionHelp, run_version};
 
 }  // namespace safetensors::cli

@@ -42,13 +42,13 @@ class Cancellation {
 // leave std::sort: there is no other way out, and an inconsistent answer would be undefined behaviour.
 template <class Iterator, class Less>
 [[nodiscard]] bool sort(Iterator first, Iterator last, const Less& less, Cancellation* cancellation) {
-  constexpr std::size_t kBetweenLooks = 4096;  // comparisons
+  constexpr std::size_t kComparisonsPerLook = 4096;  // comparisons
   struct Cancelled {};
-  std::size_t left = kBetweenLooks;
+  std::size_t left = kComparisonsPerLook;
   try {
     std::sort(first, last, [&](const auto& a, const auto& b) {
       if (--left == 0) {
-        left = kBetweenLooks;
+        left = kComparisonsPerLook;
         if (cancellation != nullptr && cancellation->requested()) throw Cancelled();
       }
       return less(a, b);

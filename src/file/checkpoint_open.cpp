@@ -19,7 +19,7 @@ using detail::CheckpointState;
 constexpr unsigned kThreads = 16;  // they wait for the storage more than they compute
 constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
 
-constexpr std::size_t kBetweenLooks = 4096;  // tensors
+constexpr std::size_t kTensorsPerLook = 4096;  // tensors
 
 struct OpenedFile {
   File file;
@@ -72,7 +72,7 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   opened.tensors.reserve(wanted.size());
   std::size_t seen = 0;
   for (const TensorInfo& tensor : opened.file.header().tensors()) {
-    if (++seen % kBetweenLooks == 0 && cancellation_.requested()) return base::opening_cancelled();
+    if (++seen % kTensorsPerLook == 0 && cancellation_.requested()) return base::opening_cancelled();
     const std::uint32_t entry = index.find(tensor.name);
     if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
   }

@@ -16,7 +16,7 @@ namespace safetensors::file {
 namespace {
 
 constexpr std::uint64_t kMostSteps = 20'000'000;  // of counting edits, for one question
-constexpr std::uint64_t kMostNames = 2'000'000;   // more are not looked at
+constexpr std::uint64_t kMaxNames = 2'000'000;    // more are not looked at
 constexpr std::size_t kMostEdits = 8;
 
 char lower(char c) noexcept {
@@ -105,7 +105,7 @@ DidYouMean::Likeness DidYouMean::compare(std::string_view name) noexcept {
 }
 
 bool DidYouMean::offer(std::string_view name) noexcept {
-  if (meant_.empty() || meant_.size() > kLongest || ++names_ > kMostNames) return false;
+  if (meant_.empty() || meant_.size() > kLongest || ++names_ > kMaxNames) return false;
   if (name.empty() || name.size() > kLongest) return true;
   const Likeness found = compare(name);
   if (found < likeness_) {

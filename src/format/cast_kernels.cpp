@@ -14,9 +14,9 @@ namespace safetensors::format {
 namespace {
 
 // A number known to the compiler: without it GCC makes no vector code at -O2.
-constexpr std::size_t kBlock = 128;
+constexpr std::size_t kBlockElements = 128;
 // Of floats between two kernels, in the fastest cache.
-constexpr std::size_t kBetween = 4 * kBlock;
+constexpr std::size_t kBetween = 4 * kBlockElements;
 
 template <class Bits>
 [[gnu::always_inline]] inline Bits swap_if_big_endian(Bits bits) noexcept {
@@ -28,7 +28,7 @@ template <class Bits>
 
 template <class From, class To>
 [[gnu::always_inline]] inline void turn_block(const std::byte* __restrict in, std::byte* __restrict out) noexcept {
-  for (std::size_t i = 0; i < kBlock; ++i) {
+  for (std::size_t i = 0; i < kBlockElements; ++i) {
     typename From::Bits bits;
     std::memcpy(&bits, in + i * sizeof bits, sizeof bits);
     const auto turned = swap_if_big_endian(convert<From, To>(swap_if_big_endian(bits)));
@@ -77,12 +77,12 @@ struct Avx2 {
   template <class From, class To>
   [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
     if constexpr (std::is_same_v<From, Float16> && std::is_same_v<To, Float32>) {
-      for (std::size_t i = 0; i < kBlock; i += 8) {
+      for (std::size_t i = 0; i < kBlockElements; i += 8) {
         const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * 2));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * 4), _mm256_castps_si256(_mm256_cvtph_ps(half)));
       }
     } else if constexpr (std::is_same_v<From, Float32> && std::is_same_v<To, Float16>) {
-      for (std::size_t i = 0; i < kBlock; i += 8) {
+      for (std::size_t i = 0; i < kBlockElements; i += 8) {
         const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i * 4));
         const __m128i half = _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * 2), half);
@@ -98,14 +98,14 @@ template <class Loops, class From, class To>
 void turn(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   constexpr std::size_t from_size = sizeof(typename From::Bits);
   constexpr std::size_t to_size = sizeof(typename To::Bits);
-  for (; count >= kBlock; count -= kBlock) {
+  for (; count >= kBlockElements; count -= kBlockElements) {
     Loops::template block<From, To>(in, out);
-    in += kBlock * from_size;
-    out += kBlock * to_size;
+    in += kBlockElements * from_size;
+    out += kBlockElements * to_size;
   }
   if (count == 0) return;
-  std::byte rest[kBlock * from_size] = {};
-  std::byte turned[kBlock * to_size];
+  std::byte rest[kBlockElements * from_size] = {};
+  std::byte turned[kBlockElements * to_size];
   std::memcpy(rest, in, count * from_size);
   Loops::template block<From, To>(rest, turned);
   std::memcpy(out, turned, count * to_size);

@@ -87,12 +87,12 @@ constexpr std::uint64_t key_of(std::string_view name) noexcept {
 }
 
 // The row of a name, plus 1, by a perfect hash: that no two names share a slot is checked when compiled.
-constexpr std::size_t kSlots = 256;
+constexpr std::size_t kHashSlots = 256;
 constexpr std::size_t slot_of(std::string_view name) noexcept {
-  return static_cast<std::size_t>(key_of(name) * 0x9E3779B97F4A7C15u >> 56) % kSlots;
+  return static_cast<std::size_t>(key_of(name) * 0x9E3779B97F4A7C15u >> 56) % kHashSlots;
 }
-constexpr std::array<std::uint8_t, kSlots> kByName = [] {
-  std::array<std::uint8_t, kSlots> slots{};
+constexpr std::array<std::uint8_t, kHashSlots> kByName = [] {
+  std::array<std::uint8_t, kHashSlots> slots{};
   for (std::size_t i = 0; i < kRows.size(); ++i) slots[slot_of(kRows[i].name)] = static_cast<std::uint8_t>(i + 1);
   return slots;
 }();

@@ -28,11 +28,6 @@ Status check_utf8(std::string_view what, std::string_view text) {
                                                   "` is not valid UTF-8 at byte " + std::to_string(at));
 }
 
-struct KeyedHash {
-  base::HashKey key = base::HashKey::random();
-  std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, key); }
-};
-
 }  // namespace
 
 struct HeaderBuilder::State {
@@ -43,7 +38,7 @@ struct HeaderBuilder::State {
     std::uint64_t nbytes;
   };
   std::deque<Entry> entries;
-  std::unordered_set<std::string_view, KeyedHash> names;
+  std::unordered_set<std::string_view, base::KeyedHash> names;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 

@@ -18,8 +18,8 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::uint64_t kDirectFrom = std::uint64_t{1} << 20;  // smaller files gain nothing past the page cache
-constexpr int kMostNames = 100;
+constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;  // smaller files gain nothing past the page cache
+constexpr int kMaxNameAttempts = 100;
 constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Whether another way of putting a file in place cannot help.
@@ -51,7 +51,7 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
     std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), path, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Before the mode is that of the old file, which may not let itself be opened again.
-    if (size >= kDirectFrom)
+    if (size >= kMinDirectFile)
       made->file_.open_direct(made->target_.directory.get(), made->anonymous_ ? nullptr : made->temporary_.c_str());
     made->adopt_mode_and_owner();
     if (Status status = made->preallocate(size); !status) return std::move(status).error();
@@ -79,7 +79,7 @@ Status AtomicFile::open_named() {
   // Until owner and group are settled, nobody else may open what replaces a private file.
   const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | mode_t{0200} : mode_t{0666};
   int number = 0;
-  for (int i = 0; i < kMostNames; ++i) {
+  for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
     const int made =
         system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -171,7 +171,7 @@ Status AtomicFile::link() {
   if (number == EEXIST) {
     // Whoever cleans up must not take the name for a dead writer's, not for a moment.
     (void)lock_temporary(file_.descriptor(), system_);
-    for (int i = 0; i < kMostNames && number == EEXIST; ++i) {
+    for (int i = 0; i < kMaxNameAttempts && number == EEXIST; ++i) {
       std::string name = temporary_name();
       number = link_as(name);
       if (number == 0) temporary_ = std::move(name);

@@ -16,10 +16,10 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kStep = std::size_t{32} << 20;   // written before the system is told to start on it
-constexpr std::size_t kBuffer = std::size_t{1} << 20;  // for copies that the system does not make
+constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // written before the system is told to start on it
+constexpr std::size_t kBuffer = std::size_t{1} << 20;           // for copies that the system does not make
 // Smaller writes are gathered by the page cache: one by one they would wait for the disk.
-constexpr std::size_t kDirectFrom = std::size_t{256} << 10;
+constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
 
 // As many as wanted, or as are left.
 unsigned take(std::atomic<unsigned>& left, std::size_t wanted) noexcept {
@@ -101,7 +101,7 @@ Error FileWriter::write_failed(int number, std::size_t size, std::uint64_t offse
 // The sooner the disk is at work, the shorter the final fsync.
 Status FileWriter::after_writing(std::size_t written) {
   if (sync_ == Sync::none) return {};
-  if (unflushed_.fetch_add(written) + written < kStep) return {};
+  if (unflushed_.fetch_add(written) + written < kWritebackBytes) return {};
   unflushed_ = 0;
   if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write", path_);
@@ -109,7 +109,7 @@ Status FileWriter::after_writing(std::size_t written) {
 
 Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t size = std::min(bytes.size(), kStep);
+    const std::size_t size = std::min(bytes.size(), kWritebackBytes);
     const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
@@ -154,7 +154,7 @@ Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
 
 Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
-    if (!direct() || bytes.size() < kDirectFrom) return write_buffered(offset, bytes);
+    if (!direct() || bytes.size() < kMinDirectWrite) return write_buffered(offset, bytes);
     const Chunks chunks{offset, bytes.size()};
     WriteTasks tasks(*this, chunks, bytes.data());
     return run_chunks(tasks, chunks.count());
@@ -177,7 +177,7 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
                                   bool& source_failed) {
   const auto* file = dynamic_cast<const os::PosixFile*>(&source);
   while (file != nullptr && size != 0) {
-    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kStep));
+    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
     const Result<os::Lease> lease = file->lease();
     source_failed = !lease;
     if (!lease) return lease.error();
@@ -212,7 +212,7 @@ Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint
                            bool* source_failed) noexcept {
   bool failed = false;
   Status status = base::guarded([&]() -> Status {
-    if (direct() && size >= kDirectFrom) return copy_in_chunks(offset, source, from, size, failed);
+    if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size, failed);
     if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
     return size == 0 ? Status() : copy_through_buffer(offset, source, from, size, failed);
   });

@@ -25,6 +25,10 @@ enum class Sync : std::uint8_t {
   full,  // the new one
 };
 
+// A writer that reports progress writes between two reports at least, and at most, so many bytes.
+inline constexpr std::uint64_t kMinBytesPerReport = std::uint64_t{8} << 20;
+inline constexpr std::size_t kMaxBytesPerReport = std::size_t{16} << 20;
+
 class FileWriter {
  public:
   // path is for errors. system must outlive the FileWriter.

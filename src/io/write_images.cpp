@@ -15,10 +15,8 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kStaged = std::size_t{1} << 20;   // small pieces are written together
-constexpr std::size_t kLarge = std::size_t{128} << 10;  // larger ones by themselves
-constexpr std::size_t kStep = std::size_t{16} << 20;    // at most at once, so that progress is seen
-constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
+constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are written together
+constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // larger ones by themselves
 
 // Counts what all threads have written; tells of it on the thread that made it.
 class Meter {
@@ -27,7 +25,7 @@ class Meter {
 
   Status add(std::size_t bytes) {
     const std::uint64_t done = done_.fetch_add(bytes) + bytes;
-    if (std::this_thread::get_id() != owner_ || (done - reported_ < kReport && done != total_)) return {};
+    if (std::this_thread::get_id() != owner_ || (done - reported_ < kMinBytesPerReport && done != total_)) return {};
     return report(done);
   }
   // What other threads wrote last.
@@ -62,16 +60,17 @@ class BufferedImage {
 
  private:
   Status append(std::span<const std::byte> bytes) {
-    if (bytes.size() < kLarge && staged_size_ + bytes.size() <= kStaged) {
-      if (!staged_) staged_.reset(new std::byte[kStaged]);
+    if (bytes.size() < kMinUnstaged && staged_size_ + bytes.size() <= kStagingBytes) {
+      if (!staged_) staged_.reset(new std::byte[kStagingBytes]);
       std::copy(bytes.begin(), bytes.end(), staged_.get() + staged_size_);
       staged_size_ += bytes.size();
       return {};
     }
     if (Status status = flush(); !status) return status;
-    if (bytes.size() < kLarge) return append(bytes);
-    for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
-      if (Status status = put(bytes.subspan(begin, std::min(kStep, bytes.size() - begin))); !status) return status;
+    if (bytes.size() < kMinUnstaged) return append(bytes);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += kMaxBytesPerReport) {
+      if (Status status = put(bytes.subspan(begin, std::min(kMaxBytesPerReport, bytes.size() - begin))); !status)
+        return status;
     }
     return {};
   }

@@ -11,7 +11,7 @@
 namespace safetensors::json {
 namespace {
 
-constexpr std::size_t kBetweenLooks = std::size_t{64} << 10;
+constexpr std::size_t kBytesPerLook = std::size_t{64} << 10;
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
@@ -35,7 +35,7 @@ bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
 
 // Past everything that failed before: a text that nobody waits for is not looked at for its errors.
 bool Reader::look() noexcept {
-  look_ = left() > kBetweenLooks ? offset() + kBetweenLooks : kNever;
+  look_ = left() > kBytesPerLook ? offset() + kBytesPerLook : kNever;
   if (!cancellation_->requested()) return true;
   failure_ = {Errc::cancelled, offset(), base::kOpeningCancelled};
   return false;

@@ -17,11 +17,12 @@ namespace safetensors::plan {
 namespace {
 
 constexpr std::size_t kSmallestChunk = 4096;
-constexpr std::uint64_t kLarge = 256 << 10;  // items from here on may cost a page to be where a device can write to
-constexpr unsigned kThreadsOfDevices = 8;    // that keep one busy
+constexpr std::uint64_t kMinAlignedItem =
+    256 << 10;                             // items from here on may cost a page to be where a device can write to
+constexpr unsigned kThreadsOfDevices = 8;  // that keep one busy
 constexpr unsigned kThreadsOfNetworks = 16;
-constexpr std::size_t kDirects = 16;  // files open past the page cache at one time, if no more are being read
-constexpr unsigned kSlots = 16;       // of page-locked memory on the way to a device
+constexpr std::size_t kDirects = 16;   // files open past the page cache at one time, if no more are being read
+constexpr unsigned kPinnedSlots = 16;  // of page-locked memory on the way to a device
 constexpr std::size_t kSlotBytes = std::size_t{8} << 20;
 
 io::Caching to_caching(Cache cache) noexcept {
@@ -170,9 +171,9 @@ Status PlanRun::open_devices() {
 
 // Half of the budget is for rings, the other for what threads convert or collect.
 device::RingOptions PlanRun::ring_options(std::size_t devices) const noexcept {
-  device::RingOptions options{.slots = kSlots, .slot_bytes = kSlotBytes};
+  device::RingOptions options{.slots = kPinnedSlots, .slot_bytes = kSlotBytes};
   const std::uint64_t room = options_.bytes_in_flight / 2 / devices;
-  if (options_.bytes_in_flight != 0 && room < kSlots * kSlotBytes)
+  if (options_.bytes_in_flight != 0 && room < kPinnedSlots * kSlotBytes)
     options = device::ring_within(static_cast<std::size_t>(room));
   options.after = static_cast<device::Stream>(options_.device_stream);
   return options;
@@ -210,7 +211,7 @@ std::uint32_t PlanRun::phase(std::size_t number) const noexcept {
   const PlanItem& item = items_[number];
   const PlanSlot& slot = slots_[number];
   const std::uint64_t offset = item.file_offset();
-  if (item.size < kLarge || item.slice || !item.plain() ||
+  if (item.size < kMinAlignedItem || item.slice || !item.plain() ||
       slot.path->direct_alignment() <= os::HugePageAllocator::kAlignment ||
       offset % os::HugePageAllocator::kAlignment != 0)
     return os::HugePageAllocator::Request::kAnyPhase;

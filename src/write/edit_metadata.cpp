@@ -53,8 +53,6 @@ Status check_unchanged(std::string_view path, const File& file) {
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
 }
 
-constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
-
 Status report(std::string_view path, const WriteOptions& options, std::uint64_t done, std::uint64_t total) {
   if (!options.progress || options.progress(done, total)) return {};
   return base::cancelled(done, total, path);
@@ -64,7 +62,7 @@ Status report(std::string_view path, const WriteOptions& options, std::uint64_t 
 Status copy_data(io::AtomicFile& out, std::string_view path, const File& file, std::uint64_t head,
                  const WriteOptions& options) {
   const std::uint64_t data = file.header().data_bytes();
-  const std::uint64_t step = options.progress ? kStep : data;
+  const std::uint64_t step = options.progress ? io::kMaxBytesPerReport : data;
   for (std::uint64_t done = 0; done < data;) {
     const std::uint64_t size = std::min(step, data - done);
     if (Status status = out.copy_at(head + done, file.source(), file.header().data_start() + done, size); !status)

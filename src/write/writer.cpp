@@ -51,9 +51,6 @@ struct Writer::State {
 
 namespace {
 
-constexpr std::uint64_t kStep = std::uint64_t{16} << 20;  // at most, between two reports of progress
-constexpr std::uint64_t kReport = std::uint64_t{8} << 20;
-
 Error closed_error() {
   return base::make_error(Errc::writer_closed, "the writer was already committed or moved from");
 }
@@ -87,7 +84,7 @@ template <class Step>
 Status Writer::State::in_steps(std::uint64_t total, Step step) {
   if (!progress) return step(std::uint64_t{0}, total);
   for (std::uint64_t at = 0; at < total;) {
-    const std::uint64_t size = std::min(kStep, total - at);
+    const std::uint64_t size = std::min<std::uint64_t>(io::kMaxBytesPerReport, total - at);
     if (Status status = step(at, size); !status) return status;
     if (Status status = report(size); !status) return status;
     at += size;
@@ -98,7 +95,7 @@ Status Writer::State::in_steps(std::uint64_t total, Step step) {
 Status Writer::State::report(std::uint64_t written) {
   const std::lock_guard lock(progress_mutex);
   done += written;
-  if (done - reported < kReport && done != file_size) return {};
+  if (done - reported < io::kMinBytesPerReport && done != file_size) return {};
   reported = done;
   if (progress(done, file_size)) return {};
   return base::cancelled(done, file_size, path);

@@ -108,8 +108,8 @@ class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault
     }
   }
 
-  using Memory = struct SomeMemory : DeviceMemory {
-    explicit SomeMemory(EachCallTest& test) : DeviceMemory(*test.cuda, test.text.size()) {}
+  using Memory = struct SomeMemory : FakeMemory {
+    explicit SomeMemory(EachCallTest& test) : FakeMemory(*test.cuda, test.text.size()) {}
   };
 
   void begin() {
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, EachCallTest, testing::ValuesIn(kFaults),
                          [](const auto& parameter) { return std::string(parameter.param.function); });
 
 TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it) {
-  const DeviceMemory memory(*cuda, 4096);
+  const FakeMemory memory(*cuda, 4096);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 4096});
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
@@ -157,7 +157,7 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
 }
 
 TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) {
-  const DeviceMemory memory(*cuda, 1);
+  const FakeMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   auto first = ring->acquire();
   auto second = ring->acquire();
@@ -175,7 +175,7 @@ TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) 
 }
 
 TEST_F(DeviceFaultsTest, a_slot_of_which_part_is_on_its_way_is_not_given_out_again) {
-  const DeviceMemory memory(*cuda, 2);
+  const FakeMemory memory(*cuda, 2);
   {
     const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
     driver.hold(1);
@@ -201,7 +201,7 @@ TEST_F(DeviceFaultsTest, a_failure_is_told_without_the_texts_of_the_driver) {
 }
 
 TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_copies_are_done) {
-  const DeviceMemory memory(*cuda, 2);
+  const FakeMemory memory(*cuda, 2);
   auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   driver.hold(1);
   ASSERT_TRUE(succeeds(send(*ring, "ab", memory.address())));
@@ -216,7 +216,7 @@ TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_co
 TEST_F(DeviceFaultsTest, a_ring_is_given_up_with_copies_under_way) {
   driver.delay(200, 3);
   const std::string text = noise(4096);
-  const DeviceMemory memory(*cuda, text.size());
+  const FakeMemory memory(*cuda, text.size());
   for (int i = 0; i < 10; ++i) {
     const auto ring = make_ring({.slots = 3, .slot_bytes = 64});
     ASSERT_TRUE(succeeds(send_all(*ring, std::string_view(text).substr(0, 640), memory.address(), 64, 4)));

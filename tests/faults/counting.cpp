@@ -7,12 +7,14 @@
 namespace safetensors::test::faults {
 namespace {
 
-std::atomic<bool> armed{false};
-std::atomic<Kind> kind{Kind::none};
-std::atomic<std::uint64_t> ordinal{0};
-std::atomic<std::size_t> variant{0};
-std::atomic<std::uint64_t> count{0};
-std::atomic<bool> done{false};
+struct {
+  std::atomic<bool> armed{false};
+  std::atomic<Kind> kind{Kind::none};
+  std::atomic<std::uint64_t> ordinal{0};
+  std::atomic<std::size_t> variant{0};
+  std::atomic<std::uint64_t> count{0};
+  std::atomic<bool> done{false};
+} state;
 
 bool is_allocation(Kind what) noexcept {
   return what == Kind::allocation || what == Kind::every_allocation;
@@ -24,48 +26,48 @@ bool is_system_call(Kind what) noexcept {
 }  // namespace
 
 void choose(const Fault& fault) {
-  kind = fault.kind;
-  ordinal = fault.ordinal;
-  variant = fault.variant;
-  count = 0;
-  done = false;
+  state.kind = fault.kind;
+  state.ordinal = fault.ordinal;
+  state.variant = fault.variant;
+  state.count = 0;
+  state.done = false;
 }
 
 bool happened() {
-  return done.load();
+  return state.done.load();
 }
 
 std::uint64_t counted() {
-  return count.load();
+  return state.count.load();
 }
 
 Fault chosen() noexcept {
-  return {.kind = kind.load(), .ordinal = ordinal.load(), .variant = variant.load()};
+  return {.kind = state.kind.load(), .ordinal = state.ordinal.load(), .variant = state.variant.load()};
 }
 
 bool fail_allocation() noexcept {
-  const Kind what = kind.load(std::memory_order_relaxed);
-  if (!is_allocation(what) || !armed.load(std::memory_order_relaxed)) return false;
-  const std::uint64_t now = count.fetch_add(1);
-  if (what == Kind::allocation ? now != ordinal.load() : now < ordinal.load()) return false;
-  done = true;
+  const Kind what = state.kind.load(std::memory_order_relaxed);
+  if (!is_allocation(what) || !state.armed.load(std::memory_order_relaxed)) return false;
+  const std::uint64_t now = state.count.fetch_add(1);
+  if (what == Kind::allocation ? now != state.ordinal.load() : now < state.ordinal.load()) return false;
+  state.done = true;
   return true;
 }
 
 bool fail_system_call() noexcept {
-  if (!is_system_call(kind.load()) || !armed.load()) return false;
-  if (count.fetch_add(1) != ordinal.load()) return false;
-  done = true;
+  if (!is_system_call(state.kind.load()) || !state.armed.load()) return false;
+  if (state.count.fetch_add(1) != state.ordinal.load()) return false;
+  state.done = true;
   return true;
 }
 
 Armed::Armed() {
   // A call that is tried again after every allocation has failed must succeed.
-  armed = !(kind.load() == Kind::every_allocation && done.load());
+  state.armed = !(state.kind.load() == Kind::every_allocation && state.done.load());
 }
 
 Armed::~Armed() {
-  armed = false;
+  state.armed = false;
 }
 
 }  // namespace safetensors::test::faults

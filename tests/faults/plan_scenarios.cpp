@@ -7,12 +7,6 @@
 namespace safetensors::test::faults {
 namespace {
 
-void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size) {
-  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
-  PREPARE(run, safetensors_array_get_info, array, &info);
-  EXPECT_IN(run, info.nbytes == size && as_expected(info.data, size));
-}
-
 // Opens path, looks at everything in it, and frees it.
 void open_checkpoint(Trial& run, const std::string& path) {
   safetensors_checkpoint* checkpoint = nullptr;

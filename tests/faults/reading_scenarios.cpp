@@ -65,12 +65,6 @@ safetensors_tensor* tensor_of(Trial& run, const char* name, std::int32_t access,
   return tensor;
 }
 
-void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size) {
-  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
-  PREPARE(run, safetensors_array_get_info, array, &info);
-  EXPECT_IN(run, info.nbytes == size && as_expected(info.data, size));
-}
-
 void views(Trial& run) {
   safetensors_tensor* const tensor = tensor_of(run, "w", SAFETENSORS_ACCESS_MAP, kSmall);
   std::uint64_t shape[2] = {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "faults/files.h"
 #include "faults/verdict.h"
 
 namespace safetensors::test::faults {
@@ -124,6 +125,12 @@ const std::vector<Scenario>& scenarios() {
     return made;
   }();
   return all;
+}
+
+void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size) {
+  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
+  PREPARE(run, safetensors_array_get_info, array, &info);
+  EXPECT_IN(run, info.nbytes == size && as_expected(info.data, size));
 }
 
 }  // namespace safetensors::test::faults

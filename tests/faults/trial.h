@@ -118,6 +118,9 @@ extern const std::vector<Scenario> kReadingScenarios;
 extern const std::vector<Scenario> kPlanScenarios;
 extern const std::vector<Scenario> kWritingScenarios;
 
+// Expects an array of `size` bytes that are those of as_expected().
+void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size);
+
 }  // namespace safetensors::test::faults
 
 #define TRY(run, function, ...) (run).attempt(#function, SAFETENSORS_OK, function, __VA_ARGS__, nullptr)

@@ -84,17 +84,17 @@ class FakeDriver {
 };
 
 // Memory of device 0, of any driver.
-class DeviceMemory {
+class FakeMemory {
  public:
-  DeviceMemory(const device::Cuda& cuda, std::size_t size) : calls_(cuda.calls()), size_(size) {
+  FakeMemory(const device::Cuda& cuda, std::size_t size) : calls_(cuda.calls()), size_(size) {
     EXPECT_EQ(calls_.device_get(&device_, 0), device::CudaResult::success);
     EXPECT_EQ(calls_.primary_context_retain(&context_, device_), device::CudaResult::success);
     const device::Current current(calls_, context_);
     EXPECT_EQ(calls_.memory_allocate(&address_, size), device::CudaResult::success);
   }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() {
+  FakeMemory(const FakeMemory&) = delete;
+  FakeMemory& operator=(const FakeMemory&) = delete;
+  ~FakeMemory() {
     {
       const device::Current current(calls_, context_);
       (void)calls_.memory_free(address_);
