@@ -210,7 +210,7 @@ class Checks {
           if (!info.name.starts_with("small.")) pair.add(tensor(info.name), {}, {}, below(64));
         }
         st::ReadOptions options = options_;
-        options.bytes_in_flight = budget;
+        options.memory_budget = budget;
         options.cache = cache;
         pair.run(options, "whole, " + std::to_string(budget) + " bytes in flight");
       }
@@ -251,8 +251,8 @@ class Checks {
       }
       st::ReadOptions options = options_;
       options.threads = static_cast<unsigned>(1 + below(16));
-      options.chunk = below(2) == 0 ? 0 : std::uint64_t{4096} << below(10);
-      options.bytes_in_flight = below(2) == 0 ? 0 : std::uint64_t{1} << (16 + below(12));
+      options.chunk_bytes = below(2) == 0 ? 0 : std::uint64_t{4096} << below(10);
+      options.memory_budget = below(2) == 0 ? 0 : std::uint64_t{1} << (16 + below(12));
       pair.run(options, "random plan " + std::to_string(round));
     }
   }
@@ -268,13 +268,13 @@ class Checks {
     for (const st::TensorInfo& info : file_.header().tensors()) pair.add(tensor(info.name));
     pair.read_host();
     st::ReadOptions options = options_;
-    options.bytes_in_flight = 8 << 20;
+    options.memory_budget = 8 << 20;
     st::Stream stream = must(pair.plan().stream(options));
     std::size_t seen = 0;
     for (;; ++seen) {
       const std::optional<st::StreamItem> item = must(stream.next());
       if (!item) break;
-      pair.expect_item(item->item, "stream");
+      pair.expect_item(item->index, "stream");
     }
     expect(seen == pair.plan().size(), "stream: number of items");
   }

@@ -111,13 +111,13 @@ class PlanCase {
     constexpr std::uint64_t kChunks[] = {0, 1, 4096, 5000, 65536, 1 << 20};
     constexpr std::uint64_t kBudgets[] = {0, 1, 5000, 40'000, 300'000, 1 << 20, std::uint64_t{1} << 40};
     constexpr std::uint64_t kFileSizes[] = {500, 20'000, 400'000, 1'500'000, 6 << 20};
-    options_.chunk = kChunks[in.up_to(std::size(kChunks) - 1)];
-    options_.bytes_in_flight = kBudgets[in.up_to(std::size(kBudgets) - 1)];
+    options_.chunk_bytes = kChunks[in.up_to(std::size(kChunks) - 1)];
+    options_.memory_budget = kBudgets[in.up_to(std::size(kBudgets) - 1)];
     options_.threads = static_cast<unsigned>(1 + in.up_to(5));
     options_.cache = static_cast<Cache>(in.up_to(3));
     if (in.up_to(3) == 0) options_.arena = &arena_;
     const std::uint8_t size = in.byte();
-    file_ = test::random_file(random_, std::max<std::uint64_t>(options_.chunk, 4096),
+    file_ = test::random_file(random_, std::max<std::uint64_t>(options_.chunk_bytes, 4096),
                               kFileSizes[size < 250 ? size % 4 : 4]);
     source_ = std::make_shared<Faulty>(file_.bytes, 1 + in.up_to(255) * 300);
     from_memory_ = in.up_to(3) == 0;
@@ -157,7 +157,7 @@ class PlanCase {
     const std::size_t threads = thread_count();
     break_something();
     // A budget of 0 is the default: all results fit.
-    const std::uint64_t budget = options_.bytes_in_flight == 0 ? results_ : options_.bytes_in_flight;
+    const std::uint64_t budget = options_.memory_budget == 0 ? results_ : options_.memory_budget;
     const allocations::Peak peak;
     {
       Result<Stream> stream = plan_.stream(options_);
@@ -225,9 +225,9 @@ class PlanCase {
         return std::move(next).error();
       }
       if (!*next) break;
-      require(!seen[(**next).item], "no item comes twice");
-      seen[(**next).item] = true;
-      check((**next).item, (**next).array);
+      require(!seen[(**next).index], "no item comes twice");
+      seen[(**next).index] = true;
+      check((**next).index, (**next).array);
     }
     require(std::all_of(seen.begin(), seen.end(), [](bool item) { return item; }), "every item comes");
     return {};
@@ -244,8 +244,9 @@ class PlanCase {
 
   // results: those that may be there at one time, in memory of the library's.
   void require_bound(std::uint64_t peak, std::uint64_t results) const {
-    const std::uint64_t chunk = options_.chunk == 0 ? kDefaultChunk : std::max(options_.chunk, kSmallestRead);
-    const std::uint64_t budget = options_.bytes_in_flight == 0 ? options_.threads * chunk : options_.bytes_in_flight;
+    const std::uint64_t chunk =
+        options_.chunk_bytes == 0 ? kDefaultChunk : std::max(options_.chunk_bytes, kSmallestRead);
+    const std::uint64_t budget = options_.memory_budget == 0 ? options_.threads * chunk : options_.memory_budget;
     std::uint64_t bound = results + std::max(std::min(budget, options_.threads * chunk), kSmallestRead);
     bound += kNotedOnce + kNoted * items_.size() + kNotedOfThread * options_.threads;
     if (sliced_) bound += kOwnOfThread * options_.threads;

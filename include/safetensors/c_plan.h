@@ -123,12 +123,13 @@ enum {
 
 typedef struct safetensors_read_options {
   uint64_t struct_size;
-  uint64_t chunk; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
+  uint64_t chunk_bytes; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
   /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
-   * alone. 0: as many as threads x chunk are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. At most half of it,
-   * but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for all.
+   * alone. 0: as many as threads x chunk_bytes are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. At most half of
+   * it, but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for
+   * all.
    */
-  uint64_t bytes_in_flight;
+  uint64_t memory_budget;
   uint32_t threads; /* that read; 0: one a processor (16 at most), 8 to 16 where reads wait for a device or a network */
   int32_t cache;
   safetensors_arena* arena; /* where owned memory comes from; NULL: from the system */
@@ -190,7 +191,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 /* --- Streams: the items of a plan in the order in which they become complete --- */
 
 /* Begins to read in the background; plan may be changed or freed meanwhile. The stream's threads wait while
- * bytes_in_flight bytes are read, being read, or not yet taken. Not to be used in a forked child. Errors, of devices:
+ * memory_budget bytes are read, being read, or not yet taken. Not to be used in a forked child. Errors, of devices:
  * those of safetensors_read_plan_execute. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,

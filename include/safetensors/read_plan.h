@@ -58,12 +58,12 @@ struct ReadOptions {
   // 8 to 16 where reads wait for a device or a network.
   unsigned threads = 0;
   // Bytes read at once; 0: 2 MiB, and 16 MiB from network file systems.
-  std::uint64_t chunk = 0;
+  std::uint64_t chunk_bytes = 0;
   // The most bytes read or converted at one time and, of a stream, waiting to be taken. 0: as many as threads x chunk
   // are; a stream's: 256 MiB. A larger item of a stream goes alone. Besides, a thread has up to 2 MiB of its own for
   // slices of short runs and for reads past the page cache. At most half of it, but at least 2 MiB a device, is
   // page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for all of them.
-  std::uint64_t bytes_in_flight = 0;
+  std::uint64_t memory_budget = 0;
   Cache cache = Cache::keep;
   // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
   // page of 2 MiB goes back to it with the last Array on it.
@@ -72,7 +72,7 @@ struct ReadOptions {
   // with the bytes of results that are there (on devices: that are being copied there; at the end they are) and that
   // there will be; false ends the work with Errc::cancelled. Must not
   // throw.
-  std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
+  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   // Called for every byte of every result once, in pieces, as soon as they are there and still in a processor's cache:
   // the number of the item in the order of add(), where the piece begins in the result, and the piece (C order,
   // whatever the destination's strides). Several threads call it at once; it must not throw.
@@ -149,11 +149,11 @@ class ReadPlan {
 };
 
 struct StreamItem {
-  std::size_t item = 0;  // its number in the order of add()
-  Array array;           // as ReadResult::arrays; the caller's alone
+  std::size_t index = 0;  // of the item, in the order of add()
+  Array array;            // as ReadResult::arrays; the caller's alone
 };
 
-// The items of a plan in the order in which they become complete. Its threads wait while bytes_in_flight bytes are
+// The items of a plan in the order in which they become complete. Its threads wait while memory_budget bytes are
 // read, being read, or not yet taken. The plan may be changed or destroyed meanwhile. One thread at a time calls
 // next(). Not to be used in a forked child, where it may only be destroyed.
 class Stream {

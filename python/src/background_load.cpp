@@ -15,7 +15,7 @@ void BackgroundLoad::Delete::operator()(BackgroundLoad* load) const noexcept {
 Result<BackgroundLoad::Owner> BackgroundLoad::start(const ReadPlan& plan, unsigned threads) {
   // Twice, since half of it is for what is being read: nothing may wait until something is taken.
   const std::uint64_t budget = std::min(plan.nbytes(), std::numeric_limits<std::uint64_t>::max() / 2) * 2;
-  Result<Stream> stream = plan.stream({.threads = threads, .bytes_in_flight = budget});
+  Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = budget});
   if (!stream) return std::move(stream).error();
   try {
     return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
@@ -38,7 +38,7 @@ void BackgroundLoad::run() noexcept {
     const std::lock_guard lock(mutex_);
     if (!next && next.error().code != Errc::cancelled) failure_ = next.error();
     if (!next || !*next || closed_) break;
-    const std::size_t item = (*next)->item;
+    const std::size_t item = (*next)->index;
     arrays_[item] = std::move((*next)->array);
     complete_[item] = true;
     order_.push_back(item);

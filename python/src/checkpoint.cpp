@@ -66,8 +66,8 @@ class PyStream {
     if (!item && item.error().code == Errc::cancelled) throw nb::stop_iteration();
     if (!item) raise_read_error(item.error(), "", "");
     if (!*item) throw nb::stop_iteration();
-    nb::object& target = targets_[(*item)->item];
-    return nb::make_tuple((*item)->item, finish(*maker_, std::move((*item)->array), target));
+    nb::object& target = targets_[(*item)->index];
+    return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
   }
 
   // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the guard of, ends

@@ -90,7 +90,7 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
   if (number > kMostThreads)
     raise("threads is " + std::to_string(number) + ", at most " + std::to_string(kMostThreads) + " are of use");
   ReadOptions options{.threads = static_cast<unsigned>(number),
-                      .bytes_in_flight = to_count(memory_limit, "memory_limit")};
+                      .memory_budget = to_count(memory_limit, "memory_limit")};
   const std::string_view text = from_str(cache, "cache");
   if (text == "keep") return options;
   options.cache = text == "fill" ? Cache::fill : text == "drop" ? Cache::drop : Cache::bypass;

@@ -76,8 +76,8 @@ Result<Reading> reading_of(const safetensors_read_options* given) {
   Reading reading;
   if (options->arena) reading.arena = options->arena->arena;
   reading.options.threads = options->threads;
-  reading.options.chunk = options->chunk;
-  reading.options.bytes_in_flight = options->bytes_in_flight;
+  reading.options.chunk_bytes = options->chunk_bytes;
+  reading.options.memory_budget = options->memory_budget;
   reading.options.cache = static_cast<Cache>(options->cache);
   reading.options.arena = reading.arena.get();
   reading.options.device_stream = options->device_stream;
@@ -226,7 +226,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     std::optional<safetensors::StreamItem> taken = *std::move(next);
     if (!taken) return {};
     handle->array = std::move(taken->array);
-    *item = taken->item;
+    *item = taken->index;
     *array = handle.release();
     return {};
   });

@@ -123,13 +123,13 @@ void PlanRun::choose_threads() {
     if (paths_[i]->waits()) wanted = std::max(wanted, paths_[i]->remote() ? kThreadsOfNetworks : kThreadsOfDevices);
   }
   threads_ = std::max(options_.threads == 0 ? wanted : options_.threads, 1U);
-  if (options_.chunk != 0)
-    most_ = static_cast<std::size_t>(std::min<std::uint64_t>(options_.chunk, std::size_t{1} << 30));
+  if (options_.chunk_bytes != 0)
+    most_ = static_cast<std::size_t>(std::min<std::uint64_t>(options_.chunk_bytes, std::size_t{1} << 30));
   most_ = std::max(most_ / os::HugePageAllocator::kAlignment * os::HugePageAllocator::kAlignment, kSmallestChunk);
   bound_by_work();
-  if (options_.bytes_in_flight == 0) return;
+  if (options_.memory_budget == 0) return;
   // Half of the budget is for what is being read, however few threads that leaves.
-  const std::uint64_t room = std::max<std::uint64_t>(options_.bytes_in_flight / 2, kSmallestChunk);
+  const std::uint64_t room = std::max<std::uint64_t>(options_.memory_budget / 2, kSmallestChunk);
   if (room < most_) most_ = static_cast<std::size_t>(room / kSmallestChunk * kSmallestChunk);
   threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(room / most_, 1, threads_));
 }
@@ -172,8 +172,8 @@ Status PlanRun::open_devices() {
 // Half of the budget is for rings, the other for what threads convert or collect.
 device::RingOptions PlanRun::ring_options(std::size_t devices) const noexcept {
   device::RingOptions options{.slots = kPinnedSlots, .slot_bytes = kSlotBytes};
-  const std::uint64_t room = options_.bytes_in_flight / 2 / devices;
-  if (options_.bytes_in_flight != 0 && room < kPinnedSlots * kSlotBytes)
+  const std::uint64_t room = options_.memory_budget / 2 / devices;
+  if (options_.memory_budget != 0 && room < kPinnedSlots * kSlotBytes)
     options = device::ring_within(static_cast<std::size_t>(room));
   options.after = static_cast<device::Stream>(options_.device_stream);
   return options;
@@ -200,9 +200,9 @@ Status PlanRun::finish_devices() noexcept {
 }
 
 std::size_t PlanRun::chunk(std::size_t item) const noexcept {
-  const std::size_t chunk = options_.chunk != 0 ? most_ : std::min(most_, slots_[item].path->piece());
+  const std::size_t chunk = options_.chunk_bytes != 0 ? most_ : std::min(most_, slots_[item].path->piece());
   if (slots_[item].ring == nullptr) return chunk;
-  return options_.chunk != 0 ? std::min(chunk, device_chunk_) : device_chunk_;
+  return options_.chunk_bytes != 0 ? std::min(chunk, device_chunk_) : device_chunk_;
 }
 
 // Where a device writes to memory that is in phase with the file, large items are put there if that still lets them be

@@ -23,7 +23,7 @@ constexpr std::uint64_t kDefaultBudget = 256 << 20;
 constexpr auto kBetweenReports = std::chrono::milliseconds(50);
 
 ReadOptions with_budget(ReadOptions options) {
-  if (options.bytes_in_flight == 0) options.bytes_in_flight = kDefaultBudget;
+  if (options.memory_budget == 0) options.memory_budget = kDefaultBudget;
   return options;
 }
 
@@ -36,7 +36,7 @@ struct Stream::State {
         jobs(run.items(), run.order(), [this](std::size_t item) { return run.chunk(item); }),
         announced(items().size()) {
     const std::uint64_t staging = run.staging_bytes();
-    budget = run.options().bytes_in_flight - std::min(staging, run.options().bytes_in_flight);
+    budget = run.options().memory_budget - std::min(staging, run.options().memory_budget);
   }
   ~State() { stop(); }
 

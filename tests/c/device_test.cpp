@@ -51,8 +51,8 @@ TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
   const FakeMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   safetensors_read_options with = options();
-  with.bytes_in_flight = std::uint64_t{3} << 20;
-  with.chunk = std::uint64_t{1} << 16;
+  with.memory_budget = std::uint64_t{3} << 20;
+  with.chunk_bytes = std::uint64_t{1} << 16;
   with.threads = 1;
   safetensors_read_result* result = nullptr;
   ASSERT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
@@ -63,8 +63,8 @@ TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
   ASSERT_EQ(safetensors_read_report_get_info(report, &info, nullptr), SAFETENSORS_OK);
   EXPECT_EQ(info.bytes_device, kSize);
   EXPECT_GT(info.pinned_bytes, 0U);
-  EXPECT_LE(info.pinned_bytes, with.bytes_in_flight);
-  EXPECT_GE(info.reads, kSize / with.chunk);
+  EXPECT_LE(info.pinned_bytes, with.memory_budget);
+  EXPECT_GE(info.reads, kSize / with.chunk_bytes);
   EXPECT_EQ(info.threads, 1U);
   safetensors_read_report_free(report);
   safetensors_read_result_free(result);

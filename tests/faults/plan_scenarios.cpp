@@ -118,7 +118,7 @@ void execute_with(Trial& run, std::int32_t cache, safetensors_arena* arena) {
   safetensors_read_plan* const plan = make_plan(run);
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
-  options.chunk = 1 << 20;
+  options.chunk_bytes = 1 << 20;
   options.cache = cache;
   options.arena = arena;
   safetensors_read_result* result = nullptr;
@@ -188,7 +188,7 @@ void execute_checkpoint(Trial& run) {
 safetensors_stream* start_stream(Trial& run, safetensors_read_plan* plan) {
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
-  options.bytes_in_flight = 4 << 20;
+  options.memory_budget = 4 << 20;
   safetensors_stream* stream = nullptr;
   TRY(run, safetensors_read_plan_stream, plan, &options, run.out(stream));
   return stream;

@@ -252,7 +252,7 @@ TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
     most = std::max(most, open_descriptors());
     const std::span<const std::byte> bytes = (*item)->array.bytes();
     ASSERT_EQ(bytes.size(), kTensorBytes);
-    EXPECT_EQ(std::memcmp(bytes.data(), expected.data() + (*item)->item / kFiles * kTensorBytes, kTensorBytes), 0);
+    EXPECT_EQ(std::memcmp(bytes.data(), expected.data() + (*item)->index / kFiles * kTensorBytes, kTensorBytes), 0);
   }
   if (const Result<ReadReport> report = stream->report(); !report || report->bytes_direct == 0)
     GTEST_SKIP() << "this file system does not read past the page cache";

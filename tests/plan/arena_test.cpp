@@ -100,14 +100,14 @@ TEST(ArenaOfAStream, HoldsWhatIsInFlightNotTheModel) {
   ReadPlan plan;
   for (const PlannedTensor& planned : growing) ASSERT_TRUE(succeeds(plan.add(tensor(file, planned.name))));
   Arena arena;
-  Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 2 * kPage, .arena = &arena});
+  Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 2 * kPage, .arena = &arena});
   ASSERT_TRUE(succeeds(stream));
   std::size_t taken = 0;
   while (true) {
     Result<std::optional<StreamItem>> item = stream->next();
     ASSERT_TRUE(succeeds(item));
     if (!*item) break;
-    EXPECT_EQ((**item).array.bytes().back(), static_cast<std::byte>((**item).item + 1));
+    EXPECT_EQ((**item).array.bytes().back(), static_cast<std::byte>((**item).index + 1));
     ++taken;
   }
   EXPECT_EQ(taken, kCount);
@@ -129,7 +129,7 @@ TEST_F(ArenaTest, SeveralPlansMayUseItAtOnce) {
             const Result<std::optional<StreamItem>> item = stream->next();
             ASSERT_TRUE(succeeds(item));
             if (!*item) break;
-            EXPECT_TRUE(data_of((**item).array) == tensors[(**item).item].bytes);
+            EXPECT_TRUE(data_of((**item).array) == tensors[(**item).index].bytes);
           }
           EXPECT_EQ(items, tensors.size());
           continue;

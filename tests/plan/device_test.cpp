@@ -80,7 +80,7 @@ TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
       wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
     }
     ReadOptions with = options();
-    with.bytes_in_flight = budget;
+    with.memory_budget = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -99,7 +99,7 @@ TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
     Wanted wanted(*cuda);
     wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
     ReadOptions with = options();
-    with.bytes_in_flight = budget;
+    with.memory_budget = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -142,7 +142,7 @@ TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
     }
     ReadOptions with = options();
     with.threads = static_cast<unsigned>(1 + random() % 6);
-    with.chunk = random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8;
+    with.chunk_bytes = random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -174,8 +174,8 @@ TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
     const Result<std::optional<StreamItem>> item = stream->next();
     ASSERT_TRUE(succeeds(item));
     if (!*item) break;
-    wanted.expect_there((*item)->item);
-    ++seen[(*item)->item];
+    wanted.expect_there((*item)->index);
+    ++seen[(*item)->index];
   }
   EXPECT_EQ(seen.size(), 5U);
 }
@@ -183,7 +183,7 @@ TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
 TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
   ReadOptions with = options();
   with.threads = 4;
-  with.chunk = 64 * kKiB;
+  with.chunk_bytes = 64 * kKiB;
   for (unsigned seed = 1; seed <= 15; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(300, seed);
@@ -195,7 +195,7 @@ TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
     for (int taken = 0; taken < 2; ++taken) {
       const Result<std::optional<StreamItem>> item = stream->next();
       ASSERT_TRUE(succeeds(item) && item->has_value());
-      wanted.expect_there((*item)->item);
+      wanted.expect_there((*item)->index);
     }
   }
 }
@@ -232,7 +232,7 @@ TEST_F(DevicePlan, CancelLeavesNothingBehind) {
   Wanted wanted(*cuda);
   wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
   ReadOptions with = options();
-  with.chunk = 64 * kKiB;
+  with.chunk_bytes = 64 * kKiB;
   with.progress = [](std::uint64_t, std::uint64_t) { return false; };
   EXPECT_EQ(error_of(wanted.plan.execute(with)).code, Errc::cancelled);
 }

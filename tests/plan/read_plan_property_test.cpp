@@ -108,8 +108,8 @@ class PlanProperty : public testing::TestWithParam<int> {
   ReadOptions options(Pieces& pieces) {
     ReadOptions options;
     options.threads = random_.one_in(4) ? 0 : static_cast<unsigned>(1 + random_.up_to(19));
-    options.chunk = random_.one_in(4) ? 0 : chunk_;
-    options.bytes_in_flight =
+    options.chunk_bytes = random_.one_in(4) ? 0 : chunk_;
+    options.memory_budget =
         random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
     options.cache = random_.of(std::vector<Cache>{Cache::keep, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
     if (random_.one_in(3)) options.arena = &arena_;
@@ -158,8 +158,8 @@ class PlanProperty : public testing::TestWithParam<int> {
       Result<std::optional<StreamItem>> next = stream->next();
       ASSERT_TRUE(succeeds(next));
       if (!*next) break;
-      if (random_.one_in(2)) expect_item((**next).item, (**next).array);
-      EXPECT_TRUE(arrays.emplace((**next).item, std::move((**next).array)).second);
+      if (random_.one_in(2)) expect_item((**next).index, (**next).array);
+      EXPECT_TRUE(arrays.emplace((**next).index, std::move((**next).array)).second);
     }
     ASSERT_EQ(arrays.size(), items_.size());
     for (const auto& [item, array] : arrays) expect_item(item, array);
@@ -204,7 +204,7 @@ TEST(PlanCast, OfRowsThatFillNoChunkPutsEachWhereItBelongs) {
     ReadPlan plan;
     ASSERT_TRUE(succeeds(
         plan.add(tensor(*file, "t"), Slice{DimSlice::all(), DimSlice::range(0, -1)}, {}, {.cast = Dtype::BF16})));
-    const Result<ReadResult> result = plan.execute({.threads = 1, .chunk = 4096});
+    const Result<ReadResult> result = plan.execute({.threads = 1, .chunk_bytes = 4096});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == cast_bytes(Dtype::F32, rows, Dtype::BF16)) << columns;
   }

@@ -59,7 +59,7 @@ class ReadPathFaults : public testing::Test {
   }
   // One thread reads a piece at a time, in order.
   [[nodiscard]] Result<ReadResult> read(Cache cache) const {
-    return plan.execute({.threads = 1, .chunk = 256 << 10, .cache = cache});
+    return plan.execute({.threads = 1, .chunk_bytes = 256 << 10, .cache = cache});
   }
 
   const std::string bytes = pattern(kBytes);

@@ -77,8 +77,8 @@ class StreamTest : public testing::Test {
     (void)source->reads();
   }
   void expect_item(const StreamItem& item) const {
-    ASSERT_LT(item.item, tensors.size());
-    EXPECT_TRUE(data_of(item.array) == tensors[item.item].bytes) << item.item;
+    ASSERT_LT(item.index, tensors.size());
+    EXPECT_TRUE(data_of(item.array) == tensors[item.index].bytes) << item.index;
   }
   // Takes all, each once; what is taken stays.
   void expect_all(Stream& stream) {
@@ -88,7 +88,7 @@ class StreamTest : public testing::Test {
       ASSERT_TRUE(succeeds(next));
       if (!*next) break;
       expect_item(**next);
-      const std::size_t number = (**next).item;
+      const std::size_t number = (**next).index;
       EXPECT_TRUE(taken.emplace(number, *std::move(*next)).second) << number;
     }
     EXPECT_EQ(taken.size(), tensors.size());
@@ -117,7 +117,7 @@ TEST_F(StreamTest, GivesEachItemOnceWhateverTheBudget) {
                                      std::uint64_t{300'000}, std::uint64_t{1} << 40}) {
     for (const unsigned threads : {1U, 2U, 8U}) {
       SCOPED_TRACE(std::to_string(budget) + " bytes, " + std::to_string(threads) + " threads");
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk = 50'000, .bytes_in_flight = budget});
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 50'000, .memory_budget = budget});
       ASSERT_TRUE(succeeds(stream));
       expect_all(*stream);
     }
@@ -128,7 +128,7 @@ TEST_F(StreamTest, WithoutATakerReadsNoMoreThanTheBudget) {
   use(std::vector<std::size_t>(40, kSize));
   for (const std::uint64_t budget : {std::uint64_t{100'000}, std::uint64_t{250'000}, std::uint64_t{1'000'000}}) {
     for (const unsigned threads : {1U, 8U}) {
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk = 30'000, .bytes_in_flight = budget});
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 30'000, .memory_budget = budget});
       ASSERT_TRUE(succeeds(stream));
       std::uint64_t untaken = source->begun(kSize);
       EXPECT_LE(untaken, std::max<std::uint64_t>(budget, kSize));
@@ -148,7 +148,7 @@ TEST_F(StreamTest, WithoutATakerReadsNoMoreThanTheBudget) {
 TEST_F(StreamTest, SmallItemsThatAreReadTogetherStayWithinTheBudget) {
   use(std::vector<std::size_t>(600, 4096));
   constexpr std::uint64_t kBudget = 1 << 20;
-  Result<Stream> stream = plan.stream({.threads = 4, .bytes_in_flight = kBudget});
+  Result<Stream> stream = plan.stream({.threads = 4, .memory_budget = kBudget});
   ASSERT_TRUE(succeeds(stream));
   const std::uint64_t results = source->begun(4096);
   std::uint64_t largest = 0;
@@ -160,7 +160,7 @@ TEST_F(StreamTest, SmallItemsThatAreReadTogetherStayWithinTheBudget) {
 
 TEST_F(StreamTest, ALargerItemGoesAlone) {
   use({1000, 1000, 900'000, 1000, 1000, 800'000, 700'000, 1000});
-  Result<Stream> stream = plan.stream({.threads = 8, .chunk = 20'000, .bytes_in_flight = 100'000});
+  Result<Stream> stream = plan.stream({.threads = 8, .chunk_bytes = 20'000, .memory_budget = 100'000});
   ASSERT_TRUE(succeeds(stream));
   // Each of the three waits until all before it is taken, and what follows until it is taken.
   std::uint64_t begun = source->begun(2000);
@@ -187,7 +187,7 @@ TEST_F(StreamTest, DestroyedWhileReadingLeavesNoThreadAndNoDescriptor) {
   const std::size_t descriptors = entries("/proc/self/fd");
   for (int round = 0; round < 60; ++round) {
     Result<Stream> stream =
-        some.stream({.threads = 8, .chunk = 10'000, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
+        some.stream({.threads = 8, .chunk_bytes = 10'000, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
     ASSERT_TRUE(succeeds(stream));
     for (int takes = 0; takes < round % 4; ++takes) ASSERT_TRUE(succeeds(stream->next()));
   }
@@ -201,7 +201,7 @@ TEST_F(StreamTest, DestroyedWhileReadingLeavesNoThreadAndNoDescriptor) {
 TEST_F(StreamTest, DestroyedWhileAReadWaitsEndsWhenItDoes) {
   use(std::vector<std::size_t>(10, kSize));
   source->open(false);
-  Result<Stream> stream = plan.stream({.threads = 4, .chunk = 10'000});
+  Result<Stream> stream = plan.stream({.threads = 4, .chunk_bytes = 10'000});
   ASSERT_TRUE(succeeds(stream));
   (void)source->begun(1);
   std::thread gate([&] {
@@ -216,7 +216,7 @@ TEST_F(StreamTest, DestroyedWhileAReadWaitsEndsWhenItDoes) {
 TEST_F(StreamTest, AnErrorIsReturnedForEver) {
   use(std::vector<std::size_t>(50, kSize));
   source->fail_from = 4096 + 20 * kSize;
-  Result<Stream> stream = plan.stream({.threads = 3, .bytes_in_flight = 3 * kSize});
+  Result<Stream> stream = plan.stream({.threads = 3, .memory_budget = 3 * kSize});
   ASSERT_TRUE(succeeds(stream));
   std::size_t taken = 0;
   Result<std::optional<StreamItem>> next = stream->next();
@@ -260,7 +260,7 @@ TEST_F(StreamTest, ProgressEndsWithAllBytes) {
   for (int round = 0; round < 50; ++round) {
     std::uint64_t last = 0;
     Result<Stream> stream =
-        plan.stream({.threads = 4, .chunk = 4096, .progress = [&](std::uint64_t done, std::uint64_t) {
+        plan.stream({.threads = 4, .chunk_bytes = 4096, .progress = [&](std::uint64_t done, std::uint64_t) {
                        EXPECT_GE(done, last);
                        last = done;
                        return true;
@@ -273,7 +273,7 @@ TEST_F(StreamTest, ProgressEndsWithAllBytes) {
 
 TEST_F(StreamTest, ReadsThePlanAsItWas) {
   use(std::vector<std::size_t>(10, kSize));
-  Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 1});
+  Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 1});
   ASSERT_TRUE(succeeds(stream));
   ASSERT_TRUE(succeeds(stream->next()));
   const Result<File> other = File::from_source(std::make_shared<ScriptedSource>(two_tensors()));
@@ -289,7 +289,7 @@ TEST_F(StreamTest, ReadsThePlanAsItWas) {
 
 TEST_F(StreamTest, ReportsWhatWasReadUntilNow) {
   use(std::vector<std::size_t>(10, kSize));
-  Result<Stream> stream = plan.stream({.threads = 1, .bytes_in_flight = kSize});
+  Result<Stream> stream = plan.stream({.threads = 1, .memory_budget = kSize});
   ASSERT_TRUE(succeeds(stream));
   std::uint64_t begun = 0;
   for (std::uint64_t taken = 1; taken <= 10; ++taken) {
@@ -310,7 +310,7 @@ TEST_F(StreamTest, WhatWasTakenOutlivesTheStream) {
   for (Arena* const from : {static_cast<Arena*>(nullptr), &arena}) {
     std::vector<StreamItem> kept;
     for (int round = 0; round < 4; ++round) {
-      Result<Stream> stream = plan.stream({.threads = 2, .bytes_in_flight = 3 * kSize, .arena = from});
+      Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 3 * kSize, .arena = from});
       ASSERT_TRUE(succeeds(stream));
       for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
     }
