@@ -7,12 +7,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "os/posix_file.h"
+#include "os/thread_group.h"
 
 namespace safetensors::os {
 namespace {
@@ -95,17 +93,12 @@ class Pieces final : public Tasks {
 
 Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads, base::Cancellation* cancellation) noexcept {
   Run run(tasks, count);
-  std::vector<std::thread> others;
-  try {
-    const std::size_t wanted = std::min<std::size_t>(threads, count);
-    others.reserve(wanted);
-    while (others.size() + 1 < wanted) others.emplace_back([&run] { run.help(); });
-  } catch (const std::system_error&) {  // no more threads: those that there are do the work
-  } catch (const std::bad_alloc&) {
-  }
+  ThreadGroup helpers;
+  const std::size_t wanted = std::min<std::size_t>(threads, count);
+  if (wanted > 1) helpers.start(wanted - 1, [&run] { run.help(); });  // fewer threads do the same work
   run.work();
-  if (cancellation != nullptr && cancellation->possible()) run.wait(others.size(), *cancellation);
-  for (std::thread& other : others) other.join();
+  if (cancellation != nullptr && cancellation->possible()) run.wait(helpers.size(), *cancellation);
+  helpers.join();
   return run.result();
 }
 

@@ -1,3 +1,4 @@
+// Checks what the caller asks of one item when it is added, so that execution meets no mistakes of the caller.
 #include "plan/plan_item.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ Status refuse(const PlanItem& item, Errc code, std::string message) {
   return item.file().describe(item.info(), base::make_error(code, std::move(message)));
 }
 
-// Whether the strides keep every two elements apart: each is at least as large as all that lies within it.
-// reach: up to where the elements go.
+// Whether no two elements share a byte: from the smallest stride up, each stride is at least as large as the range that
+// the loops before it cover. reach: set to the end of the last element.
 bool apart(const PlanItem& item, std::uint64_t& reach) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> loops;  // stride, count
   for (std::size_t i = 0; i < item.strides.size(); ++i)
@@ -38,8 +39,9 @@ Status check_strides(PlanItem& item, std::span<const std::uint64_t> strides) {
                   "the result has " + std::to_string(item.shape.size()) + " dimensions, the destination " +
                       std::to_string(strides.size()) + " strides");
   if (bits(item.dtype) % 8 != 0)
-    return refuse(item, Errc::invalid_argument,
-                  "elements of " + std::string(to_string(item.dtype)) + " are no whole bytes and cannot have strides");
+    return refuse(
+        item, Errc::invalid_argument,
+        "elements of " + std::string(to_string(item.dtype)) + " do not fill whole bytes and cannot have strides");
   item.strides.assign(strides.begin(), strides.end());
   if (item.size == 0) return {};
   std::uint64_t reach = 0;
@@ -117,19 +119,19 @@ Result<PlanItem> make_item(const Tensor& tensor, const Slice* slice, const Desti
   return item;
 }
 
-void scatter(const PlanItem& item, std::uint64_t at, std::span<const std::byte> bytes) {
-  // The innermost dimensions that lie as in C order make one run.
+void scatter(const PlanItem& item, std::uint64_t offset, std::span<const std::byte> bytes) {
+  // The innermost dimensions that are contiguous in the destination are copied at once.
   std::uint64_t run = bits(item.dtype) / 8;
   std::size_t outer = item.strides.size();
   while (outer > 0 && (item.strides[outer - 1] == run || item.shape[outer - 1] == 1)) run *= item.shape[--outer];
   while (!bytes.empty()) {
-    std::uint64_t index = at / run;
-    std::uint64_t to = at % run;
+    std::uint64_t index = offset / run;
+    std::uint64_t to = offset % run;
     const std::uint64_t size = std::min<std::uint64_t>(run - to, bytes.size());
     for (std::size_t i = outer; i-- > 0; index /= item.shape[i]) to += index % item.shape[i] * item.strides[i];
     std::memcpy(item.destination.data() + to, bytes.data(), static_cast<std::size_t>(size));
     bytes = bytes.subspan(static_cast<std::size_t>(size));
-    at += size;
+    offset += size;
   }
 }
 

@@ -1,28 +1,33 @@
-// One thing that a plan reads: which bytes, and what becomes of them.
+// One item of a plan: the bytes to read, the form of the result, and its destination.
 #pragma once
 
 #include <safetensors/read_plan.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "device/ring.h"
 #include "file/file.h"
+#include "io/source_reader.h"
 
 namespace safetensors::plan {
 
 struct PlanItem {
   Tensor tensor;
-  // Either one stretch of the tensor's bytes, from `begin` on, or the pieces of a slice.
+  // Either one range of the tensor's bytes, which starts at `begin`, or the pieces of a slice.
   std::uint64_t begin = 0;
   std::optional<ResolvedSlice> slice = std::nullopt;
   std::uint64_t stored = 0;  // bytes in the file
 
-  Dtype dtype = Dtype::U8;  // of the result
+  // The result; size is in bytes.
+  Dtype dtype = Dtype::U8;
   Shape shape;
-  std::uint64_t size = 0;  // of the result, in bytes
+  std::uint64_t size = 0;
 
   std::span<std::byte> destination = {};
   std::vector<std::uint64_t> strides = {};  // empty: C order
@@ -32,21 +37,31 @@ struct PlanItem {
   [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
   [[nodiscard]] std::uint64_t file_offset() const noexcept { return tensor.info().file_offset + begin; }
   [[nodiscard]] bool casts() const noexcept { return dtype != tensor.dtype(); }
-  // What is in the file goes to the destination as it is.
+  // The result has the bytes of the file, in their order.
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
   [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
-  // What `bytes` of the file come to in the result; whole elements if it casts.
+  // Bytes of the result that so many bytes of the file make: of whole elements, if the item casts.
   [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
     return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;
   }
 };
 
-// slice: none for all of the tensor. Errors: as ReadPlan::add. May throw std::bad_alloc.
+// The state of an item while its plan is executed.
+struct PlanSlot {
+  const io::SourceReader* reader = nullptr;
+  Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
+  std::byte* memory = nullptr;  // of the result; null on devices
+  std::shared_ptr<std::byte> owner = nullptr;
+  device::CopyRing* ring = nullptr;         // null for memory of the host
+  std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete
+};
+
+// slice: null for the whole tensor. Errors: as ReadPlan::add. May throw std::bad_alloc.
 [[nodiscard]] Result<PlanItem> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
                                          const AddOptions& options);
 
-// Copies part of a result in C order, from its byte `at` on, to the destination's strides.
-void scatter(const PlanItem& item, std::uint64_t at, std::span<const std::byte> bytes);
+// Copies a range of the result, in C order, to the destination's strides. offset: of the range in the result.
+void scatter(const PlanItem& item, std::uint64_t offset, std::span<const std::byte> bytes);
 
 }  // namespace safetensors::plan

@@ -1,3 +1,6 @@
+// Cuts items into jobs in the order of the file, so that the storage device sees nearly sequential reads. Large items
+// are cut into chunks, small neighbours become one job, and pieces of a slice are taken together while they fit a
+// chunk.
 #include "plan/plan_jobs.h"
 
 #include <algorithm>
@@ -9,92 +12,93 @@ namespace safetensors::plan {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMostReach = std::uint64_t{16} << 20;  // of the file, that small pieces are read through for
-constexpr std::uint64_t kFewPieces = 256;                      // however far apart they are
+constexpr std::uint64_t kMaxReach = std::uint64_t{16} << 20;  // bytes of the file that small pieces of one job span
+constexpr std::uint64_t kMinPieces = 256;                     // per job, however far apart they are
 
-// Pieces that end on a page of the file let a device write to where they go, and never cut an element that begins at a
-// multiple of its size, as all do but those of files made by hand.
+// Whether chunks of the item end at multiples of a page in the file. Direct I/O can then write straight to the result.
+// Such an end cuts no element if elements start at multiples of their size, which any offset that is a multiple of 8
+// grants.
 bool ends_on_pages(const PlanItem& item) noexcept {
   return item.plain() && item.file_offset() % 8 == 0;
 }
 
-std::uint64_t piece_end(const PlanItem& item, std::uint64_t offset, std::uint64_t chunk) noexcept {
+std::uint64_t chunk_end(const PlanItem& item, std::uint64_t offset, std::uint64_t chunk) noexcept {
   const std::uint64_t end = offset + chunk;
   if (!ends_on_pages(item) || chunk < 2 * kPage) return end;
   return end / kPage * kPage;
 }
 
-// Tiny pieces near each other are read with what is between them, so that 2 MiB of them may be gigabytes: a job must
-// end soon, for between two the work may be cancelled.
-std::uint64_t most_pieces(const ResolvedSlice& slice) noexcept {
+// Tiny pieces are read together with the gaps between them, so 2 MiB of pieces may span gigabytes of the file. A job
+// must end soon, because the caller can cancel between jobs only.
+std::uint64_t max_pieces(const ResolvedSlice& slice) noexcept {
   const std::uint64_t count = format::piece_count(slice);
-  if (count <= kFewPieces) return count;
+  if (count <= kMinPieces) return count;
   const std::uint64_t first = format::piece_offset(slice, 0);
   const std::uint64_t last = format::piece_offset(slice, count - 1);
   const std::uint64_t apart = (std::max(first, last) - std::min(first, last)) / (count - 1);
   const std::uint64_t piece = detail::SliceAccess::piece_size(slice);
-  return std::max(kFewPieces, kMostReach / std::clamp(apart, piece, std::max(piece, file::kWidestGap)));
+  return std::max(kMinPieces, kMaxReach / std::clamp(apart, piece, std::max(piece, file::kWidestGap)));
 }
 
 }  // namespace
 
 PlanJobs::Next PlanJobs::next(PlanJob& job, const std::function<bool(std::size_t item)>& admit) {
-  if (at_ == order_.size()) return Next::end;
-  if (!admitted_ && !admit(order_[at_])) return Next::wait;
+  if (position_ == order_.size()) return Next::end;
+  if (!admitted_ && !admit(order_[position_])) return Next::wait;
   admitted_ = true;
-  const PlanItem& current = item(at_);
-  const std::size_t chunk = chunk_(order_[at_]);
-  job = current.slice ? pieces(current, chunk) : stretch(current, chunk);
-  job.first = at_;
+  const PlanItem& current = item(position_);
+  const std::size_t chunk = chunk_bytes_(order_[position_]);
+  job = current.slice ? pieces(current, chunk) : range(current, chunk);
+  job.first = position_;
   done_ += job.size;
   if (done_ < current.stored) return Next::job;
   const bool whole = job.size == current.stored;
-  ++at_;
+  ++position_;
   admitted_ = false;
   done_ = 0;
   if (whole && batches(job.first, chunk)) extend(job, chunk, admit);
   return Next::job;
 }
 
-PlanJob PlanJobs::stretch(const PlanItem& item, std::size_t chunk) {
+PlanJob PlanJobs::range(const PlanItem& item, std::size_t chunk) {
   const std::uint64_t offset = item.file_offset() + done_;
-  const std::uint64_t size = std::min(item.stored - done_, piece_end(item, offset, chunk) - offset);
-  return {.kind = PlanJob::Kind::stretch, .offset = offset, .size = size, .at = done_};
+  const std::uint64_t size = std::min(item.stored - done_, chunk_end(item, offset, chunk) - offset);
+  return {.kind = PlanJob::Kind::range, .offset = offset, .size = size, .item_offset = done_};
 }
 
-// Large pieces are cut, small ones taken together.
+// A piece larger than a chunk is cut, smaller pieces are taken together.
 PlanJob PlanJobs::pieces(const PlanItem& item, std::size_t chunk) {
   const std::uint64_t piece = detail::SliceAccess::piece_size(*item.slice);
-  const std::uint64_t number = done_ / piece;
+  const std::uint64_t index = done_ / piece;
   const std::uint64_t inside = done_ % piece;
   if (piece > chunk) {
-    const std::uint64_t offset = item.info().file_offset + format::piece_offset(*item.slice, number) + inside;
-    const std::uint64_t size = std::min(piece - inside, piece_end(item, offset, chunk) - offset);
-    return {.kind = PlanJob::Kind::stretch, .offset = offset, .size = size, .at = done_};
+    const std::uint64_t offset = item.info().file_offset + format::piece_offset(*item.slice, index) + inside;
+    const std::uint64_t size = std::min(piece - inside, chunk_end(item, offset, chunk) - offset);
+    return {.kind = PlanJob::Kind::range, .offset = offset, .size = size, .item_offset = done_};
   }
   const std::uint64_t count =
-      std::min({format::piece_count(*item.slice) - number, chunk / piece, most_pieces(*item.slice)});
-  return {.kind = PlanJob::Kind::pieces, .size = count * piece, .at = done_, .pieces = {number, count}};
+      std::min({format::piece_count(*item.slice) - index, chunk / piece, max_pieces(*item.slice)});
+  return {.kind = PlanJob::Kind::pieces, .size = count * piece, .item_offset = done_, .pieces = {index, count}};
 }
 
-bool PlanJobs::batches(std::size_t at, std::size_t chunk) const noexcept {
-  const PlanItem& candidate = item(at);
+bool PlanJobs::batches(std::size_t position, std::size_t chunk) const noexcept {
+  const PlanItem& candidate = item(position);
   return !candidate.slice && candidate.stored < std::min<std::uint64_t>(kSmallItem, chunk) && candidate.stored != 0;
 }
 
-// The items that follow, while they follow in the file too, at most kWidestGap apart and a quarter of all that is read
-// for nothing.
+// Adds the next items while they follow in the same file, with gaps of at most kWidestGap, and while no more than a
+// fifth of the bytes read are gaps.
 void PlanJobs::extend(PlanJob& batch, std::size_t chunk, const std::function<bool(std::size_t item)>& admit) {
   const Source* const source = item(batch.first).file().source.get();
   std::uint64_t end = batch.offset + batch.size;
   std::uint64_t wanted = batch.size;
-  for (; at_ < order_.size() && batches(at_, chunk); ++at_) {
-    const PlanItem& candidate = item(at_);
+  for (; position_ < order_.size() && batches(position_, chunk); ++position_) {
+    const PlanItem& candidate = item(position_);
     const std::uint64_t begin = candidate.file_offset();
     if (candidate.file().source.get() != source || begin < end || begin - end > file::kWidestGap) break;
     if (candidate.device.device != item(batch.first).device.device) break;
     const std::uint64_t span = begin + candidate.stored - batch.offset;
-    if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[at_])) break;
+    if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[position_])) break;
     wanted += candidate.stored;
     end = begin + candidate.stored;
     ++batch.count;

@@ -1,4 +1,4 @@
-// The items of a plan cut into what one thread does at a time.
+// Cuts the items of a plan into jobs.
 #pragma once
 
 #include <cstddef>
@@ -12,51 +12,52 @@
 
 namespace safetensors::plan {
 
-// Items of fewer bytes in the file are read together, through memory of the thread's.
+// Items with fewer bytes in the file are read together, through a staging buffer of the thread.
 inline constexpr std::uint64_t kSmallItem = 256 << 10;
 
+// What one thread does at a time.
 struct PlanJob {
   enum class Kind : std::uint8_t {
-    stretch,  // bytes of one item, one behind the other in the file
-    batch,    // whole items that lie near each other, read at once
-    pieces,   // of an item that is a slice
+    range,   // a range of the file, which is one item or a part of it
+    batch,   // a range of the file with several small items, which are complete
+    pieces,  // pieces of an item that is a slice
   };
-  Kind kind = Kind::stretch;
-  std::size_t first = 0;     // in the order of execution
-  std::size_t count = 1;     // items
-  std::uint64_t offset = 0;  // of the file, of a stretch and a batch
-  std::uint64_t size = 0;    // bytes of the file; of pieces, of the result as it is in the file
-  std::uint64_t at = 0;      // where they go: bytes of the item as it is in the file
+  Kind kind = Kind::range;
+  std::size_t first = 0;          // item, by its position in the order of execution
+  std::size_t count = 1;          // items
+  std::uint64_t offset = 0;       // in the file; for a range or a batch
+  std::uint64_t size = 0;         // bytes of the range; for pieces, the sum of their bytes
+  std::uint64_t item_offset = 0;  // of these bytes among the bytes that the item has in the file
   file::PieceRange pieces = {};
 };
 
-// Hands out jobs one after the other. Not thread-safe.
+// Hands out jobs in order. Not thread-safe.
 class PlanJobs {
  public:
-  // order: numbers of items in the order in which they are to be read. chunk: of each item, the most bytes that a job
-  // reads. Both must outlive this.
+  // order: indices of items. chunk_bytes(item) is the maximum number of bytes that a job reads for an item. The spans
+  // must outlive this.
   PlanJobs(std::span<const PlanItem> items, std::span<const std::size_t> order,
-           std::function<std::size_t(std::size_t item)> chunk)
-      : items_(items), order_(order), chunk_(std::move(chunk)) {}
+           std::function<std::size_t(std::size_t item)> chunk_bytes)
+      : items_(items), order_(order), chunk_bytes_(std::move(chunk_bytes)) {}
 
   enum class Next : std::uint8_t { job, wait, end };
-  // admit(item) is asked once for each item, in order, before anything of it is handed out, until it says yes; wait: it
-  // said no.
+  // Before the first job of an item, admit(item) is called until it returns true. While it returns false, the result is
+  // `wait`, and a later call asks again.
   [[nodiscard]] Next next(PlanJob& job, const std::function<bool(std::size_t item)>& admit);
 
  private:
-  [[nodiscard]] const PlanItem& item(std::size_t at) const noexcept { return items_[order_[at]]; }
-  [[nodiscard]] PlanJob stretch(const PlanItem& item, std::size_t chunk);
+  [[nodiscard]] const PlanItem& item(std::size_t position) const noexcept { return items_[order_[position]]; }
+  [[nodiscard]] PlanJob range(const PlanItem& item, std::size_t chunk);
   [[nodiscard]] PlanJob pieces(const PlanItem& item, std::size_t chunk);
-  [[nodiscard]] bool batches(std::size_t at, std::size_t chunk) const noexcept;
+  [[nodiscard]] bool batches(std::size_t position, std::size_t chunk) const noexcept;
   void extend(PlanJob& batch, std::size_t chunk, const std::function<bool(std::size_t item)>& admit);
 
   std::span<const PlanItem> items_;
   std::span<const std::size_t> order_;
-  std::function<std::size_t(std::size_t item)> chunk_;
-  std::size_t at_ = 0;      // in order_
-  bool admitted_ = false;   // the item there
-  std::uint64_t done_ = 0;  // bytes of it, as they are in the file, that were handed out
+  std::function<std::size_t(std::size_t item)> chunk_bytes_;
+  std::size_t position_ = 0;  // in order_
+  bool admitted_ = false;     // the item at position_
+  std::uint64_t done_ = 0;    // bytes that it has in the file and that were handed out
 };
 
 }  // namespace safetensors::plan

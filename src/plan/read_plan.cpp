@@ -1,4 +1,4 @@
-// ReadPlan: collecting items, and reading them all at once.
+// Collects the items of a ReadPlan and executes it with a group of threads that take jobs in the order of the files.
 #include <safetensors/read_plan.h>
 
 #include <algorithm>
@@ -10,63 +10,64 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "os/parallel.h"
+#include "os/thread_group.h"
 #include "plan/plan_item.h"
+#include "plan/plan_jobs.h"
 #include "plan/plan_run.h"
+#include "plan/plan_worker.h"
 #include "plan/read_plan.h"
 
 namespace safetensors {
 namespace plan {
 namespace {
 
-// Each task is a thread that takes jobs until there are none.
-class ExecuteTasks final : public os::Tasks {
+// Executes a plan with the calling thread and others. Of several failures the one of the first job is returned, so that
+// the same files give the same error every time.
+class Execution {
  public:
-  explicit ExecuteTasks(PlanRun& run)
-      : run_(run), jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.chunk(item); }) {}
-
-  [[nodiscard]] Status run(std::size_t) noexcept override {
-    PlanWorker worker(run_);
-    PlanJob job;
-    for (std::size_t number = 0; take(job, number);) {
-      Status status = worker.work(job);
-      if (status && std::this_thread::get_id() == caller_) status = tell_progress();
-      if (!status) fail(number, std::move(status).error());
-    }
-    return {};
+  explicit Execution(PlanRun& run)
+      : run_(run),
+        jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }) {
   }
-  // After all threads have ended.
-  [[nodiscard]] Status result() {
+
+  [[nodiscard]] Status execute() {
+    const unsigned threads = run_.budget().threads();
+    os::ThreadGroup helpers;
+    if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // fewer threads do the same work
+    work();
+    helpers.join();
     if (failed_) return std::move(error_);
     if (Status status = run_.finish_devices(); !status) return status;
-    return tell_progress();
+    return run_.tell_progress();
   }
 
  private:
-  bool take(PlanJob& job, std::size_t& number) noexcept {
+  void work() noexcept {
+    PlanWorker worker(run_);
+    PlanJob job;
+    for (std::size_t job_index = 0; take(job, job_index);) {
+      Status status = worker.work(job);
+      if (status && std::this_thread::get_id() == caller_) status = run_.tell_progress();
+      if (!status) fail(job_index, std::move(status).error());
+    }
+  }
+  bool take(PlanJob& job, std::size_t& job_index) noexcept {
     const std::lock_guard lock(mutex_);
     if (failed_) return false;
-    number = next_++;
+    job_index = next_++;
     return jobs_.next(job, [](std::size_t) { return true; }) == PlanJobs::Next::job;
   }
-  // Of several failures that of the first job counts.
-  void fail(std::size_t number, Error error) noexcept {
+  void fail(std::size_t job_index, Error error) noexcept {
     const std::lock_guard lock(mutex_);
-    if (failed_ && failed_job_ < number) return;
+    if (failed_ && failed_job_ < job_index) return;
     failed_ = true;
-    failed_job_ = number;
+    failed_job_ = job_index;
     error_ = std::move(error);
-  }
-  Status tell_progress() noexcept {
-    const ReadOptions& options = run_.options();
-    const std::uint64_t done = run_.done();
-    if (!options.progress || options.progress(done, run_.total())) return {};
-    return base::cancelled(done, run_.total());
   }
 
   PlanRun& run_;
   const std::thread::id caller_ = std::this_thread::get_id();
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   PlanJobs jobs_;
   std::size_t next_ = 0;
   bool failed_ = false;
@@ -75,7 +76,6 @@ class ExecuteTasks final : public os::Tasks {
 };
 
 }  // namespace
-
 }  // namespace plan
 
 inline namespace v0 {
@@ -94,7 +94,7 @@ Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination
   return base::guarded([&]() -> Status { return State::add(state_, tensor, &slice, destination, options); });
 }
 
-// A stream that is under way keeps the plan as it was.
+// Copies the state if a Stream shares it: the Stream goes on with the plan as it was.
 Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
                             const Destination& destination, const AddOptions& options) {
   Result<plan::PlanItem> item = plan::make_item(tensor, slice, destination, options);
@@ -128,13 +128,11 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
         state_ ? std::span<const plan::PlanItem>(state_->items) : std::span<const plan::PlanItem>();
     plan::PlanRun run(items, options, false);
     if (Status status = run.open_devices(); !status) return std::move(status).error();
-    if (Status status = run.place(0, items.size()); !status) return std::move(status).error();
-    plan::ExecuteTasks crew(run);
-    if (Status status = os::run_parallel(crew, run.threads(), run.threads()); !status) return std::move(status).error();
-    if (Status status = crew.result(); !status) return std::move(status).error();
+    if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();
+    if (Status status = plan::Execution(run).execute(); !status) return std::move(status).error();
     ReadResult result;
     result.arrays.reserve(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.take_array(i));
+    for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     result.report = run.report(taken.count());
     return result;

@@ -1,4 +1,5 @@
-// Stream: a plan whose items are handed out while others are read.
+// Hands out the items of a plan while others are read. Threads take jobs under one mutex and wait while the results
+// that nobody has taken fill the budget.
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,38 +7,30 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "os/system_error.h"
+#include "os/thread_group.h"
+#include "plan/plan_jobs.h"
 #include "plan/plan_run.h"
+#include "plan/plan_worker.h"
 #include "plan/read_plan.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
 
-constexpr std::uint64_t kDefaultBudget = 256 << 20;
 constexpr auto kBetweenReports = std::chrono::milliseconds(50);
-
-ReadOptions with_budget(ReadOptions options) {
-  if (options.memory_budget == 0) options.memory_budget = kDefaultBudget;
-  return options;
-}
 
 }  // namespace
 
 struct Stream::State {
   State(std::shared_ptr<const ReadPlan::State> what, const ReadOptions& options)
       : plan(std::move(what)),
-        run(items(), with_budget(options), true),
-        jobs(run.items(), run.order(), [this](std::size_t item) { return run.chunk(item); }),
-        announced(items().size()) {
-    const std::uint64_t staging = run.staging_bytes();
-    budget = run.options().memory_budget - std::min(staging, run.options().memory_budget);
-  }
+        run(items(), options, true),
+        jobs(run.items(), run.order(), [this](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }),
+        announced(items().size()) {}
   ~State() { stop(); }
 
   Status start() noexcept;
@@ -65,34 +58,26 @@ struct Stream::State {
 
   std::mutex mutex;  // of all that follows
   std::condition_variable ready_changed;
-  std::condition_variable room_changed;
+  std::condition_variable capacity_changed;
   plan::PlanJobs jobs;
   std::deque<std::size_t> ready;  // complete and not yet taken
   std::vector<bool> announced;
-  std::uint64_t budget = 0;
-  std::uint64_t in_flight = 0;  // of results that were begun and not yet taken
+  std::uint64_t held_bytes = 0;  // of results that were started and not yet taken
   bool stopping = false;
   std::optional<Error> failure;
-  unsigned working = 0;
-  std::vector<std::thread> threads;
+  std::size_t working = 0;  // threads
+  os::ThreadGroup threads;
 };
 
 Status Stream::State::start() noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = run.open_devices(); !status) return status;
-    const unsigned wanted = items().empty() ? 0 : run.threads();
-    threads.reserve(wanted);
-    const std::lock_guard lock(mutex);
-    for (unsigned i = 0; i < wanted; ++i) {
-      try {
-        threads.emplace_back([this] { work(); });
-      } catch (const std::system_error& error) {
-        if (threads.empty())
-          return os::system_error(Errc::out_of_memory, error.code().value(), "cannot start a thread to read");
-        break;  // those that there are do the work
-      }
-      ++working;
-    }
+    const std::lock_guard lock(mutex);  // threads start to work when `working` is right
+    const unsigned wanted = items().empty() ? 0 : run.budget().threads();
+    const int error_number = threads.start(wanted, [this] { work(); });
+    working = threads.size();
+    if (wanted != 0 && working == 0)
+      return os::system_error(Errc::out_of_memory, error_number, "cannot start a thread to read");
     return {};
   });
 }
@@ -102,9 +87,8 @@ void Stream::State::stop() noexcept {
     const std::lock_guard lock(mutex);
     stopping = true;
   }
-  room_changed.notify_all();
-  for (std::thread& thread : threads) thread.join();
-  threads.clear();
+  capacity_changed.notify_all();
+  threads.join();
 }
 
 void Stream::State::work() noexcept {
@@ -116,7 +100,7 @@ void Stream::State::work() noexcept {
       const plan::PlanJobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
       if (next == plan::PlanJobs::Next::end) break;
       if (next == plan::PlanJobs::Next::wait) {
-        if (!failure) room_changed.wait(lock);
+        if (!failure) capacity_changed.wait(lock);
         continue;
       }
       lock.unlock();
@@ -128,26 +112,27 @@ void Stream::State::work() noexcept {
   }
   const std::lock_guard lock(mutex);
   --working;
-  room_changed.notify_all();
+  capacity_changed.notify_all();
   ready_changed.notify_all();
 }
 
 // Under the mutex. Memory is set aside, not touched.
 bool Stream::State::admit(std::size_t item) noexcept {
   const std::uint64_t size = run.items()[item].size;
-  if (in_flight != 0 && (size > budget || in_flight > budget - size)) return false;
-  Status status = base::guarded([&] { return run.place(item, 1); });
+  const std::uint64_t budget = run.budget().result_bytes();
+  if (held_bytes != 0 && (size > budget || held_bytes > budget - size)) return false;
+  Status status = base::guarded([&] { return run.memory().place({&item, 1}); });
   if (!status) {
     fail(std::move(status).error());
     return false;
   }
-  in_flight += size;
+  held_bytes += size;
   return true;
 }
 
 void Stream::State::announce(const plan::PlanJob& job) {
   for (std::size_t item = job.first; item < job.first + job.count; ++item) {
-    if (announced[item] || run.slot(item).left.load() != 0) continue;
+    if (announced[item] || run.slot(item).remaining.load() != 0) continue;
     ready.push_back(item);
     announced[item] = true;
   }
@@ -156,7 +141,7 @@ void Stream::State::announce(const plan::PlanJob& job) {
 
 void Stream::State::fail(Error error) noexcept {
   if (!failure) failure = std::move(error);
-  room_changed.notify_all();
+  capacity_changed.notify_all();
   ready_changed.notify_all();
 }
 
@@ -172,11 +157,11 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   if (ready.empty()) return std::optional<StreamItem>();
   const std::size_t item = ready.front();
   ready.pop_front();
-  in_flight -= run.items()[item].size;
-  room_changed.notify_all();
+  held_bytes -= run.items()[item].size;
+  capacity_changed.notify_all();
   lock.unlock();
   Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> {
-    return StreamItem{item, run.take_array(item)};
+    return StreamItem{item, run.memory().take(item)};
   });
   if (taken) tell_progress();
   lock.lock();
@@ -189,15 +174,14 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   return std::optional<StreamItem>(*std::move(taken));
 }
 
-// Without the mutex.
+// Without the mutex: the caller's function may call cancel().
 void Stream::State::tell_progress() noexcept {
-  const ReadOptions& options = run.options();
-  if (options.progress && !options.progress(run.done(), run.total())) cancel();
+  if (!run.tell_progress()) cancel();
 }
 
 void Stream::State::cancel() noexcept {
   const std::lock_guard lock(mutex);
-  fail(base::cancelled(run.done(), run.total()));
+  fail(base::cancelled(run.completed(), run.total()));
 }
 
 void Stream::Delete::operator()(State* state) const noexcept {

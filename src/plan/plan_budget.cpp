@@ -1,0 +1,99 @@
+// Chooses the number of threads and the size of jobs: first what is fastest, then no more than there is work, then what
+// the memory budget allows, and at last what the pinned memory of devices allows.
+#include "plan/plan_budget.h"
+
+#include <algorithm>
+
+#include "os/huge_page_allocator.h"
+#include "os/parallel.h"
+#include "plan/plan_jobs.h"
+
+namespace safetensors::plan {
+namespace {
+
+constexpr std::uint64_t kDefaultStreamBudget = std::uint64_t{256} << 20;
+constexpr std::size_t kMinChunk = 4096;
+constexpr std::size_t kMaxChunk = std::size_t{1} << 30;
+constexpr unsigned kThreadsPerDevice = 8;  // keep a storage device busy
+constexpr unsigned kThreadsPerNetwork = 16;
+constexpr unsigned kRingSlots = 16;
+constexpr std::size_t kRingSlotBytes = std::size_t{8} << 20;
+
+std::size_t aligned_down(std::size_t size) noexcept {
+  return size / os::HugePageAllocator::kAlignment * os::HugePageAllocator::kAlignment;
+}
+
+bool needs_staging(const PlanItem& item) noexcept {
+  return !item.plain() || item.stored < kSmallItem;
+}
+
+}  // namespace
+
+PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<const PlanItem> items,
+                       std::span<const std::unique_ptr<io::SourceReader>> readers)
+    : memory_budget_(options.memory_budget == 0 && streamed ? kDefaultStreamBudget : options.memory_budget),
+      chunk_given_(options.chunk_bytes != 0),
+      device_stream_(options.device_stream) {
+  unsigned fastest = os::usable_processors();
+  for (const std::unique_ptr<io::SourceReader>& reader : readers) {
+    max_chunk_ = std::max(max_chunk_, reader->piece());
+    if (reader->waits()) fastest = std::max(fastest, reader->remote() ? kThreadsPerNetwork : kThreadsPerDevice);
+  }
+  threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
+  if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(options.chunk_bytes, kMaxChunk));
+  max_chunk_ = std::max(aligned_down(max_chunk_), kMinChunk);
+  limit_to_work(items, readers);
+  if (memory_budget_ != 0) limit_to_budget();
+  const std::uint64_t staging =
+      std::ranges::any_of(items, needs_staging) ? std::uint64_t{threads_} * max_chunk_ : std::uint64_t{0};
+  result_bytes_ = memory_budget_ - std::min(staging, memory_budget_);
+}
+
+// About one thread per job at most. Small items that wait for a device may each be a job.
+void PlanBudget::limit_to_work(std::span<const PlanItem> items,
+                               std::span<const std::unique_ptr<io::SourceReader>> readers) {
+  std::uint64_t bytes = 0;
+  for (const PlanItem& item : items) bytes += item.stored;
+  std::uint64_t jobs = bytes / max_chunk_ + 1;
+  if (std::ranges::any_of(readers, [](const auto& reader) { return reader->waits(); }))
+    jobs = std::max<std::uint64_t>(jobs, items.size());
+  threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
+}
+
+// The other half of the budget is for results or for pinned memory, however few threads that leaves.
+void PlanBudget::limit_to_budget() noexcept {
+  const std::uint64_t reading = std::max<std::uint64_t>(memory_budget_ / 2, kMinChunk);
+  if (reading < max_chunk_) max_chunk_ = static_cast<std::size_t>(reading / kMinChunk * kMinChunk);
+  threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(reading / max_chunk_, 1, threads_));
+}
+
+std::size_t PlanBudget::chunk_bytes(const PlanSlot& slot) const noexcept {
+  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->piece());
+  if (slot.ring == nullptr) return chunk;
+  return chunk_given_ ? std::min(chunk, max_device_chunk_) : max_device_chunk_;
+}
+
+device::RingOptions PlanBudget::ring_options(std::size_t devices) const noexcept {
+  device::RingOptions options{.slots = kRingSlots, .slot_bytes = kRingSlotBytes};
+  const std::uint64_t per_device = memory_budget_ / 2 / devices;
+  if (memory_budget_ != 0 && per_device < kRingSlots * kRingSlotBytes)
+    options = device::ring_within(static_cast<std::size_t>(per_device));
+  options.after = static_cast<device::Stream>(device_stream_);
+  return options;
+}
+
+void PlanBudget::fit(std::span<const PlanItem> items,
+                     std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept {
+  std::size_t growth = 1;  // of bytes that are cast
+  for (const PlanItem& item : items) {
+    if (item.on_device() && item.casts())
+      growth = std::max<std::size_t>(growth, bits(item.dtype) / bits(item.tensor.dtype()));
+  }
+  for (const std::unique_ptr<device::CopyRing>& ring : rings) {
+    const device::RingStats stats = ring->stats();
+    max_device_chunk_ = std::min(max_device_chunk_, aligned_down(stats.slot_bytes / growth));
+    threads_ = std::min(threads_, std::max(stats.slots * 3 / 4, 1U));
+  }
+}
+
+}  // namespace safetensors::plan

@@ -1,0 +1,54 @@
+// How much of a plan is read at once. The memory limit of a plan is applied here and nowhere else.
+#pragma once
+
+#include <safetensors/read_plan.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/ring.h"
+#include "io/source_reader.h"
+#include "plan/plan_item.h"
+
+namespace safetensors::plan {
+
+// Splits ReadOptions::memory_budget:
+//   half    limits threads() x chunk_bytes(): bytes being read, converted or gathered;
+//   half    is pinned memory, if the plan has destinations on devices (ring_options());
+//   result_bytes() of it may be results that wait for Stream::next(): all bytes that staging can never need.
+// Without a budget, execute() has no limit but threads x chunk, and a Stream has 256 MiB.
+class PlanBudget {
+ public:
+  // streamed: for a Stream. May throw std::bad_alloc.
+  PlanBudget(const ReadOptions& options, bool streamed, std::span<const PlanItem> items,
+             std::span<const std::unique_ptr<io::SourceReader>> readers);
+
+  // Number of reader threads.
+  [[nodiscard]] unsigned threads() const noexcept { return threads_; }
+  // Maximum number of bytes that one job reads for the item of the slot.
+  [[nodiscard]] std::size_t chunk_bytes(const PlanSlot& slot) const noexcept;
+  // Maximum number of bytes of results that a Stream holds.
+  [[nodiscard]] std::uint64_t result_bytes() const noexcept { return result_bytes_; }
+
+  // The ring of pinned memory of one of so many devices.
+  [[nodiscard]] device::RingOptions ring_options(std::size_t devices) const noexcept;
+  // Makes the result of every job fit into a slot of a ring, and leaves slots for the devices to empty while threads
+  // fill others. A ring may have less memory than ring_options() asked for.
+  void fit(std::span<const PlanItem> items, std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept;
+
+ private:
+  void limit_to_work(std::span<const PlanItem> items, std::span<const std::unique_ptr<io::SourceReader>> readers);
+  void limit_to_budget() noexcept;
+
+  std::uint64_t memory_budget_;  // 0: no limit
+  bool chunk_given_;             // by the caller
+  void* device_stream_;
+  unsigned threads_ = 1;
+  std::size_t max_chunk_ = 0;  // for results in memory
+  std::size_t max_device_chunk_ = ~std::size_t{0};
+  std::uint64_t result_bytes_ = 0;
+};
+
+}  // namespace safetensors::plan

@@ -1,0 +1,60 @@
+// One thread of a plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/ring.h"
+#include "io/source_reader.h"
+#include "os/thread_usage.h"
+#include "plan/plan_jobs.h"
+#include "plan/plan_run.h"
+
+namespace safetensors::plan {
+
+// Does jobs, with buffers of its own. Made, used and destroyed by one thread.
+class PlanWorker {
+ public:
+  explicit PlanWorker(PlanRun& run) noexcept : run_(run) {}
+  PlanWorker(const PlanWorker&) = delete;
+  PlanWorker& operator=(const PlanWorker&) = delete;
+
+  // Reads a job, and tells the run the bytes completed and the cost. Errors name tensor, path and offset.
+  [[nodiscard]] Status work(const PlanJob& job) noexcept;
+
+ private:
+  class TensorBytes;
+  Status work_on_host(const PlanJob& job);
+  Status work_on_device(const PlanJob& job, device::CopyRing& ring);
+  Status range(const PlanJob& job);
+  Status batch(const PlanJob& job);
+  Status pieces(const PlanJob& job);
+  Status read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
+  Status read_batch(const PlanJob& job, std::span<std::byte> to) noexcept;
+
+  void deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  void cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  void finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
+  std::byte* destination(std::size_t index, std::uint64_t offset, std::size_t size);
+  Result<std::span<std::byte>> staging(const PlanItem& item, std::size_t size);
+
+  PlanRun& run_;
+  os::ThreadClock clock_;
+  JobCost cost_;
+  io::BounceBuffer direct_bounce_;  // for direct I/O to memory that is not aligned
+  io::BounceBuffer gather_bounce_;  // for short pieces of slices
+  std::shared_ptr<std::byte> staging_;
+  std::size_t staging_capacity_ = 0;
+
+  // Of a job whose results go to a device.
+  std::byte* pinned_ = nullptr;  // a slot of the ring
+  std::size_t pinned_used_ = 0;
+  std::vector<device::CopyRing::Part> parts_;                  // of the slot, and their places on the device
+  std::vector<std::pair<std::size_t, std::uint64_t>> copied_;  // index of the item and bytes, per part
+};
+
+}  // namespace safetensors::plan
