@@ -1,4 +1,4 @@
-// Arenas: memory that results are read into, kept between loads.
+// Arenas in C: memory of results that is kept between loads.
 #include "c/support.h"
 
 namespace {

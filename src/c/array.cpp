@@ -6,7 +6,7 @@
 
 namespace {
 
-// A type that stands for one dtype, as large and as aligned as its elements (F4 and F6: bytes).
+// A type for one dtype, as large and as aligned as its elements. For F4 and F6: bytes.
 template <safetensors::Dtype D, class Storage>
 struct Element {
   Storage storage;
@@ -109,7 +109,7 @@ Result<Elements> elements_as(const Array& array, Dtype dtype) {
   return invalid_argument("dtype is none");
 }
 
-// One allocation: this, then shape, then strides.
+// One allocation holds this, then the shape, then the strides.
 struct Owner {
   Managed tensor;
   Array array;
@@ -123,7 +123,7 @@ void delete_managed(Managed* self) {
   ::operator delete(owner);
 }
 
-// Row-major strides in elements. Of an array without elements they mean nothing, but must not overflow.
+// Row-major strides in elements. The strides of an array without elements mean nothing, but must not overflow.
 void fill_dims(safetensors::ShapeView from, int64_t* shape, int64_t* strides) {
   int64_t stride = 1;
   for (std::size_t i = from.size(); i-- > 0;) {
@@ -151,7 +151,7 @@ Managed* make_managed(const Array& array) {
   const safetensors::ShapeView shape = array.shape();
   void* memory = ::operator new(sizeof(Owner) + 2 * shape.size() * sizeof(int64_t));
   auto* dims = reinterpret_cast<int64_t*>(static_cast<std::byte*>(memory) + sizeof(Owner));
-  // Only the copy of a shape of many dimensions can throw, before the Owner is there.
+  // Only the copy of a shape with many dimensions can throw, and it runs before the Owner is made.
   Owner* owner = nullptr;
   try {
     owner = new (memory) Owner{Managed{}, array};

@@ -1,4 +1,4 @@
-// Checkpoints: many files opened as one set of tensors.
+// Checkpoints in C: many files opened as one set of tensors.
 #include <string>
 #include <vector>
 

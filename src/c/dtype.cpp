@@ -1,4 +1,4 @@
-// Dtypes.
+// Dtypes in C: their numbers, names and properties.
 #include <vector>
 
 #include "c/support.h"

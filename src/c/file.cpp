@@ -1,4 +1,4 @@
-// Files and their tensors.
+// Files and their tensors in C.
 #include "c/source.h"
 
 namespace {
@@ -31,7 +31,7 @@ Result<Map> map_of(int32_t map) {
   return static_cast<Map>(map);
 }
 
-// Memory of the caller's; release is called once it is armed.
+// Memory of the caller. Calls their release function, once arm() was called.
 struct Borrowed {
   void (*release)(void*) = nullptr;
   void* user = nullptr;

@@ -1,4 +1,4 @@
-// Headers and their builder.
+// Headers and their builder in C.
 #include "c/support.h"
 
 namespace {

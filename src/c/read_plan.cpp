@@ -1,4 +1,4 @@
-// Read plans, their results and reports, and streams.
+// Read plans, results, reports and streams in C.
 #include "c/support.h"
 
 namespace {
@@ -65,7 +65,7 @@ void set_callbacks(const safetensors_read_options& given, ReadOptions& options) 
 
 struct Reading {
   ReadOptions options;
-  std::shared_ptr<safetensors::Arena> arena;  // that of options
+  std::shared_ptr<safetensors::Arena> arena;  // of options, kept alive
 };
 
 Result<Reading> reading_of(const safetensors_read_options* given) {
@@ -214,7 +214,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
   clear(item, array);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{stream, "stream"}, {item, "item"}, {array, "array"}}); !status) return status;
-    // Before the item is taken, so that none is lost. An error stays, so the reading ends.
+    // Allocated before the item is taken, so that no item is lost.
     std::unique_ptr<safetensors_array> handle(stream->out_of_memory ? nullptr : new (std::nothrow) safetensors_array());
     if (!handle) {
       stream->out_of_memory = true;

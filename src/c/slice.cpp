@@ -1,4 +1,4 @@
-// Slices, what they come to for one dtype and shape, and the walk over their runs.
+// Slices in C: their parts, the slice resolved for a dtype and shape, and the walk over its runs.
 #include <vector>
 
 #include "c/support.h"

@@ -1,3 +1,4 @@
+// A Source whose functions are C callbacks: checks the numbers that they return, and keeps their errors.
 #include "c/source.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 namespace safetensors::c {
 namespace {
 
-// What a callback that returned status said about it. May throw std::bad_alloc.
+// The error of a callback that returned a status. May throw std::bad_alloc.
 Error said(safetensors_status status, const safetensors_error& error, const char* callback) {
   const bool is_code = status > 0 && status <= 0xFFFF &&
                        std::string_view(to_string(static_cast<Errc>(status))) != to_string(static_cast<Errc>(0xFFFF));
@@ -20,7 +21,7 @@ Error said(safetensors_status status, const safetensors_error& error, const char
   return result;
 }
 
-// Runs a callback with an empty error to fill and gives what it counted.
+// Runs a callback with an empty error to fill. Returns the number that it gave.
 template <class Count, class Call>
 Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
   try {

@@ -1,4 +1,4 @@
-// A Source whose functions are the caller's, in C.
+// A Source whose functions are C callbacks of the caller.
 #pragma once
 
 #include "c/support.h"
@@ -10,7 +10,7 @@ class CallbackSource final : public Source, public std::enable_shared_from_this<
   explicit CallbackSource(const safetensors_source& callbacks) noexcept : callbacks_(callbacks) {}
   ~CallbackSource() override;
 
-  // From here on the caller's release is called when nothing needs the source.
+  // From now on, the release function of the caller is called when nothing needs the source.
   void own() noexcept { owned_ = true; }
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override;

@@ -1,4 +1,4 @@
-// Versions, status codes, errors and text for showing.
+// Versions, status codes, errors and printable text in C.
 #include <iterator>
 #include <string_view>
 
@@ -78,7 +78,7 @@ SAFETENSORS_SAME(CANCELLED, cancelled);
 
 static_assert(sizeof(safetensors_error) == 1040, "never changes: it lies in the caller's memory");
 
-// A number that is no code's becomes one that is no code's either.
+// An unknown number becomes an Errc that is unknown, too.
 Errc code_of(safetensors_status status) noexcept {
   return status >= 0 && status <= 0xFFFF ? static_cast<Errc>(status) : static_cast<Errc>(0xFFFF);
 }

@@ -1,3 +1,4 @@
+// Checks of arguments and of growing structs, for all functions of the C interface.
 #include "c/support.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ std::uint64_t size_of_struct(const void* data) noexcept {
   return size;
 }
 
-// Above this a struct_size was never set; nothing is read or written there.
+// A larger struct_size was never set. Nothing is read or written then.
 constexpr std::uint64_t kMostStruct = 4096;
 
 Error wrong_size(std::uint64_t size, std::size_t minimum) {

@@ -1,4 +1,4 @@
-// What every function of the C interface is made of: handles, checked arguments, the guard that no exception passes.
+// Shared by all functions of the C interface: handles, checks of arguments, and a guard that stops every exception.
 #pragma once
 
 #include <safetensors/c.h>
@@ -36,7 +36,7 @@ struct safetensors_resolved_slice {
   std::shared_ptr<const safetensors::ResolvedSlice> slice;
 };
 struct safetensors_runs {
-  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // what runs walks over
+  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // that `runs` walks
   safetensors::ResolvedSlice::Runs runs;
 };
 struct safetensors_file {
@@ -66,7 +66,7 @@ struct safetensors_read_report {
 struct safetensors_stream {
   std::shared_ptr<const safetensors::Arena> arena;  // outlives the stream, whatever the caller frees first
   safetensors::Stream stream;
-  bool out_of_memory = false;  // of a handle: every later call says so
+  bool out_of_memory = false;  // of a handle; every later call then fails so
 };
 struct safetensors_writer {
   safetensors::Header header;
@@ -75,17 +75,17 @@ struct safetensors_writer {
 
 namespace safetensors::c {
 
-// Fills the caller's error, which may be NULL, and gives the status to return.
+// Fills the error of the caller, which may be NULL, and returns the status.
 safetensors_status report(const Error& error, safetensors_error* out) noexcept;
 safetensors_status report_success(safetensors_error* out) noexcept;
 safetensors_status report_out_of_memory(safetensors_error* out) noexcept;
 
 using base::make_error;
 [[nodiscard]] Error invalid_argument(std::string message);
-// not_found for an index that is not below count.
+// Error not_found if the index is not below count.
 [[nodiscard]] Error out_of_range(const char* what, std::uint64_t index, std::size_t count);
 
-// Runs body, which returns Status, and reports what it returns or throws.
+// Runs body, which returns a Status. Reports that, or its exception.
 template <class Body>
 safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
   try {
@@ -96,7 +96,7 @@ safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
   }
 }
 
-// Sets results to their values for failure, before anything else is looked at.
+// Sets results to their values for failure, before all checks.
 template <class... T>
 void clear(T*... results) noexcept {
   ((results ? static_cast<void>(*results = T{}) : static_cast<void>(0)), ...);
@@ -109,10 +109,10 @@ struct Required {
   Required(const T* pointer, const char* argument) noexcept : given(pointer != nullptr), name(argument) {}
 };
 
-// Error invalid_argument for the first that is NULL.
+// Error invalid_argument for the first pointer that is NULL.
 [[nodiscard]] Status require(std::initializer_list<Required> arguments);
 
-// count things at pointer, which may be NULL only when there are none.
+// An array of count elements. The pointer may be NULL only if count is 0.
 template <class T>
 [[nodiscard]] Result<std::span<const T>> list_of(const T* pointer, std::size_t count, const char* name) {
   if (!pointer && count != 0)
@@ -125,7 +125,7 @@ template <class T>
 [[nodiscard]] Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size);
 [[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
 
-// Moves a result into a handle of its own.
+// Moves a result into a new handle.
 template <class Handle, class T>
 [[nodiscard]] Status hand_out(Result<T> result, Handle** out) {
   if (!result) return std::move(result).error();
@@ -133,7 +133,7 @@ template <class Handle, class T>
   return {};
 }
 
-// Copies items to the caller, as said at safetensors_header_shape.
+// Copies elements to the caller as safetensors_header_shape documents it.
 template <class T>
 [[nodiscard]] Status copy_out(std::span<const T> items, T* destination, std::size_t capacity, std::size_t* count) {
   *count = items.size();
@@ -146,15 +146,15 @@ template <class T>
   return {};
 }
 
-// Cuts text to capacity at a whole character, with a NUL behind it.
+// Cuts text to the capacity, at a whole character, and ends it with NUL.
 void copy_text(std::string_view text, char* destination, std::size_t capacity, std::string_view mark) noexcept;
 
-// The bytes of a growing struct, checked as said at the top of c.h. minimum: its size in ABI version 1.
+// The bytes of a growing struct, checked as the top of c.h documents it. minimum: its size in ABI version 1.
 [[nodiscard]] Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum);
 [[nodiscard]] Status check_result_struct(const void* to, std::size_t minimum);
 void write_struct(const void* from, void* to, std::size_t size) noexcept;
 
-// A growing struct of options: those given, or all defaults.
+// A growing struct of options: as given, or all defaults.
 template <class T>
 [[nodiscard]] Result<T> options_of(const T* given, std::size_t minimum) {
   T options{};
@@ -164,7 +164,7 @@ template <class T>
   return options;
 }
 
-// Hands a filled result out in a growing struct that check_result_struct accepted.
+// Copies a result to a growing struct that check_result_struct accepted.
 template <class T>
 void give_struct(T filled, T* to) noexcept {
   filled.struct_size = to->struct_size;
@@ -174,14 +174,13 @@ void give_struct(T filled, T* to) noexcept {
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
 [[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
-// ParseOptions::cancelled of options that were read. A struct that ends before `user` does has neither: a part of a
-// pointer is none.
+// ParseOptions::cancelled of options. A struct that ends inside of `user` has neither function nor user.
 template <class Given>
 [[nodiscard]] std::function<bool()> cancelled_of(const Given& given) {
   if (given.cancelled == nullptr || given.struct_size < offsetof(Given, user) + sizeof given.user) return {};
   return [cancelled = given.cancelled, user = given.user] { return cancelled(user) != 0; };
 }
-// Of safetensors_open_options and all that has its fields.
+// For safetensors_open_options, and for structs with its fields.
 template <class Given>
 [[nodiscard]] Result<OpenOptions> open_options_of(const Given& given) {
   if (given.access < SAFETENSORS_ACCESS_AUTOMATIC || given.access > SAFETENSORS_ACCESS_READ)
@@ -194,7 +193,7 @@ template <class Given>
 [[nodiscard]] Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given);
 [[nodiscard]] Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename);
 
-// Checks the struct and sets all of it to its value for failure.
+// Checks the struct and sets all members to their values for failure.
 [[nodiscard]] Status clear_info(safetensors_tensor_info* info);
 [[nodiscard]] safetensors_tensor_info info_of(const TensorInfo& tensor) noexcept;
 

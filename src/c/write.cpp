@@ -1,4 +1,4 @@
-// Serializing, writing files whole or in pieces, and editing metadata.
+// Writing in C: files whole or in pieces, serialized memory, and edits of metadata.
 #include <functional>
 #include <optional>
 #include <vector>
@@ -68,7 +68,7 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
   return std::optional<MetadataPairs>(std::move(pairs));
 }
 
-// Empty if there is none.
+// Empty if it is not given.
 template <class Options>
 std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
   if (!options.progress) return nullptr;
@@ -118,7 +118,7 @@ Result<std::vector<safetensors::MetadataEdit>> edits_of(const safetensors_metada
   return result;
 }
 
-// What layout, serialize, write_file and write_files (for each file) are given.
+// The arguments of layout, serialize and write_file, and of write_files per file.
 struct Content {
   std::vector<TensorData> tensors;
   std::optional<MetadataPairs> metadata;

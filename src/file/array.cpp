@@ -1,3 +1,4 @@
+// Checks that the elements of an array can be used in place, and controls the pages of arrays that are mapped files.
 #include <safetensors/array.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ Status Array::release() const noexcept {
     if (memory_ == MemoryKind::private_map)
       return base::make_error(Errc::unsupported,
                               "pages of a private map are not given up: what was written to them would be lost");
-    return base::make_error(Errc::unsupported, "the array is no map of a file: its memory goes with it");
+    return base::make_error(Errc::unsupported, "cannot release pages: the array is not file-mapped");
   });
 }
 

@@ -1,4 +1,4 @@
-// Many files as one set of tensors: looking things up in it.
+// Looks up tensors of many files as one set.
 #include <safetensors/checkpoint.h>
 
 #include <utility>

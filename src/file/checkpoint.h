@@ -1,4 +1,4 @@
-// What a Checkpoint and its lists share.
+// The state of a Checkpoint, which its lists share, and its opening.
 #pragma once
 
 #include <safetensors/checkpoint.h>
@@ -25,12 +25,12 @@ struct CheckpointState {
     std::uint32_t file;
   };
 
-  // The number of the tensor, or NameIndex::kNone.
+  // Index of the tensor in entries, or NameIndex::kNone.
   [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept {
     return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
   }
 
-  std::string path;  // the one that was given; empty for several
+  std::string path;  // given by the caller; empty if they gave several
   std::vector<File> files;
   std::vector<Entry> entries;
   base::HashKey hash_key = base::HashKey::random();
@@ -44,7 +44,7 @@ struct CheckpointState {
 
 namespace safetensors::file {
 
-// descriptors: how many the files may keep open. Errors: as Checkpoint::open.
+// descriptors: maximum number of descriptors that the files keep open. Errors: as Checkpoint::open.
 [[nodiscard]] Result<std::shared_ptr<const detail::CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                                      const CheckpointOptions& options,
                                                                                      std::size_t descriptors) noexcept;

@@ -1,3 +1,5 @@
+// Opens the files of a checkpoint with several threads, then puts their tensors into one index of names. Two tensors of
+// one name are an error, which names both files.
 #include "file/checkpoint.h"
 
 #include <algorithm>
@@ -16,14 +18,14 @@ namespace {
 
 using detail::CheckpointState;
 
-constexpr unsigned kThreads = 16;  // they wait for the storage more than they compute
+constexpr unsigned kThreads = 16;  // more than processors: they wait for the storage
 constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
 
-constexpr std::size_t kTensorsPerLook = 4096;  // tensors
+constexpr std::size_t kTensorsPerLook = 4096;  // between two looks at the cancellation
 
 struct OpenedFile {
   File file;
-  std::vector<const TensorInfo*> tensors;  // those that are seen, by offset
+  std::vector<const TensorInfo*> tensors;  // the visible ones, by offset
 };
 
 class OpenFiles final : public os::Tasks {
@@ -36,7 +38,7 @@ class OpenFiles final : public os::Tasks {
 
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     return base::guarded([&]() -> Status {
-      // Of several files, each is read by one thread.
+      // With several files, one thread reads the header of each.
       const unsigned threads = pool_ ? 1 : options_.threads;
       const CheckpointPaths::Part& part = paths_[index];
       Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
@@ -46,7 +48,7 @@ class OpenFiles final : public os::Tasks {
     });
   }
 
-  // After all have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
+  // After all tasks have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
   Status join(CheckpointState& state);
 
  private:
@@ -136,10 +138,10 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     }
     const auto state = std::make_shared<CheckpointState>();
     if (paths.size() == 1) state->path = paths[0];
-    // Each thread needs a descriptor.
+    // Every thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
     Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
-    // Others have most of the descriptors: one is enough.
+    // The rest of the process may hold most descriptors. One is enough to go on.
     if (!status && status.error().os_error == EMFILE && threads > 1)
       status = open_files(parts, options, descriptors, 1, cancellation, *state);
     if (!status) return std::move(status).error();

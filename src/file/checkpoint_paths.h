@@ -1,4 +1,4 @@
-// What the paths given to Checkpoint::open stand for.
+// The files that the paths given to Checkpoint::open name.
 #pragma once
 
 #include <safetensors/error.h>
@@ -15,22 +15,22 @@ namespace safetensors::file {
 
 struct IndexFile {
   std::string path;
-  std::string folder;  // of its files; empty or with its separator at the end
+  std::string folder;  // of its files; empty, or ends with a separator
   std::unique_ptr<const format::ShardIndex> shards;
 };
 
-// Files in order. Those of an index have no path of their own until it is asked for: an index may name millions.
+// Files in order. The path of a shard is made when it is needed, because an index may name millions of shards.
 class CheckpointPaths {
  public:
   struct Part {
-    const IndexFile* index;  // nullptr: all of the file's tensors
-    std::uint32_t number;    // of the index's shard, or of plain_
+    const IndexFile* index;  // null: all tensors of the file are visible
+    std::uint32_t number;    // index of the shard, or index in plain_
   };
 
   // cancellation: must outlive this.
   explicit CheckpointPaths(base::Cancellation& cancellation) noexcept : cancellation_(cancellation) {}
 
-  // Errors: those of Checkpoint::open that do not need a file's header. Throws std::bad_alloc.
+  // Errors: the errors of Checkpoint::open that do not concern the header of a file. Throws std::bad_alloc.
   Status add(const std::string& path);
 
   [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }

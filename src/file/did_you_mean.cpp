@@ -1,6 +1,6 @@
-// Ranks names by their likeness to the one that was meant: edits, then case, then tails. Edits are counted by Myers'
-// algorithm (J. ACM 46, 1999; in blocks as by Hyyro): a column of the usual table is two bit vectors, so that a
-// character of a name costs a few operations for every 64 of the one that was meant.
+// Ranks names by their likeness to the name that the caller gave: by edits, then by case, then by a common tail. Myers'
+// algorithm counts the edits (J. ACM 46, 1999; in blocks as by Hyyro). It keeps a column of the usual table in two bit
+// vectors, so one character of a name costs a few operations per 64 characters of the given name.
 #include "file/did_you_mean.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace safetensors::file {
 namespace {
 
-constexpr std::uint64_t kMostSteps = 20'000'000;  // of counting edits, for one question
-constexpr std::uint64_t kMaxNames = 2'000'000;    // more are not looked at
+constexpr std::uint64_t kMaxSteps = 20'000'000;  // of counting edits, per question
+constexpr std::uint64_t kMaxNames = 2'000'000;   // further names are ignored
 constexpr std::size_t kMostEdits = 8;
 
 char lower(char c) noexcept {
@@ -35,13 +35,13 @@ std::size_t index_of(char c) noexcept {
   return static_cast<unsigned char>(c);
 }
 
-// 64 rows of a column of the table, as differences between neighbours.
+// 64 rows of one column of the table. Each bit is the difference between a row and the row above it.
 struct Column {
-  std::uint64_t up = ~std::uint64_t{0};  // where a row is one more than the row above
-  std::uint64_t down = 0;                // where it is one less
+  std::uint64_t up = ~std::uint64_t{0};  // the row is one more
+  std::uint64_t down = 0;                // the row is one less
 
-  // Goes on by a character that equals those of the rows `equal`. before: the difference of the row above the first to
-  // its left neighbour. Returns that of the row `last`, a single bit.
+  // Computes the next column for a character that equals the characters of the rows `equal`. before: the horizontal
+  // difference in the row above the first. Returns the horizontal difference in the row `last`, which is one bit.
   int advance(std::uint64_t equal, int before, std::uint64_t last) noexcept {
     const std::uint64_t vertical = equal | down;
     if (before < 0) equal |= 1;
@@ -64,15 +64,16 @@ bool is_tail(std::string_view whole, std::string_view tail) {
 }  // namespace
 
 DidYouMean::DidYouMean(std::string_view meant) noexcept
-    : meant_(meant), most_edits_(std::min(kMostEdits, std::max<std::size_t>(meant.size() / 4, 1))) {
-  for (std::size_t i = 0; i < std::min(meant.size(), kLongest); ++i) {
+    : meant_(meant), max_edits_(std::min(kMostEdits, std::max<std::size_t>(meant.size() / 4, 1))) {
+  for (std::size_t i = 0; i < std::min(meant.size(), kMaxLength); ++i) {
     const std::uint64_t row = std::uint64_t{1} << i % 64;
     exact_[index_of(meant[i])][i / 64] |= row;
     for (const char c : {lower(meant[i]), upper(meant[i])}) any_case_[index_of(c)][i / 64] |= row;
   }
 }
 
-// Insertions, deletions and changes of bytes that turn the name into what was meant, or more than limit.
+// Number of bytes to insert, delete or change to turn `name` into the given name; limit + 1 or more if it exceeds
+// limit.
 std::size_t DidYouMean::distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept {
   const std::size_t blocks = (meant_.size() + 63) / 64;
   const std::uint64_t last = std::uint64_t{1} << (meant_.size() - 1) % 64;
@@ -86,15 +87,16 @@ std::size_t DidYouMean::distance(std::string_view name, const Rows& rows, std::s
     }
     edits = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(edits) + difference);
     steps_ += blocks;
-    if (edits > limit + (name.size() - i - 1)) return limit + 1;  // the rest cannot make it good
+    if (edits > limit + (name.size() - i - 1))
+      return limit + 1;  // the remaining characters cannot lower it to the limit
   }
   return edits;
 }
 
 DidYouMean::Likeness DidYouMean::compare(std::string_view name) noexcept {
   const auto [shorter, longer] = std::minmax({name.size(), meant_.size()});
-  const std::size_t limit = likeness_.kind == Kind::edits ? likeness_.amount : most_edits_;
-  if (longer - shorter <= limit && steps_ < kMostSteps) {
+  const std::size_t limit = likeness_.kind == Kind::edits ? likeness_.amount : max_edits_;
+  if (longer - shorter <= limit && steps_ < kMaxSteps) {
     const std::size_t edits = distance(name, exact_, limit);
     if (edits <= limit) return {Kind::edits, edits, distance(name, any_case_, edits)};
   }
@@ -105,14 +107,14 @@ DidYouMean::Likeness DidYouMean::compare(std::string_view name) noexcept {
 }
 
 bool DidYouMean::offer(std::string_view name) noexcept {
-  if (meant_.empty() || meant_.size() > kLongest || ++names_ > kMaxNames) return false;
-  if (name.empty() || name.size() > kLongest) return true;
+  if (meant_.empty() || meant_.size() > kMaxLength || ++names_ > kMaxNames) return false;
+  if (name.empty() || name.size() > kMaxLength) return true;
   const Likeness found = compare(name);
   if (found < likeness_) {
     likeness_ = found;
     best_ = name;
   }
-  return likeness_ > Likeness{Kind::edits, 1, 0};  // nothing is nearer than one letter's case
+  return likeness_ > Likeness{Kind::edits, 1, 0};  // no name is nearer than one letter of another case
 }
 
 std::string counted(std::size_t number, const char* noun) {

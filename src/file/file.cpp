@@ -1,4 +1,5 @@
-// Opening files: the header is read and checked, nothing else.
+// Opens files: reads and checks the header, and no byte of a tensor. A map of the whole file is made at the first view
+// and then shared by all views.
 #include "file/file.h"
 
 #include <safetensors/file.h>
@@ -58,7 +59,7 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
   return format::parse_header(std::move(text), file_size - 8 - *length, options, nullptr, &cancellation);
 }
 
-// Fills in header; the source and whatever else is known are there already.
+// Reads the header. All other members of the state are set.
 Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads,
               base::Cancellation& cancellation) {
   Result<std::uint64_t> size = state.source->size();
@@ -85,28 +86,6 @@ Result<Array> read_data(const detail::FileState& state) {
   if (Status status = os::read_parallel(*state.source, state.header.data_start(), bytes); !status)
     return with_path(state, std::move(status).error());
   return data_array(bytes, *std::move(memory), MemoryKind::owned);
-}
-
-Result<Array> view_data(const detail::FileState& state, Map map) {
-  const std::uint64_t start = state.header.data_start();
-  const std::uint64_t size = state.header.data_bytes();
-  if (state.posix && state.access == Access::map) {
-    if (map == Map::copy_on_write) {
-      Result<os::Mapping> pages = state.posix->map(start, size, os::MapMode::copy_on_write);
-      if (!pages) return read_data(state);
-      return data_array(pages->bytes, std::move(pages->owner), MemoryKind::private_map);
-    }
-    os::Mapping pages = state.shared_map();
-    if (pages.bytes.empty()) return read_data(state);
-    return data_array(pages.bytes.subspan(static_cast<std::size_t>(start)), std::move(pages.owner),
-                      MemoryKind::shared_map);
-  }
-  if (map == Map::copy_on_write || state.access != Access::map) return read_data(state);
-  Source::Memory memory = state.source->memory(start, size);
-  if (memory.bytes.size() != size) return read_data(state);
-  // Array gives it out as const: the kind says that it is not writable.
-  auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
-  return data_array({bytes, memory.bytes.size()}, std::move(memory.owner), MemoryKind::borrowed);
 }
 
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::PosixFile>> file,
@@ -190,7 +169,12 @@ Result<Tensor> File::tensor(std::string_view name) const noexcept {
 }
 
 Result<Array> File::view(Map map) const noexcept {
-  return base::guarded([&]() -> Result<Array> { return file::view_data(*state_, map); });
+  return base::guarded([&]() -> Result<Array> {
+    std::optional<detail::FileState::View> view =
+        state_->view(state_->header.data_start(), state_->header.data_bytes(), map);
+    if (!view) return file::read_data(*state_);
+    return file::data_array(view->bytes, std::move(view->owner), view->kind);
+  });
 }
 
 Access File::access() const noexcept {
@@ -203,9 +187,6 @@ const Source& File::source() const& noexcept {
   return *state_->source;
 }
 
-}  // namespace v0
-
-inline namespace v0 {
 namespace detail {
 
 os::Mapping FileState::shared_map() const noexcept {
@@ -218,6 +199,27 @@ os::Mapping FileState::shared_map() const noexcept {
   if (shared_map_.compare_exchange_strong(other, mine, std::memory_order_acq_rel)) return *mine;
   delete mine;
   return *other;
+}
+
+std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64_t size, Map map) const noexcept {
+  if (access != Access::map) return std::nullopt;
+  if (posix && map == Map::copy_on_write) {
+    Result<os::Mapping> pages = posix->map(offset, size, os::MapMode::copy_on_write);
+    if (!pages) return std::nullopt;
+    return View{pages->bytes, std::move(pages->owner), MemoryKind::private_map};
+  }
+  if (posix) {
+    os::Mapping pages = shared_map();
+    if (pages.bytes.empty()) return std::nullopt;
+    return View{pages.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
+                std::move(pages.owner), MemoryKind::shared_map};
+  }
+  if (map == Map::copy_on_write) return std::nullopt;
+  Source::Memory memory = source->memory(offset, size);
+  if (memory.bytes.size() != size) return std::nullopt;
+  // The Array is read-only, because its kind is `borrowed`.
+  auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
+  return View{{bytes, memory.bytes.size()}, std::move(memory.owner), MemoryKind::borrowed};
 }
 
 Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {

@@ -1,4 +1,4 @@
-// What a File and its Tensors share.
+// The state of a File, which its Tensors share, and its opening.
 #pragma once
 
 #include <safetensors/file.h>
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,25 +26,35 @@ struct FileState {
   FileState& operator=(const FileState&) = delete;
   ~FileState() { delete shared_map_.load(std::memory_order_relaxed); }
 
-  // The whole file, mapped at the first call and then shared; no bytes when the system refuses, which is asked again
-  // the next time. No lock: a child of a fork may call it whatever its parent's threads were doing.
+  // A map of the whole file. The first call makes it, later calls share it. No bytes if the system refuses; the next
+  // call then asks again. It takes no lock, so a forked child may call it at any time.
   [[nodiscard]] os::Mapping shared_map() const noexcept;
 
-  // Fills destination with the file's bytes from offset on; errors name the tensor, the path and the offset.
+  struct View {
+    std::span<std::byte> bytes;  // not to be written to, unless the kind is private_map
+    std::shared_ptr<const void> owner;
+    MemoryKind kind;
+  };
+  // A range of the file in place. None if it must be read: the file is not mapped, the system refuses to map it, or the
+  // Source has no such memory. A private map is of the range alone, so it works for files of any size on machines of 32
+  // bits.
+  [[nodiscard]] std::optional<View> view(std::uint64_t offset, std::uint64_t size, Map map) const noexcept;
+
+  // Reads destination.size() bytes from an offset in the file. Errors name the tensor, the path and the offset.
   [[nodiscard]] Status read(const TensorInfo& tensor, std::uint64_t offset,
                             std::span<std::byte> destination) const noexcept;
 
-  // Adds tensor and path to an error that something below reported.
+  // Adds the tensor and the path to an error of a lower layer.
   [[nodiscard]] Error describe(const TensorInfo& tensor, Error error) const noexcept;
 
-  // The error of reading the tensor's bytes at offset, complete.
+  // Completes the error of a read at an offset in the file: as describe(), and with a code and the offset.
   [[nodiscard]] Error failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept;
 
-  // The tensor's bytes where the Source has them in memory, else none.
+  // The bytes of the tensor if the Source has them in memory, else none.
   [[nodiscard]] Source::Memory memory(const TensorInfo& tensor) const noexcept;
 
   std::shared_ptr<const Source> source;
-  std::shared_ptr<const os::PosixFile> posix;  // the same, when it is a file
+  std::shared_ptr<const os::PosixFile> posix;  // the source, if it is a file; else null
   Header header;
   Access access = Access::read;
   std::string path;
@@ -52,13 +63,13 @@ struct FileState {
   mutable std::atomic<const os::Mapping*> shared_map_{nullptr};
 };
 
-// The one way to make a File, and a Tensor of it, from outside of them.
+// Makes a File, and a Tensor of it.
 struct FileAccess {
   static File make(std::shared_ptr<const FileState> state) noexcept { return File(std::move(state)); }
   static Tensor tensor(const File& file, const TensorInfo& info) noexcept { return Tensor(file.state_, &info); }
 };
 
-// The one way into the private parts of Tensor.
+// Gives the state of the file of a Tensor.
 struct TensorAccess {
   static const FileState& state(const Tensor& tensor) noexcept { return *tensor.state_; }
 };
@@ -69,8 +80,8 @@ struct TensorAccess {
 
 namespace safetensors::file {
 
-// The file's descriptor is in the slot, if that has a pool. threads: that read a long header; 0: as many as are of use.
-// Errors: as File::open. options.parse.cancelled is not looked at.
+// If the slot has a pool, the descriptor of the file is in the slot. threads: number of threads that read a long
+// header; 0 selects it. Ignores options.parse.cancelled. Errors: as File::open.
 [[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot,
                                      unsigned threads, base::Cancellation& cancellation) noexcept;
 

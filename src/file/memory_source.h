@@ -1,4 +1,4 @@
-// A file that somebody holds in memory.
+// A file in memory of the caller.
 #pragma once
 
 #include <safetensors/source.h>

@@ -1,3 +1,6 @@
+// Groups the pieces of a slice before reading. A read costs as much as copying some tens of kilobytes, so small pieces
+// are read in one read with the gaps between them, as long as the gaps are few or narrow, and gathered from a bounce
+// buffer.
 #include "file/slice_reader.h"
 
 #include <algorithm>
@@ -15,7 +18,7 @@ std::byte* gather_fixed(const std::byte* from, std::int64_t stride, std::uint64_
   return to;
 }
 
-// Returns the byte behind the last one written.
+// Returns the end of the bytes written.
 std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t count, std::size_t size, std::byte* to) {
   switch (size) {
     case 1:
@@ -36,7 +39,7 @@ std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t coun
   return to;
 }
 
-// A place among the pieces of a slice, in the order of the result.
+// A position among the pieces of a slice, in the order of the result.
 class Cursor {
  public:
   Cursor(const ResolvedSlice& slice, PieceRange pieces) : rows_(slice, pieces.first), left_(pieces.count) {
@@ -63,11 +66,11 @@ class Cursor {
   std::uint64_t left_;
 };
 
-// Pieces that are read together.
+// Pieces that one read gets.
 struct Group {
-  std::uint64_t low = 0, high = 0;  // what is read of the tensor
+  std::uint64_t low = 0, high = 0;  // range of the tensor
   std::uint64_t pieces = 0;
-  bool gapless = true;  // ascending, one behind the other: no buffer is needed
+  bool gapless = true;  // ascending and contiguous: no bounce buffer is needed
 
   [[nodiscard]] std::uint64_t span() const { return high - low; }
 };
@@ -77,7 +80,7 @@ class Planner {
   Planner(const ResolvedSlice& slice, PieceRange pieces)
       : cursor_(slice, pieces), size_(detail::SliceAccess::piece_size(slice)) {}
 
-  // The next pieces to be read together; none at the end.
+  // The next group; without pieces at the end.
   Group next() {
     Group group;
     while (!cursor_.done()) {
@@ -96,14 +99,14 @@ class Planner {
     return 1;
   }
 
-  // Adds as many of the pieces at the cursor as it can judge at once; 0 when the next one is for another group.
+  // Adds pieces at the cursor to the group. Returns their number, or 0 if the next piece starts another group.
   std::uint64_t fitting(Group& group) {
     const std::uint64_t offset = cursor_.offset();
     if (group.gapless && offset == group.high) return add(group, offset, 1);
     if (size_ >= kExactPiece || (group.gapless && group.span() >= kExactPiece)) return 0;
     const std::uint64_t span = std::max(group.high, offset + size_) - std::min(group.low, offset);
     if (span > kBounceBytes) return 0;
-    if (size_ < kTinyPiece && gap(group, offset) <= kWidestGap) return add(group, offset, tiny_run(group, offset));
+    if (size_ < kTinyPiece && gap(group, offset) <= kMaxGap) return add(group, offset, tiny_run(group, offset));
     if (span * 4 > (group.pieces + 1) * size_ * 5) return 0;
     return add(group, offset, 1);
   }
@@ -127,24 +130,24 @@ class Planner {
     return group.low >= offset + size_ ? group.low - offset - size_ : 0;
   }
 
-  // How many pieces of this row, the one at offset included, still fit into the buffer.
+  // Number of pieces of this row, with the piece at offset, that fit into the bounce buffer.
   [[nodiscard]] std::uint64_t tiny_run(const Group& group, std::uint64_t offset) const {
     const std::uint64_t apart = base::magnitude(cursor_.stride());
-    if (apart == 0 || apart > kWidestGap) return 1;
-    std::uint64_t room = 0;  // between the last byte this way that fits and the piece at offset
+    if (apart == 0 || apart > kMaxGap) return 1;
+    std::uint64_t capacity = 0;  // bytes of the buffer beyond the piece at offset, in the direction of the row
     if (cursor_.stride() > 0) {
-      room = kBounceBytes - (offset + size_ - std::min(group.low, offset));
+      capacity = kBounceBytes - (offset + size_ - std::min(group.low, offset));
     } else {
-      room = kBounceBytes - (std::max(group.high, offset + size_) - offset);
+      capacity = kBounceBytes - (std::max(group.high, offset + size_) - offset);
     }
-    return std::min(cursor_.left_in_row(), room / apart + 1);
+    return std::min(cursor_.left_in_row(), capacity / apart + 1);
   }
 
   Cursor cursor_;
   std::uint64_t size_;
 };
 
-// Copies pieces out of a buffer that begins with the tensor's byte `low`.
+// Copies pieces from a buffer that starts with byte `low` of the tensor.
 std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size, const std::byte* buffer,
                          std::uint64_t low, std::byte* to) {
   while (pieces > 0) {
@@ -170,7 +173,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes
                   std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
   Planner planner(slice, pieces);
-  Cursor cursor(slice, pieces);  // of what has been delivered, behind the planner's
+  Cursor cursor(slice, pieces);  // at the first piece not yet delivered; the planner is ahead
   for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
     const auto span = static_cast<std::size_t>(group.span());
     if (group.gapless) {

@@ -1,4 +1,4 @@
-// Reads a slice: large runs each by itself, small ones together through a buffer.
+// Reads the pieces of a slice: a large piece straight into the result, small pieces together through a bounce buffer.
 #pragma once
 
 #include <safetensors/error.h>
@@ -13,12 +13,12 @@
 
 namespace safetensors::file {
 
-inline constexpr std::uint64_t kExactPiece = 64 << 10;  // from here on a piece is read by itself
-inline constexpr std::uint64_t kTinyPiece = 512;        // below, what lies between is read whatever it is
-inline constexpr std::uint64_t kWidestGap = 64 << 10;   // unless it is this wide
+inline constexpr std::uint64_t kExactPiece = 64 << 10;  // bytes; a piece of this size or more is read by itself
+inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces are read with the gaps between them
+inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; wider gaps are not read
 inline constexpr std::uint64_t kBounceBytes = io::BounceBuffer::kBytes;
 
-// Reads bytes of the tensor, offset counted from its first.
+// Reads bytes of the tensor. offset: in the tensor.
 class ReadTensorBytes {
  public:
   ReadTensorBytes() = default;
@@ -30,17 +30,16 @@ class ReadTensorBytes {
   ~ReadTensorBytes() = default;
 };
 
-// Of the pieces that a slice consists of (format::piece_count), `count` from `first` on.
+// Pieces [first, first + count) of a slice, see format::piece_count.
 struct PieceRange {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };
 
-// Both write the pieces to destination, one behind the other. bounce: the calling thread's, for what is read together.
-// May throw std::bad_alloc.
+// Writes the pieces to destination, one after the other. bounce: of the calling thread. May throw std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
                                 io::BounceBuffer& bounce, std::byte* destination);
-// The tensor is in memory.
+// The same for a tensor in memory.
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination);
 
 }  // namespace safetensors::file

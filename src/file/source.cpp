@@ -1,3 +1,4 @@
+// Defaults of Source: a source without memory.
 #include <safetensors/source.h>
 
 namespace safetensors {

@@ -1,4 +1,4 @@
-// A tensor's bytes: seen in place, or read.
+// Gives the bytes of a tensor: in place if the file is mapped or in memory, else read into new memory.
 #include <safetensors/file.h>
 
 #include <string>
@@ -67,28 +67,9 @@ inline namespace v0 {
 
 Result<Array> Tensor::view(Map map) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    // 64 bits on every machine: a private map is of the tensor alone, wherever it lies in a file of any size.
-    const std::uint64_t offset = info_->file_offset;
-    const std::uint64_t size = nbytes();
-    if (state_->posix && state_->access == Access::map) {
-      if (map == Map::copy_on_write) {
-        Result<os::Mapping> pages = state_->posix->map(offset, size, os::MapMode::copy_on_write);
-        if (!pages) return read();
-        return file::make_array(*info_, shape(), pages->bytes, std::move(pages->owner), MemoryKind::private_map);
-      }
-      os::Mapping pages = state_->shared_map();
-      if (pages.bytes.empty()) return read();
-      return file::make_array(*info_, shape(),
-                              pages.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
-                              std::move(pages.owner), MemoryKind::shared_map);
-    }
-    if (map == Map::copy_on_write || state_->access != Access::map) return read();
-    Source::Memory memory = state_->memory(*info_);
-    if (memory.bytes.size() != size) return read();
-    // Array gives it out as const: the kind says that it is not writable.
-    auto* const bytes = const_cast<std::byte*>(memory.bytes.data());
-    return file::make_array(*info_, shape(), {bytes, memory.bytes.size()}, std::move(memory.owner),
-                            MemoryKind::borrowed);
+    std::optional<detail::FileState::View> view = state_->view(info_->file_offset, nbytes(), map);
+    if (!view) return read();
+    return file::make_array(*info_, shape(), view->bytes, std::move(view->owner), view->kind);
   });
 }
 

@@ -1,3 +1,4 @@
+// The public Arena. See os/huge_page_allocator.h for the allocator behind it.
 #include <safetensors/arena.h>
 
 #include <new>

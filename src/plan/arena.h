@@ -1,4 +1,4 @@
-// What an Arena stands on.
+// The state of an Arena.
 #pragma once
 
 #include <safetensors/arena.h>
@@ -13,7 +13,7 @@ struct ArenaState {
   os::HugePageAllocator pages;
 };
 
-// The one way into the private part of Arena. Null for one that was moved from, or had no memory for itself.
+// Null if the arena was moved from, or had no memory for its state.
 struct ArenaAccess {
   static os::HugePageAllocator* pages(Arena& arena) noexcept { return arena.state_ ? &arena.state_->pages : nullptr; }
 };

@@ -37,7 +37,7 @@ std::uint64_t max_pieces(const ResolvedSlice& slice) noexcept {
   const std::uint64_t last = format::piece_offset(slice, count - 1);
   const std::uint64_t apart = (std::max(first, last) - std::min(first, last)) / (count - 1);
   const std::uint64_t piece = detail::SliceAccess::piece_size(slice);
-  return std::max(kMinPieces, kMaxReach / std::clamp(apart, piece, std::max(piece, file::kWidestGap)));
+  return std::max(kMinPieces, kMaxReach / std::clamp(apart, piece, std::max(piece, file::kMaxGap)));
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ bool PlanJobs::batches(std::size_t position, std::size_t chunk) const noexcept {
   return !candidate.slice && candidate.stored < std::min<std::uint64_t>(kSmallItem, chunk) && candidate.stored != 0;
 }
 
-// Adds the next items while they follow in the same file, with gaps of at most kWidestGap, and while no more than a
+// Adds the next items while they follow in the same file, with gaps of at most kMaxGap, and while no more than a
 // fifth of the bytes read are gaps.
 void PlanJobs::extend(PlanJob& batch, std::size_t chunk, const std::function<bool(std::size_t item)>& admit) {
   const Source* const source = item(batch.first).file().source.get();
@@ -95,7 +95,7 @@ void PlanJobs::extend(PlanJob& batch, std::size_t chunk, const std::function<boo
   for (; position_ < order_.size() && batches(position_, chunk); ++position_) {
     const PlanItem& candidate = item(position_);
     const std::uint64_t begin = candidate.file_offset();
-    if (candidate.file().source.get() != source || begin < end || begin - end > file::kWidestGap) break;
+    if (candidate.file().source.get() != source || begin < end || begin - end > file::kMaxGap) break;
     if (candidate.device.device != item(batch.first).device.device) break;
     const std::uint64_t span = begin + candidate.stored - batch.offset;
     if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[position_])) break;

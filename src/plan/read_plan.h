@@ -1,4 +1,4 @@
-// What a ReadPlan holds.
+// The state of a ReadPlan.
 #pragma once
 
 #include <safetensors/read_plan.h>

@@ -43,7 +43,7 @@ struct Stream::State {
   }
 
   const ::pid_t process = ::getpid();
-  const std::shared_ptr<const ReadPlan::State> plan;  // null: nothing was added
+  const std::shared_ptr<const ReadPlan::State> plan;  // null for a plan without items
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   plan::PlanRun run;
 
@@ -56,7 +56,7 @@ struct Stream::State {
   void fail(Error error) noexcept;
   void tell_progress() noexcept;
 
-  std::mutex mutex;  // of all that follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable ready_changed;
   std::condition_variable capacity_changed;
   plan::PlanJobs jobs;
@@ -72,7 +72,7 @@ struct Stream::State {
 Status Stream::State::start() noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = run.open_devices(); !status) return status;
-    const std::lock_guard lock(mutex);  // threads start to work when `working` is right
+    const std::lock_guard lock(mutex);  // the threads wait for it until `working` is set
     const unsigned wanted = items().empty() ? 0 : run.budget().threads();
     const int error_number = threads.start(wanted, [this] { work(); });
     working = threads.size();
@@ -116,7 +116,7 @@ void Stream::State::work() noexcept {
   ready_changed.notify_all();
 }
 
-// Under the mutex. Memory is set aside, not touched.
+// Called under the mutex. Reserves memory without touching it.
 bool Stream::State::admit(std::size_t item) noexcept {
   const std::uint64_t size = run.items()[item].size;
   const std::uint64_t budget = run.budget().result_bytes();
@@ -165,7 +165,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   });
   if (taken) tell_progress();
   lock.lock();
-  // An item that was taken off the list and not handed out is lost: no later call may succeed.
+  // An item taken off the list and not handed out is lost, so no later call may succeed.
   if (!taken) {
     fail(std::move(taken).error());
     return *failure;

@@ -1,4 +1,4 @@
-// clean_directory: the work is io's.
+// The public clean_directory(). See io/clean.h.
 #include "io/clean.h"
 
 namespace safetensors {

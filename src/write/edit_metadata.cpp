@@ -1,4 +1,4 @@
-// edit_metadata: another header before the same data.
+// Edits metadata: writes a new header before the same data, over the old header or in a new file that replaces the old.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace {
 
-// What was present stays present, even when its last key is removed.
+// `__metadata__` stays present even if its last key is removed.
 std::optional<format::MetadataMap> edited(const Metadata& metadata, std::span<const MetadataEdit> edits) {
   format::MetadataMap pairs;
   bool present = metadata.present();
@@ -34,20 +34,20 @@ std::optional<format::MetadataMap> edited(const Metadata& metadata, std::span<co
 }
 
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
-  const std::uint64_t room = file.header().header_bytes();
-  if (text.size() > room)
+  const std::uint64_t capacity = file.header().header_bytes();
+  if (text.size() > capacity)
     return base::make_error(Errc::header_does_not_fit,
                             "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
-                                std::to_string(room) + " (write a new file instead)",
+                                std::to_string(capacity) + " (write a new file instead)",
                             path);
   const auto* source = dynamic_cast<const os::PosixFile*>(&file.source());
   if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
-  text.resize(static_cast<std::size_t>(room), ' ');
+  text.resize(static_cast<std::size_t>(capacity), ' ');
   return io::overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
 }
 
-// Whoever replaced or changed the file meanwhile must not lose it. Best effort: no system call compares and renames at
-// once, so a change between this look and the rename is lost.
+// Protects a change that somebody made to the file meanwhile. Best effort: no system call compares and renames at once,
+// so a change between this check and the rename is lost.
 Status check_unchanged(std::string_view path, const File& file) {
   const auto* opened = dynamic_cast<const os::PosixFile*>(&file.source());
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
@@ -58,7 +58,7 @@ Status report(std::string_view path, const WriteOptions& options, std::uint64_t 
   return base::cancelled(done, total, path);
 }
 
-// Copies the data behind a head of so many bytes. The report of the last bytes is left to the caller.
+// Copies the data to the offset `head`. The caller reports the last bytes.
 Status copy_data(io::AtomicFile& out, std::string_view path, const File& file, std::uint64_t head,
                  const WriteOptions& options) {
   const std::uint64_t data = file.header().data_bytes();
@@ -86,7 +86,7 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
   if (!out) return out.error();
   if (Status status = (*out)->write_at(0, write::bytes_of(*head)); !status) return status;
   if (Status status = copy_data(**out, path, file, head->size(), options.write); !status) return status;
-  // To wait for the disk takes long: after that is the last moment to cancel.
+  // The sync may take long, so the last chance to cancel is after it.
   if (Status status = (*out)->file().finish(); !status) return status;
   if (Status status = report(path, options.write, *size, *size); !status) return status;
   if (Status status = check_unchanged(path, file); !status) return status;

@@ -1,3 +1,4 @@
+// Makes the bytes before the data of a file: the length of the header, and the header.
 #include "write/file_head.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-// What stands before the tensors' bytes in a file, and how files are written: shared by all that writes.
+// Shared by all functions that write files: the bytes before the data, and the options of io.
 #pragma once
 
 #include <safetensors/error.h>
@@ -14,10 +14,10 @@
 
 namespace safetensors::write {
 
-// The length of text in 8 bytes, then text. Error: header_too_large.
+// The length of the text in 8 bytes, then the text. Error: header_too_large.
 [[nodiscard]] Result<std::string> file_head(std::string_view header_text);
 
-// The size of a file with such a head. Error: size_overflow.
+// Bytes of a file with this head. Error: size_overflow.
 [[nodiscard]] Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes);
 
 [[nodiscard]] io::Sync to_sync(Durability durability) noexcept;

@@ -1,4 +1,4 @@
-// Which bytes of a range have been written, in memory that grows with the number of gaps only.
+// A set of bytes, as ranges. Its memory grows with the number of gaps only.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct ByteRange {
 
 class RangeSet {
  public:
-  // Marks range as written. If a part of it already was, marks nothing and returns the first such part.
-  // May throw std::bad_alloc; nothing is marked then.
+  // Adds a range. If a byte of it is in the set, adds nothing and returns the first range that is. May throw
+  // std::bad_alloc, and adds nothing then.
   std::optional<ByteRange> claim(ByteRange range) {
     if (range.begin == range.end) return std::nullopt;
     auto next = written_.lower_bound(range.begin);
@@ -31,7 +31,7 @@ class RangeSet {
     return std::nullopt;
   }
 
-  // Unmarks what claim() marked. May throw std::bad_alloc; range then stays marked.
+  // Removes a range that claim() added. May throw std::bad_alloc, and removes nothing then.
   void release(ByteRange range) {
     if (range.begin == range.end) return;
     auto found = std::prev(written_.upper_bound(range.begin));
@@ -43,7 +43,7 @@ class RangeSet {
       written_.erase(found);
   }
 
-  // The first bytes of [0, size) not written; nullopt if all are.
+  // The first range of [0, size) that is not in the set, or nullopt.
   [[nodiscard]] std::optional<ByteRange> first_gap(std::uint64_t size) const {
     const auto first = written_.begin();
     const std::uint64_t begin = first != written_.end() && first->first == 0 ? first->second : 0;
@@ -55,7 +55,7 @@ class RangeSet {
   [[nodiscard]] std::size_t pieces() const noexcept { return written_.size(); }
 
  private:
-  using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; neither overlap nor touch
+  using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; they neither overlap nor touch
 
   void insert(ByteRange range, Ranges::iterator next) {
     const bool joins_next = next != written_.end() && next->first == range.end;

@@ -1,4 +1,5 @@
-// layout, serialize, write_file and write_files: files whose tensors are all in memory.
+// Writes files whose tensors are all in memory. The header is built first, so that every byte has its place; then
+// pieces of all files are written by several threads.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -22,10 +23,10 @@ namespace {
 
 using io::Piece;
 
-// The pieces point into head and into the tensors.
+// A file in memory: its pieces point into head and into the tensors.
 struct Image {
   std::shared_ptr<const std::string> head;
-  std::vector<Piece> pieces;  // in order, without gaps; the first is head
+  std::vector<Piece> pieces;  // in order, without gaps; the first is the head
   std::uint64_t size = 0;
 };
 
@@ -96,7 +97,7 @@ Error with_path(Error error, std::string_view path) {
   return error;
 }
 
-// Room for all is set aside before a byte is written.
+// Reserves the space of all files before a byte is written.
 Result<Replacements> make_replacements(std::span<const FileContents> files, std::span<const Image> images,
                                        const WriteOptions& options) {
   Replacements made;

@@ -1,4 +1,5 @@
-// Writer: a file whose tensors come in pieces.
+// Writes a file whose tensors come in pieces, in any order and from several threads. A set of ranges knows the bytes
+// written: a byte is written once, and commit() finds the bytes that are missing.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -20,14 +21,15 @@ struct Writer::State {
       : header(checked), path(target), progress(options.progress) {}
 
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
-  // Marks a range as written, before it is: two threads cannot both write it.
+  // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
-  // Calls step(offset, size) for [0, total) in order: all at once, unless somebody wants to be told in between.
+  // Calls step(offset, size) for the range [0, total), in order: once, or several times with reports of progress
+  // between.
   template <class Step>
   Status in_steps(std::uint64_t total, Step step);
   Status report(std::uint64_t written);
   void take_back(std::uint64_t written);
-  // What a write came to; its failure is kept.
+  // The result of a write. Keeps the first failure, which every later call returns.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
   Error error(Errc code, std::string message) const { return base::make_error(code, std::move(message), path); }
@@ -39,11 +41,11 @@ struct Writer::State {
   std::uint64_t data_start = 0;
   std::uint64_t file_size = 0;
 
-  std::mutex progress_mutex;  // held while progress runs; of the next two
+  std::mutex progress_mutex;  // held while progress runs; guards the next two
   std::uint64_t done = 0;
   std::uint64_t reported = 0;
 
-  std::mutex mutex;  // of all that follows
+  std::mutex mutex;  // guards the members below
   write::RangeSet coverage;
   std::optional<Error> failure;
   bool closed = false;
@@ -194,7 +196,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
                                     memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     });
     if (!source_failed) return state_->conclude(std::move(status));
-    // Only reading failed: the tensor counts as not written and may be tried again.
+    // Only reading failed: the tensor counts as not written, and the caller may try again.
     state_->take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);

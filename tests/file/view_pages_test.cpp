@@ -104,7 +104,7 @@ TEST_F(ViewPages, ReleaseOfOwnedMemoryIsRefused) {
   const Array array(Dtype::U8, {8}, memory, nullptr, MemoryKind::owned);
   const Error error = error_of(array.release());
   EXPECT_EQ(error.code, Errc::unsupported);
-  EXPECT_EQ(error.message, "the array is no map of a file: its memory goes with it");
+  EXPECT_EQ(error.message, "cannot release pages: the array is not file-mapped");
 }
 
 }  // namespace
