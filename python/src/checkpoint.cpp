@@ -148,8 +148,8 @@ nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOp
   return result;
 }
 
-nb::list load(const PyCheckpoint& self, nb::handle requests, nb::handle threads, nb::handle memory_limit,
-              nb::handle cache, nb::handle progress, nb::handle device_stream) {
+nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle threads, nb::handle memory_limit,
+                      nb::handle cache, nb::handle progress, nb::handle device_stream) {
   Requests made = make_requests(self.get(), requests);
   ReadOptions options = make_read_options(threads, memory_limit, cache);
   if (!device_stream.is_none())
@@ -230,7 +230,7 @@ void define_checkpoint(nb::module_& module) {
             return make_slice(self.opened(tensor), tensor);
           },
           nb::arg("name").none())
-      .def("load", &load, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
+      .def("load", &load_tensors, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
            nb::arg("memory_limit").none(), nb::arg("cache").none(), nb::arg("progress").none(),
            nb::arg("device_stream") = nb::none(),
            "The results of requests, in their order. device_stream: all have targets on CUDA devices, and copies\n"

@@ -8,7 +8,7 @@
 namespace safetensors::python {
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+constexpr auto kBetweenReports = std::chrono::milliseconds(50);
 
 std::optional<Dtype> to_dtype(nb::handle name) {
   if (name.is_none()) return std::nullopt;
@@ -102,7 +102,7 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
 bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   const auto now = std::chrono::steady_clock::now();
   const bool end = done == total && !progress_.is_none();
-  if (!end && now - last_ < kBetweenLooks) return true;
+  if (!end && now - last_ < kBetweenReports) return true;
   last_ = now;
   const WithGil acquired;
   const ReentrancyGuard guard(this);
