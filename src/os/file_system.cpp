@@ -1,3 +1,5 @@
+// Classifies file systems by the magic number of statfs(), and files by their mode. The numbers are written out,
+// because <linux/magic.h> does not name all of them. An unknown number means local.
 #include "os/file_system.h"
 
 #include <sys/vfs.h>
