@@ -10,7 +10,7 @@ template <class T>
 class ChunkedVector {
  public:
   // Appends an uninitialized element. max_count: an upper bound for the number of elements to come, this one included.
-  // A chunk has room for at most that many. max_count must not grow from call to call, nor after clear(), because
+  // A chunk has capacity for at most that many. max_count must not grow from call to call, nor after clear(), because
   // clear() keeps the chunks. Throws std::bad_alloc.
   T& push(BumpAllocator& allocator, std::size_t max_count) {
     if ((size_ & kMask) == 0 && chunks_.size() == size_ >> kShift) open_chunk(allocator, max_count);

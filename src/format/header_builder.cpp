@@ -61,6 +61,7 @@ struct HeaderBuilder::State {
   }
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
+    // A caller can cast any number to Dtype. Such a value has no name.
     if (parse_dtype(to_string(dtype)) != dtype) {
       return base::make_error(Errc::invalid_argument, "tensor `" + printable(name) + "`: " +
                                                           std::to_string(static_cast<int>(dtype)) + " is not a dtype");
@@ -75,6 +76,7 @@ struct HeaderBuilder::State {
       return format::bytes_error(code, name, dtype, shape);
     }
     entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
+    // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
     try {
       names.insert(entries.back().name);
     } catch (...) {

@@ -78,7 +78,7 @@ std::string printable(std::string_view text) {
     if (length == 0) {
       append_hex(out, "\\x%02x", static_cast<unsigned char>(text[0]));
     } else if (const char32_t scalar = decode(sequence); scalar == '\\') {
-      out += "\\\\";
+      out += "\\\\";  // doubled, so that a name cannot contain text that looks like an escape
     } else if (invisible(scalar)) {
       append_hex(out, "\\u{%x}", static_cast<unsigned>(scalar));
     } else {

@@ -2,8 +2,8 @@
 // stores each such sequence of equal shards once, and per entry a range of the text and the index of its sequence.
 // After the last entry it hashes the tensor names, sorts the shards, and groups the entries by shard.
 //
-// Memory is the reason: a hostile index of 256 MiB must not take more than about 1 GiB. All lists have 32-bit elements. They
-// grow by chunks or are allocated at their exact size, so no list ever doubles.
+// Memory is the reason: a hostile index of 256 MiB must not take more than about 1 GiB. All lists have 32-bit elements.
+// They grow by chunks or are allocated at their exact size, so no list ever doubles.
 #include "format/shard_index.h"
 
 #include <algorithm>

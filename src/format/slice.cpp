@@ -51,6 +51,7 @@ std::uint64_t piece_count(const ResolvedSlice& slice) noexcept {
   return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::SliceAccess::piece_size(slice);
 }
 
+// The counters of the loops are the digits of the piece's index, and the innermost loop is the last digit.
 std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept {
   std::uint64_t offset = detail::SliceAccess::first(slice);
   const std::vector<detail::SliceAccess::Loop>& loops = detail::SliceAccess::loops(slice);

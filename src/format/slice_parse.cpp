@@ -85,6 +85,7 @@ class SliceParser {
     const std::size_t start = position_;
     if (!is_digit(first)) ++position_;
     if (!is_digit(peek())) return unexpected("a digit");
+    // White space may follow the sign, and std::from_chars() accepts no `+`, so copy the number without both.
     std::string digits = first == '-' ? "-" : "";
     while (position_ < text_.size() && is_digit(static_cast<unsigned char>(text_[position_])))
       digits += text_[position_++];

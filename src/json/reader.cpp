@@ -1,8 +1,8 @@
 // Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and skip_value() keeps
 // its own stack of 127 bits. So hostile nesting cannot exhaust the stack.
 //
-// Strings are unescaped in place and returned as views: a header needs no memory beyond its text. The scan for the end
-// of a string takes 16 bytes per step, because nearly all bytes of a header are in strings and numbers.
+// Strings are unescaped in place and returned as views: a header needs no memory beyond its text. Strings make up much
+// of a header, so the scan for the end of a string takes 16 bytes per step.
 #include "json/reader.h"
 
 #include <bitset>

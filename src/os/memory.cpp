@@ -1,7 +1,7 @@
 // Memory for large results: anonymous mappings, aligned to 2 MiB and advised to use huge pages.
 //
-// A huge page needs one page fault instead of 512, and page faults dominate the time to read into fresh memory. mmap()
-// does not align to 2 MiB, so map_pages() maps 2 MiB too much and unmaps both ends.
+// A huge page needs one page fault instead of 512, and page faults take a large part of the time to read into fresh
+// memory. mmap() does not align to 2 MiB, so map_pages() maps 2 MiB too much and unmaps both ends.
 #include "os/memory.h"
 
 #include <sys/mman.h>

@@ -177,6 +177,7 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
   if (destination.empty() || offset >= kMaxOffset) return std::size_t{0};
   std::size_t length = std::min(destination.size(), kMaxRead);
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kMaxOffset - offset));
+  // One lease per read, so that the pool can close the descriptor between two reads.
   Result<Lease> descriptor = lease();
   if (!descriptor) return std::move(descriptor).error();
   ssize_t count = -1;
