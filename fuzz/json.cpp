@@ -35,7 +35,7 @@ Errc verdict(std::string_view text) {
   Text copy(text);
   Reader reader = copy.reader();
   if (reader.skip_value(0) && reader.end()) return Errc::ok;
-  require(reader.failure().at <= text.size(), "the place is in the text");
+  require(reader.failure().offset <= text.size(), "the place is in the text");
   return reader.failure().code;
 }
 

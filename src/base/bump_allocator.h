@@ -1,4 +1,5 @@
-// A bump allocator whose blocks never move and are at most a sixteenth empty: memory follows use.
+// Bump allocator: takes memory from its upstream in blocks and hands it out front to back. Blocks never move. At most
+// 1/16 of every block, or 4 KiB of a small block, stays unused. So the memory in use follows the memory requested.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +13,12 @@
 
 namespace safetensors::base {
 
-// Holds trivially destructible values only; all of them are freed with the arena. Functions throw std::bad_alloc.
+// Holds trivially destructible values only, because it runs no destructors. The destructor frees all memory at once.
+// Functions throw std::bad_alloc. Not thread-safe.
 class BumpAllocator {
  public:
-  // block_size: the bytes of a block. A request for more than kOwnBlock and more than a sixteenth of that gets a block
-  // of its own, exactly as large as the request.
+  // block_size: bytes per block. A request larger than both kOwnBlock and block_size / 16 gets a block of its own,
+  // which is exactly as large as the request. So does a request larger than block_size. upstream must outlive this.
   BumpAllocator(std::pmr::memory_resource* upstream, std::size_t block_size) noexcept
       : upstream_(upstream), block_size_(block_size) {}
   BumpAllocator(const BumpAllocator&) = delete;
@@ -25,7 +27,8 @@ class BumpAllocator {
     for (const Block& block : blocks_) upstream_->deallocate(block.start, block.size, kAlignment);
   }
 
-  // Uninitialized. Throws std::bad_alloc, also where the bytes have no std::size_t, as they may on a 32-bit machine.
+  // Returns uninitialized memory. Also throws std::bad_alloc if the size in bytes does not fit into std::size_t, which
+  // can happen on a 32-bit machine.
   template <class T>
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= kAlignment);
@@ -37,7 +40,8 @@ class BumpAllocator {
 
  private:
   static constexpr std::size_t kAlignment = alignof(std::max_align_t);
-  // Smaller requests share blocks, however small the blocks are: a block of its own costs a call of upstream.
+  // In bytes. Requests up to this size share blocks if the block size allows it, because a block of its own costs a
+  // call to upstream.
   static constexpr std::size_t kOwnBlock = 4096;
   struct Block {
     void* start;
@@ -51,12 +55,13 @@ class BumpAllocator {
     return reinterpret_cast<void*>(start);
   }
 
-  // The request that does not fit into the rest of a block is what leaves that rest empty. So a large request never
-  // opens a block for others: then at most a sixteenth of every block but the last stays empty.
+  // A new shared block abandons the unused rest of the block before it. Only a request that does not fit into that rest
+  // opens a shared block, and such a request has at most max(kOwnBlock, block_size / 16) bytes. So the abandoned rest
+  // is smaller than that.
   void* allocate_block(std::size_t size) {
     const bool own = size > block_size_ || size > std::max(kOwnBlock, block_size_ / 16);
     const std::size_t block_size = own ? std::max<std::size_t>(size, 1) : block_size_;
-    // Before the block, which would be lost if this threw.
+    // Reserve before the allocation: an exception after it would leak the block.
     if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<std::size_t>(8, 2 * blocks_.size()));
     void* start = upstream_->allocate(block_size, kAlignment);
     blocks_.push_back({start, block_size});

@@ -1,4 +1,4 @@
-// Whether a call shall end early: the caller's function decides, every thread that works for the call learns it.
+// Early end of a call: the caller's function decides, and every thread that works for the call sees the decision.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,19 @@
 
 namespace safetensors::base {
 
-// Calls the caller's function on the thread that made the call only, so that the function needs no locks and may look
-// at signals. After its first true it is not called again, and all threads see the answer.
+// Calls the caller's function only on the thread that constructs this object. So the function needs no locks and may
+// check for signals. After the function returns true once, it is not called again, and all threads see the answer.
+// Thread-safe.
 class Cancellation {
  public:
-  // cancelled: may be empty; must outlive this.
+  // cancelled: may be empty. It must outlive this.
   explicit Cancellation(const std::function<bool()>& cancelled) noexcept
       : cancelled_(cancelled ? &cancelled : nullptr), caller_(std::this_thread::get_id()) {}
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
-  // Asks. Cheap next to a few microseconds of work.
+  // Calls the caller's function if this is the caller's thread, and returns whether the call is cancelled. The cost is
+  // small compared with a few microseconds of work.
   [[nodiscard]] bool requested() noexcept {
     if (cancelled_ == nullptr) return false;
     if (stopped()) return true;
@@ -27,9 +29,9 @@ class Cancellation {
     stopped_.store(true, std::memory_order_relaxed);
     return true;
   }
-  // The last answer, without asking again.
+  // Returns the last answer of requested() without a call of the caller's function.
   [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
-  // Whether there is anybody to ask.
+  // Returns false if the caller gave no function: then nothing can cancel the call.
   [[nodiscard]] bool possible() const noexcept { return cancelled_ != nullptr; }
 
  private:
@@ -38,17 +40,18 @@ class Cancellation {
   std::atomic<bool> stopped_{false};
 };
 
-// std::sort that can be cancelled; false: it was, and the elements are in no particular order. The comparison throws to
-// leave std::sort: there is no other way out, and an inconsistent answer would be undefined behaviour.
+// std::sort with cancellation (may be null). Returns false if the call was cancelled: the elements are then in no
+// particular order. The comparison throws to leave std::sort. A comparison that returned a constant from then on would
+// be inconsistent, and std::sort has undefined behaviour for such comparisons.
 template <class Iterator, class Less>
 [[nodiscard]] bool sort(Iterator first, Iterator last, const Less& less, Cancellation* cancellation) {
-  constexpr std::size_t kComparisonsPerLook = 4096;  // comparisons
+  constexpr std::size_t kComparisonsPerCheck = 4096;
   struct Cancelled {};
-  std::size_t left = kComparisonsPerLook;
+  std::size_t remaining = kComparisonsPerCheck;  // comparisons until the next check
   try {
     std::sort(first, last, [&](const auto& a, const auto& b) {
-      if (--left == 0) {
-        left = kComparisonsPerLook;
+      if (--remaining == 0) {
+        remaining = kComparisonsPerCheck;
         if (cancellation != nullptr && cancellation->requested()) throw Cancelled();
       }
       return less(a, b);

@@ -1,4 +1,4 @@
-// Arithmetic on numbers that a file or a caller gives: every product and sum of a file's goes through here.
+// Arithmetic with overflow checks. Every product and every sum of numbers from a file or a caller uses these functions.
 #pragma once
 
 #include <concepts>
@@ -6,7 +6,7 @@
 
 namespace safetensors::base {
 
-// Store a * b or a + b in out; false if it does not fit, out is then unspecified.
+// Store a * b or a + b in out. They return false if the result does not fit; out is then unspecified.
 [[nodiscard]] inline bool multiply(std::uint64_t a, std::uint64_t b, std::uint64_t& out) noexcept {
   return !__builtin_mul_overflow(a, b, &out);
 }
@@ -14,7 +14,7 @@ namespace safetensors::base {
   return !__builtin_add_overflow(a, b, &out);
 }
 
-// Without its sign: also the lowest number has one.
+// Returns the absolute value. It is correct for INT64_MIN too, because the subtraction is unsigned.
 [[nodiscard]] constexpr std::uint64_t magnitude(std::int64_t value) noexcept {
   const auto bits = static_cast<std::uint64_t>(value);
   return value < 0 ? 0 - bits : bits;

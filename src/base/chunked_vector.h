@@ -1,4 +1,5 @@
-// A list that grows by chunks in an BumpAllocator: elements never move, nothing is copied, nothing doubles.
+// A list that grows by chunks of 1024 elements from a BumpAllocator. Elements never move and are never copied. The
+// memory does not double when the list grows, unlike that of std::vector.
 #pragma once
 
 #include "base/bump_allocator.h"
@@ -8,13 +9,15 @@ namespace safetensors::base {
 template <class T>
 class ChunkedVector {
  public:
-  // `most` bounds how many elements can come: a chunk is never larger than that. It may not grow, also after clear().
-  T& push(BumpAllocator& arena, std::size_t most) {
-    if ((size_ & kMask) == 0 && chunks_.size() == size_ >> kShift) open_chunk(arena, most);
+  // Appends an uninitialized element. max_count: an upper bound for the number of elements to come, this one included.
+  // A chunk has capacity for at most that many. max_count must not grow from call to call, nor after clear(), because
+  // clear() keeps the chunks. Throws std::bad_alloc.
+  T& push(BumpAllocator& allocator, std::size_t max_count) {
+    if ((size_ & kMask) == 0 && chunks_.size() == size_ >> kShift) open_chunk(allocator, max_count);
     const std::size_t index = size_++;
     return chunks_[index >> kShift][index & kMask];
   }
-  // Keeps the chunks for what comes next.
+  // Removes all elements and keeps the chunks for the next ones.
   void clear() noexcept { size_ = 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
@@ -27,9 +30,9 @@ class ChunkedVector {
   static constexpr std::size_t kShift = 10;
   static constexpr std::size_t kMask = (std::size_t{1} << kShift) - 1;
 
-  void open_chunk(BumpAllocator& arena, std::size_t most) {
+  void open_chunk(BumpAllocator& allocator, std::size_t max_count) {
     chunks_.push_back(nullptr);
-    chunks_.back() = arena.allocate<T>(std::min(kMask + 1, most));
+    chunks_.back() = allocator.allocate<T>(std::min(kMask + 1, max_count));
   }
 
   std::vector<T*> chunks_;

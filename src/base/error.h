@@ -1,4 +1,4 @@
-// How every layer makes errors, and the boundary where running out of memory stops being an exception.
+// Functions that make errors for every layer, and guarded(), which turns a failed allocation into an error.
 #pragma once
 
 #include <safetensors/error.h>
@@ -12,18 +12,18 @@
 
 namespace safetensors::base {
 
-// An error without an offset and without errno. path: of the file, or empty.
+// Returns an error without an offset and without an errno. path: the path of the file, or empty.
 [[nodiscard]] inline Error make_error(Errc code, std::string message, std::string_view path = {}) {
   return Error{.code = code, .path = std::string(path), .message = std::move(message)};
 }
 
-// The message is so short that it needs no allocation.
+// Needs no allocation: the message fits into the small buffer of std::string.
 [[nodiscard]] inline Error out_of_memory() noexcept {
   return Error{.code = Errc::out_of_memory, .message = "out of memory"};
 }
 
-// Calls function, which returns a Status, a Result or an Error. A failed allocation becomes Errc::out_of_memory, and so
-// does a size that no container can have.
+// Calls function, which returns a Status, a Result or an Error. A failed allocation becomes Errc::out_of_memory. So
+// does a size that no container can have (std::length_error).
 template <class Function>
 [[nodiscard]] auto guarded(Function&& function) noexcept -> decltype(function()) {
   try {
@@ -37,12 +37,12 @@ template <class Function>
 
 inline constexpr const char* kOpeningCancelled = "cancelled while opening";
 
-// The caller cancelled while a file was opened.
+// Returns the error for a caller who cancels while a file is opened.
 [[nodiscard]] inline Error opening_cancelled() noexcept {
   return guarded([] { return make_error(Errc::cancelled, kOpeningCancelled); });
 }
 
-// The caller's progress function cancelled. completed and total are bytes.
+// Returns the error for a progress function that cancels. completed and total are in bytes.
 [[nodiscard]] inline Error cancelled(std::uint64_t completed, std::uint64_t total,
                                      std::string_view path = {}) noexcept {
   return guarded([&] {

@@ -1,3 +1,7 @@
+// Matches a name against a shell pattern, character by character, with backtracking to the last star only.
+//
+// The last star is enough: it can take over all text that an earlier star would take. So the time is at most the length
+// of the pattern times the length of the name, while a recursive matcher needs exponential time for hostile patterns.
 #include "base/glob.h"
 
 #include <cstddef>
@@ -7,45 +11,47 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
-// Bytes of the character at the front of text, which is valid UTF-8 or counted byte by byte.
+// Returns the number of bytes of the first character of text. In text that is not UTF-8, a byte and the continuation
+// bytes after it count as one character.
 std::size_t character_size(std::string_view text) {
   std::size_t size = 1;
   while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) ++size;
   return size;
 }
 
-// Compares characters by their bytes: in UTF-8 that is the order of code points.
+// Compares bytes: in UTF-8 the order of bytes is the order of code points.
 bool in_range(std::string_view character, std::string_view low, std::string_view high) {
   return low <= character && character <= high;
 }
 
 struct Set {
-  std::size_t size = kNone;  // of the pattern's text, brackets included; kNone: no set
+  std::size_t size = kNone;  // bytes of the set in the pattern, brackets included; kNone: the bracket is never closed
   bool contains = false;
 };
 
-// A set at the front of pattern, which begins with [.
+// Reads the set at the front of pattern, which begins with `[`. As in a shell, `]` as the first member stands for
+// itself, and so does `-` as the last one.
 Set match_set(std::string_view pattern, std::string_view character) {
-  std::size_t at = 1;
-  const bool negated = at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^');
-  if (negated) ++at;
-  const std::size_t first = at;
+  std::size_t i = 1;
+  const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
+  if (negated) ++i;
+  const std::size_t first = i;
   bool found = false;
-  while (at < pattern.size() && (pattern[at] != ']' || at == first)) {
-    const std::string_view low = pattern.substr(at, character_size(pattern.substr(at)));
-    at += low.size();
+  while (i < pattern.size() && (pattern[i] != ']' || i == first)) {
+    const std::string_view low = pattern.substr(i, character_size(pattern.substr(i)));
+    i += low.size();
     std::string_view high = low;
-    if (at + 1 < pattern.size() && pattern[at] == '-' && pattern[at + 1] != ']') {
-      high = pattern.substr(at + 1, character_size(pattern.substr(at + 1)));
-      at += 1 + high.size();
+    if (i + 1 < pattern.size() && pattern[i] == '-' && pattern[i + 1] != ']') {
+      high = pattern.substr(i + 1, character_size(pattern.substr(i + 1)));
+      i += 1 + high.size();
     }
     found = found || in_range(character, low, high);
   }
-  if (at >= pattern.size()) return {};
-  return {at + 1, found != negated};
+  if (i >= pattern.size()) return {};
+  return {i + 1, found != negated};
 }
 
-// How much of pattern matches the one character at the front of name; kNone: it does not.
+// Returns the number of pattern bytes that match the given character, or kNone if they do not match.
 std::size_t match_one(std::string_view pattern, std::string_view character) {
   if (pattern.empty()) return kNone;
   if (pattern[0] == '?') return 1;
@@ -64,15 +70,16 @@ bool is_glob(std::string_view text) noexcept {
 }
 
 bool glob_match(std::string_view pattern, std::string_view name) noexcept {
-  // Where to go on after a mismatch: one character further behind the last star. Time: pattern x name.
   std::size_t p = 0;
   std::size_t n = 0;
+  // After a mismatch, the last star takes one more character: the match resumes at `star` in the pattern and at
+  // `after_star` in the name.
   std::size_t star = kNone;
-  std::size_t behind_star = 0;
+  std::size_t after_star = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = ++p;
-      behind_star = n;
+      after_star = n;
       continue;
     }
     const std::string_view character = name.substr(n, character_size(name.substr(n)));
@@ -83,8 +90,8 @@ bool glob_match(std::string_view pattern, std::string_view name) noexcept {
     }
     if (star == kNone) return false;
     p = star;
-    behind_star += character_size(name.substr(behind_star));
-    n = behind_star;
+    after_star += character_size(name.substr(after_star));
+    n = after_star;
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();

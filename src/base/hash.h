@@ -1,9 +1,10 @@
-// SipHash: a keyed hash for text from strangers.
+// SipHash: a keyed hash for text from untrusted files.
 //
-// An attacker who chooses the text but does not know the key cannot choose texts whose hashes collide. That is the
-// claim of "SipHash: a fast short-input PRF" (Aumasson and Bernstein, 2012), which no published attack has broken.
-// A table takes the variant with one round per word and three at the end, SipHash-1-3: an attacker on a table never
-// sees a hash, only the time that a whole header takes. Python and Rust use the same variant for the same purpose.
+// An attacker who chooses the text but does not know the key cannot choose texts whose hashes collide. This is the
+// claim of "SipHash: a fast short-input PRF" (Aumasson and Bernstein, 2012), and no published attack has broken it.
+// Tables use SipHash-1-3, the variant with one round per word and three rounds at the end. The weaker variant is enough
+// because an attacker on a table never sees a hash, only the time to parse a whole header. Python and Rust use the same
+// variant for the same purpose.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,8 @@ struct HashKey {
   std::uint64_t k0 = 0;
   std::uint64_t k1 = 0;
 
-  // From the system's source of randomness. Without one, from the clock and an address, which an attacker could guess.
+  // Takes the key from the system's source of randomness. If the system has none, takes it from the clock and an
+  // address, which an attacker could guess.
   [[nodiscard]] static HashKey random() noexcept;
 };
 
@@ -46,11 +48,11 @@ class SipHash {
         v2_(key.k0 ^ 0x6C7967656E657261u),
         v3_(key.k1 ^ 0x7465646279746573u) {}
 
-  // The bytes after the last whole word, with the length of the text in the highest byte.
+  // Returns the `count` bytes after the last whole word, with the length of the text in the highest byte.
   [[nodiscard]] static std::uint64_t last_word(const std::byte* bytes, std::size_t count, std::size_t size) noexcept {
     const std::uint64_t length = static_cast<std::uint64_t>(size) << 56;
     if (count == 0) return length;
-    // One load that ends with the text, instead of a loop with a branch that cannot be predicted.
+    // One load that ends where the text ends replaces a loop whose branch the processor cannot predict.
     if (size >= 8) return length | load_u64(bytes + count - 8) >> (64 - 8 * count);
     std::uint64_t word = length;
     for (std::size_t i = 0; i < count; ++i) word |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
@@ -78,12 +80,12 @@ class SipHash {
   std::uint64_t v0_, v1_, v2_, v3_;
 };
 
-// The hash that tables use: the low half of SipHash-1-3.
+// The hash of tables: the low 32 bits of SipHash-1-3.
 [[nodiscard]] inline std::uint32_t hash(std::string_view text, const HashKey& key) noexcept {
   return static_cast<std::uint32_t>(SipHash<1, 3>::of(text, key));
 }
 
-// For containers of the standard library.
+// Hash functor for containers of the standard library.
 struct KeyedHash {
   HashKey key = HashKey::random();
   [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept { return hash(text, key); }

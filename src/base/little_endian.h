@@ -1,4 +1,4 @@
-// Fixed-width little-endian integers in bytes.
+// Reads and writes fixed-width little-endian integers. The bytes need no alignment.
 #pragma once
 
 #include <bit>

@@ -1,3 +1,7 @@
+// Validates and encodes UTF-8 by table 3-7 of the Unicode standard ("Well-Formed UTF-8 Byte Sequences").
+//
+// Headers are almost always ASCII. So validation tests 32 bytes at a time for ASCII, and decodes sequences only next to
+// the bytes that fail this test.
 #include "base/utf8.h"
 
 #include <cstdint>
@@ -6,15 +10,15 @@
 namespace safetensors::base {
 namespace {
 
-// The number of leading ASCII bytes, in whole blocks of 32.
-std::size_t skip_ascii_blocks(std::string_view text) noexcept {
-  std::size_t at = 0;
-  for (; text.size() - at >= 32; at += 32) {
+// Returns the number of leading ASCII bytes, rounded down to a multiple of 32.
+std::size_t skip_ascii(std::string_view text) noexcept {
+  std::size_t i = 0;
+  for (; text.size() - i >= 32; i += 32) {
     std::uint64_t words[4];
-    std::memcpy(words, text.data() + at, 32);
+    std::memcpy(words, text.data() + i, 32);
     if ((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u) break;
   }
-  return at;
+  return i;
 }
 
 bool is_continuation(char byte) noexcept {
@@ -26,6 +30,7 @@ bool is_continuation(char byte) noexcept {
 std::size_t utf8_sequence_length(std::string_view text) noexcept {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
+  // 0x80 to 0xBF are continuation bytes. 0xC0 and 0xC1 begin overlong forms. 0xF5 and up are above U+10FFFF.
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (text.size() < length) return 0;
@@ -41,15 +46,15 @@ std::size_t utf8_sequence_length(std::string_view text) noexcept {
 }
 
 std::size_t first_invalid_utf8(std::string_view text) noexcept {
-  std::size_t at = 0;
+  std::size_t i = 0;
   while (true) {
-    at += skip_ascii_blocks(text.substr(at));
-    // Past the block that stopped the fast path, byte by byte.
-    for (const std::size_t stop = at + 32; at < stop;) {
-      if (at >= text.size()) return std::string_view::npos;
-      const std::size_t length = utf8_sequence_length(text.substr(at));
-      if (length == 0) return at;
-      at += length;
+    i += skip_ascii(text.substr(i));
+    // Decode the 32 bytes that stopped the fast path, or the rest of the text. A sequence may reach past `stop`.
+    for (const std::size_t stop = i + 32; i < stop;) {
+      if (i >= text.size()) return std::string_view::npos;
+      const std::size_t length = utf8_sequence_length(text.substr(i));
+      if (length == 0) return i;
+      i += length;
     }
   }
 }

@@ -1,4 +1,4 @@
-// Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+// Strict UTF-8: no overlong forms, no surrogates, no code points above U+10FFFF.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,14 @@
 
 namespace safetensors::base {
 
-// The index of the first byte that begins no well-formed sequence, or npos.
+// Returns the index of the first byte that does not begin a well-formed sequence, or npos if all of the text is UTF-8.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text) noexcept;
 
-// The length of the well-formed sequence that text begins with (1 to 4), or 0. text must not be empty.
+// Returns the length, 1 to 4 bytes, of the well-formed sequence at the start of text. Returns 0 if there is none. text
+// must not be empty.
 [[nodiscard]] std::size_t utf8_sequence_length(std::string_view text) noexcept;
 
-// Writes a scalar value as UTF-8, 1 to 4 bytes, and returns their number.
+// Writes a Unicode scalar value as UTF-8 and returns the number of bytes written, 1 to 4.
 std::size_t encode_utf8(char32_t scalar, char* out) noexcept;
 
 }  // namespace safetensors::base

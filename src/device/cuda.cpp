@@ -1,3 +1,8 @@
+// Opens the CUDA driver with dlopen() and binds its functions by name. So one build runs on machines with and without
+// CUDA, and nothing of CUDA is needed to compile it.
+//
+// It uses the driver API and not the runtime API: every installation with a GPU has the driver library, and the
+// driver's functions keep their signatures.
 #include "device/cuda.h"
 
 #include <dlfcn.h>
@@ -10,7 +15,7 @@
 
 namespace safetensors::device {
 
-// A loaded library until keep(); then it is never unloaded.
+// Owns a loaded library. After keep() the library is never unloaded.
 class CudaLibrary {
  public:
   explicit CudaLibrary(const char* name) noexcept : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
@@ -21,7 +26,7 @@ class CudaLibrary {
   }
 
   [[nodiscard]] bool loaded() const noexcept { return handle_ != nullptr; }
-  // The first entry point that is not there, or null.
+  // The name of the first missing function, or null.
   [[nodiscard]] const char* missing() const noexcept { return missing_; }
 
   void bind_all(CudaCalls& calls) noexcept;
@@ -85,7 +90,7 @@ Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
                               "the CUDA driver " + printable(library) + " has no " + std::string(opened.missing()));
     }
     const CudaResult result = calls.init(0);
-    // From here on it may have threads.
+    // After cuInit() the driver may have threads, so the library must not be unloaded, even on an error.
     std::shared_ptr<const Cuda> cuda = opened.keep(calls);
     if (result == CudaResult::success) return cuda;
     Error error = cuda->error(result, "the CUDA driver cannot be initialised");

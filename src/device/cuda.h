@@ -1,7 +1,7 @@
-// The CUDA driver, opened at run time: nothing of it is needed to build.
+// The CUDA driver, opened at run time. No file of CUDA is needed to build.
 //
-// Names, signatures and numbers are facts of NVIDIA's "CUDA Driver API" reference manual. Where a symbol of the library
-// ends in _v2, that is the one bound here, and the name here goes without it.
+// Names, signatures and numbers come from NVIDIA's "CUDA Driver API" reference manual. If a symbol of the library has a
+// version with the suffix _v2, this code binds that version and leaves the suffix out of its own name.
 #pragma once
 
 #include <safetensors/error.h>
@@ -20,15 +20,16 @@ using Context = CUctx_st*;
 using Stream = CUstream_st*;  // null: the default stream
 using Event = CUevent_st*;
 using Device = int;
-using Address = std::uint64_t;  // of memory of a device
+using Address = std::uint64_t;  // of device memory
 
-// CUresult: those that mean something here; any other number may come.
+// CUresult: the values with a meaning for this library. The driver can return any other value too.
 enum class CudaResult : int { success = 0, out_of_memory = 2, no_device = 100, not_ready = 600 };
 
-inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING: no ties to the default stream
-inline constexpr unsigned kEventBlockingSync = 1;   // CU_EVENT_BLOCKING_SYNC: who waits sleeps
+inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING: independent of the default stream
+inline constexpr unsigned kEventBlockingSync = 1;   // CU_EVENT_BLOCKING_SYNC: a waiting thread sleeps
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
+// The functions of the driver. Null until they are bound.
 struct CudaCalls {
   CudaResult (*init)(unsigned flags) = nullptr;
   CudaResult (*get_error_name)(CudaResult result, const char** name) = nullptr;
@@ -56,12 +57,12 @@ struct CudaCalls {
   CudaResult (*event_destroy)(Event event) = nullptr;
 };
 
-// The driver, initialised. From any number of threads; not in a child forked after load().
+// The initialized driver. Thread-safe. The child of a fork must not use it if the parent called load() before the fork.
 class Cuda {
  public:
-  // library: a name that the dynamic linker looks for, or a path. What was initialised stays loaded until the process
-  // ends, since the driver has threads of its own.
-  // Errors: unsupported (no such library, an entry point is missing, no device), device_failed.
+  // library: a name for the dynamic linker, or a path. An initialized driver stays loaded until the process ends,
+  // because it has threads of its own. Errors: unsupported (no such library, a missing function, no device),
+  // device_failed.
   [[nodiscard]] static Result<std::shared_ptr<const Cuda>> load(const char* library = "libcuda.so.1") noexcept;
 
   [[nodiscard]] const CudaCalls& calls() const noexcept { return calls_; }
@@ -69,7 +70,8 @@ class Cuda {
   // Errors: device_failed.
   [[nodiscard]] Result<int> device_count() const noexcept;
 
-  // device_failed, "WHAT: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)".
+  // Returns device_failed with a message such as "WHAT: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was
+  // encountered)".
   [[nodiscard]] Error error(CudaResult result, std::string_view what) const noexcept;
 
  private:
@@ -79,7 +81,7 @@ class Cuda {
   CudaCalls calls_;
 };
 
-// Makes the context of a device current on the calling thread, for as long as this lives.
+// Makes the context of a device current on the calling thread while this object lives.
 class Current {
  public:
   Current(const CudaCalls& calls, Context context) noexcept : calls_(calls), result_(calls.context_push(context)) {}

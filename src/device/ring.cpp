@@ -1,4 +1,8 @@
-// How a ring gets its context, streams and memory, and gives them back.
+// Copies to a device through a ring of pinned slots.
+//
+// Pinned memory is needed because only copies from it run while the program goes on. Each copy records an event. A slot
+// returns to the ring when a thread needs it and its event has completed, so no thread polls. Slots in flight are in
+// the order of their copies, and acquire() waits for the oldest one, which completes first on its stream.
 #include "device/ring.h"
 
 #include <algorithm>
@@ -11,19 +15,19 @@
 namespace safetensors::device {
 namespace {
 
-constexpr RingOptions kUsual;
-constexpr std::size_t kFewestSlots = 2;
-constexpr std::size_t kLeastSlotBytes = std::size_t{1} << 20;
-constexpr std::size_t kPage = 4096;
+constexpr RingOptions kDefaults;
+constexpr std::size_t kMinSlots = 2;  // one slot is read while the other is copied
+constexpr std::size_t kMinSlotBytes = std::size_t{1} << 20;
+constexpr std::size_t kPage = 4096;  // bytes
 
 }  // namespace
 
 RingOptions ring_within(std::size_t budget) noexcept {
   RingOptions options;
-  options.slot_bytes = std::min(budget / kUsual.slots / kPage * kPage, kUsual.slot_bytes);
-  if (options.slot_bytes >= kLeastSlotBytes) return options;
-  options.slot_bytes = kLeastSlotBytes;
-  options.slots = static_cast<unsigned>(std::max(budget / kLeastSlotBytes, kFewestSlots));
+  options.slot_bytes = std::min(budget / kDefaults.slots / kPage * kPage, kDefaults.slot_bytes);
+  if (options.slot_bytes >= kMinSlotBytes) return options;
+  options.slot_bytes = kMinSlotBytes;
+  options.slots = static_cast<unsigned>(std::max(budget / kMinSlotBytes, kMinSlots));
   return options;
 }
 
@@ -36,10 +40,10 @@ Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> c
     if (!current.ok()) {
       return ring->cuda_->error(current.result(), "cannot use CUDA device " + std::to_string(device));
     }
-    Status status = ring->make_streams(options.streams != 0 ? options.streams : kUsual.streams, options.after);
+    Status status = ring->make_streams(options.streams != 0 ? options.streams : kDefaults.streams, options.after);
     if (!status) return std::move(status).error();
-    status = ring->make_slots(options.slots != 0 ? options.slots : kUsual.slots,
-                              options.slot_bytes != 0 ? options.slot_bytes : kUsual.slot_bytes);
+    status = ring->make_slots(options.slots != 0 ? options.slots : kDefaults.slots,
+                              options.slot_bytes != 0 ? options.slot_bytes : kDefaults.slot_bytes);
     if (!status) return std::move(status).error();
     return ring;
   });
@@ -60,6 +64,7 @@ Status CopyRing::retain(int device) {
   return cuda_->error(result, "cannot use CUDA device " + std::to_string(device));
 }
 
+// Makes the streams wait on the device, not on the CPU, for the earlier work of the caller's stream.
 Status CopyRing::make_streams(unsigned count, Stream after) {
   const CudaCalls& calls = cuda_->calls();
   CudaResult result = CudaResult::success;
@@ -77,23 +82,26 @@ Status CopyRing::make_streams(unsigned count, Stream after) {
   for (Stream stream : streams_) {
     if (result == CudaResult::success) result = calls.stream_wait_event(stream, earlier, 0);
   }
-  (void)calls.event_destroy(earlier);  // the streams remember it
+  (void)calls.event_destroy(earlier);  // The streams keep waiting for it.
   return result == CudaResult::success ? Status() : cuda_->error(result, "cannot wait for the stream of the caller");
 }
 
+// Pins memory for the slots. If the system refuses, takes fewer slots of the same size, or halves the size if there are
+// not even two slots.
 Status CopyRing::make_slots(unsigned count, std::size_t bytes) {
+  // Reserve now: the functions that move slots between these lists are noexcept and must not allocate.
   slots_.reserve(count);
   free_.reserve(count);
   in_flight_.reserve(count);
   for (;;) {
     const CudaResult result = pin(count, bytes);
     if (result == CudaResult::success) break;
-    if (result == CudaResult::out_of_memory && slots_.size() >= kFewestSlots) break;
+    if (result == CudaResult::out_of_memory && slots_.size() >= kMinSlots) break;
     unpin();
-    if (result != CudaResult::out_of_memory || bytes <= kLeastSlotBytes) {
+    if (result != CudaResult::out_of_memory || bytes <= kMinSlotBytes) {
       return cuda_->error(result, "cannot lock " + std::to_string(bytes) + " bytes of memory for the device");
     }
-    bytes = std::max(bytes / 2 / kPage * kPage, kLeastSlotBytes);
+    bytes = std::max(bytes / 2 / kPage * kPage, kMinSlotBytes);
   }
   slot_bytes_ = bytes;
   for (std::size_t i = slots_.size(); i-- > 0;) {
@@ -107,7 +115,7 @@ Status CopyRing::make_slots(unsigned count, std::size_t bytes) {
   return {};
 }
 
-// Stops at the first slot that is refused.
+// Stops at the first slot that the driver refuses.
 CudaResult CopyRing::pin(unsigned count, std::size_t bytes) noexcept {
   while (slots_.size() < count) {
     void* memory = nullptr;
@@ -115,7 +123,7 @@ CudaResult CopyRing::pin(unsigned count, std::size_t bytes) noexcept {
     if (result != CudaResult::success) return result;
     Pinned slot;
     slot.memory = static_cast<std::byte*>(memory);
-    slots_.push_back(slot);  // reserved
+    slots_.push_back(slot);  // does not allocate
   }
   return CudaResult::success;
 }
@@ -132,15 +140,17 @@ void CopyRing::tear_down() noexcept {
   if (!context_) return;
   const CudaCalls& calls = cuda_->calls();
   {
+    // The driver can report an earlier failure here, so try to make the context current twice.
     const Current current(calls, context_);
     std::optional<Current> again;
     if (!current.ok()) again.emplace(calls, context_);
-    for (Stream stream : streams_) {
-      // The first answer may be about a failure before; if the second is none either, nothing runs any more.
-      if (calls.stream_synchronize(stream) != CudaResult::success) (void)calls.stream_synchronize(stream);
+    for (Stream cuda_stream : streams_) {
+      // The first result can report an earlier failure. If the second call fails too, nothing runs on the stream any
+      // more. Memory must not be unpinned before that.
+      if (calls.stream_synchronize(cuda_stream) != CudaResult::success) (void)calls.stream_synchronize(cuda_stream);
     }
     unpin();
-    for (Stream stream : streams_) (void)calls.stream_destroy(stream);
+    for (Stream cuda_stream : streams_) (void)calls.stream_destroy(cuda_stream);
   }
   (void)calls.primary_context_release(device_);
 }
@@ -167,9 +177,9 @@ Result<CopyRing::Slot> CopyRing::acquire() noexcept {
         index = free_.back();
         free_.pop_back();
       }
-      stats_.most_in_use = std::max(stats_.most_in_use, static_cast<unsigned>(slots_.size() - free_.size()));
+      stats_.max_in_use = std::max(stats_.max_in_use, static_cast<unsigned>(slots_.size() - free_.size()));
     }
-    // Ours alone now: nobody else waits for it or reuses its event.
+    // The slot is in no list now, so no other thread waits for it or reuses its event. Wait without the mutex.
     if (copied) {
       if (Status status = wait_for(index); !status) return std::move(status).error();
     }
@@ -210,7 +220,7 @@ Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
       if (bytes != 0) next_stream_ = (next_stream_ + 1) % streams_.size();
     }
     if (bytes == 0) return {};
-    // After a failure the slot is nobody's: part of it may be on its way.
+    // From here on the slot does not return to the ring on a failure, because a part of it may already be in flight.
     const std::size_t index = slot.index_;
     slot.ring_ = nullptr;
     slots_[index].stream = stream;
@@ -250,7 +260,7 @@ void CopyRing::put_in_flight(std::size_t index) noexcept {
   {
     const std::lock_guard lock(mutex_);
     slots_[index].ticket = ++last_ticket_;
-    in_flight_.push_back(index);  // reserved
+    in_flight_.push_back(index);  // does not allocate
     stats_.bytes += slots_[index].bytes;
     ++stats_.copies;
   }
@@ -260,7 +270,7 @@ void CopyRing::put_in_flight(std::size_t index) noexcept {
 void CopyRing::give_back(std::size_t index) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    free_.push_back(index);  // reserved
+    free_.push_back(index);  // does not allocate
   }
   available_.notify_one();
 }
@@ -275,7 +285,7 @@ Status CopyRing::finish() noexcept {
     const CudaCalls& calls = cuda_->calls();
     const Current current(calls, context_);
     if (!current.ok()) return fail(current.result(), 0);
-    // All of them, whatever fails: nothing shall be written after finish().
+    // Synchronize every stream even after a failure: no copy may write to the device after finish().
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       const CudaResult result = calls.stream_synchronize(streams_[i]);
       if (result != CudaResult::success) (void)fail(result, bytes_in_flight(i));
@@ -287,11 +297,11 @@ Status CopyRing::finish() noexcept {
   });
 }
 
-// With mutex_ held.
+// Frees the slots of all copies up to the ticket. The caller must hold mutex_.
 void CopyRing::reclaim_until(std::uint64_t ticket) noexcept {
   const auto done = std::find_if(in_flight_.begin(), in_flight_.end(),
                                  [&](std::size_t index) { return slots_[index].ticket > ticket; });
-  free_.insert(free_.end(), in_flight_.begin(), done);  // reserved
+  free_.insert(free_.end(), in_flight_.begin(), done);  // does not allocate
   in_flight_.erase(in_flight_.begin(), done);
 }
 
@@ -304,7 +314,8 @@ std::uint64_t CopyRing::bytes_in_flight(std::size_t stream) noexcept {
   return bytes;
 }
 
-// Keeps the first failure and returns it. bytes: of the copy, or 0.
+// Stores the failure if it is the first one, wakes all waiting threads, and returns the first failure. bytes: the size
+// of the failed copy, or 0 if no copy failed.
 Status CopyRing::fail(CudaResult result, std::uint64_t bytes) noexcept {
   Status status = base::guarded([&]() -> Status {
     if (bytes == 0) return cuda_->error(result, "cannot wait for the device");

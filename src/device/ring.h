@@ -1,7 +1,7 @@
-// Copies to a device through a bounded ring of page-locked memory.
+// Copies to a device through a bounded ring of pinned memory.
 //
-// A thread that reads a file takes a slot, reads a chunk into it and hands it on; the copy runs while the next chunk is
-// read into the next slot. A slot comes back when the device is done with it.
+// A thread that reads a file takes a slot, reads a chunk into it and starts the copy. The copy runs while the thread
+// reads the next chunk into the next slot. A slot becomes free when its copy has completed.
 #pragma once
 
 #include <safetensors/error.h>
@@ -19,36 +19,37 @@
 
 namespace safetensors::device {
 
-// At most slots * slot_bytes bytes are locked.
+// At most slots * slot_bytes bytes are pinned.
 struct RingOptions {
   unsigned slots = 8;                              // 0: 8
   std::size_t slot_bytes = std::size_t{16} << 20;  // 0: 16 MiB
   unsigned streams = 2;                            // 0: 2
-  // Copies begin after what this stream of the device was given before create(): an allocator may have handed out
-  // memory that earlier work still uses.
+  // Copies begin after the work that this CUDA stream received before create(). The reason: a stream-ordered allocator
+  // may return memory that earlier work still uses.
   Stream after = nullptr;
 };
 
-// The ring that locks at most budget bytes: 8 slots of up to 16 MiB, fewer where they would be under 1 MiB; 2 slots of
-// 1 MiB are the least, also for a smaller budget.
+// Returns options for a ring that pins at most `budget` bytes: 8 slots of up to 16 MiB, or fewer slots of 1 MiB if 8
+// slots would be smaller. The minimum is 2 slots of 1 MiB, even if the budget is smaller.
 [[nodiscard]] RingOptions ring_within(std::size_t budget) noexcept;
 
 struct RingStats {
-  std::uint64_t bytes = 0;       // handed to the device
-  std::uint64_t copies = 0;      // slots handed to the device
-  std::uint64_t waits = 0;       // times that acquire() waited for the device
-  std::uint64_t slot_waits = 0;  // times that it waited for another thread's slot
+  std::uint64_t bytes = 0;       // in copies that began
+  std::uint64_t copies = 0;      // slots whose copy began
+  std::uint64_t waits = 0;       // number of times that acquire() waited for the device
+  std::uint64_t slot_waits = 0;  // number of times that acquire() waited for a slot of another thread
   unsigned slots = 0;
-  unsigned most_in_use = 0;  // of the slots, at once
+  unsigned max_in_use = 0;  // maximum number of slots in use at the same time
   std::size_t slot_bytes = 0;
   std::size_t pinned_bytes = 0;
 };
 
-// From any number of threads at once, except the destructor. The first failure of the device is final: every later
-// call returns it, and no slot is given out any more.
+// Thread-safe, except the destructor. The first failure of the device is final: every later call returns it, and
+// acquire() returns no more slots.
 class CopyRing {
  public:
-  // Page-locked memory to read a chunk into. Dropped without copy(), it goes back at once. Must not outlive the ring.
+  // Pinned memory for one chunk. If the slot is destroyed without copy(), it returns to the ring at once. It must not
+  // outlive the ring.
   class Slot {
    public:
     Slot(Slot&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)), index_(other.index_) {}
@@ -61,7 +62,7 @@ class CopyRing {
       if (ring_) ring_->give_back(index_);
     }
 
-    // stats().slot_bytes bytes, aligned to a page.
+    // stats().slot_bytes bytes, aligned to a page. Empty after a move.
     [[nodiscard]] std::span<std::byte> bytes() const noexcept {
       return ring_ ? std::span(ring_->slots_[index_].memory, ring_->slot_bytes_) : std::span<std::byte>();
     }
@@ -74,45 +75,48 @@ class CopyRing {
     std::size_t index_;
   };
 
+  // A range of a slot, and its destination.
   struct Part {
-    std::size_t from = 0;  // in the slot
-    std::size_t size = 0;
+    std::size_t from = 0;  // offset in the slot
+    std::size_t size = 0;  // bytes
     Address device_address = 0;
   };
 
-  // device: its ordinal. Retains the device's primary context until the ring dies; no thread keeps it current. Where
-  // not all memory can be locked the ring has fewer or smaller slots, down to 2 of 1 MiB.
-  // Errors: invalid_argument (no such device), unsupported (no device at all), device_failed, out_of_memory.
+  // device: the ordinal of the device. The ring retains the device's primary context until its destructor. It leaves
+  // the context current on no thread. If the system does not pin all of the memory, the ring has fewer or smaller
+  // slots, down to 2 slots of 1 MiB. Errors: invalid_argument (no such device), unsupported (no device at all),
+  // device_failed, out_of_memory.
   [[nodiscard]] static Result<std::unique_ptr<CopyRing>> create(std::shared_ptr<const Cuda> cuda, int device,
                                                                 const RingOptions& options = {}) noexcept;
-  // Waits for what the device was given. No slot may be out.
+  // Waits for all copies. All slots must be destroyed before.
   ~CopyRing();
   CopyRing(const CopyRing&) = delete;
   CopyRing& operator=(const CopyRing&) = delete;
 
-  // Waits for the oldest copy when no slot is free, and for another thread when all slots are out: a thread that holds
-  // one while it asks for another may wait for ever. Errors: device_failed, out_of_memory.
+  // Returns a free slot. If no slot is free, waits for the oldest copy. If threads hold all slots, waits for one of
+  // these threads. So a thread that already holds a slot may wait forever. Errors: device_failed, out_of_memory.
   [[nodiscard]] Result<Slot> acquire() noexcept;
 
-  // Begins a copy of the slot's first size bytes; they must not be touched any more. The memory at device_address must
-  // live until finish() or the ring's death. Errors: device_failed, out_of_memory; invalid_argument, not final.
+  // Begins a copy of the slot's first `size` bytes. The caller must not touch them any more. The memory at
+  // device_address must live until finish() or the destructor of the ring. Errors: device_failed, out_of_memory;
+  // invalid_argument, which is not final.
   [[nodiscard]] Status copy(Slot slot, std::size_t size, Address device_address) noexcept;
-  // The same with parts of the slot, in this order; all are checked before the first is copied.
+  // Copies parts of the slot in the given order. Checks all parts before it copies the first one.
   [[nodiscard]] Status copy_parts(Slot slot, std::span<const Part> parts) noexcept;
 
-  // Waits for every copy begun before. Errors: the first failure of any copy.
+  // Waits for every copy that began before the call. Error: the first failure of any copy.
   [[nodiscard]] Status finish() noexcept;
 
   [[nodiscard]] RingStats stats() const noexcept;
 
  private:
-  // One owner at a time: free_, in_flight_, a Slot, or after a failure nobody.
+  // A slot. It has one owner at a time: free_, in_flight_ or a Slot. After a failure it may have none.
   struct Pinned {
     std::byte* memory = nullptr;
     Event event = nullptr;     // recorded after the slot's last copy
-    std::size_t stream = 0;    // that this copy runs in
-    std::uint64_t bytes = 0;   // in flight
-    std::uint64_t ticket = 0;  // order of the copies
+    std::size_t stream = 0;    // index of the CUDA stream of the last copy
+    std::uint64_t bytes = 0;   // of the last copy
+    std::uint64_t ticket = 0;  // number of the last copy, in the order of their begin
   };
 
   explicit CopyRing(std::shared_ptr<const Cuda> cuda) noexcept : cuda_(std::move(cuda)) {}
@@ -139,10 +143,10 @@ class CopyRing {
   std::vector<Pinned> slots_;
   std::size_t slot_bytes_ = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable available_;
   std::vector<std::size_t> free_;
-  std::vector<std::size_t> in_flight_;  // oldest first
+  std::vector<std::size_t> in_flight_;  // indexes of slots, the oldest copy first
   std::size_t next_stream_ = 0;
   std::uint64_t last_ticket_ = 0;
   RingStats stats_;

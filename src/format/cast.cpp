@@ -1,3 +1,7 @@
+// Chooses the loops for a cast: AVX2 with F16C if the processor has both, else portable loops.
+//
+// Pairs without a kernel of their own go through F32. F32 holds every number of the smaller floats exactly, so the
+// result is still rounded only once.
 #include "format/cast.h"
 
 #include "format/cast_kernels.h"

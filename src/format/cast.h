@@ -1,4 +1,4 @@
-// Elements of one float dtype as another.
+// Converts elements of one float dtype to another.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -7,16 +7,20 @@
 
 namespace safetensors::format {
 
-// Whether elements of `from` can be turned into `to`. Equal dtypes: true, a copy. Else both are of F64, F32, F16, BF16
-// and the F8 dtypes; to F8_E8M0 nothing is cast.
+// Returns whether elements of `from` can be converted to `to`. Equal dtypes: true, the cast is a copy. Different
+// dtypes: both must be F64, F32, F16, BF16 or an F8 dtype, and `to` must not be F8_E8M0.
 [[nodiscard]] bool castable(Dtype from, Dtype to) noexcept;
 
-// Turns `count` elements, little-endian on any machine. castable(from, to). Memory of any alignment; the ranges do not
-// overlap. F4 and F6, which are only copied: count * bits(from) is a multiple of 8.
-// To fewer bits a number is rounded once, to nearest even, whatever the thread's floating-point mode, whose flags and
-// traps see nothing of it. Too large for F64, F32, F16, BF16 and F8_E5M2: infinity; for F8_E4M3: its largest number, of
-// infinity too; for the FNUZ dtypes: NaN, of infinity too. NaN stays NaN, quiet (from BF16 to F32: as it was) and with
-// its sign if both dtypes have one for it.
+// Converts `count` elements. castable(from, to) must be true. Elements are little-endian on every machine. The memory
+// needs no alignment, and the two ranges must not overlap. F4 and F6 can only be copied, and for them count *
+// bits(from) must be a multiple of 8.
+//
+// A conversion to fewer bits rounds once, to nearest even, in every floating-point mode of the thread. It sets no flags
+// and springs no traps. A number that is too large becomes:
+//   F64, F32, F16, BF16, F8_E5M2: infinity
+//   F8_E4M3: its largest number, and so does infinity
+//   F8_E4M3FNUZ, F8_E5M2FNUZ: NaN, and so does infinity
+// NaN becomes a quiet NaN. It keeps its sign if both dtypes have signed NaNs. Only BF16 to F32 keeps a NaN bit for bit.
 void cast(Dtype from, const std::byte* in, Dtype to, std::byte* out, std::size_t count) noexcept;
 
 }  // namespace safetensors::format

@@ -1,5 +1,5 @@
-// How floats are laid out in bits, and one float from another: whole numbers and no branches, so that loops over it
-// become vector code and no floating-point mode changes what comes out.
+// The bit layouts of floats, and conversions between them. The conversions use integer arithmetic without branches. So
+// compilers turn loops over them into vector code, and no floating-point mode changes the result.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace safetensors::format {
 
-// kOverflow: what a number too large becomes. kNan: a quiet NaN. kPayload: a NaN keeps its payload's highest bits.
+// kMantissa: bits of the mantissa, without the hidden bit. kInfinity: larger magnitudes are NaN. kOverflow: the code of
+// a number that is too large. kNan: a quiet NaN. kPayload: a NaN keeps the highest bits of its payload.
 // kNanIsMinusZero: the code of -0 is the only NaN, and there is no infinity.
 struct Float64 {
   using Bits = std::uint64_t;
@@ -20,8 +21,8 @@ struct Float64 {
   static constexpr int kBias = 1023;
   static constexpr Bits kInfinity = 0x7FF0000000000000, kNan = 0x7FF8000000000000;
 };
-// The upper half of a Float64 whose last bit is set if the lower half is not zero: rounds to 18 bits of mantissa and
-// fewer as the whole does, in half the space.
+// The upper half of a Float64. Its last bit is also set if the lower half is not zero (a sticky bit). It rounds to 18
+// and fewer bits of mantissa exactly as the whole Float64 does, in half the space.
 struct Float64Upper {
   using Bits = std::uint32_t;
   static constexpr unsigned kMantissa = 20;
@@ -61,8 +62,8 @@ struct Float8E4M3 {
   using Bits = std::uint8_t;
   static constexpr unsigned kMantissa = 3;
   static constexpr int kBias = 7;
-  static constexpr Bits kInfinity = 0x7F;  // none: from here on NaN, which is this code alone
-  // The largest number, as in torch since 2.12; before, and in ml_dtypes, NaN.
+  static constexpr Bits kInfinity = 0x7F;  // E4M3 has no infinity. This is its only NaN.
+  // The largest number, as in torch since 2.12. Older torch and ml_dtypes have NaN here.
   static constexpr Bits kOverflow = 0x7E, kNan = 0x7F;
   static constexpr bool kPayload = false, kNanIsMinusZero = false;
 };
@@ -80,31 +81,31 @@ struct Float8E4M3Fnuz {
   static constexpr Bits kOverflow = 0x80, kNan = 0x80;
   static constexpr bool kPayload = false, kNanIsMinusZero = true;
 };
-// Powers of two from 2^-127, without sign; 0xFF is NaN.
+// Powers of two from 2^-127 on, without a sign. 0xFF is NaN.
 struct Float8E8M0 {
   using Bits = std::uint8_t;
 };
 
 template <class Float>
-inline constexpr unsigned kSignAt = 8 * sizeof(typename Float::Bits) - 1;
+inline constexpr unsigned kSignBit = 8 * sizeof(typename Float::Bits) - 1;  // index of the sign bit
 
-// yes or no, without a branch that would keep a loop from becoming vector code.
+// Returns condition ? yes : no without a branch, because a branch would keep a loop from becoming vector code.
 template <class Bits>
 [[gnu::always_inline]] inline Bits select(bool condition, Bits yes, Bits no) noexcept {
   const Bits mask = Bits{0} - Bits{condition};
   return (yes & mask) | (no & ~mask);
 }
 
-// Of fewer bits, exactly.
+// Converts to more bits. The result is exact.
 template <class From, class To>
 [[gnu::always_inline]] inline typename To::Bits widen(typename From::Bits code) noexcept {
   using Bits = typename To::Bits;
   constexpr unsigned shift = To::kMantissa - From::kMantissa;
   constexpr auto rebias = Bits{To::kBias - From::kBias} << To::kMantissa;
-  // The unit of numbers below the smallest normal one: normal in To, so the product is exact in any mode.
+  // The unit of subnormal numbers. It is normal in To, so the product below is exact in every floating-point mode.
   constexpr auto unit = Bits{To::kBias - From::kBias + 1 - int{From::kMantissa}} << To::kMantissa;
-  const Bits sign = Bits{code} >> kSignAt<From> << kSignAt<To>;
-  const Bits magnitude = Bits{code} & ((Bits{1} << kSignAt<From>)-1);
+  const Bits sign = Bits{code} >> kSignBit<From> << kSignBit<To>;
+  const Bits magnitude = Bits{code} & ((Bits{1} << kSignBit<From>)-1);
   const auto whole = static_cast<typename To::Number>(static_cast<std::int32_t>(magnitude));
   const Bits small = std::bit_cast<Bits>(whole * std::bit_cast<typename To::Number>(unit));
   const Bits value = select(magnitude < (Bits{1} << From::kMantissa), small, (magnitude << shift) + rebias);
@@ -128,7 +129,10 @@ template <>
   return code == 0xFF ? Float32::kNan : value;
 }
 
-// The magnitude's bits rounded to To's, without regard to what is too large for it or NaN.
+// Rounds a magnitude to the mantissa and the exponent of To. It ignores overflow and NaN, which narrow() corrects.
+//
+// Adding (half - 1) plus the last kept bit before the shift rounds to nearest even. A carry out of the mantissa
+// increments the exponent, which is the correct result.
 template <class From, class To>
 [[gnu::always_inline]] inline typename From::Bits round_magnitude(typename From::Bits magnitude) noexcept {
   using Bits = typename From::Bits;
@@ -137,8 +141,9 @@ template <class From, class To>
   if constexpr (From::kBias == To::kBias) {
     return (magnitude + ((Bits{1} << (cut - 1)) - 1) + (magnitude >> cut & 1)) >> cut;
   } else {
-    // Numbers that are not normal in From are zero in To, so that their bit in front does not matter.
-    constexpr Signed lowest = From::kBias - To::kBias + 1;  // exponent of To's smallest normal number
+    // A number below To's smallest normal one is shifted right further, at most until it is zero. A number that is
+    // subnormal in From is zero in To, so the hidden bit that it gets here does no harm.
+    constexpr Signed lowest = From::kBias - To::kBias + 1;  // exponent, in From, of To's smallest normal number
     const Signed exponent = static_cast<Signed>(magnitude >> From::kMantissa);
     const Signed below = std::clamp<Signed>(lowest - exponent, 0, Signed{To::kMantissa} + 2);
     const Bits shift = cut + static_cast<Bits>(below);
@@ -150,12 +155,12 @@ template <class From, class To>
   }
 }
 
-// Of more bits, rounded to nearest even.
+// Converts to fewer bits, rounded to nearest even.
 template <class From, class To>
 [[gnu::always_inline]] inline typename To::Bits narrow(typename From::Bits bits) noexcept {
   using Bits = typename From::Bits;
-  const Bits magnitude = bits & ((Bits{1} << kSignAt<From>)-1);
-  const Bits sign = bits >> kSignAt<From> << kSignAt<To>;
+  const Bits magnitude = bits & ((Bits{1} << kSignBit<From>)-1);
+  const Bits sign = bits >> kSignBit<From> << kSignBit<To>;
   const Bits rounded = round_magnitude<From, To>(magnitude);
   const Bits number = rounded < To::kOverflow ? rounded : Bits{To::kOverflow};
   Bits nan = To::kNan;

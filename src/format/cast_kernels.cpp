@@ -1,3 +1,8 @@
+// Loops over elements, one per pair of dtypes, in two variants: portable and AVX2 with F16C.
+//
+// Both variants compile the same conversion from cast_float.h, so they give the same bits. Only F16 <-> F32 differs:
+// the processor has instructions for it. A loop always takes kLoopElements, because a constant count lets the compiler
+// make vector code. The rest of an array goes through a padded buffer.
 #include "format/cast_kernels.h"
 
 #include "format/cast_float.h"
@@ -13,10 +18,10 @@
 namespace safetensors::format {
 namespace {
 
-// A number known to the compiler: without it GCC makes no vector code at -O2.
-constexpr std::size_t kBlockElements = 128;
-// Of floats between two kernels, in the fastest cache.
-constexpr std::size_t kBetween = 4 * kBlockElements;
+// Elements per loop. GCC at -O2 makes vector code only of loops with a constant count.
+constexpr std::size_t kLoopElements = 128;
+// F32 elements between two kernels: 2 KiB, which stay in the L1 cache.
+constexpr std::size_t kBufferElements = 4 * kLoopElements;
 
 template <class Bits>
 [[gnu::always_inline]] inline Bits swap_if_big_endian(Bits bits) noexcept {
@@ -27,24 +32,26 @@ template <class Bits>
 }
 
 template <class From, class To>
-[[gnu::always_inline]] inline void turn_block(const std::byte* __restrict in, std::byte* __restrict out) noexcept {
-  for (std::size_t i = 0; i < kBlockElements; ++i) {
+[[gnu::always_inline]] inline void convert_elements(const std::byte* __restrict in,
+                                                    std::byte* __restrict out) noexcept {
+  for (std::size_t i = 0; i < kLoopElements; ++i) {
     typename From::Bits bits;
     std::memcpy(&bits, in + i * sizeof bits, sizeof bits);
-    const auto turned = swap_if_big_endian(convert<From, To>(swap_if_big_endian(bits)));
-    std::memcpy(out + i * sizeof turned, &turned, sizeof turned);
+    const auto converted = swap_if_big_endian(convert<From, To>(swap_if_big_endian(bits)));
+    std::memcpy(out + i * sizeof converted, &converted, sizeof converted);
   }
 }
 
 struct Portable {
   template <class From, class To>
   static void block(const std::byte* in, std::byte* out) noexcept {
-    turn_block<From, To>(in, out);
+    convert_elements<From, To>(in, out);
   }
 };
 
 #if SAFETENSORS_CAST_AVX2
-// Asked once: a virtual machine takes microseconds to answer. The builtin of clang 14 knows no F16C.
+// Asks the processor only once, because CPUID takes microseconds in a virtual machine. F16C needs CPUID itself: the
+// builtin of clang 14 does not know it.
 bool has_avx2_and_f16c() noexcept {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -53,14 +60,15 @@ bool has_avx2_and_f16c() noexcept {
   return has;
 }
 
-// While it lives the processor's conversions spring none of the thread's traps and set none of its flags. What the
-// portable loops do never does.
+// While this object lives, the processor's conversions spring no traps and set no flags of the thread. The portable
+// loops need no such protection, because their arithmetic does neither.
 class QuietConversions {
  public:
   QuietConversions() noexcept : before_(_mm_getcsr()) {
     constexpr unsigned kDefault = 0x1F80;  // every exception masked, no flag set
     _mm_setcsr(kDefault);
-    __asm__ volatile("" ::: "memory");  // compilers do not see that conversions depend on the mode
+    // A barrier: compilers do not know that conversions depend on the mode, and would move them across its change.
+    __asm__ volatile("" ::: "memory");
   }
   QuietConversions(const QuietConversions&) = delete;
   QuietConversions& operator=(const QuietConversions&) = delete;
@@ -77,52 +85,52 @@ struct Avx2 {
   template <class From, class To>
   [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
     if constexpr (std::is_same_v<From, Float16> && std::is_same_v<To, Float32>) {
-      for (std::size_t i = 0; i < kBlockElements; i += 8) {
+      for (std::size_t i = 0; i < kLoopElements; i += 8) {
         const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * 2));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * 4), _mm256_castps_si256(_mm256_cvtph_ps(half)));
       }
     } else if constexpr (std::is_same_v<From, Float32> && std::is_same_v<To, Float16>) {
-      for (std::size_t i = 0; i < kBlockElements; i += 8) {
+      for (std::size_t i = 0; i < kLoopElements; i += 8) {
         const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i * 4));
         const __m128i half = _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * 2), half);
       }
     } else {
-      turn_block<From, To>(in, out);
+      convert_elements<From, To>(in, out);
     }
   }
 };
 #endif
 
 template <class Loops, class From, class To>
-void turn(const std::byte* in, std::byte* out, std::size_t count) noexcept {
+void convert_all(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   constexpr std::size_t from_size = sizeof(typename From::Bits);
   constexpr std::size_t to_size = sizeof(typename To::Bits);
-  for (; count >= kBlockElements; count -= kBlockElements) {
+  for (; count >= kLoopElements; count -= kLoopElements) {
     Loops::template block<From, To>(in, out);
-    in += kBlockElements * from_size;
-    out += kBlockElements * to_size;
+    in += kLoopElements * from_size;
+    out += kLoopElements * to_size;
   }
   if (count == 0) return;
-  std::byte rest[kBlockElements * from_size] = {};
-  std::byte turned[kBlockElements * to_size];
+  std::byte rest[kLoopElements * from_size] = {};
+  std::byte converted[kLoopElements * to_size];
   std::memcpy(rest, in, count * from_size);
-  Loops::template block<From, To>(rest, turned);
-  std::memcpy(out, turned, count * to_size);
+  Loops::template block<From, To>(rest, converted);
+  std::memcpy(out, converted, count * to_size);
 }
 
 // clang-format off
 template <class Loops>
 CastKernel to_float32(Dtype from) noexcept {
   switch (from) {
-    case Dtype::F64: return turn<Loops, Float64, Float32>;
-    case Dtype::F16: return turn<Loops, Float16, Float32>;
-    case Dtype::BF16: return turn<Loops, BFloat16, Float32>;
-    case Dtype::F8_E4M3: return turn<Loops, Float8E4M3, Float32>;
-    case Dtype::F8_E5M2: return turn<Loops, Float8E5M2, Float32>;
-    case Dtype::F8_E4M3FNUZ: return turn<Loops, Float8E4M3Fnuz, Float32>;
-    case Dtype::F8_E5M2FNUZ: return turn<Loops, Float8E5M2Fnuz, Float32>;
-    case Dtype::F8_E8M0: return turn<Loops, Float8E8M0, Float32>;
+    case Dtype::F64: return convert_all<Loops, Float64, Float32>;
+    case Dtype::F16: return convert_all<Loops, Float16, Float32>;
+    case Dtype::BF16: return convert_all<Loops, BFloat16, Float32>;
+    case Dtype::F8_E4M3: return convert_all<Loops, Float8E4M3, Float32>;
+    case Dtype::F8_E5M2: return convert_all<Loops, Float8E5M2, Float32>;
+    case Dtype::F8_E4M3FNUZ: return convert_all<Loops, Float8E4M3Fnuz, Float32>;
+    case Dtype::F8_E5M2FNUZ: return convert_all<Loops, Float8E5M2Fnuz, Float32>;
+    case Dtype::F8_E8M0: return convert_all<Loops, Float8E8M0, Float32>;
     default: return nullptr;
   }
 }
@@ -130,12 +138,12 @@ CastKernel to_float32(Dtype from) noexcept {
 template <class Loops, class From>
 CastKernel to_narrow(Dtype to) noexcept {
   switch (to) {
-    case Dtype::F16: return turn<Loops, From, Float16>;
-    case Dtype::BF16: return turn<Loops, From, BFloat16>;
-    case Dtype::F8_E4M3: return turn<Loops, From, Float8E4M3>;
-    case Dtype::F8_E5M2: return turn<Loops, From, Float8E5M2>;
-    case Dtype::F8_E4M3FNUZ: return turn<Loops, From, Float8E4M3Fnuz>;
-    case Dtype::F8_E5M2FNUZ: return turn<Loops, From, Float8E5M2Fnuz>;
+    case Dtype::F16: return convert_all<Loops, From, Float16>;
+    case Dtype::BF16: return convert_all<Loops, From, BFloat16>;
+    case Dtype::F8_E4M3: return convert_all<Loops, From, Float8E4M3>;
+    case Dtype::F8_E5M2: return convert_all<Loops, From, Float8E5M2>;
+    case Dtype::F8_E4M3FNUZ: return convert_all<Loops, From, Float8E4M3Fnuz>;
+    case Dtype::F8_E5M2FNUZ: return convert_all<Loops, From, Float8E5M2Fnuz>;
     default: return nullptr;
   }
 }
@@ -144,21 +152,22 @@ CastKernel to_narrow(Dtype to) noexcept {
 template <class Loops>
 CastKernel kernel(Dtype from, Dtype to) noexcept {
   if (to == Dtype::F32) return to_float32<Loops>(from);
-  if (from == Dtype::F32) return to == Dtype::F64 ? turn<Loops, Float32, Float64> : to_narrow<Loops, Float32>(to);
+  if (from == Dtype::F32)
+    return to == Dtype::F64 ? convert_all<Loops, Float32, Float64> : to_narrow<Loops, Float32>(to);
   return from == Dtype::F64 ? to_narrow<Loops, Float64>(to) : nullptr;
 }
 
 void cast_loops(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
                 std::size_t count) noexcept {
   if (const CastKernel kernel = cast_kernel(from, to, instructions)) return kernel(in, out, count);
-  // Through F32, which holds every number of fewer bits.
+  // Go through F32, which holds every number of the smaller dtypes.
   const CastKernel first = cast_kernel(from, Dtype::F32, instructions);
   const CastKernel second = cast_kernel(Dtype::F32, to, instructions);
-  std::byte between[kBetween * sizeof(float)];
+  std::byte buffer[kBufferElements * sizeof(float)];
   while (count > 0) {
-    const std::size_t now = std::min(count, kBetween);
-    first(in, between, now);
-    second(between, out, now);
+    const std::size_t now = std::min(count, kBufferElements);
+    first(in, buffer, now);
+    second(buffer, out, now);
     in += now * (bits(from) / 8);
     out += now * (bits(to) / 8);
     count -= now;
@@ -166,6 +175,7 @@ void cast_loops(Instructions instructions, Dtype from, const std::byte* in, Dtyp
 }
 
 void copy(Dtype dtype, const std::byte* in, std::byte* out, std::size_t count) noexcept {
+  // Bytes. The product count * bits(dtype) could overflow.
   const std::size_t size = count / 8 * bits(dtype) + count % 8 * bits(dtype) / 8;
   if (size != 0) std::memcpy(out, in, size);
 }

@@ -1,4 +1,4 @@
-// Loops that turn elements: all that cast() is made of.
+// The loops of cast(), with the choice of instructions in the open for tests.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -8,20 +8,22 @@
 
 namespace safetensors::format {
 
-// What of the processor the loops may use; what comes out is the same, bit for bit.
+// The instructions that the loops may use. The results are the same, bit for bit.
 enum class Instructions : std::uint8_t { portable, avx2 };
 
-// Whether this build has such loops and this processor runs them.
+// Returns whether this build has such loops and this processor runs them.
 [[nodiscard]] bool available(Instructions instructions) noexcept;
 
-// As cast(), for count elements, but the thread's floating-point exceptions must be masked and its flags may be set.
+// Converts count elements as cast() does. Unlike cast(), it may set floating-point flags, and the thread's
+// floating-point exceptions must be masked.
 using CastKernel = void (*)(const std::byte* in, std::byte* out, std::size_t count) noexcept;
 
-// From every float to F32, and from F32 and F64 to every one but F8_E8M0; else nullptr. instructions must be available
-// when it is called.
+// Returns the loop from one dtype to another, or nullptr if there is none. Loops exist from every float dtype to F32,
+// and from F32 and F64 to every float dtype except F8_E8M0. A caller may run the loop only if instructions are
+// available.
 [[nodiscard]] CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept;
 
-// cast() with the loops named, which must be available.
+// cast() with the given instructions, which must be available.
 void cast_with(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
                std::size_t count) noexcept;
 

@@ -1,3 +1,7 @@
+// The table of dtypes, and lookups in it by pinned number and by name.
+//
+// A header has one name per tensor, so the lookup by name is a perfect hash: a few operations per character, one load
+// and one comparison. The hash is built and checked when this file is compiled.
 #include <safetensors/dtype.h>
 
 #include <array>
@@ -7,7 +11,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace {
 
-// DLPack's codes: https://dmlc.github.io/dlpack/latest/c_api.html, DLDataTypeCode.
+// Codes of DLPack: https://dmlc.github.io/dlpack/latest/c_api.html, DLDataTypeCode.
 enum DLPackCode : std::uint8_t {
   kInt = 0,
   kUInt = 1,
@@ -32,7 +36,7 @@ struct Row {
   DLPackCode code;
 };
 
-// By rank, lowest first.
+// In the order of rank, lowest first. The writer orders tensors by descending rank.
 constexpr std::array<Row, 22> kRows{{
     {Dtype::BOOL, "BOOL", 8, kBool},
     {Dtype::F4, "F4", 4, kFloat4E2m1fn},
@@ -64,7 +68,7 @@ constexpr std::array<Dtype, kRows.size()> kByRank = [] {
   return dtypes;
 }();
 
-// Rank by pinned number; kRows.size() for numbers that are no dtype.
+// Index: the pinned number of a dtype. Value: its rank, or kRows.size() for an unknown number.
 constexpr std::array<std::uint8_t, 256> kRank = [] {
   std::array<std::uint8_t, 256> ranks{};
   ranks.fill(static_cast<std::uint8_t>(kRows.size()));
@@ -73,11 +77,12 @@ constexpr std::array<std::uint8_t, 256> kRank = [] {
   return ranks;
 }();
 
+// The row of an unknown number: callers may cast any number to Dtype.
 constexpr Row kNoRow{Dtype::U8, "?", 8, kUInt};
 
 const Row& row(Dtype dtype) noexcept {
-  const unsigned at = kRank[static_cast<std::uint8_t>(dtype)];
-  return at < kRows.size() ? kRows[at] : kNoRow;
+  const unsigned index = kRank[static_cast<std::uint8_t>(dtype)];
+  return index < kRows.size() ? kRows[index] : kNoRow;
 }
 
 constexpr std::uint64_t key_of(std::string_view name) noexcept {
@@ -86,7 +91,7 @@ constexpr std::uint64_t key_of(std::string_view name) noexcept {
   return key;
 }
 
-// The row of a name, plus 1, by a perfect hash: that no two names share a slot is checked when compiled.
+// Perfect hash from a name to the index of its row plus 1. The static_assert proves that no two names share a slot.
 constexpr std::size_t kHashSlots = 256;
 constexpr std::size_t slot_of(std::string_view name) noexcept {
   return static_cast<std::size_t>(key_of(name) * 0x9E3779B97F4A7C15u >> 56) % kHashSlots;
@@ -122,11 +127,11 @@ std::string_view to_string(Dtype dtype) noexcept {
 }
 
 std::optional<Dtype> parse_dtype(std::string_view name) noexcept {
-  constexpr std::size_t kLongest = 11;
-  if (name.size() > kLongest) return std::nullopt;
-  const std::uint8_t at = kByName[slot_of(name)];
-  if (at == 0 || kRows[at - 1].name != name) return std::nullopt;
-  return kRows[at - 1].dtype;
+  constexpr std::size_t kMaxNameBytes = 11;
+  if (name.size() > kMaxNameBytes) return std::nullopt;
+  const std::uint8_t entry = kByName[slot_of(name)];
+  if (entry == 0 || kRows[entry - 1].name != name) return std::nullopt;
+  return kRows[entry - 1].dtype;
 }
 
 }  // namespace v0

@@ -1,4 +1,4 @@
-// Names of error codes, and the text of an Error.
+// The names of error codes, and the text of an Error. The search for a name is linear, because errors are rare.
 #include <safetensors/error.h>
 
 namespace safetensors {

@@ -1,6 +1,8 @@
-// Compares the first bytes of a file with the signatures that the formats publish, the longest and surest first. Text
-// is recognised last: any four characters of text, read as a length, are far over every limit, so no model begins with
-// them.
+// Recognizes files of other kinds by the signatures that their formats publish. Long signatures come first, because
+// they are the most certain.
+//
+// Text comes last. It cannot be a model: four or more characters of text, read as a header's length, are far over every
+// limit.
 #include "format/file_kind.h"
 
 #include <algorithm>
@@ -38,25 +40,26 @@ constexpr Signature kSignatures[] = {
     {"%PDF-"sv, {"a PDF document", ""}},
 };
 
-std::string_view behind_white_space(std::string_view text) noexcept {
+std::string_view skip_white_space(std::string_view text) noexcept {
   return text.substr(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
 }
 
-// Whether the file begins like safetensors, or may do so as far as 8 bytes tell. Such a file is damaged or cut, but of
-// no other kind: the low bytes of a length can equal a short signature.
+// Returns whether the file begins like a safetensors file. If only 8 bytes are given, the length alone decides. Such a
+// file is damaged or truncated, but it has no other kind. This test must come first, because the low bytes of a length
+// can equal a short signature.
 bool begins_like_header(std::string_view start) noexcept {
   if (start.size() < 8) return false;
   const std::uint64_t length = base::load_u64(reinterpret_cast<const std::byte*>(start.data()));
-  return length <= 0xFFFFFFFF && (start.size() == 8 || behind_white_space(start.substr(8)).starts_with('{'));
+  return length <= 0xFFFFFFFF && (start.size() == 8 || skip_white_space(start.substr(8)).starts_with('{'));
 }
 
-// part: in lower case.
-bool contains_in_any_case(std::string_view text, std::string_view part) noexcept {
+// Compares without regard to case. word must be in lower case.
+bool contains_in_any_case(std::string_view text, std::string_view word) noexcept {
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
-  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+  return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
 }
 
-// A zip archive begins with an entry: its name's length is at byte 26, the name at byte 30.
+// A zip archive begins with a local file header. The length of the entry's name is at byte 26, the name at byte 30.
 FileKind zip_kind(std::string_view start) noexcept {
   std::string_view name;
   if (start.size() > 30) {
@@ -68,7 +71,8 @@ FileKind zip_kind(std::string_view start) noexcept {
   return {"a zip archive", "such as a PyTorch checkpoint, or a model that must be extracted first"};
 }
 
-// Protocol 2 and later: PROTO, the protocol, then the first opcode. Earlier protocols have no signature.
+// Recognizes pickle protocol 2 and later: the opcode PROTO, the protocol number, and an opcode that can come first.
+// Earlier protocols have no signature.
 bool is_pickle(std::string_view start) noexcept {
   constexpr std::string_view kFirstOpcodes = "\x95}]()cNKMJ\x88\x89\x8a\x8bGXBCT\x8c\x8d\x8eU\x8f\x96"sv;
   return start.size() > 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5 &&
@@ -93,13 +97,13 @@ bool is_text(std::string_view start) noexcept {
 }
 
 FileKind text_kind(std::string_view start) noexcept {
-  const std::string_view text = behind_white_space(start.starts_with("\xEF\xBB\xBF") ? start.substr(3) : start);
+  const std::string_view text = skip_white_space(start.starts_with("\xEF\xBB\xBF") ? start.substr(3) : start);
   if (text.starts_with('<')) {
     if (contains_in_any_case(text, "<!doctype html") || contains_in_any_case(text, "<html"))
       return {"an HTML page", "a login or error page? download the model again"};
     if (text.starts_with("<?xml")) return {"an XML document", "a server's error message? download the model again"};
   }
-  if (text.starts_with('{') && behind_white_space(text.substr(1)).find_first_of("\"}") == 0) {
+  if (text.starts_with('{') && skip_white_space(text.substr(1)).find_first_of("\"}") == 0) {
     if (text.find("\"weight_map\"") != std::string_view::npos || text.find("\"total_size\"") != std::string_view::npos)
       return {"a JSON index of several files", "open it as a checkpoint, or open the files that it names"};
     return {"a JSON document", ""};

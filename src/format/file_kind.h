@@ -1,4 +1,4 @@
-// Names the common kinds of files that are given in place of a model: pointers, web pages, archives, other formats.
+// Names the common kinds of files that users open instead of a model: pointers, web pages, archives, other formats.
 #pragma once
 
 #include <safetensors/error.h>
@@ -8,7 +8,8 @@
 
 namespace safetensors::format {
 
-/// Number of bytes from the start of a file in which file_kind() looks for signs. A tar archive's are at byte 257.
+/// Number of bytes from the start of a file in which file_kind() looks for signatures. The last one is that of a tar
+/// archive, at byte 257.
 inline constexpr std::size_t kFileKindBytes = 512;
 
 /// A kind of file that is not safetensors.
@@ -17,14 +18,14 @@ struct FileKind {
   std::string_view hint = {};  ///< "decompress it first"; may be empty
 };
 
-/// Recognises a file by `start`, its first bytes: kFileKindBytes of them, or all bytes of a shorter file. With fewer
-/// bytes fewer kinds are recognised. Never names a kind where a header's length and a `{` begin the file. The texts are
-/// static.
+/// Recognizes a file by `start`, its first bytes: kFileKindBytes of them, or all bytes of a shorter file. With fewer
+/// bytes it recognizes fewer kinds. If the file begins with a header's length and a `{`, the kind is always unknown.
+/// The texts are static.
 [[nodiscard]] FileKind file_kind(std::string_view start) noexcept;
 
 /// Returns `error` with a message that names the kind of the file: "header too large: the file is a gzip file, not a
-/// safetensors file (decompress it first)". The message keeps its first words, up to the colon; code and offset stay.
-/// Errors of rules 6 and up, and all errors if the kind is unknown, are returned as they are. Throws std::bad_alloc.
+/// safetensors file (decompress it first)". The message keeps its first words up to the colon. Code and offset stay.
+/// Returns the error unchanged if it belongs to rule 6 or higher, or if the kind is unknown. Throws std::bad_alloc.
 [[nodiscard]] Error with_file_kind(Error error, std::string_view start);
 
 }  // namespace safetensors::format

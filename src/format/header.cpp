@@ -1,4 +1,7 @@
-// Header's functions that only look; parsing is in header_parse.cpp, text in header_text.cpp.
+// The read-only functions of Header, and the checks of a header's length. The parser is in header_parse.cpp, the writer
+// in header_writer.cpp.
+//
+// Orders by name are made on first use, under a mutex and behind an atomic flag, because most callers never need them.
 #include <safetensors/header.h>
 
 #include <algorithm>
@@ -31,7 +34,8 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-// What the arena asks for at a time: all of it unused is at most a quarter of what a header's memory may be.
+// Bytes per block of the allocator, between 1 KiB and 2 MiB. A header may take four times the memory of its text. So a
+// block without any use takes at most a quarter of this limit.
 std::size_t block_size(std::size_t header_bytes) noexcept {
   return std::clamp<std::size_t>(header_bytes, std::size_t{1} << 10, std::size_t{2} << 20);
 }
@@ -39,8 +43,9 @@ std::size_t block_size(std::size_t header_bytes) noexcept {
 }  // namespace
 
 HeaderState::HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size)
-    : text(std::move(header_text)), data_bytes(data_size), arena(text.resource(), block_size(text.size())) {}
+    : text(std::move(header_text)), data_bytes(data_size), allocator(text.resource(), block_size(text.size())) {}
 
+// Double-checked locking: the release store publishes the order to readers that skip the mutex.
 void HeaderState::sort_metadata() const noexcept {
   if (metadata_sorted.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex);
@@ -58,8 +63,8 @@ void HeaderState::sort_metadata() const noexcept {
 
 namespace {
 
-// The writer orders names within each dtype, so that what is left to do is to merge a few runs; names in no order at
-// all cost what sorting them costs.
+// A natural merge sort. Writers order names within each dtype, so the list consists of a few sorted sequences, and
+// merging them is faster than sorting. Names in no order at all cost as much as a sort.
 std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
   std::vector<std::uint32_t> order(state.tensors.size());
   if (state.order == nullptr) {
@@ -70,29 +75,31 @@ std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
   const auto less = [&state](std::uint32_t a, std::uint32_t b) {
     return state.tensors[a].name < state.tensors[b].name;
   };
-  std::vector<std::ptrdiff_t> runs;  // where each begins; the last is the end
+  std::vector<std::ptrdiff_t> starts;  // of the sorted sequences, and the end of the list
   const auto count = static_cast<std::ptrdiff_t>(order.size());
-  for (auto at = order.begin(); at != order.end(); at = std::is_sorted_until(at, order.end(), less)) {
-    runs.push_back(at - order.begin());
+  for (auto next = order.begin(); next != order.end(); next = std::is_sorted_until(next, order.end(), less)) {
+    starts.push_back(next - order.begin());
   }
-  runs.push_back(count);
-  while (runs.size() > 2) {
+  starts.push_back(count);
+  while (starts.size() > 2) {
     std::size_t kept = 0;
-    for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
-      if (i + 2 < runs.size())
-        std::inplace_merge(order.begin() + runs[i], order.begin() + runs[i + 1], order.begin() + runs[i + 2], less);
-      runs[kept++] = runs[i];
+    for (std::size_t i = 0; i + 1 < starts.size(); i += 2) {
+      if (i + 2 < starts.size()) {
+        std::inplace_merge(order.begin() + starts[i], order.begin() + starts[i + 1], order.begin() + starts[i + 2],
+                           less);
+      }
+      starts[kept++] = starts[i];
     }
-    runs[kept++] = count;
-    runs.resize(kept);
+    starts[kept++] = count;
+    starts.resize(kept);
   }
   return order;
 }
 
-// 32 bits must be enough for any place in a header.
-constexpr std::uint64_t kMostHeaderBytes = 0xFFFFFFFF;
+// TextRange stores offsets in a header as 32 bits.
+constexpr std::uint64_t kMaxTextBytes = 0xFFFFFFFF;
 
-// About the length in the first 8 bytes.
+// Returns an error about the length in the first 8 bytes.
 Error prefix_error(Errc code, std::string message) {
   Error error = base::make_error(code, std::move(message));
   error.offset = 0;
@@ -100,7 +107,7 @@ Error prefix_error(Errc code, std::string message) {
 }
 
 Status check_limit(std::uint64_t length, const ParseOptions& options) {
-  const std::uint64_t limit = std::min(options.max_header_bytes, kMostHeaderBytes);
+  const std::uint64_t limit = std::min(options.max_header_bytes, kMaxTextBytes);
   if (length <= limit) return {};
   return prefix_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
                                                   " bytes, the limit is " + std::to_string(limit));
@@ -120,6 +127,7 @@ Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint
   }
   const std::uint64_t length = base::load_u64(prefix.data());
   if (Status status = check_limit(length, options); !status) return std::move(status).error();
+  // file_size is at least 8 here. The sum 8 + length could overflow.
   if (length > file_size - 8) {
     return prefix_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
                                                          std::to_string(8 + length) + ", the file has " +

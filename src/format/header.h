@@ -1,4 +1,4 @@
-// What a Header stands on: its text, and what was found in it.
+// The state behind a Header: its text, and the tensors and metadata found in the text.
 #pragma once
 
 #include <safetensors/header.h>
@@ -20,7 +20,7 @@
 
 namespace safetensors::format {
 
-// The header's bytes and the padding that json::Reader asks for, uninitialized but for that.
+// Memory for a header's text and the padding that json::Reader needs. Only the padding is initialized.
 class HeaderBuffer {
  public:
   // Throws std::bad_alloc. resource must outlive every Header made from this.
@@ -40,22 +40,22 @@ class HeaderBuffer {
   std::size_t size_;
 };
 
-// Header::length without the kind of the file in the message. Throws std::bad_alloc.
+// Header::length() without the kind of the file in the message. Throws std::bad_alloc.
 [[nodiscard]] Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                   const ParseOptions& options);
 
-// What a parse did, for tests that bound its work.
+// Counters of a parse, for tests that bound its work.
 struct ParseWork {
-  std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys were looked up
+  std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys the parser looked up
   std::uint64_t probes = 0;   // slots of indexes that these lookups read: NameIndex::probes()
 };
 
-// Header::parse without the copy: rules 4-10. Throws std::bad_alloc. work: null, or set, also on an error.
-// cancellation: null for never; options.cancelled is not looked at.
+// Header::parse() without the copy: checks rules 4 to 10. Throws std::bad_alloc. work: may be null; it is set on errors
+// too. cancellation: null means never cancelled. options.cancelled is ignored.
 [[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
                                           ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
 
-// A stretch of the text: 32 bits are enough, no header is longer than 4 GiB - 1.
+// A range of the text. 32 bits are enough: no header is longer than 4 GiB - 1 byte.
 struct TextRange {
   std::uint32_t start;
   std::uint32_t size;
@@ -79,34 +79,36 @@ struct HeaderState {
   }
   [[nodiscard]] static const HeaderState* of(const Header& header) noexcept { return header.state_.get(); }
 
-  [[nodiscard]] std::string_view view(format::TextRange stretch) const noexcept {
-    return {text.data() + stretch.start, stretch.size};
+  [[nodiscard]] std::string_view view(format::TextRange range) const noexcept {
+    return {text.data() + range.start, range.size};
   }
-  [[nodiscard]] format::TextRange stretch(std::string_view inside) const noexcept {
+  // inside: must point into the text.
+  [[nodiscard]] format::TextRange range(std::string_view inside) const noexcept {
     return {static_cast<std::uint32_t>(inside.data() - text.data()), static_cast<std::uint32_t>(inside.size())};
   }
-  // Sorts metadata_order on first use.
+  // Sorts metadata_order on first use. Thread-safe.
   void sort_metadata() const noexcept;
 
   format::HeaderBuffer text;
   std::uint64_t data_bytes;
   bool leading_whitespace = false;
   base::HashKey hash_key = base::HashKey::random();
-  base::BumpAllocator arena;
+  base::BumpAllocator allocator;
 
-  base::ChunkedVector<TensorInfo> tensors;  // as the text has them
-  const std::uint32_t* order = nullptr;     // by offset; null when that is the text's order
+  base::ChunkedVector<TensorInfo> tensors;  // in the order of the text
+  const std::uint32_t* order = nullptr;     // indexes in the order of offsets; null if the text has this order
   format::NameIndex names;
 
   bool metadata_present = false;
-  base::ChunkedVector<format::MetadataPair> metadata;  // as the text has them
+  base::ChunkedVector<format::MetadataPair> metadata;  // in the order of the text
   format::NameIndex keys;
-  std::uint32_t* metadata_order = nullptr;  // sorted on first use
+  std::uint32_t* metadata_order = nullptr;  // indexes in the order of keys, sorted on first use
 
+  // The mutex guards the two orders while they are made. After a flag is true, its order never changes again.
   mutable std::mutex mutex;
   mutable std::atomic<bool> metadata_sorted{false};
   mutable std::atomic<bool> named{false};
-  mutable std::vector<std::uint32_t> by_name;
+  mutable std::vector<std::uint32_t> by_name;  // indexes of tensors in the order of names, made on first use
 };
 
 }  // namespace detail

@@ -1,3 +1,8 @@
+// Builds a Header from names, dtypes and shapes: checks each tensor as it is added, orders all of them as the writer
+// does, assigns offsets, and writes the text.
+//
+// The text then goes through the ordinary parser. So a builder can never write a header that a reader refuses, and the
+// rules stand in the code only once.
 #include <safetensors/header.h>
 
 #include <algorithm>
@@ -22,10 +27,10 @@ namespace {
 constexpr std::string_view kReserved = "__metadata__";
 
 Status check_utf8(std::string_view what, std::string_view text) {
-  const std::size_t at = base::first_invalid_utf8(text);
-  if (at == std::string_view::npos) return {};
+  const std::size_t index = base::first_invalid_utf8(text);
+  if (index == std::string_view::npos) return {};
   return base::make_error(Errc::invalid_utf8, std::string(what) + " `" + printable(text.substr(0, 200)) +
-                                                  "` is not valid UTF-8 at byte " + std::to_string(at));
+                                                  "` is not valid UTF-8 at byte " + std::to_string(index));
 }
 
 }  // namespace
@@ -37,11 +42,13 @@ struct HeaderBuilder::State {
     Shape shape;
     std::uint64_t nbytes;
   };
-  std::deque<Entry> entries;
+  std::deque<Entry> entries;  // a deque, because `names` holds views of the entries' names
   std::unordered_set<std::string_view, base::KeyedHash> names;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 
+  // The writer's order: by descending rank of the dtype, then by name. Large elements come first, so every tensor is
+  // aligned to its element size without padding.
   [[nodiscard]] std::vector<const Entry*> in_order() const {
     std::vector<const Entry*> order;
     order.reserve(entries.size());
@@ -54,6 +61,7 @@ struct HeaderBuilder::State {
   }
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
+    // A caller can cast any number to Dtype. Such a value has no name.
     if (parse_dtype(to_string(dtype)) != dtype) {
       return base::make_error(Errc::invalid_argument, "tensor `" + printable(name) + "`: " +
                                                           std::to_string(static_cast<int>(dtype)) + " is not a dtype");
@@ -68,6 +76,7 @@ struct HeaderBuilder::State {
       return format::bytes_error(code, name, dtype, shape);
     }
     entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
+    // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
     try {
       names.insert(entries.back().name);
     } catch (...) {
@@ -115,7 +124,7 @@ struct HeaderBuilder::State {
     if (Status status = format::pad_text(text, alignment, options.metadata_slack); !status) {
       return std::move(status).error();
     }
-    // Parsed like anybody's: we never write what we would refuse.
+    // Parse our own text like any other: the library never writes a header that it would refuse.
     return Header::parse(text, offset);
   }
 };

@@ -1,3 +1,5 @@
+// Writes the text of a header again, with other metadata. The tensors keep their order and their offsets, so the bytes
+// of the data stay as they are.
 #include "format/header_edit.h"
 
 #include "base/utf8.h"
@@ -7,12 +9,12 @@ namespace safetensors::format {
 namespace {
 
 Status check_utf8(std::string_view what, std::string_view key, std::string_view text) {
-  const std::size_t at = base::first_invalid_utf8(text);
-  if (at == std::string_view::npos) return {};
+  const std::size_t index = base::first_invalid_utf8(text);
+  if (index == std::string_view::npos) return {};
   Error error;
   error.code = Errc::invalid_utf8;
   error.message = "metadata key `" + printable(key) + "`: its " + std::string(what) + " is not UTF-8 at byte " +
-                  std::to_string(at) + " of " + std::to_string(text.size());
+                  std::to_string(index) + " of " + std::to_string(text.size());
   return error;
 }
 

@@ -1,4 +1,8 @@
-// Rules 4 and 5: from text to entries. Rules 6 to 10 are in header_layout.cpp.
+// Checks rules 4 and 5: parses a header's text into tensors and metadata. Rules 6 to 10 are in layout.cpp.
+//
+// Each entry is first compared with the exact text that writers produce, which takes a fraction of the time. Only an
+// entry that differs goes through the general JSON reader. Names are hashed while they are read, and repeated names are
+// found afterwards in one pass, when the number of names is known.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,17 +21,18 @@ using detail::HeaderState;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kNowhere = ~std::size_t{0};
-// The fewest bytes of text that one of each needs: what bounds the memory for them.
-constexpr std::size_t kLeastEntry = 50;  // "":{"dtype":"U8","shape":[],"data_offsets":[0,0]},
-constexpr std::size_t kLeastPair = 6;    // "":"",
-constexpr std::size_t kLeastField = 5;   // "":0,
-constexpr unsigned kOpenInEntry = 2;     // the header's object and the entry's
+// The minimum number of bytes of text per tensor, metadata pair and ignored field. The bytes that remain, divided by
+// these, bound the number of elements to come, and so the memory for them.
+constexpr std::size_t kMinEntryBytes = 50;  // "":{"dtype":"U8","shape":[],"data_offsets":[0,0]},
+constexpr std::size_t kMinPairBytes = 6;    // "":"",
+constexpr std::size_t kMinFieldBytes = 5;   // "":0,
+constexpr unsigned kOpenInEntry = 2;        // open containers: the header's object and the entry's
 
-// Recognizes a text without looking at more than it needs; each step is false where it does not match. The NUL behind
-// the text matches nothing.
+// Compares text with expected tokens. Each function returns false if the text does not match. A match needs no bounds
+// check: the NUL after the text matches nothing, and the padding after it can be read.
 class Matcher {
  public:
-  // A dtype's name with its closing quote, as the first bytes of a 64-bit number. The first of all matches nothing.
+  // A dtype's name with its closing quote, as the first bytes of a 64-bit number. The default value matches nothing.
   struct KnownDtype {
     std::uint64_t name = 1;
     std::uint64_t mask = 0;
@@ -36,36 +41,39 @@ class Matcher {
   };
   using KnownDtypes = std::array<KnownDtype, 2>;
 
-  explicit Matcher(char* at) noexcept : at_(at) {}
+  explicit Matcher(char* position) noexcept : position_(position) {}
   template <std::size_t Size>
   bool literal(const char (&expected)[Size]) noexcept {
-    if (!same<Size - 1>(at_, expected)) return false;
-    at_ += Size - 1;
+    if (!same<Size - 1>(position_, expected)) return false;
+    position_ += Size - 1;
     return true;
   }
   bool integer(std::uint64_t& value) noexcept {
-    const char* start = at_;
+    const char* start = position_;
     value = 0;
-    for (; *at_ >= '0' && *at_ <= '9'; ++at_) value = value * 10 + static_cast<unsigned char>(*at_ - '0');
-    const auto digits = at_ - start;
+    for (; *position_ >= '0' && *position_ <= '9'; ++position_)
+      value = value * 10 + static_cast<unsigned char>(*position_ - '0');
+    const auto digits = position_ - start;
+    // Up to 19 digits cannot overflow 64 bits. Longer numbers, and leading zeros, are for the JSON reader.
     return digits == 1 || (digits > 1 && digits < 20 && *start != '0');
   }
-  // known: names seen before, with the closing quote: most often the next is one of them.
+  // known: the last two names seen. The next name is most often one of them, and then one comparison of 8 bytes is
+  // enough.
   bool dtype(KnownDtypes& known, Dtype& dtype) noexcept {
-    const std::uint64_t bytes = base::load_u64(reinterpret_cast<const std::byte*>(at_));
+    const std::uint64_t bytes = base::load_u64(reinterpret_cast<const std::byte*>(position_));
     for (const KnownDtype& each : known) {
       if ((bytes & each.mask) != each.name) continue;
       dtype = each.dtype;
-      at_ += each.size;
+      position_ += each.size;
       return true;
     }
-    constexpr std::size_t kLongest = 11;
+    constexpr std::size_t kMaxNameBytes = 11;
     std::size_t length = 1;
-    while (length <= kLongest && at_[length] != '"') ++length;
-    const std::optional<Dtype> parsed = parse_dtype({at_, length});
+    while (length <= kMaxNameBytes && position_[length] != '"') ++length;
+    const std::optional<Dtype> parsed = parse_dtype({position_, length});
     if (!parsed) return false;
     dtype = *parsed;
-    at_ += length;
+    position_ += length;
     if (length < sizeof bytes) {
       const std::uint64_t mask = ~std::uint64_t{0} >> (56 - 8 * length);
       std::swap(known[0], known[1]);
@@ -74,14 +82,14 @@ class Matcher {
     return true;
   }
   bool one(char c) noexcept {
-    if (*at_ != c) return false;
-    ++at_;
+    if (*position_ != c) return false;
+    ++position_;
     return true;
   }
-  [[nodiscard]] char* at() const noexcept { return at_; }
+  [[nodiscard]] char* position() const noexcept { return position_; }
 
  private:
-  // memcmp, without the call that compilers make of it for more than 8 bytes.
+  // Like memcmp, in pieces of 8 bytes: compilers turn a longer memcmp into a function call.
   template <std::size_t Size>
   static bool same(const char* a, const char* b) noexcept {
     if constexpr (Size > 8) {
@@ -91,7 +99,7 @@ class Matcher {
     }
   }
 
-  char* at_;
+  char* position_;
 };
 
 class Parser {
@@ -100,8 +108,9 @@ class Parser {
       : state_(state), cancellation_(cancellation), reader_(state.text.data(), state.text.size(), &cancellation) {}
 
   [[nodiscard]] Status run(const ParseOptions& options);
-  // Whether each tensor began where the one before it ended, and whether each has the size it should have.
+  // True if each tensor begins where the one before it ends.
   [[nodiscard]] bool in_order() const noexcept { return in_order_; }
+  // True if the size of each tensor matches its shape and dtype (rules 7 to 9).
   [[nodiscard]] bool sizes_fit() const noexcept { return sizes_fit_; }
   [[nodiscard]] const ParseWork& work() const noexcept { return work_; }
 
@@ -121,6 +130,8 @@ class Parser {
   bool offsets(TensorInfo& info);
   void add(const TensorInfo& info);
   bool missing(unsigned seen);
+  // Keeps the repeated key with the lowest offset. A repeated key is reported at the end, after all other errors of
+  // rule 5.
   void repeated(std::string_view key) noexcept {
     const std::size_t start = static_cast<std::size_t>(key.data() - state_.text.data()) - 1;
     if (start >= repeated_) return;
@@ -130,23 +141,23 @@ class Parser {
   template <class KeyAt>
   void find_repeated(NameIndex& index, const KeyAt& key_at);
   [[nodiscard]] Error failure() const;
-  [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string location() const;
   [[nodiscard]] std::string found() const;
 
   HeaderState& state_;
   base::Cancellation& cancellation_;
   json::Reader reader_;
-  std::string_view name_;  // of the entry being read
+  std::string_view name_;  // of the current entry
   bool in_entry_ = false;
-  std::string detail_;  // replaces the failure's text
+  std::string detail_;  // if not empty, replaces the text of the reader's failure
   NameIndex unknown_index_;
-  base::ChunkedVector<TextRange> unknown_;         // keys of the entry that are none of ours
-  base::ChunkedVector<MetadataPair> pairs_again_;  // of a __metadata__ that is repeated
+  base::ChunkedVector<TextRange> unknown_;         // keys of the current entry that the format does not define
+  base::ChunkedVector<MetadataPair> pairs_again_;  // of a repeated __metadata__
   NameIndex keys_again_;
-  std::size_t repeated_ = kNowhere;  // the repeated key with the lowest offset
+  std::size_t repeated_ = kNowhere;  // offset of the first repeated key
   std::string_view repeated_key_;
   bool metadata_seen_ = false;
-  const TensorInfo* last_ = nullptr;
+  const TensorInfo* last_ = nullptr;  // the previous tensor of the text
   Matcher::KnownDtypes known_dtypes_;
   bool in_order_ = true;
   bool sizes_fit_ = true;
@@ -166,7 +177,7 @@ Status Parser::run(const ParseOptions& options) {
 }
 
 bool Parser::document(const ParseOptions& options) {
-  const char first = state_.text.size() == 0 ? '\0' : *reader_.at();
+  const char first = state_.text.size() == 0 ? '\0' : *reader_.position();
   if (first == ' ' || first == '\t' || first == '\n' || first == '\r') {
     if (!options.allow_leading_whitespace) {
       return reader_.fail(Errc::json_leading_whitespace, 0, "white space before the { that a header begins with");
@@ -192,15 +203,15 @@ bool Parser::metadata(std::string_view name) {
   const bool again = std::exchange(metadata_seen_, true);
   if (again) repeated(name);
   if (reader_.peek() == 'n') return reader_.null();
-  if (again) {  // checked as the first is, then forgotten
+  if (again) {  // Check a repeated __metadata__ like the first one, because its errors come before the repeated key.
     pairs_again_.clear();
     keys_again_.clear();
     return metadata_pairs(pairs_again_, keys_again_);
   }
   state_.metadata_present = true;
   if (!metadata_pairs(state_.metadata, state_.keys)) return false;
-  // With a repeated key it is never asked for, and would be over the bound for memory.
-  if (repeated_ == kNowhere) state_.metadata_order = state_.arena.allocate<std::uint32_t>(state_.metadata.size());
+  // A header with a repeated key is refused, so it needs no order. The memory for it could exceed the header's limit.
+  if (repeated_ == kNowhere) state_.metadata_order = state_.allocator.allocate<std::uint32_t>(state_.metadata.size());
   return true;
 }
 
@@ -214,19 +225,20 @@ bool Parser::metadata_pairs(base::ChunkedVector<MetadataPair>& pairs, NameIndex&
     if (!reader_.key(key, start)) return false;
     if (reader_.peek() != '"') return reader_.fail_type("a value of __metadata__ must be a string");
     if (!reader_.string(value)) return false;
-    const std::size_t most = reader_.left() / kLeastPair + 1;
-    keys.push(state_.arena, base::hash(key, state_.hash_key), most);
-    pairs.push(state_.arena, most) = {state_.stretch(key), state_.stretch(value)};
+    const std::size_t max_count = reader_.remaining() / kMinPairBytes + 1;
+    keys.push(state_.allocator, base::hash(key, state_.hash_key), max_count);
+    pairs.push(state_.allocator, max_count) = {state_.range(key), state_.range(value)};
     if (!reader_.next('}', more)) return false;
   }
   find_repeated(keys, [&](std::size_t i) { return state_.view(pairs[i].key); });
   return true;
 }
 
+// key_at(i) returns the key with index i. It must point into the text.
 template <class KeyAt>
 void Parser::find_repeated(NameIndex& index, const KeyAt& key_at) {
   const std::uint64_t before = index.probes();
-  const std::uint32_t again = index.build(state_.arena, key_at, &cancellation_);
+  const std::uint32_t again = index.build(state_.allocator, key_at, &cancellation_);
   work_.entries += index.size();
   work_.probes += index.probes() - before;
   if (again != NameIndex::kNone) repeated(key_at(again));
@@ -239,22 +251,23 @@ bool Parser::entry(std::string_view name) {
   info.name = name;
   if (!canonical_entry(info) && !entry_fields(info)) return false;
   in_entry_ = false;
-  info.file_offset = 8 + state_.text.size() + info.begin;  // may wrap for hostile offsets, which rule 10 then refuses
+  info.file_offset = 8 + state_.text.size() + info.begin;  // A hostile offset may wrap. Rule 10 refuses it later.
   add(info);
   return true;
 }
 
 void Parser::add(const TensorInfo& info) {
-  const std::size_t most = reader_.left() / kLeastEntry + 1;
-  state_.names.push(state_.arena, base::hash(info.name, state_.hash_key), most);
-  TensorInfo& added = state_.tensors.push(state_.arena, most);
+  const std::size_t max_count = reader_.remaining() / kMinEntryBytes + 1;
+  state_.names.push(state_.allocator, base::hash(info.name, state_.hash_key), max_count);
+  TensorInfo& added = state_.tensors.push(state_.allocator, max_count);
   added = info;
   in_order_ = in_order_ && follows(last_, added);
   sizes_fit_ = sizes_fit_ && size_fits(added);
   last_ = &added;
 }
 
-// The object of an entry, its fields in any order.
+// Reads the object of an entry, with its fields in any order. Unknown fields are ignored, but a repeated one is an
+// error.
 bool Parser::entry_fields(TensorInfo& info) {
   unknown_.clear();
   unsigned seen = 0;
@@ -267,9 +280,10 @@ bool Parser::entry_fields(TensorInfo& info) {
   }
   if (unknown_.size() > 1) {
     unknown_index_.clear();
-    const std::size_t most = state_.text.size() / kLeastField;
+    // The remaining text does not bound the fields of this entry, because they are already read. The whole text does.
+    const std::size_t max_count = state_.text.size() / kMinFieldBytes;
     for (std::size_t i = 0; i < unknown_.size(); ++i) {
-      unknown_index_.push(state_.arena, base::hash(state_.view(unknown_[i]), state_.hash_key), most);
+      unknown_index_.push(state_.allocator, base::hash(state_.view(unknown_[i]), state_.hash_key), max_count);
     }
     find_repeated(unknown_index_, [this](std::size_t i) { return state_.view(unknown_[i]); });
   }
@@ -279,7 +293,7 @@ bool Parser::entry_fields(TensorInfo& info) {
 bool Parser::field(std::string_view key, TensorInfo& info, unsigned& seen) {
   const Field which = key == "dtype" ? kDtype : key == "shape" ? kShape : key == "data_offsets" ? kOffsets : kUnknown;
   if (which == kUnknown) {
-    unknown_.push(state_.arena, reader_.left() / kLeastField + 1) = state_.stretch(key);
+    unknown_.push(state_.allocator, reader_.remaining() / kMinFieldBytes + 1) = state_.range(key);
     return reader_.skip_value(kOpenInEntry);
   }
   if ((seen & which) != 0) repeated(key);
@@ -320,12 +334,13 @@ bool Parser::shape(TensorInfo& info) {
     info.shape = {};
     return true;
   }
-  // Counted first, so that the memory is exact: an integer needs no bracket, and two bytes with its comma.
+  // Count the commas first, so that the allocation is exact. An integer and its comma take at least two bytes, so
+  // hostile text such as `,,,,` cannot raise the count above half of its bytes.
   std::size_t count = 1;
-  const char* stop = reader_.at();
+  const char* stop = reader_.position();
   for (; *stop != ']' && *stop != '\0' && *stop != '"' && *stop != '['; ++stop) count += *stop == ',';
-  count = std::min(count, static_cast<std::size_t>(stop - reader_.at()) / 2 + 1);
-  std::uint64_t* dims = state_.arena.allocate<std::uint64_t>(count);
+  count = std::min(count, static_cast<std::size_t>(stop - reader_.position()) / 2 + 1);
+  std::uint64_t* dims = state_.allocator.allocate<std::uint64_t>(count);
   bool more = true;
   std::size_t rank = 0;
   while (more) {
@@ -349,17 +364,17 @@ bool Parser::offsets(TensorInfo& info) {
   return reader_.consume(']') || reader_.fail_here("expected , or ]");
 }
 
-// An entry exactly as writers write it, at a fraction of the time; false, with nothing read, for any other.
+// Reads an entry in the exact form that writers produce. Returns false for any other form, and consumes nothing then.
 bool Parser::canonical_entry(TensorInfo& info) {
-  constexpr std::size_t kMostDims = 8;
-  Matcher match(reader_.at());
+  constexpr std::size_t kMaxDims = 8;
+  Matcher match(reader_.position());
   if (!match.literal("{\"dtype\":\"") || !match.dtype(known_dtypes_, info.dtype)) return false;
-  std::uint64_t dims[kMostDims];
+  std::uint64_t dims[kMaxDims];
   std::size_t rank = 0;
   if (!match.literal("\",\"shape\":[")) return false;
   if (!match.one(']')) {
     do {
-      if (rank == kMostDims || !match.integer(dims[rank++])) return false;
+      if (rank == kMaxDims || !match.integer(dims[rank++])) return false;
     } while (match.one(','));
     if (!match.one(']')) return false;
   }
@@ -367,22 +382,23 @@ bool Parser::canonical_entry(TensorInfo& info) {
       !match.integer(info.end) || !match.literal("]}")) {
     return false;
   }
-  std::uint64_t* kept = state_.arena.allocate<std::uint64_t>(rank);
+  std::uint64_t* kept = state_.allocator.allocate<std::uint64_t>(rank);
   for (std::size_t i = 0; i < rank; ++i) kept[i] = dims[i];
   info.shape = {kept, rank};
-  reader_.move_to(match.at());
+  reader_.move_to(match.position());
   return true;
 }
 
-std::string Parser::where() const {
+// Returns the part of a message that names the tensor.
+std::string Parser::location() const {
   if (!in_entry_) return {};
   return "tensor `" + printable(name_.substr(0, 200)) + "`: ";
 }
 
-// What stands where something else was expected. What has been unescaped in place lies before it.
+// Describes the token at the failure. The token is intact, because the reader unescapes only the text before it.
 std::string Parser::found() const {
   const json::Failure& failure = reader_.failure();
-  const std::string_view rest = std::string_view(state_.text.data(), state_.text.size()).substr(failure.at);
+  const std::string_view rest = std::string_view(state_.text.data(), state_.text.size()).substr(failure.offset);
   if (rest.empty()) return {};
   if (failure.code == Errc::json_type) {
     static constexpr std::string_view kFirst = "{[\"tfn-0123456789";
@@ -400,7 +416,7 @@ std::string Parser::found() const {
   } else {
     size = base::utf8_sequence_length(rest);
   }
-  constexpr std::size_t kShown = 24;
+  constexpr std::size_t kShown = 24;  // bytes
   const std::string_view token = rest.substr(0, size);
   return ", found `" + printable(token.substr(0, kShown)) + (token.size() > kShown ? "...`" : "`");
 }
@@ -410,15 +426,15 @@ Error Parser::failure() const {
   if (failure.code == Errc::cancelled) return base::opening_cancelled();
   Error error;
   error.code = failure.code;
-  error.offset = 8 + failure.at;
+  error.offset = 8 + failure.offset;
   if (failure.code == Errc::invalid_utf8) {
-    const auto byte = static_cast<unsigned char>(state_.text.data()[failure.at]);
+    const auto byte = static_cast<unsigned char>(state_.text.data()[failure.offset]);
     error.message = "invalid UTF-8 in header: 0x" + std::string{"0123456789abcdef"[byte >> 4]} +
-                    "0123456789abcdef"[byte & 0xF] + ", byte " + std::to_string(failure.at) + " of the header's " +
+                    "0123456789abcdef"[byte & 0xF] + ", byte " + std::to_string(failure.offset) + " of the header's " +
                     std::to_string(state_.text.size()) + ", begins no valid sequence";
     return error;
   }
-  error.message = "invalid JSON in header: " + where() + (detail_.empty() ? failure.what + found() : detail_);
+  error.message = "invalid JSON in header: " + location() + (detail_.empty() ? failure.what + found() : detail_);
   return error;
 }
 

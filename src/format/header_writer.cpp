@@ -1,3 +1,7 @@
+// Writes a header's text in the form of the reference writer, in one pass and without a tree of values.
+//
+// The reference writer orders metadata keys and empty tensors at random. Here their order is fixed, so the same input
+// always gives the same bytes.
 #include "format/header_writer.h"
 
 #include <safetensors/header.h>
@@ -40,7 +44,7 @@ void HeaderWriter::tensors(const TensorList& list) {
   const auto before = [](const TensorInfo* a, const TensorInfo* b) {
     return rank(a->dtype) != rank(b->dtype) ? rank(a->dtype) > rank(b->dtype) : a->name < b->name;
   };
-  std::vector<const TensorInfo*> empty;  // at one offset, one after the other
+  std::vector<const TensorInfo*> empty;  // the tensors without bytes at one offset
   for (std::size_t i = 0; i < list.size();) {
     empty.clear();
     for (; i < list.size() && list[i].nbytes() == 0; ++i) {
@@ -62,6 +66,7 @@ std::string HeaderWriter::finish() && {
 }
 
 Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
+  // The sum could overflow. If one part is over the limit alone, any number over the limit gives the same error.
   const std::uint64_t wanted =
       text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
   const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
@@ -91,6 +96,7 @@ Result<std::string> Header::text() const noexcept {
     }
     writer.tensors(tensors());
     std::string text = std::move(writer).finish();
+    // Keep the length of the header that was read if the text fits, so that offsets in the file stay the same.
     const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
     text.resize(static_cast<std::size_t>(length), ' ');
     return text;

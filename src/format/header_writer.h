@@ -1,4 +1,4 @@
-// A header's text, as the format's writer writes it.
+// Writes a header's text in the form of the reference writer.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -12,9 +12,9 @@
 
 namespace safetensors::format {
 
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference reader
 
-// Call in order: metadata pairs sorted by key, then tensors as the writer orders them, then finish. Throws
+// Call in this order: metadata pairs sorted by key, then tensors in the writer's order, then finish(). Functions throw
 // std::bad_alloc.
 class HeaderWriter {
  public:
@@ -22,7 +22,8 @@ class HeaderWriter {
   void pair(std::string_view key, std::string_view value);
   void metadata_end();
   void tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
-  // All of a header. By offset, which leaves open those of no bytes at one offset: as the writer has them.
+  // Writes all tensors of a header. list: in the order of offsets. Tensors without bytes can share an offset. Among
+  // those, the order is the writer's: by descending rank of the dtype, then by name.
   void tensors(const TensorList& list);
   [[nodiscard]] std::string finish() &&;
 
@@ -33,8 +34,8 @@ class HeaderWriter {
   std::string text_ = "{";
 };
 
-// Appends spaces to text: slack of them, then until 8 + its length is a multiple of alignment.
-// Error: header_too_large.
+// Appends `slack` spaces to text, then more spaces until 8 + the text's length is a multiple of alignment, in bytes.
+// alignment must be a power of two. Error: header_too_large.
 [[nodiscard]] Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack);
 
 }  // namespace safetensors::format

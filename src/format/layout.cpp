@@ -1,3 +1,8 @@
+// Checks rules 6 to 10: tensors have the size of their shape and dtype, and cover the data without holes and overlaps.
+//
+// Most files list their tensors in the order of offsets, and the parser notices that for free. Otherwise the tensors
+// are sorted by offset first; then each must begin where the one before it ends. Messages are made in a second pass
+// that runs only for files with an error.
 #include "format/layout.h"
 
 #include <algorithm>
@@ -17,14 +22,14 @@ std::string quoted(std::string_view name) {
   return "`" + printable(name.substr(0, kShown)) + "...` (" + std::to_string(name.size()) + " bytes)";
 }
 
-std::string range(const TensorInfo& tensor) {
+std::string offsets_text(const TensorInfo& tensor) {
   return "[" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + "]";
 }
 
 Error invalid_offset(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous) {
   Error error;
   error.code = Errc::invalid_offset;
-  error.message = "invalid offset for tensor " + quoted(tensor.name) + ": its data_offsets " + range(tensor);
+  error.message = "invalid offset for tensor " + quoted(tensor.name) + ": its data_offsets " + offsets_text(tensor);
   if (tensor.end < tensor.begin) {
     error.message += " end before they begin";
   } else {
@@ -65,7 +70,7 @@ Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const Tens
   error.code = Errc::size_mismatch;
   error.message = "invalid shape, data type, or offset for tensor " + quoted(tensor.name) + ": " +
                   std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape) + " needs " +
-                  std::to_string(nbytes) + " bytes, its data_offsets " + range(tensor) + " span " +
+                  std::to_string(nbytes) + " bytes, its data_offsets " + offsets_text(tensor) + " span " +
                   std::to_string(tensor.nbytes());
   return error;
 }
@@ -74,10 +79,10 @@ namespace {
 
 using detail::HeaderState;
 
-struct Place {
+struct DataRange {
   std::uint64_t begin;
   std::uint64_t end;
-  std::uint32_t index;
+  std::uint32_t index;  // of the tensor, in the order of the text
 };
 
 bool in_order(const TensorInfo& a, const TensorInfo& b) noexcept {
@@ -93,65 +98,69 @@ bool is_sorted(const HeaderState& state) noexcept {
   return true;
 }
 
-// By begin, least significant digit first: comparing 100,000 shuffled tensors would cost more than parsing them.
-void radix_sort(std::span<Place> places, std::span<Place> other, std::uint64_t largest,
+// Sorts by begin with a radix sort, least significant digit first. A sort by comparisons would cost more than the parse
+// of a header with 100,000 shuffled tensors. max_begin bounds the number of passes; buffer has the size of ranges.
+void radix_sort(std::span<DataRange> ranges, std::span<DataRange> buffer, std::uint64_t max_begin,
                 base::Cancellation& cancellation) noexcept {
   constexpr int kBits = 11;
   constexpr std::size_t kBuckets = std::size_t{1} << kBits;
-  const std::span<Place> home = places;
-  const int width = static_cast<int>(std::bit_width(largest));
+  const std::span<DataRange> home = ranges;
+  const int width = static_cast<int>(std::bit_width(max_begin));
   for (int shift = 0; shift < width && !cancellation.requested(); shift += kBits) {
     std::array<std::uint32_t, kBuckets> next{};
-    for (const Place& place : places) ++next[place.begin >> shift & (kBuckets - 1)];
+    for (const DataRange& range : ranges) ++next[range.begin >> shift & (kBuckets - 1)];
     std::uint32_t total = 0;
     for (std::uint32_t& bucket : next) total += std::exchange(bucket, total);
-    for (const Place& place : places) other[next[place.begin >> shift & (kBuckets - 1)]++] = place;
-    std::swap(places, other);
+    for (const DataRange& range : ranges) buffer[next[range.begin >> shift & (kBuckets - 1)]++] = range;
+    std::swap(ranges, buffer);
   }
-  if (places.data() != home.data()) std::copy(places.begin(), places.end(), home.begin());
+  if (ranges.data() != home.data()) std::copy(ranges.begin(), ranges.end(), home.begin());
 }
 
-// Tensors of one begin: only those of no bytes in a valid file, in any number.
-void sort_ties(const HeaderState& state, std::span<Place> places, base::Cancellation& cancellation) {
-  const auto less = [&](const Place& a, const Place& b) {
+// Sorts the tensors that share a begin by end and name. In a valid file all of them but the last have no bytes, but
+// there may be any number of them.
+void sort_ties(const HeaderState& state, std::span<DataRange> ranges, base::Cancellation& cancellation) {
+  const auto less = [&](const DataRange& a, const DataRange& b) {
     return in_order(state.tensors[a.index], state.tensors[b.index]);
   };
-  for (std::size_t i = 0; i < places.size();) {
+  for (std::size_t i = 0; i < ranges.size();) {
     std::size_t end = i + 1;
-    while (end < places.size() && places[end].begin == places[i].begin) ++end;
-    const std::span<Place> ties = places.subspan(i, end - i);
+    while (end < ranges.size() && ranges[end].begin == ranges[i].begin) ++end;
+    const std::span<DataRange> ties = ranges.subspan(i, end - i);
     if (ties.size() > 1 && !base::sort(ties.begin(), ties.end(), less, &cancellation)) return;
     i = end;
   }
 }
 
-// Returns whether each tensor begins where the one before it ends (rule 6). Nothing is sorted if it was cancelled.
+// Sets state.order. Returns whether each tensor begins where the one before it ends (rule 6). If the call is cancelled,
+// returns false and leaves state.order as it is.
 bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
   const std::size_t count = state.tensors.size();
-  base::BumpAllocator scratch(state.arena.upstream(), 0);  // not cleared first, as a vector would be
-  const std::span<Place> places(scratch.allocate<Place>(count), count);
-  std::uint64_t largest = 0;
+  base::BumpAllocator temporary(state.allocator.upstream(), 0);  // unlike a vector, does not clear its memory first
+  const std::span<DataRange> ranges(temporary.allocate<DataRange>(count), count);
+  std::uint64_t max_begin = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const TensorInfo& tensor = state.tensors[i];
-    places[i] = {tensor.begin, tensor.end, i};
-    largest = std::max(largest, places[i].begin);
+    ranges[i] = {tensor.begin, tensor.end, i};
+    max_begin = std::max(max_begin, ranges[i].begin);
   }
-  radix_sort(places, {scratch.allocate<Place>(count), count}, largest, cancellation);
-  if (!cancellation.stopped()) sort_ties(state, places, cancellation);
+  radix_sort(ranges, {temporary.allocate<DataRange>(count), count}, max_begin, cancellation);
+  if (!cancellation.stopped()) sort_ties(state, ranges, cancellation);
   if (cancellation.stopped()) return false;
-  auto* order = state.arena.allocate<std::uint32_t>(count);
+  auto* order = state.allocator.allocate<std::uint32_t>(count);
   std::uint64_t expected = 0;
   bool consecutive = true;
   for (std::size_t i = 0; i < count; ++i) {
-    order[i] = places[i].index;
-    consecutive = consecutive && places[i].begin == expected && places[i].end >= expected;
-    expected = places[i].end;
+    order[i] = ranges[i].index;
+    consecutive = consecutive && ranges[i].begin == expected && ranges[i].end >= expected;
+    expected = ranges[i].end;
   }
   state.order = order;
   return consecutive;
 }
 
-// Rules 6 to 9, tensor by tensor; only when one of them is known to be broken.
+// Checks rules 6 to 9 tensor by tensor, to find the error to report. Runs only if a tensor is known to break one of
+// them.
 Status first_error(const HeaderState& state) {
   std::uint64_t expected = 0;
   const TensorInfo* previous = nullptr;
@@ -159,6 +168,7 @@ Status first_error(const HeaderState& state) {
     const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
     if (Status status = check_tensor(tensor, expected, previous); !status) {
       Error error = std::move(status).error();
+      // The opening quote of the tensor's name, in bytes from the start of the file.
       error.offset = 8 + static_cast<std::uint64_t>(tensor.name.data() - 1 - state.text.data());
       return error;
     }
@@ -168,6 +178,7 @@ Status first_error(const HeaderState& state) {
   return {};
 }
 
+// Rule 10: the tensors end where the data ends.
 Status check_end(const HeaderState& state) {
   const std::size_t count = state.tensors.size();
   const std::uint64_t end =
@@ -186,6 +197,7 @@ Status check_end(const HeaderState& state) {
 }  // namespace
 
 Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, base::Cancellation& cancellation) {
+  // A list that is sorted and yet not in_order breaks rule 6, so sorting cannot help.
   const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
   if (cancellation.stopped()) return base::opening_cancelled();
   if (!consecutive || !sizes_fit) {

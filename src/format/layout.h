@@ -1,4 +1,4 @@
-// How many bytes a tensor has, and how tensors lie in the data: one set of rules for reading and for writing.
+// The number of bytes of a tensor, and the layout of tensors in the data: one set of rules for reading and for writing.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -13,7 +13,8 @@
 
 namespace safetensors::format {
 
-// Rules 7 and 8: ok with nbytes set, else size_overflow or misaligned_size.
+// Checks rules 7 and 8. Returns ok and sets nbytes, or returns size_overflow or misaligned_size. The product counts
+// bits, so a tensor of more than 2^64-1 bits is refused even if its bytes would fit.
 [[nodiscard]] inline Errc count_bytes(Dtype dtype, ShapeView shape, std::uint64_t& nbytes) noexcept {
   std::uint64_t elements = 1;
   for (const std::uint64_t dim : shape) {
@@ -26,10 +27,11 @@ namespace safetensors::format {
   return Errc::ok;
 }
 
-// The sentence for what count_bytes refused.
+// Returns the error, with its message, for a code from count_bytes().
 [[nodiscard]] Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape);
 
-// Whether tensor may come right after previous (null: it is the first): rule 6, and order by name among the empty.
+// Returns whether tensor may follow previous directly (null: tensor is the first). Checks rule 6, and the order by name
+// among tensors without bytes.
 [[nodiscard]] inline bool follows(const TensorInfo* previous, const TensorInfo& tensor) noexcept {
   if (tensor.end < tensor.begin) return false;
   if (previous == nullptr) return tensor.begin == 0;
@@ -37,18 +39,17 @@ namespace safetensors::format {
   return tensor.begin != previous->begin || tensor.end != tensor.begin || previous->name < tensor.name;
 }
 
-// Rules 7 to 9 for one tensor.
+// Checks rules 7 to 9 for one tensor.
 [[nodiscard]] inline bool size_fits(const TensorInfo& tensor) noexcept {
   std::uint64_t nbytes = 0;
   return count_bytes(tensor.dtype, tensor.shape, nbytes) == Errc::ok && nbytes == tensor.nbytes();
 }
 
-// Rules 6 to 9 for one tensor that should begin at `expected`; the error has everything but the offset.
+// Checks rules 6 to 9 for one tensor that should begin at `expected`. The error has no offset; the caller adds it.
 [[nodiscard]] Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous);
 
-// Puts the tensors in order and checks them. in_order: they are known to be in order, each beginning where the one
-// before it ends. sizes_fit: rules 7 to 9 are known to hold for each. Error also: cancelled. Throws
-// std::bad_alloc.
+// Orders the tensors by offset and checks rules 6 to 10. in_order: each tensor is known to begin where the one before
+// it ends. sizes_fit: rules 7 to 9 are known to hold for each tensor. Error also: cancelled. Throws std::bad_alloc.
 [[nodiscard]] Status check_layout(detail::HeaderState& state, bool in_order, bool sizes_fit,
                                   base::Cancellation& cancellation);
 

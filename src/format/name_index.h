@@ -1,4 +1,4 @@
-// An index of keys by a keyed hash: made once, when all keys are known, so that it is as small as it can be.
+// A hash index of keys. It is made once, after the last key, so it never grows and never has to be copied.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,39 @@
 
 namespace safetensors::format {
 
-// Open addressing; a slot is four bytes, so that 100,000 names stay in a core's own cache.
+// Open addressing with linear probing, at most 2/3 full. A slot takes 4 bytes, so the slots of 100,000 names stay in
+// the cache of one core. The hash is keyed, so a hostile file cannot choose names that collide.
 class NameIndex {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
-  // Key number hashes().size() has this hash. `most` bounds how many more can come. Throws std::bad_alloc.
-  void push(base::BumpAllocator& arena, std::uint32_t hash, std::size_t most) { hashes_.push(arena, most) = hash; }
+  // Adds the hash of the next key, which gets the index size(). max_count: an upper bound for the number of keys to
+  // come, as for ChunkedVector::push(). Throws std::bad_alloc.
+  void push(base::BumpAllocator& allocator, std::uint32_t hash, std::size_t max_count) {
+    hashes_.push(allocator, max_count) = hash;
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
 
-  // Forgets the keys and keeps their memory.
+  // Removes the keys and keeps their memory.
   void clear() noexcept { hashes_.clear(); }
 
-  // After all keys were pushed. key_at(i) is key i. Returns the first key that equals one before it, or kNone; the
-  // index is of no use when there is one, or when the cancellation (may be null) has stopped it. Throws std::bad_alloc.
+  // Makes the index after the last push(). key_at(i) returns key i. Returns the index of the first key that equals an
+  // earlier key, or kNone. find() must not be used after build() found such a key, or after a cancellation (may be
+  // null). Throws std::bad_alloc.
   template <class KeyAt>
-  [[nodiscard]] std::uint32_t build(base::BumpAllocator& arena, const KeyAt& key_at,
+  [[nodiscard]] std::uint32_t build(base::BumpAllocator& allocator, const KeyAt& key_at,
                                     base::Cancellation* cancellation = nullptr) {
-    constexpr std::size_t kAhead = 16;    // slots are fetched this early: each is a cache miss of its own
-    constexpr std::size_t kLook = 0xFFF;  // every 4096 keys
+    constexpr std::size_t kPrefetchKeys = 16;  // each slot is a cache miss, so slots are fetched this many keys ahead
+    constexpr std::size_t kCheckMask = 0xFFF;  // the cancellation is asked every 4096 keys
     const std::size_t count = hashes_.size();
     size_ = count + count / 2 + 1;
-    if (size_ > room_) slots_ = arena.allocate<std::uint32_t>(static_cast<std::size_t>(room_ = size_));
+    if (size_ > capacity_) slots_ = allocator.allocate<std::uint32_t>(static_cast<std::size_t>(capacity_ = size_));
     std::memset(slots_, 0, static_cast<std::size_t>(size_) * sizeof *slots_);
     for (std::size_t i = 0; i < count; ++i) {
-      if ((i & kLook) == kLook && cancellation != nullptr && cancellation->requested()) return kNone;
+      if ((i & kCheckMask) == kCheckMask && cancellation != nullptr && cancellation->requested()) return kNone;
       ++probes_;
-      if (i + kAhead < count) __builtin_prefetch(slots_ + home(hashes_[i + kAhead]), 1);
+      if (i + kPrefetchKeys < count) __builtin_prefetch(slots_ + home(hashes_[i + kPrefetchKeys]), 1);
       std::size_t slot = home(hashes_[i]);
       for (; slots_[slot] != 0; slot = after(slot), ++probes_) {
         const std::uint32_t other = slots_[slot] - 1;
@@ -50,9 +55,10 @@ class NameIndex {
     return kNone;
   }
 
-  // Slots that all calls of build() looked at. Keys that collide make it grow with their square.
+  // The number of slots that all calls of build() read. It grows with the square of the number of keys that collide.
   [[nodiscard]] std::uint64_t probes() const noexcept { return probes_; }
 
+  // Returns the index of a key, or kNone. hash: the hash of the key, made with the same HashKey. Thread-safe.
   template <class KeyAt>
   [[nodiscard]] std::uint32_t find(std::string_view key, std::uint32_t hash, const KeyAt& key_at) const noexcept {
     if (slots_ == nullptr) return kNone;
@@ -64,15 +70,16 @@ class NameIndex {
   }
 
  private:
+  // Maps a hash to [0, size_) with a multiplication, which is faster than a division.
   [[nodiscard]] std::size_t home(std::uint32_t hash) const noexcept {
     return static_cast<std::size_t>(hash * size_ >> 32);
   }
   [[nodiscard]] std::size_t after(std::size_t slot) const noexcept { return slot + 1 == size_ ? 0 : slot + 1; }
 
   base::ChunkedVector<std::uint32_t> hashes_;
-  std::uint32_t* slots_ = nullptr;  // index + 1, or 0
-  std::uint64_t size_ = 0;
-  std::uint64_t room_ = 0;  // for slots
+  std::uint32_t* slots_ = nullptr;  // index of a key plus 1, or 0 for an empty slot
+  std::uint64_t size_ = 0;          // slots in use by the current index
+  std::uint64_t capacity_ = 0;      // slots allocated
   std::uint64_t probes_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Escapes what would not be seen on a terminal, or would change how the text around it is shown.
+// Escapes the characters that a terminal does not show, and those that change how the text around them is shown. So a
+// name from a hostile file cannot hide or rearrange the text of a message.
 #include "format/printable.h"
 
 #include <cstdio>
@@ -13,8 +14,8 @@ struct Range {
   char32_t first, last;
 };
 
-// Characters that show nothing, or that change how what stands around them is shown (Unicode 15: Cc, Cf, Zl, Zp, and
-// the fillers and selectors that are drawn as nothing). Sorted.
+// Invisible characters, and characters that change how the text around them is shown. Source: Unicode 15, the
+// categories Cc, Cf, Zl and Zp, and the fillers and selectors that are drawn as nothing. Sorted.
 constexpr Range kInvisible[] = {{0x00, 0x1F},       {0x7F, 0x9F},       {0xAD, 0xAD},       {0x34F, 0x34F},
                                 {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},     {0x70F, 0x70F},
                                 {0x890, 0x891},     {0x8E2, 0x8E2},     {0x115F, 0x1160},   {0x17B4, 0x17B5},
@@ -31,6 +32,7 @@ bool invisible(char32_t scalar) noexcept {
   return false;
 }
 
+// sequence: one well-formed UTF-8 sequence.
 char32_t decode(std::string_view sequence) noexcept {
   const auto lead = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return lead;
@@ -76,7 +78,7 @@ std::string printable(std::string_view text) {
     if (length == 0) {
       append_hex(out, "\\x%02x", static_cast<unsigned char>(text[0]));
     } else if (const char32_t scalar = decode(sequence); scalar == '\\') {
-      out += "\\\\";
+      out += "\\\\";  // doubled, so that a name cannot contain text that looks like an escape
     } else if (invisible(scalar)) {
       append_hex(out, "\\u{%x}", static_cast<unsigned>(scalar));
     } else {

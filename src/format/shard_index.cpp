@@ -1,6 +1,9 @@
-// Reads an index in one pass over its text: each entry is a range of the text and the number of a run of equal shards.
-// When all are known, names are indexed, the runs' shards are sorted, and entries are grouped by shard. All lists are
-// ranges of 32 bits that grow by chunks or are made exactly as large as they must be: nothing doubles.
+// Reads the index of a model in one pass over its text. Consecutive entries mostly name the same shard, so the parser
+// stores each such sequence of equal shards once, and per entry a range of the text and the index of its sequence.
+// After the last entry it hashes the tensor names, sorts the shards, and groups the entries by shard.
+//
+// Memory is the reason: a hostile index of 256 MiB must not take more than about 1 GiB. All lists have 32-bit elements.
+// They grow by chunks or are allocated at their exact size, so no list ever doubles.
 #include "format/shard_index.h"
 
 #include <algorithm>
@@ -16,19 +19,19 @@ namespace safetensors::format {
 namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
-constexpr std::size_t kShortestEntry = 18;  // "":".safetensors",
-constexpr std::size_t kOwnBlocks = 0;       // each chunk is a block of the arena: nothing of it stays empty
+constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
+constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
 
-// `..`, also as Windows reads it: dots and spaces at the end of a component count for nothing there.
+// Recognizes `..` also in the forms of Windows, which ignores dots and spaces at the end of a component.
 bool leads_up(std::string_view component) noexcept {
   return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
 }
 
-// The characters of a path, without what changes nothing in it: `./` and a second `/`.
+// Iterates over the characters of a path. Skips `./` and repeated slashes, because they do not change the file.
 class PathCharacters {
  public:
   explicit PathCharacters(std::string_view path) noexcept : rest_(path) { skip(); }
-  // -1 at the end.
+  // Returns -1 at the end.
   int next() noexcept {
     if (rest_.empty()) return -1;
     const char c = rest_[0];
@@ -44,6 +47,7 @@ class PathCharacters {
   std::string_view rest_;
 };
 
+// Returns whether a path has no characters that PathCharacters skips. Then a comparison of bytes gives the same result.
 bool is_plain(std::string_view path) noexcept {
   return path.find("//") == path.npos && path.find("./") == path.npos;
 }
@@ -88,11 +92,11 @@ class IndexParser {
       : index_(index),
         cancellation_(cancellation),
         reader_(index.text_.get(), size, cancellation),
-        most_(size / kShortestEntry + 1),
-        runs_arena_(index.arena_.upstream(), kOwnBlocks) {}
+        max_entries_(size / kMinEntryText + 1),
+        allocator_(index.allocator_.upstream(), kOwnBlocks) {}
 
   [[nodiscard]] bool parse();
-  // After parse().
+  // Must run after parse().
   [[nodiscard]] bool make_index();
   [[nodiscard]] Error failure() const;
 
@@ -102,17 +106,17 @@ class IndexParser {
   bool number_shards();
   void group_by_shard();
   bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::kOpeningCancelled); }
-  bool fail(std::size_t at, std::string detail) {
+  bool fail(std::size_t offset, std::string detail) {
     detail_ = std::move(detail);
-    return reader_.fail(Errc::invalid_index, at, "");
+    return reader_.fail(Errc::invalid_index, offset, "");
   }
 
   ShardIndex& index_;
   base::Cancellation* cancellation_;
   json::Reader reader_;
-  const std::size_t most_;  // entries
-  base::BumpAllocator runs_arena_;
-  base::ChunkedVector<ShardIndex::TextRange> runs_;  // shards as they follow each other in the text
+  const std::size_t max_entries_;
+  base::BumpAllocator allocator_;                      // for groups_
+  base::ChunkedVector<ShardIndex::TextRange> groups_;  // the shard of each sequence of entries with the same shard
   std::string_view tensor_;
   bool in_entry_ = false;
   std::string detail_;
@@ -123,12 +127,12 @@ bool IndexParser::parse() {
   if (!reader_.open('{', "an index must be an object")) return false;
   for (bool more = !reader_.consume('}'); more;) {
     std::string_view key;
-    std::size_t at = 0;
-    if (!reader_.key(key, at)) return false;
+    std::size_t start = 0;
+    if (!reader_.key(key, start)) return false;
     if (key != "weight_map") {
       if (!reader_.skip_value(1)) return false;
     } else if (seen) {
-      return fail(at, "a second weight_map");
+      return fail(start, "a second weight_map");
     } else {
       seen = true;
       if (!weight_map()) return false;
@@ -149,57 +153,61 @@ bool IndexParser::weight_map() {
 }
 
 bool IndexParser::entry() {
-  std::size_t at = 0;
-  if (!reader_.key(tensor_, at)) return false;
+  std::size_t start = 0;
+  if (!reader_.key(tensor_, start)) return false;
   in_entry_ = true;
   std::string_view shard;
-  (void)reader_.peek();
-  const std::size_t shard_at = reader_.offset();
+  (void)reader_.peek();  // skips white space, so that the offset is that of the opening quote
+  const std::size_t shard_offset = reader_.offset();
   if (!reader_.string(shard)) return false;
-  if (runs_.empty() || index_.view(runs_[runs_.size() - 1]) != shard) {
+  if (groups_.empty() || index_.view(groups_[groups_.size() - 1]) != shard) {
     if (const char* why = check_shard_name(shard))
-      return fail(shard_at, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why);
-    runs_.push(runs_arena_, most_) = index_.range(shard);
+      return fail(shard_offset, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why);
+    groups_.push(allocator_, max_entries_) = index_.range(shard);
   }
   in_entry_ = false;
-  index_.names_.push(index_.arena_, base::hash(tensor_, index_.hash_key_), most_);
-  index_.entries_.push(index_.arena_, most_) = {index_.range(tensor_), static_cast<std::uint32_t>(runs_.size() - 1)};
+  index_.names_.push(index_.allocator_, base::hash(tensor_, index_.hash_key_), max_entries_);
+  index_.entries_.push(index_.allocator_, max_entries_) = {index_.range(tensor_),
+                                                           static_cast<std::uint32_t>(groups_.size() - 1)};
   return true;
 }
 
 bool IndexParser::make_index() {
   const auto key_at = [this](std::size_t i) { return index_[i].tensor; };
-  const std::uint32_t twice = index_.names_.build(index_.arena_, key_at, cancellation_);
+  const std::uint32_t repeated = index_.names_.build(index_.allocator_, key_at, cancellation_);
   if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
-  if (twice != ShardIndex::kNone)
-    return fail(index_[twice].at, "tensor " + shown(key_at(twice)) + " is in weight_map twice");
+  if (repeated != ShardIndex::kNone)
+    return fail(index_[repeated].at, "tensor " + shown(key_at(repeated)) + " is in weight_map twice");
   if (!number_shards()) return cancelled();
   group_by_shard();
   return true;
 }
 
-// Entries have the number of a run until now. false: cancelled.
+// Replaces the group index of each entry by the index of its shard. Shards get their indexes in the order of
+// shard_less. Returns false if the call is cancelled.
 bool IndexParser::number_shards() {
-  const std::size_t count = runs_.size();
-  const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // runs by the names of their shards
+  const std::size_t count = groups_.size();
+  const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // groups in the order of their shards
   std::iota(order.get(), order.get() + count, 0U);
-  const auto name = [this](std::uint32_t run) { return index_.view(runs_[run]); };
+  const auto name = [this](std::uint32_t group) { return index_.view(groups_[group]); };
   const auto less = [&](std::uint32_t a, std::uint32_t b) { return shard_less(name(a), name(b)); };
   if (!base::sort(order.get(), order.get() + count, less, cancellation_)) return false;
 
-  const auto numbers = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // of each run's shard
+  const auto shards = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // the shard of each group
   std::uint32_t last = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0 && less(order[i - 1], order[i])) ++last;
-    numbers[order[i]] = last;
+    shards[order[i]] = last;
   }
   index_.shard_count_ = count == 0 ? 0 : last + 1;
   index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
-  for (std::size_t i = count; i-- > 0;) index_.shards_[numbers[i]] = runs_[i];  // the first spelling counts
-  for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = numbers[index_.entries_[i].shard];
+  // Backwards, so that the first spelling of a shard's path in the text wins.
+  for (std::size_t i = count; i-- > 0;) index_.shards_[shards[i]] = groups_[i];
+  for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = shards[index_.entries_[i].shard];
   return true;
 }
 
+// A counting sort of the entries by shard. It needs no memory beyond the two result arrays.
 void IndexParser::group_by_shard() {
   const std::size_t count = index_.entries_.size();
   const std::size_t shards = index_.shard_count_;
@@ -208,7 +216,8 @@ void IndexParser::group_by_shard() {
   for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard + 1];
   std::partial_sum(begin, begin + shards + 1, begin);
   index_.by_shard_ = std::make_unique_for_overwrite<std::uint32_t[]>(count);
-  // Backwards from each shard's end, which leaves every begin where it belongs but one place early.
+  // Fill each shard backwards from its end, begin[shard + 1]. Afterwards begin[shard + 1] holds the begin of the shard,
+  // so every element moves down by one index.
   for (std::size_t i = count; i-- > 0;)
     index_.by_shard_[--begin[index_.entries_[i].shard + 1]] = static_cast<std::uint32_t>(i);
   for (std::size_t i = 1; i < shards; ++i) begin[i] = begin[i + 1];
@@ -225,7 +234,7 @@ Error IndexParser::failure() const {
     return error;
   }
   error.code = Errc::invalid_index;
-  error.offset = failure.at;
+  error.offset = failure.offset;
   if (failure.code == Errc::invalid_utf8)
     error.message = std::string("invalid UTF-8 in index: ") + failure.what;
   else if (failure.code == Errc::invalid_index)
@@ -237,7 +246,7 @@ Error IndexParser::failure() const {
 }
 
 ShardIndex::ShardIndex(std::unique_ptr<char[]> text) noexcept
-    : text_(std::move(text)), arena_(std::pmr::new_delete_resource(), kOwnBlocks) {}
+    : text_(std::move(text)), allocator_(std::pmr::new_delete_resource(), kOwnBlocks) {}
 
 Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size,
                                                             base::Cancellation* cancellation) {

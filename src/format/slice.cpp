@@ -1,4 +1,8 @@
-// Slices as they are asked for, and the walk over the runs of a resolved one.
+// Constructs slices and walks over the pieces and runs of a resolved slice.
+//
+// A resolved slice is a nest of loops around pieces of one size. The walks keep one counter per loop, like an odometer,
+// so their memory is O(rank) and does not depend on the number of pieces. Each loop stores its jump, the distance from
+// the last piece of one round to the first piece of the next, so a step is one addition.
 #include <safetensors/slice.h>
 
 #include "format/slice.h"
@@ -24,7 +28,8 @@ bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
   --left_;
   run = {.offset = offset_, .size = slice_->run_};
   const std::vector<Loop>& loops = slice_->loops_;
-  // Two pieces meet only where an outer loop turns, and the innermost never does: at most two make one run.
+  // Join pieces that touch. Two pieces can touch only where an outer loop advances: pieces of the innermost loop never
+  // touch, because resolve() has merged those. So a run has at most two pieces.
   for (std::size_t i = loops.size(); i-- > 0;) {
     if (++counter_[i] == loops[i].count) {
       counter_[i] = 0;
@@ -46,6 +51,7 @@ std::uint64_t piece_count(const ResolvedSlice& slice) noexcept {
   return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::SliceAccess::piece_size(slice);
 }
 
+// The counters of the loops are the digits of the piece's index, and the innermost loop is the last digit.
 std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept {
   std::uint64_t offset = detail::SliceAccess::first(slice);
   const std::vector<detail::SliceAccess::Loop>& loops = detail::SliceAccess::loops(slice);
@@ -72,6 +78,7 @@ bool PieceRows::next(PieceRow& row) noexcept {
   if (done_) return false;
   row = row_;
   if (counter_.size() > 1) {
+    // A jump starts at the last piece of the row, so move there first. Negative strides rely on arithmetic modulo 2^64.
     row_.offset += (row_.count - 1) * static_cast<std::uint64_t>(row_.stride);
     for (std::size_t i = counter_.size() - 1; i-- > 0;) {
       if (++counter_[i] != (*loops_)[i].count) {

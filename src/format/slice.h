@@ -1,4 +1,4 @@
-// What the readers of bytes know about a resolved slice beyond its runs.
+// Access to the pieces of a resolved slice, for code that reads them.
 #pragma once
 
 #include <safetensors/slice.h>
@@ -11,7 +11,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace detail {
 
-// The one way into the private parts of Slice and ResolvedSlice.
+// The only access to the private members of Slice and ResolvedSlice.
 struct SliceAccess {
   using Loop = ResolvedSlice::Loop;
   static std::uint64_t first(const ResolvedSlice& slice) noexcept { return slice.first_; }
@@ -26,24 +26,26 @@ struct SliceAccess {
 
 namespace format {
 
-// `count` pieces of `size` bytes, `stride` bytes apart.
+// `count` pieces of `size` bytes each. Their starts are `stride` bytes apart.
 struct PieceRow {
-  std::uint64_t offset = 0;
+  std::uint64_t offset = 0;  // of the first piece, from the tensor's first byte
   std::uint64_t size = 0;
   std::uint64_t count = 0;
   std::int64_t stride = 0;
 };
 
-// The pieces that a slice consists of: SliceAccess::piece_size() bytes each, one behind the other in the result.
+// Returns the number of pieces of a slice. Each has SliceAccess::piece_size() bytes. In the result, they follow each
+// other without gaps.
 [[nodiscard]] std::uint64_t piece_count(const ResolvedSlice& slice) noexcept;
-// From the tensor's first byte.
+// Returns the offset of a piece from the tensor's first byte. piece: index in the order of the result.
 [[nodiscard]] std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept;
 
-// Walks a slice by the rows of its innermost loop, in the order of the result: millions of small pieces in one step.
-// Pieces at the edges of two rows may meet in the file. The ResolvedSlice must outlive it.
+// Walks a slice in the order of the result. Each step covers one round of the innermost loop, which can have millions
+// of small pieces. The last piece of a row and the first piece of the next row may touch in the file. The ResolvedSlice
+// must outlive this.
 class PieceRows {
  public:
-  // From the row that holds this piece on. May throw std::bad_alloc.
+  // Starts with the row that contains first_piece. May throw std::bad_alloc.
   explicit PieceRows(const ResolvedSlice& slice, std::uint64_t first_piece = 0);
   [[nodiscard]] bool next(PieceRow& row) noexcept;
 

@@ -1,4 +1,7 @@
-// Slices as text: what stands between NumPy's brackets.
+// Parses a slice from text in NumPy's syntax, such as `[1:3, ..., -1]`. The brackets are optional.
+//
+// A parser by recursive descent with one character of lookahead. It only builds the Slice: resolve() checks it against
+// a shape.
 #include <safetensors/slice.h>
 
 #include <charconv>
@@ -32,13 +35,15 @@ class SliceParser {
  private:
   static constexpr int kEnd = -1;
 
+  // Skips white space and returns the next character, or kEnd.
   int peek() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
-    return at_ < text_.size() ? static_cast<unsigned char>(text_[at_]) : kEnd;
+    while (position_ < text_.size() && std::string_view(" \t\r\n").find(text_[position_]) != std::string_view::npos)
+      ++position_;
+    return position_ < text_.size() ? static_cast<unsigned char>(text_[position_]) : kEnd;
   }
   bool accept(char wanted) {
     if (peek() != wanted) return false;
-    ++at_;
+    ++position_;
     return true;
   }
   bool at_end(bool bracket) { return peek() == kEnd || (bracket && peek() == ']'); }
@@ -62,26 +67,28 @@ class SliceParser {
   }
 
   Status ellipsis(DimSlice& dim) {
-    if (text_.substr(at_, 3) != "...") return unexpected("a number, `:` or `...`");
+    if (text_.substr(position_, 3) != "...") return unexpected("a number, `:` or `...`");
     if (ellipsis_ != kNone) {
-      return syntax_error("a second `...` at column " + std::to_string(at_ + 1) + ", the first is at column " +
+      return syntax_error("a second `...` at column " + std::to_string(position_ + 1) + ", the first is at column " +
                           std::to_string(ellipsis_ + 1));
     }
-    ellipsis_ = at_;
-    at_ += 3;
+    ellipsis_ = position_;
+    position_ += 3;
     dim = DimSlice::ellipsis();
     return {};
   }
 
-  // Leaves value alone when no number stands here.
+  // Reads an optional number with an optional sign. Leaves value as it is if there is no number.
   Status number(std::optional<std::int64_t>& value) {
     const int first = peek();
     if (first != '-' && first != '+' && !is_digit(first)) return {};
-    const std::size_t start = at_;
-    if (!is_digit(first)) ++at_;
+    const std::size_t start = position_;
+    if (!is_digit(first)) ++position_;
     if (!is_digit(peek())) return unexpected("a digit");
+    // White space may follow the sign, and std::from_chars() accepts no `+`, so copy the number without both.
     std::string digits = first == '-' ? "-" : "";
-    while (at_ < text_.size() && is_digit(static_cast<unsigned char>(text_[at_]))) digits += text_[at_++];
+    while (position_ < text_.size() && is_digit(static_cast<unsigned char>(text_[position_])))
+      digits += text_[position_++];
     std::int64_t parsed = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), parsed).ec != std::errc()) {
       return syntax_error("the number at column " + std::to_string(start + 1) + " does not fit into 64 bits");
@@ -94,15 +101,16 @@ class SliceParser {
 
   Error unexpected(const std::string& wanted) {
     const int found = peek();
-    const std::string what = found == kEnd ? "the end" : "`" + printable(text_.substr(at_, length_at(at_))) + "`";
-    return syntax_error("unexpected " + what + " at column " + std::to_string(at_ + 1) + ", want " + wanted);
+    const std::string what =
+        found == kEnd ? "the end" : "`" + printable(text_.substr(position_, character_bytes(position_))) + "`";
+    return syntax_error("unexpected " + what + " at column " + std::to_string(position_ + 1) + ", want " + wanted);
   }
 
-  // Bytes of the character that begins here, so that the message does not cut it.
-  std::size_t length_at(std::size_t at) const {
-    std::size_t end = at + 1;
-    while (end < text_.size() && end < at + 4 && (static_cast<unsigned char>(text_[end]) & 0xC0U) == 0x80U) ++end;
-    return end - at;
+  // Returns the number of bytes of the UTF-8 character at `start`, so that a message shows the whole character.
+  std::size_t character_bytes(std::size_t start) const {
+    std::size_t end = start + 1;
+    while (end < text_.size() && end < start + 4 && (static_cast<unsigned char>(text_[end]) & 0xC0U) == 0x80U) ++end;
+    return end - start;
   }
 
   static Error syntax_error(const std::string& what) {
@@ -111,7 +119,7 @@ class SliceParser {
 
   static constexpr std::size_t kNone = ~std::size_t{0};
   std::string_view text_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
   std::size_t ellipsis_ = kNone;
 };
 

@@ -1,4 +1,8 @@
-// From a Slice, a dtype and a shape to loops around byte runs.
+// Resolves a Slice for a dtype and a shape into loops around pieces of bytes.
+//
+// Dimensions are processed from the innermost outwards. A dimension that continues the loop inside of it with the same
+// stride is merged into that loop. So a slice has as few loops, and its pieces are as large, as possible, and the
+// reader makes few large reads. The arithmetic uses pairs of bits, because F4 and F6 elements are smaller than a byte.
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
 
@@ -17,8 +21,8 @@ namespace {
 using base::magnitude;
 using Loop = detail::SliceAccess::Loop;
 
-// The elements taken of one dimension: start, start + step, ... `count` of them. step is two's complement: sums and
-// products of it with other numbers are right modulo 2^64, and every true offset is below that.
+// The elements selected from one dimension: `count` of them, at start, start + step, and so on. A negative step is
+// stored in two's complement. Sums and products with it are correct modulo 2^64, and every true offset is below 2^64.
 struct Pick {
   std::uint64_t start = 0;
   std::uint64_t count = 0;
@@ -30,13 +34,13 @@ std::string dimension_text(std::size_t dim, std::uint64_t size) {
   return "dimension " + std::to_string(dim) + " of size " + std::to_string(size);
 }
 
-// A bound of a forward range, in 0..size.
+// Clamps a bound of a forward range to 0..size.
 std::uint64_t clamp_forward(std::int64_t bound, std::uint64_t size) {
   if (bound >= 0) return std::min(magnitude(bound), size);
   return magnitude(bound) > size ? 0 : size - magnitude(bound);
 }
 
-// A bound of a backward range, in -1..size-1, and one added so that it is never negative.
+// Clamps a bound of a backward range to -1..size-1 and adds 1, so that the result is never negative.
 std::uint64_t clamp_backward(std::int64_t bound, std::uint64_t size) {
   if (bound >= 0) return magnitude(bound) >= size ? size : magnitude(bound) + 1;
   return magnitude(bound) > size ? 0 : size - magnitude(bound) + 1;
@@ -72,12 +76,15 @@ Result<Pick> pick_shard(const DimSlice& shard, std::size_t dim, std::uint64_t si
                                                    std::to_string(shard.world) + " of " + dimension_text(dim, size) +
                                                    ": shards count from 0 to below the world");
   }
-  const std::uint64_t part = size / shard.world;
-  const std::uint64_t longer = size % shard.world;
-  return Pick{.start = shard.rank * part + std::min(shard.rank, longer), .count = part + (shard.rank < longer ? 1 : 0)};
+  // The first size % world shards have one element more than the others.
+  const std::uint64_t quotient = size / shard.world;
+  const std::uint64_t remainder = size % shard.world;
+  return Pick{.start = shard.rank * quotient + std::min(shard.rank, remainder),
+              .count = quotient + (shard.rank < remainder ? 1 : 0)};
 }
 
-// Which element of the Slice is for which dimension of the tensor, whatever way it was written.
+// Maps the dimensions of a tensor to the elements of a Slice, for all forms of slices: with an ellipsis, with fewer
+// elements than dimensions, or for one dimension only.
 class Request {
  public:
   Request(const std::vector<DimSlice>& dims, std::optional<std::int64_t> only_dim, std::size_t rank)
@@ -147,12 +154,13 @@ class Request {
   std::size_t rank_;
   std::size_t dim_ = 0;
   std::size_t before_ = 0;  // elements before the ellipsis, for the first dimensions
-  std::size_t after_ = 0;   // and after it, for the last
+  std::size_t after_ = 0;   // elements after the ellipsis, for the last dimensions
   std::size_t ellipsis_ = 0;
   bool has_ellipsis_ = false;
 };
 
-// Bits of the whole tensor, by the rule that the header's check follows: a zero only helps what stands before it.
+// Returns the number of bits of the whole tensor. Multiplies in the same order as the header's check, so both refuse
+// the same shapes: a dimension of size 0 does not help if the product of the dimensions before it overflows.
 Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
   if (!parse_dtype(to_string(dtype))) {
     return base::make_error(Errc::invalid_argument,
@@ -168,23 +176,25 @@ Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
   return total;
 }
 
-// Every dtype has a whole number of bit pairs, and in pairs a stride of the largest tensor fits with its sign.
+// The unit of sizes and strides is a pair of bits. Every dtype has a whole number of pairs. A tensor has less than 2^64
+// bits, so its strides are less than 2^63 pairs and fit into 64 bits with their sign.
 constexpr unsigned kBitsPerPair = 2;
 constexpr unsigned kPairsPerByte = 4;
 
-// A slice as loops around runs of bit pairs, built from the innermost dimension outwards.
+// Loops around pieces, built from the innermost dimension outwards. All numbers are in bit pairs.
 struct PairLoops {
-  std::uint64_t first = 0;
-  std::uint64_t run = 0;
+  std::uint64_t first = 0;       // offset of the first piece
+  std::uint64_t piece = 0;       // size of a piece
   std::vector<Loop> loops = {};  // innermost first; strides in bit pairs, two's complement
 
-  // stride: bit pairs from one element of the dimension to the next.
+  // Adds a loop for a dimension. stride: bit pairs from one element of the dimension to the next. A contiguous
+  // dimension enlarges the piece. A dimension that continues the last loop extends it.
   void wrap(const Pick& pick, std::uint64_t stride) {
     first += pick.start * stride;
     if (pick.count == 1) return;
     const std::uint64_t step = pick.step * stride;
-    if (loops.empty() && step == run) {
-      run *= pick.count;
+    if (loops.empty() && step == piece) {
+      piece *= pick.count;
     } else if (!loops.empty() && step == static_cast<std::uint64_t>(loops.back().stride) * loops.back().count) {
       loops.back().count *= pick.count;
     } else {
@@ -193,7 +203,8 @@ struct PairLoops {
   }
 };
 
-// Every run must begin and end on a byte. The first run is never a joined one, so all pieces must.
+// Converts bit pairs to bytes. Every piece must begin and end at a byte boundary. The check of pieces is enough and is
+// not too strict: the first run is a single piece, so a piece that ends inside of a byte makes a run that does.
 Status to_bytes(Dtype dtype, PairLoops& found) {
   const auto refuse = [&](const std::string& what) {
     return base::make_error(Errc::slice_bits,
@@ -202,8 +213,8 @@ Status to_bytes(Dtype dtype, PairLoops& found) {
   if (found.first % kPairsPerByte != 0) {
     return refuse("it starts at bit " + std::to_string(found.first * kBitsPerPair));
   }
-  if (found.run % kPairsPerByte != 0) {
-    return refuse("its runs are " + std::to_string(found.run * kBitsPerPair) + " bits long");
+  if (found.piece % kPairsPerByte != 0) {
+    return refuse("its runs are " + std::to_string(found.piece * kBitsPerPair) + " bits long");
   }
   for (Loop& loop : found.loops) {
     if (loop.stride % std::int64_t{kPairsPerByte} != 0) {
@@ -212,21 +223,22 @@ Status to_bytes(Dtype dtype, PairLoops& found) {
     loop.stride /= std::int64_t{kPairsPerByte};
   }
   found.first /= kPairsPerByte;
-  found.run /= kPairsPerByte;
+  found.piece /= kPairsPerByte;
   return {};
 }
 
-// Fills in the jumps and returns the number of runs. loops: outermost first, bytes.
-std::uint64_t join(std::vector<Loop>& loops, std::uint64_t run) {
-  std::int64_t inner_extent = 0;
+// Sets the jumps and returns the number of runs. loops: outermost first, in bytes. piece: bytes per piece. A jump of
+// one piece means that the pieces before and after it touch and are one run.
+std::uint64_t join(std::vector<Loop>& loops, std::uint64_t piece) {
+  std::int64_t inner_span = 0;  // from the first piece to the last one of all inner loops
   for (std::size_t i = loops.size(); i-- > 0;) {
-    loops[i].jump = loops[i].stride - inner_extent;
-    inner_extent += static_cast<std::int64_t>(loops[i].count - 1) * loops[i].stride;
+    loops[i].jump = loops[i].stride - inner_span;
+    inner_span += static_cast<std::int64_t>(loops[i].count - 1) * loops[i].stride;
   }
   std::uint64_t rounds = 1;
   std::uint64_t joined = 0;
   for (const Loop& loop : loops) {
-    if (loop.jump == static_cast<std::int64_t>(run)) joined += rounds * (loop.count - 1);
+    if (loop.jump == static_cast<std::int64_t>(piece)) joined += rounds * (loop.count - 1);
     rounds *= loop.count;
   }
   return rounds - joined;
@@ -255,8 +267,9 @@ Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dty
   resolved.shape_ = Shape(dims);
   if (count == 0) return resolved;
 
+  // No check for overflow is needed from here on: count is not 0, so every product is at most the bits of the tensor.
   const std::uint64_t element = bits(dtype) / format::kBitsPerPair;
-  format::PairLoops found{.run = element};
+  format::PairLoops found{.piece = element};
   std::uint64_t stride = element;
   for (std::size_t i = shape.size(); i-- > 0;) {
     found.wrap(*request.pick(i, shape[i]), stride);
@@ -264,10 +277,10 @@ Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dty
   }
   if (Status status = format::to_bytes(dtype, found); !status) return std::move(status).error();
   std::reverse(found.loops.begin(), found.loops.end());
-  resolved.run_count_ = format::join(found.loops, found.run);
+  resolved.run_count_ = format::join(found.loops, found.piece);
   resolved.first_ = found.first;
-  resolved.run_ = found.run;
-  resolved.nbytes_ = found.run;
+  resolved.run_ = found.piece;
+  resolved.nbytes_ = found.piece;
   for (const Loop& loop : found.loops) resolved.nbytes_ *= loop.count;
   resolved.loops_ = std::move(found.loops);
   return resolved;

@@ -1,3 +1,9 @@
+// Writes a new file and puts it in place of the old one with one system call, so that the path never leads to a mix.
+//
+// If nothing is at the path, the new file has no name (O_TMPFILE) until linkat() names it: a killed writer leaves
+// nothing. Otherwise it is a temporary file in the same directory, and rename() replaces the old file. A lock on the
+// temporary tells clean_directory() that its writer lives. Each step has a fallback, because file systems support
+// different subsets.
 #include "io/atomic_file.h"
 
 #include <fcntl.h>
@@ -18,13 +24,13 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;  // smaller files gain nothing past the page cache
+constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;  // bytes; direct I/O gains nothing for smaller files
 constexpr int kMaxNameAttempts = 100;
-constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
-// Whether another way of putting a file in place cannot help.
-bool out_of_luck(int number) noexcept {
-  return number == EIO || number == EROFS || os::out_of_space(number);
+// Returns whether an error would also make every other method of replacing the file fail.
+bool is_final(int error_number) noexcept {
+  return error_number == EIO || error_number == EROFS || os::out_of_space(error_number);
 }
 
 }  // namespace
@@ -44,13 +50,13 @@ AtomicFile::~AtomicFile() {
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, std::uint64_t size,
                                                        const AtomicFileOptions& options, os::System& system) noexcept {
   return base::guarded([&]() -> Result<std::unique_ptr<AtomicFile>> {
-    if (size > kLargestFile)
+    if (size > kMaxFileBytes)
       return os::system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", path);
     Result<Target> target = resolve_target(path, options.links);
     if (!target) return std::move(target).error();
     std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), path, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
-    // Before the mode is that of the old file, which may not let itself be opened again.
+    // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)
       made->file_.open_direct(made->target_.directory.get(), made->anonymous_ ? nullptr : made->temporary_.c_str());
     made->adopt_mode_and_owner();
@@ -64,9 +70,9 @@ Status AtomicFile::open_temporary() {
   return open_named();
 }
 
-// Whatever the reason for a refusal: a file with a name will do, or say what is wrong.
+// Returns false for any reason. The caller then opens a file with a name, which works or reports the error.
 bool AtomicFile::open_anonymous() noexcept {
-  // Readable, because copy_to_named() may have to read it.
+  // O_RDWR, because copy_to_named() may have to read the file.
   os::Descriptor made(system_.open_at(target_.directory.get(), ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
   if (!made.valid() || system_.file_system(made.get()) != os::FileSystem::local || !system_.linkable(made.get()))
     return false;
@@ -76,36 +82,36 @@ bool AtomicFile::open_anonymous() noexcept {
 }
 
 Status AtomicFile::open_named() {
-  // Until owner and group are settled, nobody else may open what replaces a private file.
+  // The new file may replace a private one. So nobody else may open it before its owner and group are set.
   const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | mode_t{0200} : mode_t{0666};
-  int number = 0;
+  int error_number = 0;
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
     const int made =
         system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (made < 0) {
-      number = errno;
-      if (number != EEXIST && number != EINTR) break;
+      error_number = errno;
+      if (error_number != EEXIST && error_number != EINTR) break;
       continue;
     }
     file_.adopt(made);
     temporary_ = std::move(name);
     if (keeps_its_name()) return {};
     discard();
-    number = EBUSY;
+    error_number = EBUSY;  // reported if every attempt loses its name to clean_directory()
   }
-  return os::system_error(Errc::open_failed, number, "cannot create a file in its directory", path_);
+  return os::system_error(Errc::open_failed, error_number, "cannot create a file in its directory", path_);
 }
 
-// Locks the temporary. False where somebody who cleans up has it already: between its making and this lock it looked
-// like a dead writer's.
+// Locks the temporary file. Returns false if clean_directory() has locked or removed it: between open() and the lock it
+// looks like the file of a dead writer.
 bool AtomicFile::keeps_its_name() noexcept {
   if (lock_temporary(file_.descriptor(), system_) == TemporaryLock::held) return false;
   struct stat made;
   return ::fstat(file_.descriptor(), &made) != 0 || made.st_nlink != 0;
 }
 
-// Refusals are not errors: some file systems know no owners or modes.
+// Failures are not errors, because some file systems have no owners or modes.
 void AtomicFile::adopt_mode_and_owner() noexcept {
   if (!target_.old) return;
   const struct stat& old = *target_.old;
@@ -119,13 +125,15 @@ void AtomicFile::adopt_mode_and_owner() noexcept {
     else if (!same_group)
       same_group = system_.change_owner(file_.descriptor(), static_cast<uid_t>(-1), old.st_gid) == 0;
   }
+  // Set-user-ID and set-group-ID bits stay only if the file keeps both user and group.
   mode_t mode = old.st_mode & mode_t{07777};
   if (!same_user || !same_group) mode &= mode_t{0777};
-  // Another group gets no more than everybody.
+  // A different group gets only the permissions of others.
   if (!same_group) mode = (mode & ~mode_t{070}) | (mode & mode_t{07}) << 3;
   (void)system_.change_mode(file_.descriptor(), mode);
 }
 
+// Only a lack of space is an error. File systems without preallocation are fine.
 Status AtomicFile::preallocate(std::uint64_t size) {
   if (options_.sync == Sync::none || size == 0) return {};
   if (system_.preallocate(file_.descriptor(), size) == 0 || !os::out_of_space(errno)) return {};
@@ -161,25 +169,26 @@ AtomicFile::Place AtomicFile::place() const {
   return {static_cast<std::uint64_t>(directory.st_dev), static_cast<std::uint64_t>(directory.st_ino), target_.name};
 }
 
-// linkat() cannot replace. Where something has appeared at the path meanwhile, the file gets a temporary name first.
+// Names the anonymous file. linkat() cannot replace a file. If another file has appeared at the path meanwhile, the new
+// file gets a temporary name first and is then renamed.
 Status AtomicFile::link() {
-  int number = link_as(target_.name);
-  if (number == 0) {
+  int error_number = link_as(target_.name);
+  if (error_number == 0) {
     file_.close();
     return {};
   }
-  if (number == EEXIST) {
-    // Whoever cleans up must not take the name for a dead writer's, not for a moment.
+  if (error_number == EEXIST) {
+    // Lock before the name exists: otherwise clean_directory() could take the file for that of a dead writer.
     (void)lock_temporary(file_.descriptor(), system_);
-    for (int i = 0; i < kMaxNameAttempts && number == EEXIST; ++i) {
+    for (int i = 0; i < kMaxNameAttempts && error_number == EEXIST; ++i) {
       std::string name = temporary_name();
-      number = link_as(name);
-      if (number == 0) temporary_ = std::move(name);
+      error_number = link_as(name);
+      if (error_number == 0) temporary_ = std::move(name);
     }
-    if (number == 0) return rename();
+    if (error_number == 0) return rename();
   }
-  if (out_of_luck(number))
-    return os::system_error(Errc::replace_failed, number, "cannot put the new file in place", path_);
+  if (is_final(error_number))
+    return os::system_error(Errc::replace_failed, error_number, "cannot put the new file in place", path_);
   return copy_to_named();
 }
 
@@ -190,7 +199,7 @@ int AtomicFile::link_as(const std::string& name) noexcept {
   return 0;
 }
 
-// Where a policy forbids links, or /proc is gone: the bytes once more, into a file with a name.
+// The fallback if a security policy forbids links or /proc is gone: copies the bytes into a file with a name.
 Status AtomicFile::copy_to_named() {
   const os::Descriptor made(file_.release());
   anonymous_ = false;
@@ -209,22 +218,24 @@ Status AtomicFile::rename() {
     file_.close();
     return {};
   }
-  const int number = errno;
-  if (!rename_unsupported(number))
-    return os::system_error(Errc::replace_failed, number, "cannot put the new file in place", path_);
+  const int error_number = errno;
+  if (!rename_unsupported(error_number))
+    return os::system_error(Errc::replace_failed, error_number, "cannot put the new file in place", path_);
   if (options_.in_place_if_no_rename) return write_in_place();
-  return os::system_error(Errc::unsupported, number, "this file system cannot rename the new file over the old one",
-                          path_);
+  return os::system_error(Errc::unsupported, error_number,
+                          "this file system cannot rename the new file over the old one", path_);
 }
 
-bool AtomicFile::rename_unsupported(int number) const noexcept {
-  if (number == ENOSYS || number == EOPNOTSUPP || number == EXDEV) return true;
-  if (number != EPERM) return false;
-  // In a sticky directory EPERM says that the old file belongs to somebody else.
+bool AtomicFile::rename_unsupported(int error_number) const noexcept {
+  if (error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EXDEV) return true;
+  if (error_number != EPERM) return false;
+  // In a sticky directory EPERM means that the old file belongs to another user. Elsewhere the file system cannot
+  // rename.
   struct stat directory;
   return ::fstat(target_.directory.get(), &directory) == 0 && (directory.st_mode & S_ISVTX) == 0;
 }
 
+// Copies the temporary over the old file. Not atomic: the caller requests it with in_place_if_no_rename.
 Status AtomicFile::write_in_place() {
   const int from = system_.open_at(target_.directory.get(), temporary_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
   if (from < 0) return os::system_error(Errc::replace_failed, errno, "cannot read the new file", path_);
@@ -243,23 +254,24 @@ Status AtomicFile::write_in_place() {
 Status AtomicFile::sync_directory() noexcept {
   return base::guarded([&]() -> Status {
     if (options_.sync != Sync::full) return {};
-    int number = EBADF;
+    int error_number = EBADF;
     if (target_.directory_readable) {
       if (system_.sync(target_.directory.get()) == 0) return {};
-      number = errno;
+      error_number = errno;
     }
-    // A directory that cannot be opened or synced on its own: its whole file system, then.
-    if (number == EBADF || number == EINVAL || number == ENOSYS || number == EOPNOTSUPP) {
+    // The directory cannot be opened for reading or cannot be synced. Sync its whole file system instead.
+    if (error_number == EBADF || error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP) {
       const os::Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
                                                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
       if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
-      number = errno;
+      error_number = errno;
     }
-    return os::system_error(Errc::replaced_not_durable, number,
+    return os::system_error(Errc::replaced_not_durable, error_number,
                             "the new file is in place, but its directory was not synced", path_);
   });
 }
 
+// Idempotent. Ignores errors.
 void AtomicFile::discard() noexcept {
   file_.close();
   anonymous_ = false;
@@ -270,9 +282,9 @@ void AtomicFile::discard() noexcept {
 
 Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files) noexcept {
   return base::guarded([&]() -> Status {
-    // Everything that needs memory comes before the first rename: a call that fails leaves the old files.
+    // Allocate all memory before the first rename, so that a failed allocation leaves all old files.
     std::set<std::pair<std::uint64_t, std::uint64_t>> directories;
-    std::vector<AtomicFile*> syncing;  // one file of each directory
+    std::vector<AtomicFile*> syncing;  // one file per directory
     syncing.reserve(files.size());
     for (const auto& file : files) {
       if (Status status = file->check(); !status) return status;

@@ -1,4 +1,4 @@
-// Writing a file so that its path leads to the old one or the new one, never to a mix.
+// Writes a file atomically: its path leads to the old file or to the new file, never to a mix.
 #pragma once
 
 #include <safetensors/error.h>
@@ -24,14 +24,16 @@ struct AtomicFileOptions {
   Links links = Links::follow;
 };
 
-// A new file that commit() puts in the target's place. Without commit(), or after any error before that, the target is
-// as it was and nothing is beside it. Where nothing was at the path and the file system can (O_TMPFILE), the new file
-// has no name until it is linked there: a process that is killed leaves nothing. Else it is a temporary beside the
-// target that is renamed over it: a process that is killed leaves the temporary, for clean_directory() to find.
+// A new file that commit() puts in place of the target. Without commit(), and after any earlier error, the target is
+// unchanged and the directory has no other file.
+//
+// If nothing is at the path and the file system supports O_TMPFILE, the new file has no name until commit() links it. A
+// killed process leaves nothing then. Otherwise the new file is a temporary in the target's directory, and commit()
+// renames it. A killed process then leaves the temporary, which clean_directory() finds.
 class AtomicFile {
  public:
-  // size: how large the file will be; every byte of it must be written. system must outlive the AtomicFile.
-  // Errors: resolve_target's, open_failed, write_failed (too large, or no space to set aside).
+  // size: the size of the file in bytes. The caller must write every byte. system must outlive the AtomicFile.
+  // Errors: those of resolve_target(), open_failed, write_failed (the file is too large, or there is no space for it).
   [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
                                                                   const AtomicFileOptions& options,
                                                                   os::System& system = os::real_system()) noexcept;
@@ -39,7 +41,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // See FileWriter's.
+  // See FileWriter.
   [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     return file_.write_at(offset, bytes);
   }
@@ -49,22 +51,22 @@ class AtomicFile {
   }
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
 
-  // Finishes the file unless that was done, replace(), sync_directory(). Once, and not while another call runs.
-  // Errors: FileWriter::finish's and those of the two.
+  // Calls file().finish() unless it was called before, then replace() and sync_directory(). Must be called only once,
+  // and not while another call runs. Errors: those of the three functions.
   [[nodiscard]] Status commit() noexcept;
 
-  // The steps of commit(), for several files that take their places together; file().finish() comes before.
-  // Error not_regular_file, unless replace() may do its work now.
+  // The steps of commit(), for several files that are replaced together. Call file().finish() before them.
+  // check() returns not_regular_file if replace() would fail with it now.
   [[nodiscard]] Status check() const noexcept;
-  // Errors: not_regular_file, replace_failed, unsupported (no rename here).
+  // Errors: not_regular_file, replace_failed, unsupported (the file system cannot rename).
   [[nodiscard]] Status replace() noexcept;
-  // Error replaced_not_durable: the only one after which the new file is in place.
+  // Error: replaced_not_durable. It is the only error after which the new file is in place.
   [[nodiscard]] Status sync_directory() noexcept;
 
-  // What tells one target from another.
+  // Identifies a target. Two equal places are the same file.
   struct Place {
     std::uint64_t device = 0;
-    std::uint64_t directory = 0;
+    std::uint64_t directory = 0;  // its inode
     std::string name;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
@@ -83,22 +85,22 @@ class AtomicFile {
   Status copy_to_named();
   Status rename();
   Status write_in_place();
-  bool rename_unsupported(int number) const noexcept;
+  bool rename_unsupported(int error_number) const noexcept;
   void discard() noexcept;
 
   os::System& system_;
   const std::string path_;
   const AtomicFileOptions options_;
   Target target_;
-  std::string temporary_;   // empty: none there
+  std::string temporary_;   // the name of the temporary file, or empty if there is none
   bool anonymous_ = false;  // the new file has no name yet
   FileWriter file_;
-  pid_t process_ = 0;  // a forked child must not remove its parent's temporary
+  pid_t process_ = 0;  // the child of a fork must not remove its parent's temporary
 };
 
-// Puts finished files in place, and syncs each directory once. What can be known to fail fails before the first of them
-// takes its place. Errors: those of check(), replace() and sync_directory(); the message says how many files were
-// replaced before it.
+// Replaces the targets of finished files, and syncs each directory once. Checks all files before it replaces the first
+// one, so every foreseeable error leaves all old files. Errors: those of check(), replace() and sync_directory(). The
+// message contains the number of files that were already replaced.
 [[nodiscard]] Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files) noexcept;
 
 }  // namespace safetensors::io

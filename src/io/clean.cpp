@@ -1,6 +1,8 @@
-// Removing the temporaries of killed writers. Each directory is walked through its descriptor, so that a directory that
-// is exchanged for a symlink meanwhile leads nowhere else. A temporary is removed while its lock is held: a writer that
-// has just made it and finds the lock taken makes another one.
+// Removes the temporary files of killed writers.
+//
+// It opens each directory relative to the descriptor of its parent, so a directory that is replaced by a symlink
+// meanwhile cannot lead elsewhere. It removes a temporary only while it holds the temporary's lock. A writer that has
+// just created the file finds the lock taken and creates another file.
 #include "io/clean.h"
 
 #include <dirent.h>
@@ -34,7 +36,7 @@ class Cleaner {
  public:
   Cleaner(const CleanOptions& options, os::System& system) : options_(options), system_(system) {}
 
-  // path is for people. Errors: open_failed, read_failed.
+  // path: only for messages. Errors: open_failed, read_failed.
   Status visit(int parent, const char* name, int flags, const std::string& path);
   std::vector<Temporary>& found() noexcept { return found_; }
 
@@ -63,9 +65,9 @@ Status Cleaner::visit(int parent, const char* name, int flags, const std::string
   if (opened < 0) return os::system_error(Errc::open_failed, errno, "cannot open", path);
   const Directory directory(::fdopendir(opened));
   if (!directory) {
-    const int number = errno;
+    const int error_number = errno;
     (void)system_.close(opened);
-    return os::system_error(Errc::open_failed, number, "cannot open", path);
+    return os::system_error(Errc::open_failed, error_number, "cannot open", path);
   }
   std::vector<std::string> names;
   while (true) {
@@ -83,7 +85,7 @@ Status Cleaner::visit(int parent, const char* name, int flags, const std::string
 Status Cleaner::visit_names(int directory, const std::vector<std::string>& names, const std::string& path) {
   for (const std::string& name : names) {
     struct stat seen;
-    if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
+    if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // removed meanwhile
     std::string below = os::join_path(path, name);
     if (S_ISREG(seen.st_mode) && is_temporary_name(name))
       examine(directory, name, seen, {.path = std::move(below), .size = os::identity_of(seen).size});
@@ -93,7 +95,7 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
   return {};
 }
 
-// What cannot be read is reported, and the others are visited all the same.
+// Reports a directory that cannot be read, and lets the caller go on with the others.
 void Cleaner::visit_below(int directory, const std::string& name, const std::string& path) {
   Status status = visit(directory, name.c_str(), kOpenDirectory | O_NOFOLLOW, path);
   if (!status && status.error().os_error != ENOENT) fail({.path = path}, std::move(status).error());
@@ -101,12 +103,13 @@ void Cleaner::visit_below(int directory, const std::string& name, const std::str
 
 void Cleaner::examine(int directory, const std::string& name, const struct stat& seen, Temporary found) {
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  // The lock needs an open file, for reading or for writing.
   os::Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
   if (!file.valid() && errno == EACCES)
     file = os::Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
   struct stat opened;
   if (!file.valid() || ::fstat(file.get(), &opened) != 0) {
-    if (errno == ENOENT) return;  // its writer has finished
+    if (errno == ENOENT) return;  // The writer has finished.
     return fail(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
   }
   if (!os::identity_of(opened).same_file(os::identity_of(seen))) return;
@@ -116,6 +119,7 @@ void Cleaner::examine(int directory, const std::string& name, const struct stat&
   found_.push_back(std::move(found));
 }
 
+// The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
 TemporaryState Cleaner::state_of(int file) const noexcept {
   switch (lock_temporary(file, system_)) {
     case TemporaryLock::taken:
@@ -132,11 +136,11 @@ TemporaryState Cleaner::state_of(int file) const noexcept {
   return old ? TemporaryState::stale : TemporaryState::recent;
 }
 
-// While the lock is held, or after the age was looked at.
+// Runs while the lock is held, or after the age was checked.
 void Cleaner::remove(int directory, const std::string& name, const os::FileIdentity& identity, Temporary found) {
   struct stat now;
   if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !os::identity_of(now).same_file(identity))
-    return;  // its writer has just put it in place
+    return;  // The writer has just put the file in place.
   if (system_.unlink_at(directory, name.c_str()) != 0) {
     if (errno == ENOENT) return;
     return fail(std::move(found), os::system_error(Errc::write_failed, errno, "cannot remove"));

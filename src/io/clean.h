@@ -1,4 +1,4 @@
-// Removing the temporaries of killed writers.
+// Removes the temporary files of killed writers.
 #pragma once
 
 #include <safetensors/clean.h>

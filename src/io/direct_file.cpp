@@ -1,3 +1,8 @@
+// Writes whole blocks with O_DIRECT, and memory for writes that are not aligned.
+//
+// A durable file must reach the device anyway, and a write without the page cache saves one copy and the work of
+// reclaiming pages. O_DIRECT has many restrictions that differ between file systems. So every failure means only that
+// the caller uses the page cache instead.
 #include "io/direct_file.h"
 
 #include <fcntl.h>
@@ -18,12 +23,13 @@ namespace {
 
 constexpr std::uint32_t kBlock = 4096;
 
-bool power_of_two(std::uint64_t number) noexcept {
-  return number != 0 && (number & (number - 1)) == 0;
+bool power_of_two(std::uint64_t value) noexcept {
+  return value != 0 && (value & (value - 1)) == 0;
 }
 
-// Other file systems may take O_DIRECT and only pretend, or were never measured.
-bool worth_it(int descriptor) noexcept {
+// Returns whether direct writes gain anything on the file's file system. The excluded file systems accept O_DIRECT
+// without effect, or were never measured.
+bool gains_from_direct(int descriptor) noexcept {
   struct statfs status;
   if (::fstatfs(descriptor, &status) != 0) return false;
   const auto magic = static_cast<std::uint32_t>(status.f_type);
@@ -48,13 +54,15 @@ Chunks::Range Chunks::operator[](std::size_t index) const noexcept {
   return {begin, static_cast<std::size_t>(std::min(first + kDirectChunk, offset + size) - begin)};
 }
 
-ScratchPool::Lease::~Lease() {
+BounceBufferPool::Lease::~Lease() {
   if (memory_) pool_->give_back(std::move(memory_));
 }
 
-Result<ScratchPool::Lease> ScratchPool::take() {
+Result<BounceBufferPool::Lease> BounceBufferPool::take() {
   std::unique_lock lock(mutex_);
-  free_.reserve(kDirectThreads);  // giving back must not allocate
+  free_.reserve(kDirectThreads);  // give_back() is noexcept and must not allocate
+  // If memory runs out, wait for a buffer of another thread. The first buffer is needed, otherwise nobody would return
+  // one.
   bool no_memory = false;
   while (free_.empty()) {
     if (made_ < kDirectThreads && !no_memory) {
@@ -73,7 +81,7 @@ Result<ScratchPool::Lease> ScratchPool::take() {
   return Lease(*this, std::move(memory));
 }
 
-void ScratchPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
+void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(memory));
@@ -89,7 +97,7 @@ DirectFile::DirectFile(os::Descriptor descriptor, const os::DirectAlignment& ali
       memory_alignment_(alignment.memory) {}
 
 std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, os::System& system) {
-  if (!worth_it(descriptor)) return nullptr;
+  if (!gains_from_direct(descriptor)) return nullptr;
   constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   os::Descriptor opened(name != nullptr
                             ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
@@ -102,7 +110,7 @@ std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, in
   if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
     alignment = {.known = true, .memory = kBlock, .offset = kBlock};
   if (!fits(alignment)) return nullptr;
-  // Where blocks are larger than pages, the page cache works in blocks.
+  // On file systems with blocks larger than a page, the page cache works in whole blocks.
   const auto preferred = static_cast<std::uint64_t>(same.st_blksize);
   if (power_of_two(preferred) && preferred <= kDirectChunk)
     alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
@@ -112,17 +120,18 @@ std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, in
 DirectFile::Outcome DirectFile::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
   std::size_t done = 0;
   while (done < blocks.size() && usable()) {
+    // A write can be short, for instance after a signal.
     const ssize_t count =
         system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
     if (count <= 0) {
-      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: whatever the reason, the page cache will do it or name it.
+      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: a write through the page cache works or reports the error.
       usable_.store(false, std::memory_order_relaxed);
       break;
     }
     done += static_cast<std::size_t>(count);
-    if (done % block_ != 0) break;
+    if (done % block_ != 0) break;  // The rest is no longer aligned.
   }
   return {done, 0};
 }

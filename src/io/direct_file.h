@@ -1,4 +1,4 @@
-// Writing whole blocks of a file past the page cache (O_DIRECT).
+// Writes whole blocks of a file without the page cache (O_DIRECT).
 #pragma once
 
 #include <safetensors/error.h>
@@ -18,11 +18,11 @@
 
 namespace safetensors::io {
 
-inline constexpr std::size_t kDirectChunk = std::size_t{2} << 20;  // of a file, at a multiple of itself
-// Measured: what keeps the disk busy while the memory for the next write is filled.
+inline constexpr std::size_t kDirectChunk = std::size_t{2} << 20;  // bytes; chunks begin at multiples of this
+// The measured number of threads that keep a disk busy while some of them fill the memory for the next write.
 inline constexpr unsigned kDirectThreads = 4;
 
-// A range of a file, cut at multiples of kDirectChunk.
+// Cuts a range of a file at multiples of kDirectChunk.
 struct Chunks {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
@@ -35,30 +35,33 @@ struct Chunks {
   [[nodiscard]] Range operator[](std::size_t index) const noexcept;
 };
 
-// Aligned memory of kDirectChunk bytes, for as many threads as write at once; the others wait.
-class ScratchPool {
+// Lends aligned buffers of kDirectChunk bytes, at most kDirectThreads at a time. Other threads wait for a free buffer.
+// Thread-safe.
+class BounceBufferPool {
  public:
-  // Returns itself to the pool, which it must not outlive.
+  // A buffer. The destructor returns it to the pool. It must not outlive the pool.
   class Lease {
    public:
-    Lease(ScratchPool& pool, std::shared_ptr<std::byte> memory) noexcept : pool_(&pool), memory_(std::move(memory)) {}
+    Lease(BounceBufferPool& pool, std::shared_ptr<std::byte> memory) noexcept
+        : pool_(&pool), memory_(std::move(memory)) {}
     Lease(Lease&&) noexcept = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    // Where the bytes of a chunk go that starts at offset: in phase with the file.
+    // Returns the memory for the bytes of a chunk from `offset` on. Its address and the file offset are equal modulo
+    // kDirectChunk, so whole blocks are aligned in memory too.
     [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept { return memory_.get() + offset % kDirectChunk; }
 
    private:
-    ScratchPool* pool_;
+    BounceBufferPool* pool_;
     std::shared_ptr<std::byte> memory_;
   };
 
-  ScratchPool() = default;
-  ScratchPool(const ScratchPool&) = delete;
-  ScratchPool& operator=(const ScratchPool&) = delete;
-  ~ScratchPool() = default;
+  BounceBufferPool() = default;
+  BounceBufferPool(const BounceBufferPool&) = delete;
+  BounceBufferPool& operator=(const BounceBufferPool&) = delete;
+  ~BounceBufferPool() = default;
 
-  // Error: out_of_memory, if there is no memory for even one.
+  // Waits for a buffer. Error: out_of_memory, if there is no memory for even one buffer.
   [[nodiscard]] Result<Lease> take();
 
  private:
@@ -67,31 +70,32 @@ class ScratchPool {
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::shared_ptr<std::byte>> free_;
-  unsigned made_ = 0;
+  unsigned made_ = 0;  // number of buffers allocated
 };
 
 class DirectFile {
  public:
-  // A second descriptor of the file that descriptor is of, by its name in a directory, or through /proc where name is
-  // nullptr. nullptr where the system
-  // cannot write so, or where nothing would be gained: memory, network and user-space file systems.
+  // Opens the file of `descriptor` a second time: by its name in a directory, or through /proc if name is nullptr.
+  // Returns nullptr if the system cannot write directly, or if direct writes gain nothing: on file systems in memory,
+  // over a network or in user space.
   [[nodiscard]] static std::unique_ptr<DirectFile> open(int directory, const char* name, int descriptor,
                                                         os::System& system);
-  // Whether the system has not yet refused a write.
+  // Returns false after the system has refused a write.
   [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
-  // Offset and size of a write are multiples of it. It is a multiple of the page's size, so that no page is written
-  // both ways, and of the alignment of memory, so that memory in phase with the file is aligned.
+  // Offset and size of a write must be multiples of this number of bytes. It is a multiple of the page size, so that no
+  // page is written both directly and through the page cache. It is a multiple of the memory alignment too, so that a
+  // buffer from BounceBufferPool::Lease::at() is aligned.
   [[nodiscard]] std::size_t block() const noexcept { return block_; }
-  // Whether memory can be written from where it is.
+  // Returns whether the alignment of memory allows a direct write from it.
   [[nodiscard]] bool aligned(const std::byte* memory) const noexcept {
     return reinterpret_cast<std::uintptr_t>(memory) % memory_alignment_ == 0;
   }
 
   struct Outcome {
-    std::size_t written;  // from the start
-    int number;           // 0: what is not written is to be written through the page cache; else why it cannot be
+    std::size_t written;  // bytes, from the start
+    int error_number;     // 0: the caller must write the rest through the page cache; else the error of the file
   };
-  // From any number of threads at once.
+  // Writes blocks. Thread-safe.
   [[nodiscard]] Outcome write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
 
  private:

@@ -1,3 +1,8 @@
+// Writes and copies bytes into one new file, with the fastest method that the file allows.
+//
+// A durable file bypasses the page cache: large writes are cut into chunks of 2 MiB, which up to four threads write
+// with O_DIRECT. Unaligned heads and tails of chunks, and all writes to other files, go through the page cache. A copy
+// between files lets the system copy (copy_file_range), because that may share blocks and needs no memory.
 #include "io/file_writer.h"
 
 #include <algorithm>
@@ -16,18 +21,18 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // written before the system is told to start on it
-constexpr std::size_t kBuffer = std::size_t{1} << 20;           // for copies that the system does not make
-// Smaller writes are gathered by the page cache: one by one they would wait for the disk.
+constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // bytes written between two starts of writeback
+constexpr std::size_t kBuffer = std::size_t{1} << 20;           // bytes; for copies that the system cannot make
+// In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
 
-// As many as wanted, or as are left.
-unsigned take(std::atomic<unsigned>& left, std::size_t wanted) noexcept {
-  unsigned now = left.load();
+// Subtracts up to `wanted` from remaining, and returns the number subtracted.
+unsigned take(std::atomic<unsigned>& remaining, std::size_t wanted) noexcept {
+  unsigned now = remaining.load();
   unsigned taken = 0;
   do {
     taken = static_cast<unsigned>(std::min<std::size_t>(now, wanted));
-  } while (!left.compare_exchange_weak(now, now - taken));
+  } while (!remaining.compare_exchange_weak(now, now - taken));
   return taken;
 }
 
@@ -39,8 +44,9 @@ class FileWriter::WriteTasks final : public os::Tasks {
       : file_(file), chunks_(chunks), bytes_(bytes) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     return base::guarded([&] {
-      const Chunks::Range part = chunks_[index];
-      return file_.write_chunk(part.offset, {bytes_ + (part.offset - chunks_.offset), part.size}, file_.scratch_);
+      const Chunks::Range chunk = chunks_[index];
+      return file_.write_chunk(chunk.offset, {bytes_ + (chunk.offset - chunks_.offset), chunk.size},
+                               file_.bounce_buffers_);
     });
   }
 
@@ -56,20 +62,22 @@ class FileWriter::CopyTasks final : public os::Tasks {
       : file_(file), chunks_(chunks), source_(source), from_(from) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     return base::guarded([&]() -> Status {
-      const Chunks::Range part = chunks_[index];
-      const Result<ScratchPool::Lease> scratch = file_.scratch_.take();
-      if (!scratch) return scratch.error();
-      const std::span<std::byte> bytes(scratch->at(part.offset), part.size);
-      if (Status status = os::read_exactly(source_, from_ + (part.offset - chunks_.offset), bytes); !status)
+      const Chunks::Range chunk = chunks_[index];
+      const Result<BounceBufferPool::Lease> buffer = file_.bounce_buffers_.take();
+      if (!buffer) return buffer.error();
+      const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
+      if (Status status = os::read_exactly(source_, from_ + (chunk.offset - chunks_.offset), bytes); !status)
         return status;
-      Status status = file_.write_chunk(part.offset, bytes, file_.scratch_);
+      // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each
+      // other.
+      Status status = file_.write_chunk(chunk.offset, bytes, file_.bounce_buffers_);
       if (status) return status;
       const std::lock_guard lock(mutex_);
       if (!write_failure_) write_failure_ = status.error();
       return status;
     });
   }
-  // After all have run.
+  // The first failure of a write. Must be called after all tasks.
   [[nodiscard]] std::optional<Error> write_failure() noexcept { return std::move(write_failure_); }
 
  private:
@@ -90,15 +98,15 @@ void FileWriter::open_direct(int directory, const char* name) {
   if (sync_ != Sync::none) direct_ = DirectFile::open(directory, name, descriptor_, system_);
 }
 
-Error FileWriter::write_failed(int number, std::size_t size, std::uint64_t offset) const {
+Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t offset) const {
   Error error =
-      os::system_error(Errc::write_failed, number,
+      os::system_error(Errc::write_failed, error_number,
                        "cannot write " + std::to_string(size) + " bytes at byte " + std::to_string(offset), path_);
   error.offset = offset;
   return error;
 }
 
-// The sooner the disk is at work, the shorter the final fsync.
+// Starts writeback every kWritebackBytes bytes: the earlier the disk works, the shorter the final fsync().
 Status FileWriter::after_writing(std::size_t written) {
   if (sync_ == Sync::none) return {};
   if (unflushed_.fetch_add(written) + written < kWritebackBytes) return {};
@@ -121,7 +129,9 @@ Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byt
   return {};
 }
 
-Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes, ScratchPool& scratch) {
+// Splits the chunk into an unaligned head, whole blocks and a tail. Only the whole blocks are written directly.
+Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes,
+                               BounceBufferPool& bounce_buffers) {
   if (!direct() || bytes.size() < direct_->block()) return write_buffered(offset, bytes);
   const std::size_t block = direct_->block();
   const std::size_t head = (block - static_cast<std::size_t>(offset % block)) % block;
@@ -135,15 +145,17 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
   if (direct_->aligned(blocks.data())) {
     outcome = direct_->write(begin, blocks);
   } else {
-    const Result<ScratchPool::Lease> copy = scratch.take();
+    const Result<BounceBufferPool::Lease> copy = bounce_buffers.take();
     if (!copy) return copy.error();
     std::memcpy(copy->at(begin), blocks.data(), whole);
     outcome = direct_->write(begin, {copy->at(begin), whole});
   }
-  if (outcome.number != 0) return write_failed(outcome.number, whole - outcome.written, begin + outcome.written);
+  if (outcome.error_number != 0)
+    return write_failed(outcome.error_number, whole - outcome.written, begin + outcome.written);
   return write_buffered(begin + outcome.written, bytes.subspan(head + outcome.written));
 }
 
+// All calls share kDirectThreads - 1 helper threads. Each call also uses the caller's thread, so it always advances.
 template <class ChunkTasks>
 Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
   const unsigned helpers = take(helpers_, count - 1);
@@ -172,18 +184,18 @@ Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, st
   return status;
 }
 
-// Changes its arguments to what is left.
+// Lets the system copy as much as it can. Changes offset, from and size to the rest.
 Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
                                   bool& source_failed) {
   const auto* file = dynamic_cast<const os::PosixFile*>(&source);
   while (file != nullptr && size != 0) {
-    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
+    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
     const Result<os::Lease> lease = file->lease();
     source_failed = !lease;
     if (!lease) return lease.error();
-    const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, most);
+    const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, length);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;  // whatever the reason, reading and writing will do it or name it
+    if (count <= 0) break;  // A copy through a buffer works or reports the error.
     const auto copied = static_cast<std::size_t>(count);
     offset += copied, from += copied, size -= copied;
     if (Status status = after_writing(copied); !status) return status;
@@ -198,12 +210,12 @@ Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& sourc
   source_failed = !memory;
   if (!memory) return memory.error();
   while (size != 0) {
-    const std::span<std::byte> part(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
-    Status status = os::read_exactly(source, from, part);
+    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
+    Status status = os::read_exactly(source, from, bytes);
     source_failed = !status;
-    if (status) status = write_buffered(offset, part);
+    if (status) status = write_buffered(offset, bytes);
     if (!status) return status;
-    offset += part.size(), from += part.size(), size -= part.size();
+    offset += bytes.size(), from += bytes.size(), size -= bytes.size();
   }
   return {};
 }
@@ -222,10 +234,12 @@ Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint
 
 Status FileWriter::finish() {
   direct_.reset();
-  // Never tried again: after a failed fsync the system may have dropped what it could not write.
+  // Never retry: after a failed fsync() the system may have dropped the dirty pages, and a second fsync() would
+  // succeed.
   if (sync_ != Sync::none && system_.sync(descriptor_) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
-  // Network file systems report what they could not write when any descriptor of the file is closed.
+  // Network file systems report failed writes when any descriptor of the file is closed. Close a duplicate, because the
+  // original holds the lock.
   int closed = system_.duplicate(descriptor_);
   if (closed < 0 && system_.file_system(descriptor_) != os::FileSystem::local) closed = release();
   if (closed >= 0 && system_.close(closed) != 0 && errno != EINTR)

@@ -1,4 +1,5 @@
-// Bytes are written through one descriptor, after it was compared with the file that is meant.
+// Overwrites bytes of a file in place. It compares the identity of the open descriptor with the expected file and
+// writes through the same descriptor. So a file that replaces the path in between is never changed.
 #include "io/overwrite.h"
 
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 namespace safetensors::io {
 namespace {
 
+// Writes through the page cache until all bytes are written. A write can be short.
 Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes, std::string_view path,
                  os::System& system) {
   while (!bytes.empty()) {
@@ -43,6 +45,7 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
     os::Descriptor file;
+    // O_NONBLOCK: the path may lead to a FIFO by now, and open() must not wait for its reader.
     do {
       file =
           os::Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
@@ -66,9 +69,9 @@ Status check_unchanged(std::string_view path, const os::FileIdentity& expected) 
   return base::guarded([&]() -> Status {
     struct stat status;
     if (::stat(std::string(path).c_str(), &status) != 0) {
-      const int number = errno;
-      if (number == ENOENT || number == ENOTDIR) return changed_error(path);
-      return os::system_error(Errc::open_failed, number, "cannot look at the edited file again", path);
+      const int error_number = errno;
+      if (error_number == ENOENT || error_number == ENOTDIR) return changed_error(path);
+      return os::system_error(Errc::open_failed, error_number, "cannot look at the edited file again", path);
     }
     if (os::identity_of(status) != expected) return changed_error(path);
     return {};

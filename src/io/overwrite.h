@@ -1,4 +1,4 @@
-// Changing some bytes of a file where they are.
+// Changes bytes of a file in place.
 #pragma once
 
 #include <safetensors/error.h>
@@ -14,15 +14,15 @@
 
 namespace safetensors::io {
 
-// Writes bytes at offset, then syncs unless sync is none. A kill or power cut meanwhile leaves any part of them.
-// Errors: open_failed, not_regular_file, file_changed (path leads to another file than expected, or it was changed),
-// write_failed, sync_failed.
+// Writes bytes at offset, then syncs unless sync is Sync::none. After a kill or a power cut, any part of the bytes can
+// be in the file. Errors: open_failed, not_regular_file, file_changed (the path leads to a file other than `expected`,
+// or that file was changed), write_failed, sync_failed.
 [[nodiscard]] Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
                                std::span<const std::byte> bytes, Sync sync,
                                os::System& system = os::real_system()) noexcept;
 
-// Whether path still leads to that file, unchanged. Needs no descriptor. Errors: file_changed, also where nothing is at
-// path any more; open_failed where the system does not tell, with os_error.
+// Checks that path still leads to the expected file and that the file is unchanged. Opens no descriptor. Errors:
+// file_changed, also if nothing is at the path any more; open_failed, with os_error, if the system does not tell.
 [[nodiscard]] Status check_unchanged(std::string_view path, const os::FileIdentity& expected) noexcept;
 
 }  // namespace safetensors::io

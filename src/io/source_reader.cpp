@@ -1,3 +1,9 @@
+// Reads one Source and chooses between the page cache and O_DIRECT for each read.
+//
+// O_DIRECT reads a fast disk at its full rate, but it would read cached bytes from the disk again. So each large read
+// first asks for the cached share of its range. Blocks that are aligned in the file and in memory are read straight
+// into the destination, all others through a bounce buffer. After the first refusal by the system, all reads use the
+// page cache.
 #include "io/source_reader.h"
 
 #include <fcntl.h>
@@ -16,31 +22,32 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{2} << 20;
-constexpr std::size_t kRemotePiece = std::size_t{16} << 20;
-constexpr std::size_t kWorthDirect = std::size_t{64} << 10;  // below, reading ahead does more good
-constexpr double kMostlyCached = 0.9;
-constexpr std::size_t kLeastAlignment = 512;
-constexpr std::size_t kMostAlignment = 4096;
+// In bytes.
+constexpr std::size_t kLocalChunk = std::size_t{2} << 20;
+constexpr std::size_t kRemoteChunk = std::size_t{16} << 20;
+constexpr std::size_t kMinDirectRead = std::size_t{64} << 10;  // smaller reads gain more from the system's read-ahead
+constexpr std::size_t kMinAlignment = 512;
+constexpr std::size_t kMaxAlignment = 4096;
+constexpr double kMinCachedShare = 0.9;  // a range counts as cached from this share on
 
-std::uint64_t down(std::uint64_t value, std::uint64_t alignment) noexcept {
+std::uint64_t round_down(std::uint64_t value, std::uint64_t alignment) noexcept {
   return value / alignment * alignment;
 }
 
-std::uint64_t up(std::uint64_t value, std::uint64_t alignment) noexcept {
-  return down(value + alignment - 1, alignment);
+std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) noexcept {
+  return round_down(value + alignment - 1, alignment);
 }
 
-bool is_multiple(const std::byte* address, std::size_t alignment) noexcept {
+bool is_aligned(const std::byte* address, std::size_t alignment) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
 }  // namespace
 
-// The source, its calls counted.
-class SourceReader::Counted final : public Source {
+// Forwards to a source and counts the calls.
+class SourceReader::CountingSource final : public Source {
  public:
-  Counted(const Source& source, ReadCounts& counts) noexcept : source_(source), counts_(counts) {}
+  CountingSource(const Source& source, ReadCounts& counts) noexcept : source_(source), counts_(counts) {}
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return source_.size(); }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override {
@@ -53,13 +60,14 @@ class SourceReader::Counted final : public Source {
   ReadCounts& counts_;
 };
 
-// Another description of the same file, for O_DIRECT belongs to the description.
+// Opens the same file again with O_DIRECT. A duplicate of the descriptor would share its flags, because O_DIRECT
+// belongs to the open file and not to the descriptor.
 class SourceReader::OpenDirect final : public os::Opener {
  public:
   OpenDirect(const os::PosixFile& file, os::System& system) noexcept : file_(file), system_(system) {}
   [[nodiscard]] Result<os::Descriptor> open() const noexcept override {
     Result<os::Lease> lease = file_.lease();
-    if (!lease) return std::move(lease).error();  // a copy could throw
+    if (!lease) return std::move(lease).error();  // A copy of the error could throw.
     char path[32];
     (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", lease->get());
     os::Descriptor direct;
@@ -68,9 +76,9 @@ class SourceReader::OpenDirect final : public os::Opener {
           system_.open_at(AT_FDCWD, path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode_t{0}));
     } while (!direct.valid() && errno == EINTR);
     if (direct.valid()) return direct;
-    const int number = errno;
+    const int error_number = errno;
     return base::guarded(
-        [&]() -> Result<os::Descriptor> { return os::system_error(Errc::open_failed, number, "cannot open"); });
+        [&]() -> Result<os::Descriptor> { return os::system_error(Errc::open_failed, error_number, "cannot open"); });
   }
 
  private:
@@ -87,57 +95,59 @@ Result<std::span<std::byte>> BounceBuffer::memory() noexcept {
   return std::span<std::byte>(memory_.get(), kBytes);
 }
 
-SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot directs,
+SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
                            os::System& system) noexcept
     : source_(source),
       file_(dynamic_cast<const os::PosixFile*>(&source)),
       system_(system),
-      directs_slot_(std::move(directs)),
+      direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),
-      piece_(kPiece),
+      chunk_bytes_(kLocalChunk),
       work_(transfer.work) {
   if (file_ == nullptr || transfer.size == 0) return;
   if (remote()) {
-    piece_ = kRemotePiece;
+    chunk_bytes_ = kRemoteChunk;
     waits_ = true;
     if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
     return;
   }
   const Result<os::Lease> lease = file_->lease();
-  if (!lease) return;  // the first read meets the same error
+  if (!lease) return;  // The first read reports the same error.
   const bool cached = caching_ != Caching::bypass &&
-                      os::cached_share(lease->get(), transfer.begin, transfer.size).value_or(1.0) >= kMostlyCached;
+                      os::cached_share(lease->get(), transfer.begin, transfer.size).value_or(1.0) >= kMinCachedShare;
   waits_ = !cached;
   if (waits_ && (caching_ == Caching::keep || caching_ == Caching::bypass)) prepare_direct(lease->get());
 }
 
 SourceReader::~SourceReader() {
-  if (directs_slot_.pool) directs_slot_.pool->close(directs_slot_.slot);
+  if (direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
 }
 
+// If the system does not tell the alignment, the defaults (4096) stay and the first direct read decides.
 void SourceReader::prepare_direct(int descriptor) noexcept {
-  directs_ = true;
+  tries_direct_ = true;
   os::DirectAlignment alignment;
   if (system_.direct_alignment(descriptor, alignment) != 0 || !alignment.known) return;
-  if (alignment.offset == 0 || alignment.offset > kMostAlignment || alignment.memory > kMostAlignment) {
-    directs_ = false;
+  if (alignment.offset == 0 || alignment.offset > kMaxAlignment || alignment.memory > kMaxAlignment) {
+    tries_direct_ = false;
     refused_ = EOPNOTSUPP;
     return;
   }
   memory_alignment_ = std::max<std::size_t>(alignment.memory, 1);
-  offset_alignment_ = std::max<std::size_t>(alignment.offset, kLeastAlignment);
+  offset_alignment_ = std::max<std::size_t>(alignment.offset, kMinAlignment);
 }
 
 std::optional<os::Lease> SourceReader::open_direct() const noexcept {
-  Result<os::Lease> lease = directs_slot_.pool->acquire(directs_slot_.slot, OpenDirect(*file_, system_));
+  Result<os::Lease> lease = direct_slot_.pool->acquire(direct_slot_.slot, OpenDirect(*file_, system_));
   if (lease) return *std::move(lease);
-  // What is no refusal of the system's, such as a file that changed, an ordinary read meets, too.
+  // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
+  // it.
   refused_ = lease.error().os_error == 0 ? EIO : lease.error().os_error;
   return std::nullopt;
 }
 
 void SourceReader::finish(std::uint64_t work) const noexcept {
-  if (work_.fetch_sub(work) == work && directs_slot_.pool) directs_slot_.pool->close(directs_slot_.slot);
+  if (work_.fetch_sub(work) == work && direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
 }
 
 Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
@@ -149,16 +159,17 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
   return read_buffered(offset, destination, counts);
 }
 
+// Decides per read, because other processes and earlier reads fill the page cache while the transfer runs.
 bool SourceReader::wants_direct(std::uint64_t offset, std::size_t size) const noexcept {
-  if (!directs_ || size < kWorthDirect || direct_refused() != 0) return false;
+  if (!tries_direct_ || size < kMinDirectRead || direct_refused() != 0) return false;
   if (caching_ == Caching::bypass) return true;
   const Result<os::Lease> lease = file_->lease();
-  return lease && os::cached_share(lease->get(), offset, size).value_or(1.0) < kMostlyCached;
+  return lease && os::cached_share(lease->get(), offset, size).value_or(1.0) < kMinCachedShare;
 }
 
 Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination,
                                    ReadCounts& counts) const noexcept {
-  Status status = os::read_exactly(Counted(source_, counts), offset, destination);
+  Status status = os::read_exactly(CountingSource(source_, counts), offset, destination);
   if (!status) return status;
   counts.buffered += destination.size();
   const bool drop = caching_ == Caching::drop || caching_ == Caching::bypass;
@@ -169,54 +180,58 @@ Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> de
   return {};
 }
 
-// Whole blocks straight to where they go if the device can write there, all else through the bounce.
+// Reads whole blocks straight into the destination if its alignment allows that. Reads the unaligned head and tail, or
+// everything, through the bounce buffer.
 Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                                  BounceBuffer& bounce) const noexcept {
-  const auto head = static_cast<std::size_t>(up(offset, offset_alignment_) - offset);
-  if (!is_multiple(destination.data() + head, memory_alignment_))
+  const auto head = static_cast<std::size_t>(round_up(offset, offset_alignment_) - offset);
+  if (!is_aligned(destination.data() + head, memory_alignment_))
     return read_bounced(direct, offset, destination, counts, bounce);
   if (Status status = read_bounced(direct, offset, destination.first(head), counts, bounce); !status) return status;
   offset += head;
   destination = destination.subspan(head);
   while (destination.size() >= offset_alignment_) {
-    const auto whole = static_cast<std::size_t>(down(destination.size(), offset_alignment_));
-    std::size_t got = 0;
-    if (Status status = direct_call(direct, offset, destination.first(whole), got, counts); !status) return status;
-    got = static_cast<std::size_t>(down(got, offset_alignment_));
-    if (got == 0) return read_buffered(offset, destination, counts);
-    offset += got;
-    destination = destination.subspan(got);
+    const auto whole = static_cast<std::size_t>(round_down(destination.size(), offset_alignment_));
+    std::size_t bytes_read = 0;
+    if (Status status = direct_call(direct, offset, destination.first(whole), bytes_read, counts); !status)
+      return status;
+    bytes_read = static_cast<std::size_t>(round_down(bytes_read, offset_alignment_));
+    // The end of the file, or a refusal. A read through the page cache tells them apart.
+    if (bytes_read == 0) return read_buffered(offset, destination, counts);
+    offset += bytes_read;
+    destination = destination.subspan(bytes_read);
   }
   return read_bounced(direct, offset, destination, counts, bounce);
 }
 
+// Reads the blocks around the range into the bounce buffer, and copies the range out of it.
 Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination,
                                   ReadCounts& counts, BounceBuffer& bounce) const noexcept {
   if (destination.empty()) return {};
   Result<std::span<std::byte>> memory = bounce.memory();
-  if (!memory) return std::move(memory).error();  // a copy could throw
+  if (!memory) return std::move(memory).error();  // A copy of the error could throw.
   while (!destination.empty()) {
-    const std::uint64_t begin = down(offset, offset_alignment_);
+    const std::uint64_t begin = round_down(offset, offset_alignment_);
     const auto skipped = static_cast<std::size_t>(offset - begin);
-    const std::uint64_t wanted = up(skipped + destination.size(), offset_alignment_);
-    const std::span<std::byte> part =
+    const std::uint64_t wanted = round_up(skipped + destination.size(), offset_alignment_);
+    const std::span<std::byte> blocks =
         memory->first(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, memory->size())));
-    std::size_t got = 0;
-    if (Status status = direct_call(direct, begin, part, got, counts); !status) return status;
-    // The end of the file, or a refusal: an ordinary read tells which.
-    if (got <= skipped) return read_buffered(offset, destination, counts);
-    const std::size_t count = std::min(got - skipped, destination.size());
-    std::memcpy(destination.data(), part.data() + skipped, count);
+    std::size_t bytes_read = 0;
+    if (Status status = direct_call(direct, begin, blocks, bytes_read, counts); !status) return status;
+    // The end of the file, or a refusal, as in read_direct().
+    if (bytes_read <= skipped) return read_buffered(offset, destination, counts);
+    const std::size_t count = std::min(bytes_read - skipped, destination.size());
+    std::memcpy(destination.data(), blocks.data() + skipped, count);
     offset += count;
     destination = destination.subspan(count);
   }
   return {};
 }
 
-// got: how many bytes came; 0 also when the system does not read like this after all.
-Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& got,
-                                 ReadCounts& counts) const noexcept {
-  got = 0;
+// Makes one direct read. bytes_read: 0 at the end of the file, and if the system refuses direct reads after all.
+Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned,
+                                 std::size_t& bytes_read, ReadCounts& counts) const noexcept {
+  bytes_read = 0;
   if (direct_refused() != 0) return {};
   ssize_t count = -1;
   do {
@@ -224,16 +239,16 @@ Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std
     count = system_.read_at(direct, aligned.data(), aligned.size(), offset);
   } while (count < 0 && errno == EINTR);
   if (count >= 0) {
-    got = static_cast<std::size_t>(count);
-    counts.direct += got;
+    bytes_read = static_cast<std::size_t>(count);
+    counts.direct += bytes_read;
     return {};
   }
-  const int number = errno;
-  if (number == EINVAL || number == EOPNOTSUPP) {
-    refused_.store(number, std::memory_order_relaxed);
+  const int error_number = errno;
+  if (error_number == EINVAL || error_number == EOPNOTSUPP) {
+    refused_.store(error_number, std::memory_order_relaxed);
     return {};
   }
-  return base::guarded([&]() -> Status { return os::read_error(number, aligned.size(), offset); });
+  return base::guarded([&]() -> Status { return os::read_error(error_number, aligned.size(), offset); });
 }
 
 }  // namespace safetensors::io

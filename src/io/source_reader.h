@@ -1,4 +1,4 @@
-// How the bytes of one source come into memory: settled when a transfer begins, then used by its threads.
+// Reads one Source. It chooses a method when a transfer begins, and buffered or direct I/O per read.
 #pragma once
 
 #include <safetensors/error.h>
@@ -17,17 +17,17 @@
 namespace safetensors::io {
 
 enum class Caching : std::uint8_t {
-  keep,    // what is in the page cache comes from there, the rest past it, which leaves the cache as it is
-  fill,    // all through the page cache, where it stays
-  drop,    // all through the page cache; what was read is then given up
-  bypass,  // past the page cache, whatever is in it
+  keep,    // cached bytes come from the page cache; other large reads bypass it, so the cache stays as it is
+  fill,    // all bytes come through the page cache and stay there
+  drop,    // all bytes come through the page cache and are dropped from it after the read
+  bypass,  // large reads bypass the page cache even if it has the bytes; small reads are as for drop
 };
 
-// What was asked of a source, by one thread.
+// The reads of one thread.
 struct ReadCounts {
-  std::uint64_t buffered = 0;  // bytes read through the page cache, or by a source of the caller's
-  std::uint64_t direct = 0;    // bytes read past it
-  std::uint64_t calls = 0;     // reads
+  std::uint64_t buffered = 0;  // bytes read through the page cache, or from a caller's Source
+  std::uint64_t direct = 0;    // bytes read with O_DIRECT, whole blocks
+  std::uint64_t calls = 0;     // system calls that read, or calls of the Source
 
   ReadCounts& operator+=(const ReadCounts& other) noexcept {
     buffered += other.buffered, direct += other.direct, calls += other.calls;
@@ -35,57 +35,58 @@ struct ReadCounts {
   }
 };
 
-// A thread's own memory for reads whose destination a device cannot write to.
+// Memory of one thread for direct reads whose destination is not aligned.
 class BounceBuffer {
  public:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
-  // kBytes bytes at a multiple of 4096, allocated at the first call. Error: out_of_memory.
+  // Returns kBytes bytes, aligned to 4096 bytes. The first call allocates them. Error: out_of_memory.
   [[nodiscard]] Result<std::span<std::byte>> memory() noexcept;
 
  private:
   std::shared_ptr<std::byte> memory_;
 };
 
-// What is to be read of a source, and how.
+// The range of a source that will be read, and the method.
 struct Transfer {
   Caching caching = Caching::keep;
-  std::uint64_t begin = 0;  // of the source's bytes
-  std::uint64_t size = 0;
-  std::uint64_t work = 0;  // what finish() will count down from
+  std::uint64_t begin = 0;  // offset of the range
+  std::uint64_t size = 0;   // bytes of the range
+  std::uint64_t work = 0;   // the sum of all later finish() calls, in any unit
 };
 
 class SourceReader {
  public:
-  // directs: where the descriptor goes that reads past the page cache. The source and the system must outlive the path.
-  SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot directs,
+  // direct_slot: the slot for the descriptor with O_DIRECT. The source and the system must outlive the reader.
+  SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
                os::System& system = os::real_system()) noexcept;
   ~SourceReader();
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
 
-  // Fills destination from offset on. From any number of threads, each with its own counts and bounce.
-  // Errors: the source's, file_truncated, out_of_memory.
+  // Fills destination with bytes from offset on. Thread-safe. Each thread needs counts and a bounce buffer of its own.
+  // Errors: those of the source, file_truncated, out_of_memory.
   [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                             BounceBuffer& bounce) const noexcept;
 
-  // So much of the work is done. When all of it is, the path gives up what it holds open. From any thread.
+  // Reports a part of Transfer::work as done. When all of it is done, the reader closes its descriptor. Thread-safe.
   void finish(std::uint64_t work) const noexcept;
 
-  // How much is best read at once.
-  [[nodiscard]] std::size_t piece() const noexcept { return piece_; }
-  // Reads wait for a device or a network: more threads than there are processors pay.
+  // The best number of bytes per read.
+  [[nodiscard]] std::size_t piece() const noexcept { return chunk_bytes_; }
+  // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
-  // It is for a network.
+  // The source is on a network file system.
   [[nodiscard]] bool remote() const noexcept {
     return file_ != nullptr && file_->file_system() == os::FileSystem::remote;
   }
-  // Where the device should find memory: address and file offset equal modulo this; 1 if it does not matter.
-  [[nodiscard]] std::size_t direct_alignment() const noexcept { return directs_ ? memory_alignment_ : 1; }
-  // Why reads that were to go past the page cache did not; 0 if none.
+  // A destination avoids the bounce buffer if its address and its file offset are equal modulo this number of bytes. 1:
+  // any address will do.
+  [[nodiscard]] std::size_t direct_alignment() const noexcept { return tries_direct_ ? memory_alignment_ : 1; }
+  // The error_number of the fallback: why direct reads were requested but are unavailable. 0 if there is no fallback.
   [[nodiscard]] int direct_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  class Counted;
+  class CountingSource;
   class OpenDirect;
   void prepare_direct(int descriptor) noexcept;
   [[nodiscard]] std::optional<os::Lease> open_direct() const noexcept;
@@ -95,21 +96,21 @@ class SourceReader {
                      BounceBuffer& bounce) const noexcept;
   Status read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                       BounceBuffer& bounce) const noexcept;
-  Status direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& got,
+  Status direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& bytes_read,
                      ReadCounts& counts) const noexcept;
 
   const Source& source_;
-  const os::PosixFile* const file_;  // the source, if it is one
+  const os::PosixFile* const file_;  // the source, or null if it is not a file
   os::System& system_;
-  const os::PoolSlot directs_slot_;
+  const os::PoolSlot direct_slot_;
   const Caching caching_;
-  std::size_t piece_;
+  std::size_t chunk_bytes_;
   bool waits_ = false;
-  bool directs_ = false;  // some reads should go past the page cache
-  std::size_t memory_alignment_ = 4096;
-  std::size_t offset_alignment_ = 4096;
-  mutable std::atomic<int> refused_{0};
-  mutable std::atomic<std::uint64_t> work_;
+  bool tries_direct_ = false;                // some reads should bypass the page cache
+  std::size_t memory_alignment_ = 4096;      // bytes
+  std::size_t offset_alignment_ = 4096;      // bytes
+  mutable std::atomic<int> refused_{0};      // error_number
+  mutable std::atomic<std::uint64_t> work_;  // remaining
 };
 
 }  // namespace safetensors::io

@@ -1,6 +1,8 @@
-// Resolves an output path to a directory and a name in it. To follow symlinks, each link of the last component is read
-// and resolved by hand, one directory at a time: rename() would replace the link itself. To replace a symlink, the name
-// is taken as it stands.
+// Resolves an output path to an open directory and a name in it, so that a directory that is renamed meanwhile does no
+// harm.
+//
+// rename() replaces a symlink and not the file behind it. So to follow symlinks, the code reads the links of the last
+// component itself, one directory at a time. To replace a symlink, it takes the name as it is.
 #include "io/target.h"
 
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 namespace safetensors::io {
 namespace {
 
-constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr int kMaxLinks = 40;  // the limit of Linux
 
 Error irregular_error(mode_t mode, std::string_view path) {
   Error error =
@@ -33,6 +35,8 @@ void split(const std::string& path, std::string& directory, std::string& name) {
   name = slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
+// Opens a directory relative to target.directory, if that is open, and replaces it. A directory that may be searched
+// but not read gets an O_PATH descriptor, which is enough to create files but not to sync.
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
   const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
   os::Descriptor opened;
@@ -47,27 +51,29 @@ Status open_directory(Target& target, const std::string& directory, std::string_
   return {};
 }
 
-// Links of /proc/PID/fd lead to open files that may have no name any more. A file that another writer replaces has none
-// either, in the moment of being looked at; but then its path leads to the next one.
+// Returns whether the path leads to a file without a name. Links in /proc/PID/fd can lead to such files. A file that
+// another writer replaces at this moment has no name either. But then the path leads to the new file, so a second
+// stat() tells the two cases apart.
 bool still_nameless(std::string_view path, const struct stat& seen) {
   struct stat again;
   return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&
          os::identity_of(again).same_file(os::identity_of(seen));
 }
 
-// Follows the links of the last component itself: a dangling one leads to a file that is yet to be made.
-// into_kernel: set if the path, a link or its end is in a file system of the kernel; also set on an error.
+// Follows the links of the last component. A dangling link leads to the file that the caller will create.
+// into_kernel: set to true if the path, a link or its end is in a file system of the kernel. It is also set on errors.
 Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   Target target;
   std::string rest(path);
   std::string directory;
-  for (int links = 0; links <= kMostLinks; ++links) {
+  for (int links = 0; links <= kMaxLinks; ++links) {
     split(rest, directory, target.name);
     if (target.name.empty() || target.name == "." || target.name == "..")
       return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
     if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
     if (into_kernel != nullptr && os::file_system_of(target.directory.get()) == os::FileSystem::kernel)
       *into_kernel = true;
+    // readlinkat() fails with EINVAL for a file that is not a symlink, and with ENOENT if there is no file.
     rest.resize(PATH_MAX);
     const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
     if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
@@ -77,7 +83,7 @@ Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   return os::system_error(Errc::open_failed, ELOOP, "cannot open", path);
 }
 
-// The name itself, whatever it leads to. Only the directory's own links are followed.
+// Takes the name as it is, even if it is a symlink. Follows only the links in the path of the directory.
 Result<Target> resolve_name(std::string_view path) {
   Target target;
   target.links = Links::replace;
@@ -97,13 +103,13 @@ Result<Target> resolve_name(std::string_view path) {
     target.old = found;
     return target;
   }
-  // /dev/stdout and its like: whoever names them, or a link to them, means the open file, never the link.
+  // Users who name /dev/stdout and similar paths, or a link to them, mean the open file and never the link.
   bool into_kernel = false;
   (void)follow(path, &into_kernel);
   if (into_kernel)
     return base::make_error(Errc::not_regular_file,
                             "cannot replace a symlink into /proc, /sys or their like, only a regular file", path);
-  // A link that leads nowhere, or nowhere that this process may look, is replaced like any other.
+  // A dangling link, and a link to a file that this process may not examine, are replaced like any other link.
   struct stat behind;
   if (::fstatat(directory_fd, target.name.c_str(), &behind, 0) != 0) return target;
   if (S_ISREG(behind.st_mode))
@@ -120,7 +126,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
   if (links == Links::replace) return resolve_name(path);
-  // The system's own look at the path comes first: it refuses links that it would not follow (protected_symlinks).
+  // stat() comes first, because the system refuses links that it would not follow (protected_symlinks).
   struct stat seen;
   const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
   if (!exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);

@@ -1,4 +1,4 @@
-// Resolves an output path: through symlinks, or to the symlink itself where that is to be replaced.
+// Resolves an output path through symlinks, or to the symlink itself if the caller wants to replace it.
 #pragma once
 
 #include <safetensors/error.h>
@@ -12,24 +12,26 @@
 
 namespace safetensors::io {
 
-// Symlinks of the last component: a write replaces the file that they lead to, or the link at the path.
+// Treatment of a symlink in the last component. follow: a write replaces the file behind the link. replace: a write
+// replaces the link.
 enum class Links : bool { follow, replace };
 
-// A name in a directory. Nothing or a regular file was there; with Links::replace, a symlink may have been.
+// A name in a directory. When the path was resolved, it was free or led to a regular file; with Links::replace, it
+// could also be a symlink.
 struct Target {
   os::Descriptor directory;
-  bool directory_readable = true;  // if not, the directory cannot be synced through its descriptor
+  bool directory_readable = true;  // false: the directory cannot be synced through its descriptor
   std::string name;
   Links links = Links::follow;
-  std::optional<struct stat> old;  // the regular file that the path led to, also through a link that is replaced
+  std::optional<struct stat> old;  // the regular file at the path, or behind a link that is replaced
 };
 
-// With Links::follow a dangling link leads to the file that it names. Errors: invalid_argument (a zero byte in the
-// path), open_failed, not_regular_file. Links::replace refuses links to devices, FIFOs and sockets,
-// and those into /proc, such as /dev/stdout. It replaces all others, whether they lead anywhere or not.
+// With Links::follow, a dangling link resolves to the name that it contains. Links::replace refuses links to devices,
+// FIFOs and sockets, and links into /proc, such as /dev/stdout. It accepts all other links, dangling ones too. Errors:
+// invalid_argument (a zero byte in the path), open_failed, not_regular_file.
 [[nodiscard]] Result<Target> resolve_target(std::string_view path, Links links = Links::follow);
 
-// Error not_regular_file, unless nothing, a regular file, or a link that may be replaced is there now.
+// Returns not_regular_file unless the target now is free, a regular file, or a link that may be replaced.
 [[nodiscard]] Status check_replaceable(const Target& target, std::string_view path);
 
 }  // namespace safetensors::io

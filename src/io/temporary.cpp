@@ -1,5 +1,7 @@
-// Random names, so that no writer ever waits for another, and flock(): it is given back by the system however a process
-// ends, and unlike fcntl() locks it belongs to the open file, so no other close() in the process releases it.
+// Names and locks of temporary files.
+//
+// Names are random, so no writer waits for another. The lock is flock(), because the system releases it however a
+// process ends. Unlike a lock of fcntl(), it belongs to the open file, so no other close() in the process releases it.
 #include "io/temporary.h"
 
 #include <sys/random.h>
@@ -20,6 +22,8 @@ constexpr std::size_t kDigitCount = 16;
 }  // namespace
 
 std::string temporary_name() {
+  // GRND_NONBLOCK: early in the boot getrandom() could wait. The fallback need not be secret, because O_EXCL and
+  // linkat() detect a name in use.
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
     random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^

@@ -1,4 +1,4 @@
-// The temporary files of writers: their names, and the lock that tells a living writer's from a dead one's.
+// The temporary files of writers: their names, and the lock that tells whether the writer lives.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,20 @@
 
 namespace safetensors::io {
 
-// `.safetensors-<16 hex digits>.tmp`, at random. Short and of plain letters: valid wherever the target's name is.
+// Returns `.safetensors-<16 hex digits>.tmp` with random digits. The name is short and plain, so it is valid on every
+// file system.
 [[nodiscard]] std::string temporary_name();
-// Whether a writer could have made this name, letter for letter.
+// Returns whether temporary_name() can return this name.
 [[nodiscard]] bool is_temporary_name(std::string_view name) noexcept;
 
-// A writer holds the lock of its temporary from the first byte until the file is in place. The system gives it back
-// when the writer dies, and all children that it forked meanwhile.
+// A writer holds the lock of its temporary from the first byte until the file is in place. The system releases the lock
+// when the writer and all children that it forked meanwhile have ended.
 enum class TemporaryLock : std::uint8_t {
-  taken,    // nobody held it; it lasts until the open file is closed
-  held,     // a writer lives
-  unknown,  // a network file system, or one without locks: nobody locks there
+  taken,    // the lock was free; this open file holds it until it is closed
+  held,     // a living writer holds the lock
+  unknown,  // a network file system, or one without locks: no writer locks there
 };
-// Network file systems are not asked: a lock there may wait for a server, and need not be seen by other machines.
+// Does not lock on network file systems: a lock there can wait for a server, and other machines may not see it.
 [[nodiscard]] TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept;
 
 }  // namespace safetensors::io

@@ -1,3 +1,8 @@
+// Writes files from pieces in memory, with one list of tasks for all files.
+//
+// A file with direct I/O is cut into chunks of 2 MiB, one task each, so a single large file uses all threads. A chunk
+// that lies in one piece is written from its place; other chunks are gathered in a bounce buffer. A file through the
+// page cache is one task, which writes the pieces in file order.
 #include "io/write_images.h"
 
 #include <algorithm>
@@ -15,10 +20,10 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are written together
-constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // larger ones by themselves
+constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are gathered in a staging buffer
+constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces are written without it
 
-// Counts what all threads have written; tells of it on the thread that made it.
+// Counts the bytes written by all threads. Reports progress only on the thread that constructs it.
 class Meter {
  public:
   Meter(std::uint64_t total, const Progress& progress) : total_(total), progress_(progress) {}
@@ -28,7 +33,7 @@ class Meter {
     if (std::this_thread::get_id() != owner_ || (done - reported_ < kMinBytesPerReport && done != total_)) return {};
     return report(done);
   }
-  // What other threads wrote last.
+  // Reports the bytes that other threads wrote last.
   Status finish() { return reported_ == total_ ? Status() : report(total_); }
 
  private:
@@ -42,11 +47,11 @@ class Meter {
   const Progress& progress_;
   const std::thread::id owner_ = std::this_thread::get_id();
   std::atomic<std::uint64_t> done_{0};
-  std::uint64_t reported_ = 0;  // the owner's
+  std::uint64_t reported_ = 0;  // used by the owner only
 };
 
-// One piece after the other, through the page cache. Small pieces together: a system call costs as much as copying
-// many kilobytes.
+// Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much as
+// a copy of many kilobytes.
 class BufferedImage {
  public:
   BufferedImage(FileWriter& file, Meter& meter) : file_(file), meter_(meter) {}
@@ -91,7 +96,7 @@ class BufferedImage {
   std::uint64_t position_ = 0;
 };
 
-// A file that is written directly is a task for each of its chunks, another one is one task.
+// One task per chunk of a file with direct I/O, and one task per other file. The last task of a file finishes it.
 class ImageTasks final : public os::Tasks {
  public:
   ImageTasks(std::span<const Image> images, Meter& meter) : meter_(meter), jobs_(images.size()) {
@@ -101,7 +106,7 @@ class ImageTasks final : public os::Tasks {
       jobs_[i].direct = images[i].file->direct() && images[i].size != 0;
       jobs_[i].first = count_;
       const std::size_t tasks = jobs_[i].direct ? chunks.count() : 1;
-      jobs_[i].left = tasks;
+      jobs_[i].remaining = tasks;
       count_ += tasks;
       any_direct_ = any_direct_ || jobs_[i].direct;
     }
@@ -119,7 +124,7 @@ class ImageTasks final : public os::Tasks {
       Status status = job.direct ? write_chunk(*job.image, index - job.first)
                                  : BufferedImage(*job.image->file, meter_).write(job.image->pieces);
       if (!status) return status;
-      return job.left.fetch_sub(1) == 1 ? job.image->file->finish() : Status();
+      return job.remaining.fetch_sub(1) == 1 ? job.image->file->finish() : Status();
     });
   }
 
@@ -127,39 +132,40 @@ class ImageTasks final : public os::Tasks {
   struct Job {
     const Image* image = nullptr;
     bool direct = false;
-    std::size_t first = 0;             // task
-    std::atomic<std::size_t> left{0};  // tasks; the last one finishes the file
+    std::size_t first = 0;                  // index of the file's first task
+    std::atomic<std::size_t> remaining{0};  // tasks
   };
 
+  // Finds the first piece of the chunk by binary search, because a file can have millions of pieces.
   Status write_chunk(const Image& image, std::size_t index) {
-    const Chunks::Range part = Chunks{0, image.size}[index];
+    const Chunks::Range chunk = Chunks{0, image.size}[index];
     const auto first = std::partition_point(image.pieces.begin(), image.pieces.end(), [&](const Piece& piece) {
-      return piece.offset + piece.bytes.size() <= part.offset;
+      return piece.offset + piece.bytes.size() <= chunk.offset;
     });
-    Status status =
-        first->offset + first->bytes.size() - part.offset >= part.size
-            ? image.file->write_chunk(
-                  part.offset, first->bytes.subspan(static_cast<std::size_t>(part.offset - first->offset), part.size),
-                  scratch_)
-            : write_gathered(image, part, &*first);
-    return status ? meter_.add(part.size) : status;
+    Status status = first->offset + first->bytes.size() - chunk.offset >= chunk.size
+                        ? image.file->write_chunk(
+                              chunk.offset,
+                              first->bytes.subspan(static_cast<std::size_t>(chunk.offset - first->offset), chunk.size),
+                              bounce_buffers_)
+                        : write_gathered(image, chunk, &*first);
+    return status ? meter_.add(chunk.size) : status;
   }
 
-  Status write_gathered(const Image& image, Chunks::Range part, const Piece* piece) {
-    const Result<ScratchPool::Lease> scratch = scratch_.take();
-    if (!scratch) return scratch.error();
-    std::byte* const bytes = scratch->at(part.offset);
-    for (std::size_t done = 0; done < part.size; ++piece) {
-      const auto skipped = static_cast<std::size_t>(part.offset + done - piece->offset);
-      const std::size_t size = std::min(part.size - done, piece->bytes.size() - skipped);
+  Status write_gathered(const Image& image, Chunks::Range chunk, const Piece* piece) {
+    const Result<BounceBufferPool::Lease> buffer = bounce_buffers_.take();
+    if (!buffer) return buffer.error();
+    std::byte* const bytes = buffer->at(chunk.offset);
+    for (std::size_t done = 0; done < chunk.size; ++piece) {
+      const auto skipped = static_cast<std::size_t>(chunk.offset + done - piece->offset);
+      const std::size_t size = std::min(chunk.size - done, piece->bytes.size() - skipped);
       std::memcpy(bytes + done, piece->bytes.data() + skipped, size);
       done += size;
     }
-    return image.file->write_chunk(part.offset, {bytes, part.size}, scratch_);
+    return image.file->write_chunk(chunk.offset, {bytes, chunk.size}, bounce_buffers_);
   }
 
   Meter& meter_;
-  ScratchPool scratch_;
+  BounceBufferPool bounce_buffers_;
   std::vector<Job> jobs_;
   std::size_t count_ = 0;
   bool any_direct_ = false;

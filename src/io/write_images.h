@@ -1,4 +1,4 @@
-// Writing files whose bytes are all in memory, by several threads.
+// Writes files whose bytes are all in memory, with several threads.
 #pragma once
 
 #include <safetensors/error.h>
@@ -13,22 +13,22 @@
 namespace safetensors::io {
 
 struct Piece {
-  std::uint64_t offset;
+  std::uint64_t offset;  // from the start of the file
   std::span<const std::byte> bytes;
 };
 
 struct Image {
   FileWriter* file;
-  std::span<const Piece> pieces;  // in order, without gaps from byte 0 on, none empty
-  std::uint64_t size;
+  std::span<const Piece> pieces;  // in file order from byte 0 on, without gaps and without empty pieces
+  std::uint64_t size;             // bytes of all pieces
 };
 
-// Told how many bytes of all files are written; false cancels.
+// Called with the number of bytes written and the total, of all files. Return false to cancel.
 using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-// Writes and finishes each file. At most kDirectThreads threads or one for each processor, and 8 MiB of memory, or
-// 1 MiB for each processor where nothing is written directly. progress is called by the calling thread only.
-// Errors: FileWriter's, cancelled.
+// Writes and finishes each file. Uses at most kDirectThreads threads. Memory: at most 8 MiB if any file is written
+// directly, else at most 1 MiB per thread. Only the calling thread calls progress. Errors: those of FileWriter,
+// cancelled.
 [[nodiscard]] Status write_images(std::span<const Image> images, const Progress& progress) noexcept;
 
 }  // namespace safetensors::io

@@ -1,3 +1,8 @@
+// Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and skip_value() keeps
+// its own stack of 127 bits. So hostile nesting cannot exhaust the stack.
+//
+// Strings are unescaped in place and returned as views: a header needs no memory beyond its text. Strings make up much
+// of a header, so the scan for the end of a string takes 16 bytes per step.
 #include "json/reader.h"
 
 #include <bitset>
@@ -11,7 +16,7 @@
 namespace safetensors::json {
 namespace {
 
-constexpr std::size_t kBytesPerLook = std::size_t{64} << 10;
+constexpr std::size_t kBytesPerCheck = std::size_t{64} << 10;  // between two checks for cancellation
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
@@ -19,40 +24,43 @@ bool is_digit(char c) noexcept {
 
 }  // namespace
 
-// Must run before the text is changed.
+// Checks the whole text once. It must run before the first escape changes the text, because an offset in the failure
+// refers to the original text.
 bool Reader::check_utf8() noexcept {
   if (checked_) return true;
   checked_ = true;
-  const std::size_t at = base::first_invalid_utf8({begin_, static_cast<std::size_t>(end_ - begin_)});
-  return at == std::string_view::npos || fail(Errc::invalid_utf8, at, "this byte begins no valid sequence");
+  const std::size_t offset = base::first_invalid_utf8({begin_, static_cast<std::size_t>(end_ - begin_)});
+  return offset == std::string_view::npos || fail(Errc::invalid_utf8, offset, "this byte begins no valid sequence");
 }
 
-bool Reader::fail(Errc code, std::size_t at, const char* what) noexcept {
+// Invalid UTF-8 takes precedence over every other failure. The recursion with check_utf8() ends after one round,
+// because checked_ is set first.
+bool Reader::fail(Errc code, std::size_t offset, const char* what) noexcept {
   if (!check_utf8()) return false;
-  failure_ = {code, at, what};
+  failure_ = {code, offset, what};
   return false;
 }
 
-// Past everything that failed before: a text that nobody waits for is not looked at for its errors.
-bool Reader::look() noexcept {
-  look_ = left() > kBytesPerLook ? offset() + kBytesPerLook : kNever;
+// Sets failure_ without fail(): a cancelled call does not wait for the UTF-8 check of a large text.
+bool Reader::check_cancelled() noexcept {
+  next_check_ = remaining() > kBytesPerCheck ? offset() + kBytesPerCheck : kNever;
   if (!cancellation_->requested()) return true;
   failure_ = {Errc::cancelled, offset(), base::kOpeningCancelled};
   return false;
 }
 
 void Reader::skip_space() noexcept {
-  while (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r') ++at_;
+  while (*position_ == ' ' || *position_ == '\n' || *position_ == '\t' || *position_ == '\r') ++position_;
 }
 
 bool Reader::fail_here(const char* what) noexcept {
-  return fail(Errc::json_syntax, offset(), at_ == end_ ? "the text ends too early" : what);
+  return fail(Errc::json_syntax, offset(), position_ == end_ ? "the text ends too early" : what);
 }
 
 bool Reader::fail_type(const char* what) noexcept {
   const char c = peek();
-  const std::string_view rest(at_, left());
-  const bool value = c == '{' || c == '[' || c == '"' || is_digit(c) || (c == '-' && is_digit(at_[1])) ||
+  const std::string_view rest(position_, remaining());
+  const bool value = c == '{' || c == '[' || c == '"' || is_digit(c) || (c == '-' && is_digit(position_[1])) ||
                      rest.starts_with("true") || rest.starts_with("false") || rest.starts_with("null");
   return value ? fail(Errc::json_type, offset(), what) : fail_here(what);
 }
@@ -77,38 +85,39 @@ bool Reader::key(std::string_view& out, std::size_t& start) noexcept {
 
 bool Reader::string(std::string_view& out) noexcept {
   if (peek() != '"') return fail_type("expected a string");
-  char* start = ++at_;
-  at_ = scan_string(at_);
-  if (*at_ != '"') return unescape(at_, out, start);
-  out = {start, static_cast<std::size_t>(at_++ - start)};
+  char* start = ++position_;
+  position_ = scan_string(position_);
+  if (*position_ != '"') return unescape(position_, out, start);
+  out = {start, static_cast<std::size_t>(position_++ - start)};
   return true;
 }
 
-// The slow part of string(): at_ stands at something other than the closing quote.
+// The slow part of string(): position_ points to a byte that is not the closing quote. Unescaped text is never longer
+// than its escapes, so `write` never overtakes position_.
 bool Reader::unescape(char* write, std::string_view& out, char* start) noexcept {
   if (!check_utf8()) return false;
   while (true) {
-    if (*at_ == '"') break;
-    if (*at_ != '\\') {
-      return at_ == end_ ? fail(Errc::json_syntax, offset(), "a string is not closed")
-                         : fail_here("a control character in a string must be escaped");
+    if (*position_ == '"') break;
+    if (*position_ != '\\') {
+      return position_ == end_ ? fail(Errc::json_syntax, offset(), "a string is not closed")
+                               : fail_here("a control character in a string must be escaped");
     }
     if (!go_on() || !escape(write)) return false;
-    char* stop = scan_string(at_);
-    const auto size = static_cast<std::size_t>(stop - at_);
-    std::memmove(write, at_, size);
+    char* stop = scan_string(position_);
+    const auto size = static_cast<std::size_t>(stop - position_);
+    std::memmove(write, position_, size);
     write += size;
-    at_ = stop;
+    position_ = stop;
   }
-  ++at_;
+  ++position_;
   out = {start, static_cast<std::size_t>(write - start)};
   return true;
 }
 
 bool Reader::hex4(char32_t& out) noexcept {
   out = 0;
-  for (int i = 0; i < 4; ++i, ++at_) {
-    const char c = *at_;
+  for (int i = 0; i < 4; ++i, ++position_) {
+    const char c = *position_;
     const int letter = (c | 0x20) - 'a';
     if (!is_digit(c) && (letter < 0 || letter > 5)) return fail_here("expected four hexadecimal digits after \\u");
     out = out << 4 | static_cast<char32_t>(is_digit(c) ? c - '0' : letter + 10);
@@ -116,41 +125,43 @@ bool Reader::hex4(char32_t& out) noexcept {
   return true;
 }
 
-// One escape, from its backslash on.
+// Reads one escape; position_ points to its backslash. Characters beyond U+FFFF are two escapes, a surrogate pair.
 bool Reader::escape(char*& write) noexcept {
   static constexpr std::string_view kLetters = "\"\\/bfnrt";
   static constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
   const std::size_t start = offset();
-  ++at_;
-  if (*at_ != 'u') {
-    const std::size_t letter = *at_ == '\0' ? kLetters.npos : kLetters.find(*at_);
+  ++position_;
+  if (*position_ != 'u') {
+    const std::size_t letter = *position_ == '\0' ? kLetters.npos : kLetters.find(*position_);
     if (letter == kLetters.npos) return fail_here("an unknown escape in a string");
-    ++at_;
+    ++position_;
     *write++ = kMeanings[letter];
     return true;
   }
-  ++at_;
+  ++position_;
   char32_t scalar = 0;
   if (!hex4(scalar)) return false;
   if (scalar >= 0xD800 && scalar < 0xE000) {
     char32_t low = 0;
-    if (scalar >= 0xDC00 || at_[0] != '\\' || at_[1] != 'u') {
+    if (scalar >= 0xDC00 || position_[0] != '\\' || position_[1] != 'u') {
       return fail(Errc::json_syntax, start, "a lone surrogate in a string");
     }
-    at_ += 2;
+    position_ += 2;
     if (!hex4(low)) return false;
     if (low < 0xDC00 || low >= 0xE000) return fail(Errc::json_syntax, start, "a lone surrogate in a string");
     scalar = 0x10000 + ((scalar - 0xD800) << 10) + (low - 0xDC00);
   }
-  write += base::encode_utf8(scalar, write);  // never more bytes than the escape has
+  write += base::encode_utf8(scalar, write);  // at most 3 bytes for 6 bytes of text, or 4 bytes for 12
   return true;
 }
 
+// Reads digits and tracks the power of ten of the first digit that is not 0. In the integer part, every further digit
+// raises the power. In the fraction, every leading zero lowers it.
 bool Reader::digits(Number& out, bool fraction) noexcept {
-  if (!is_digit(*at_)) return fail_here("expected a digit");
-  for (; is_digit(*at_); ++at_) {
+  if (!is_digit(*position_)) return fail_here("expected a digit");
+  for (; is_digit(*position_); ++position_) {
     if (out.zero) {
-      out.zero = *at_ == '0';
+      out.zero = *position_ == '0';
       if (fraction) --out.magnitude;
     } else if (!fraction) {
       ++out.magnitude;
@@ -160,41 +171,43 @@ bool Reader::digits(Number& out, bool fraction) noexcept {
 }
 
 bool Reader::exponent(Number& out) noexcept {
-  constexpr std::int64_t kSaturated = std::int64_t{1} << 50;  // more than any text has digits
-  ++at_;
-  const bool negative = *at_ == '-';
-  if (negative || *at_ == '+') ++at_;
-  if (!is_digit(*at_)) return fail_here("expected a digit");
+  // Saturate instead of overflow. 2^50 is more than the number of digits of any text, so digits cannot compensate for
+  // it.
+  constexpr std::int64_t kSaturated = std::int64_t{1} << 50;
+  ++position_;
+  const bool negative = *position_ == '-';
+  if (negative || *position_ == '+') ++position_;
+  if (!is_digit(*position_)) return fail_here("expected a digit");
   std::int64_t value = 0;
-  for (; is_digit(*at_); ++at_) {
-    if (value < kSaturated) value = value * 10 + (*at_ - '0');
+  for (; is_digit(*position_); ++position_) {
+    if (value < kSaturated) value = value * 10 + (*position_ - '0');
   }
   out.magnitude += negative ? -value : value;
   return true;
 }
 
-// Checks the grammar of a number and measures it.
+// Checks the grammar of a number and measures it, without conversion: most numbers are skipped or are short integers.
 bool Reader::number(Number& out) noexcept {
-  const char* start = at_;
-  if (*at_ == '-') {
+  const char* start = position_;
+  if (*position_ == '-') {
     out.digits_only = false;
-    ++at_;
+    ++position_;
   }
-  if (*at_ == '0' && is_digit(at_[1])) {
-    ++at_;
+  if (*position_ == '0' && is_digit(position_[1])) {
+    ++position_;
     return fail_here("no digit may follow a leading 0");
   }
   if (!digits(out, false)) return false;
-  if (*at_ == '.') {
+  if (*position_ == '.') {
     out.digits_only = false;
-    ++at_;
+    ++position_;
     if (!digits(out, true)) return false;
   }
-  if (*at_ == 'e' || *at_ == 'E') {
+  if (*position_ == 'e' || *position_ == 'E') {
     out.digits_only = false;
     if (!exponent(out)) return false;
   }
-  out.size = static_cast<std::size_t>(at_ - start);
+  out.size = static_cast<std::size_t>(position_ - start);
   return true;
 }
 
@@ -210,15 +223,17 @@ bool Reader::integer(std::uint64_t& out) noexcept {
   return true;
 }
 
+// Refuses numbers that a double cannot hold, as serde_json does. Only a number from 1e308 to below 1e309 needs a
+// conversion to decide: 1.7e308 fits, 1.8e308 does not.
 bool Reader::skip_number() noexcept {
   const std::size_t start = offset();
   Number parsed;
   if (!number(parsed)) return false;
-  constexpr std::int64_t kLargest = 308;  // 1.797e308
-  if (parsed.zero || parsed.magnitude < kLargest) return true;
+  constexpr std::int64_t kMaxMagnitude = 308;  // the largest double is 1.797e308
+  if (parsed.zero || parsed.magnitude < kMaxMagnitude) return true;
   double value = 0;
   const char* text = begin_ + start;
-  if (parsed.magnitude == kLargest && std::from_chars(text, text + parsed.size, value).ec == std::errc() &&
+  if (parsed.magnitude == kMaxMagnitude && std::from_chars(text, text + parsed.size, value).ec == std::errc() &&
       std::isfinite(value)) {
     return true;
   }
@@ -227,8 +242,8 @@ bool Reader::skip_number() noexcept {
 
 bool Reader::skip_literal(std::string_view literal) noexcept {
   for (const char c : literal) {
-    if (*at_ != c) return fail_here("expected a value");
-    ++at_;
+    if (*position_ != c) return fail_here("expected a value");
+    ++position_;
   }
   return true;
 }
@@ -250,13 +265,14 @@ bool Reader::skip_scalar() noexcept {
     case 'n':
       return skip_literal("null");
     default:
-      return is_digit(*at_) || *at_ == '-' ? skip_number() : fail_here("expected a value");
+      return is_digit(*position_) || *position_ == '-' ? skip_number() : fail_here("expected a value");
   }
 }
 
+// A loop with a stack of one bit per open container. The value is complete when the depth is back at `outside`.
 bool Reader::skip_value(unsigned open) noexcept {
-  std::bitset<kMaxDepth + 1> is_object;  // by depth
-  const unsigned around = open;
+  std::bitset<kMaxDepth + 1> is_object;  // index: depth
+  const unsigned outside = open;
   std::string_view ignored;
   std::size_t start = 0;
   bool at_value = true;
@@ -265,7 +281,7 @@ bool Reader::skip_value(unsigned open) noexcept {
       const char c = peek();
       if (c == '{' || c == '[') {
         if (open == kMaxDepth) return fail(Errc::json_depth, offset(), "more than 127 open containers");
-        ++at_;
+        ++position_;
         is_object[++open] = c == '{';
         if (consume(c == '{' ? '}' : ']')) {
           --open;
@@ -278,7 +294,7 @@ bool Reader::skip_value(unsigned open) noexcept {
         return false;
       }
     }
-    if (open == around) return true;
+    if (open == outside) return true;
     if (!next(is_object[open] ? '}' : ']', at_value)) return false;
     if (!at_value) {
       --open;
@@ -289,7 +305,8 @@ bool Reader::skip_value(unsigned open) noexcept {
 }
 
 bool Reader::end() noexcept {
-  if (peek() == '\0' && at_ == end_) return ascii_ || check_utf8();
+  // A NUL before the end of the text is a byte of the text.
+  if (peek() == '\0' && position_ == end_) return ascii_ || check_utf8();
   return fail(Errc::json_syntax, offset(), "nothing but white space may follow the object");
 }
 

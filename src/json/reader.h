@@ -1,4 +1,4 @@
-// A strict pull reader for JSON (RFC 8259): the caller says what he expects next.
+// A strict pull reader for JSON (RFC 8259): the caller states the token that they expect next.
 #pragma once
 
 #include <safetensors/error.h>
@@ -15,97 +15,106 @@
 
 namespace safetensors::json {
 
-// What went wrong, and at which byte of the text.
+// The first error of a text.
 struct Failure {
   Errc code = Errc::ok;
-  std::size_t at = 0;
-  const char* what = "";  // "expected a string"
+  std::size_t offset = 0;  // bytes from the start of the text
+  const char* what = "";   // a static text, such as "expected a string"
 };
 
-// Functions return false on failure and leave it in failure(); nothing may be read after that. Text that is not UTF-8
-// anywhere fails as that, whatever else is wrong with it, at the latest when end() is asked.
+// Functions return false on failure and store the Failure in failure(). After a failure the caller must not read on.
+// Text with invalid UTF-8 anywhere fails with Errc::invalid_utf8, even if it has other errors too. That failure comes
+// with the first other error or escape, or from end().
 class Reader {
  public:
-  // What must follow the text: one NUL, and more bytes that may hold anything but must be readable.
+  // Bytes that must follow the text: first a NUL, then bytes of any value. All of them must be readable.
   static constexpr std::size_t kPadding = 32;
-  // Open containers, the outermost included.
+  // Maximum number of open containers, the outermost included.
   static constexpr unsigned kMaxDepth = 127;
 
-  // Strings are unescaped in place: the text is changed. cancellation: null, or asked every 64 KiB; what is read then
-  // fails as Errc::cancelled.
+  // The text must outlive this, and its views. The reader unescapes strings in place, so it changes the text.
+  // cancellation: may be null. The reader asks it every 64 KiB of text. After a cancellation the next read fails with
+  // Errc::cancelled.
   Reader(char* text, std::size_t size, base::Cancellation* cancellation = nullptr) noexcept
       : begin_(text),
         end_(text + size),
-        at_(text),
+        position_(text),
         cancellation_(cancellation),
-        look_(cancellation != nullptr ? 0 : kNever) {}
+        next_check_(cancellation != nullptr ? 0 : kNever) {}
 
-  // The next byte that is not white space, or NUL at the end (or for a NUL in the text, which nothing accepts).
+  // Skips white space and returns the next byte without consuming it. Returns NUL at the end of the text. A NUL in the
+  // text looks the same here, but no function accepts it.
   [[nodiscard]] char peek() noexcept {
-    if (*at_ <= ' ') skip_space();
-    return *at_;
+    if (*position_ <= ' ') skip_space();
+    return *position_;
   }
-  // Consumes c, if it is what peek() gives.
+  // Consumes the next byte if peek() returns c.
   [[nodiscard]] bool consume(char c) noexcept {
     if (peek() != c) return false;
-    ++at_;
+    ++position_;
     return true;
   }
-  // A string; the view points into the text.
+  // Reads a string. out points into the text.
   [[nodiscard]] bool string(std::string_view& out) noexcept;
-  // Digits only, 0 to 2^64-1; else json_integer for a number, json_type for another value.
+  // Reads an integer from 0 to 2^64-1 in digits only. Fails with json_integer for any other number, and with json_type
+  // for a value of another type.
   [[nodiscard]] bool integer(std::uint64_t& out) noexcept;
+  // Reads `null`. Returns false without a failure if the next byte is not an n.
   [[nodiscard]] bool null() noexcept;
-  // `{` of an object; false with json_type for another value.
+  // Reads the opening bracket of an object or an array. Fails with json_type and `what` for a value of another type.
   [[nodiscard]] bool open(char bracket, const char* what) noexcept;
-  // After a value: a comma (more is true) or the closing bracket (more is false).
+  // Reads the token after a value: a comma (more becomes true) or the closing bracket (more becomes false).
   [[nodiscard]] bool next(char bracket, bool& more) noexcept;
-  // A key and its colon. start: the byte of the opening quote.
+  // Reads a key and its colon. start: receives the offset of the opening quote.
   [[nodiscard]] bool key(std::string_view& out, std::size_t& start) noexcept;
-  // key() where nothing but `"NAME":` stands, without white space or escapes; false, with nothing read, anywhere else.
+  // Fast variant of key() for `"NAME":` without white space and escapes. Returns false for any other text, reads
+  // nothing then, and stores no failure.
   [[nodiscard]] bool plain_key(std::string_view& out) noexcept {
-    if (*at_ != '"') return false;
-    char* const stop = scan_string(at_ + 1);
+    if (*position_ != '"') return false;
+    char* const stop = scan_string(position_ + 1);
     if (stop[0] != '"' || stop[1] != ':') return false;
-    out = {at_ + 1, static_cast<std::size_t>(stop - at_ - 1)};
-    at_ = stop + 2;
+    out = {position_ + 1, static_cast<std::size_t>(stop - position_ - 1)};
+    position_ = stop + 2;
     return true;
   }
-  // Any value, ignored. open: containers open around it.
+  // Checks and skips a value of any type. open: the number of containers that are open around it.
   [[nodiscard]] bool skip_value(unsigned open) noexcept;
-  // Nothing but white space is left, and all of the text was UTF-8.
+  // Checks that only white space remains and that all of the text is UTF-8.
   [[nodiscard]] bool end() noexcept;
 
-  // Whether a value of any type begins here: the wrong type then, not a syntax error.
+  // The fail functions store a failure and return false, so that a function can return their result.
+  // fail_type(): json_type if a value of any type begins here, else json_syntax.
   [[nodiscard]] bool fail_type(const char* what) noexcept;
-  [[nodiscard]] bool fail(Errc code, std::size_t at, const char* what) noexcept;
+  [[nodiscard]] bool fail(Errc code, std::size_t offset, const char* what) noexcept;
+  // json_syntax at offset().
   [[nodiscard]] bool fail_here(const char* what) noexcept;
 
   [[nodiscard]] const Failure& failure() const noexcept { return failure_; }
-  // Where the next byte is read. Moving it on is for a caller who has recognized the bytes himself.
-  [[nodiscard]] char* at() const noexcept { return at_; }
-  void move_to(char* at) noexcept { at_ = at; }
-  [[nodiscard]] std::size_t offset() const noexcept { return static_cast<std::size_t>(at_ - begin_); }
-  [[nodiscard]] std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
+  // The next byte to read. A caller who recognizes bytes without the reader uses move_to() to skip them.
+  [[nodiscard]] char* position() const noexcept { return position_; }
+  void move_to(char* position) noexcept { position_ = position; }
+  [[nodiscard]] std::size_t offset() const noexcept { return static_cast<std::size_t>(position_ - begin_); }
+  [[nodiscard]] std::size_t remaining() const noexcept { return static_cast<std::size_t>(end_ - position_); }
 
-  // The first byte at or after `at` that a string cannot hold as it is: a quote, a backslash, a control character.
-  [[nodiscard]] char* scan_string(char* at) noexcept;
+  // Returns the first byte from `position` on that ends the plain part of a string: a quote, a backslash or a control
+  // character. The NUL after the text always stops the scan.
+  [[nodiscard]] char* scan_string(char* position) noexcept;
 
  private:
   static constexpr std::size_t kNever = ~std::size_t{0};
 
   struct Number {
-    bool digits_only = true;  // no sign, fraction or exponent
-    std::size_t size = 0;
-    std::int64_t magnitude = 0;  // of the first digit that is not 0, as a power of ten
-    bool zero = true;
+    bool digits_only = true;     // no sign, fraction or exponent
+    std::size_t size = 0;        // bytes of text
+    std::int64_t magnitude = 0;  // the power of ten of the first digit that is not 0
+    bool zero = true;            // every digit until now is 0
   };
 
   void skip_space() noexcept;
   bool check_utf8() noexcept;
-  // false: cancelled.
-  [[nodiscard]] bool go_on() noexcept { return offset() < look_ || look(); }
-  bool look() noexcept;
+  // Returns false if the call is cancelled.
+  [[nodiscard]] bool go_on() noexcept { return offset() < next_check_ || check_cancelled(); }
+  bool check_cancelled() noexcept;
   bool unescape(char* write, std::string_view& out, char* start) noexcept;
   bool escape(char*& write) noexcept;
   bool hex4(char32_t& out) noexcept;
@@ -118,35 +127,36 @@ class Reader {
 
   char* begin_;
   char* end_;
-  char* at_;
+  char* position_;
   base::Cancellation* cancellation_;
-  std::size_t look_;  // the offset at which the cancellation is asked again
-  // All that is read outside of strings is ASCII, so the text is looked at for UTF-8 only if a string is not, before
-  // an escape changes the text, and when something fails.
+  std::size_t next_check_;  // the reader asks the cancellation again from this offset on
+  // False after the first string that is not ASCII. Text outside of strings can only be ASCII. So the reader checks for
+  // UTF-8 in three cases only: at the end if this is false, before an escape changes the text, and on a failure.
   bool ascii_ = true;
   bool checked_ = false;
   Failure failure_;
 };
 
-inline char* Reader::scan_string(char* at) noexcept {
+inline char* Reader::scan_string(char* position) noexcept {
 #if defined(__SSE2__)
   const __m128i quote = _mm_set1_epi8('"');
   const __m128i backslash = _mm_set1_epi8('\\');
   const __m128i control = _mm_set1_epi8(0x1F);
-  // Reads at most 15 bytes past the NUL that ends the text: kPadding.
-  for (;; at += 16) {
-    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(block, quote), _mm_cmpeq_epi8(block, backslash)),
-                                       _mm_cmpeq_epi8(_mm_min_epu8(block, control), block));
-    if (_mm_movemask_epi8(block) != 0) ascii_ = false;  // also for what stands behind the string: no harm
+  // A load reads at most 15 bytes past the NUL after the text. kPadding covers them.
+  for (;; position += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(position));
+    const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)),
+                                       _mm_cmpeq_epi8(_mm_min_epu8(bytes, control), bytes));
+    // The bytes after the string count too. They can only cause a UTF-8 check that is not needed.
+    if (_mm_movemask_epi8(bytes) != 0) ascii_ = false;
     const auto mask = static_cast<unsigned>(_mm_movemask_epi8(found));
-    if (mask != 0) return at + __builtin_ctz(mask);
+    if (mask != 0) return position + __builtin_ctz(mask);
   }
 #else
-  for (; *at != '"' && *at != '\\' && static_cast<unsigned char>(*at) >= 0x20; ++at) {
-    if (static_cast<unsigned char>(*at) >= 0x80) ascii_ = false;
+  for (; *position != '"' && *position != '\\' && static_cast<unsigned char>(*position) >= 0x20; ++position) {
+    if (static_cast<unsigned char>(*position) >= 0x80) ascii_ = false;
   }
-  return at;
+  return position;
 #endif
 }
 

@@ -1,3 +1,6 @@
+// Writes JSON strings and integers in the style of the format's own writer (serde_json), byte for byte.
+//
+// append_string() copies the text between two escapes at once: names rarely hold any escape.
 #include "json/writer.h"
 
 #include <charconv>
@@ -5,7 +8,7 @@
 namespace safetensors::json {
 namespace {
 
-// The letter after the backslash; 'u' for \u00xx; 0: no escape.
+// Returns the letter after the backslash, 'u' for \u00xx, or 0 if the byte needs no escape.
 char escape_of(char byte) noexcept {
   switch (byte) {
     case '"':
@@ -30,7 +33,7 @@ char escape_of(char byte) noexcept {
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
-  std::size_t plain = 0;  // start of what has not been appended yet
+  std::size_t plain = 0;  // start of the text that is not appended yet
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char escape = escape_of(text[i]);
     if (escape == '\0') continue;
@@ -59,7 +62,7 @@ std::uint64_t string_size(std::string_view text) noexcept {
 void append_integer(std::string& out, std::uint64_t value) {
   char digits[20];
   const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
-  (void)error;  // 20 digits hold any
+  (void)error;  // 20 digits are enough for 2^64-1
   out.append(digits, end);
 }
 

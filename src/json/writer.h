@@ -1,4 +1,4 @@
-// JSON text out, in the format's own style: compact, non-ASCII as it is.
+// Writes JSON text in the format's own style: compact, with non-ASCII characters as they are.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,13 @@
 
 namespace safetensors::json {
 
-// Appends text as a JSON string. Escaped are `"`, `\`, and control characters (\b \t \n \f \r, else \u00xx).
+// Appends text as a JSON string. Escapes `"`, `\` and control characters (\b \t \n \f \r, otherwise \u00xx).
 void append_string(std::string& out, std::string_view text);
 
-// How many bytes append_string appends.
+// Returns the number of bytes that append_string() appends.
 [[nodiscard]] std::uint64_t string_size(std::string_view text) noexcept;
 
+// Appends value in decimal digits.
 void append_integer(std::string& out, std::uint64_t value);
 
 }  // namespace safetensors::json

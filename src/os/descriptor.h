@@ -1,4 +1,4 @@
-// A file descriptor that is closed when its owner goes.
+// Owns a file descriptor and closes it in the destructor. Movable, not copyable.
 #pragma once
 
 #include <unistd.h>
@@ -10,27 +10,27 @@ namespace safetensors::os {
 class Descriptor {
  public:
   Descriptor() noexcept = default;
-  explicit Descriptor(int number) noexcept : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  explicit Descriptor(int descriptor) noexcept : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     if (this != &other) {
       reset();
-      number_ = other.release();
+      descriptor_ = other.release();
     }
     return *this;
   }
   ~Descriptor() { reset(); }
 
-  [[nodiscard]] int get() const noexcept { return number_; }
-  [[nodiscard]] bool valid() const noexcept { return number_ >= 0; }
-  // Gives the number away; closing it is then the caller's job.
-  [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+  [[nodiscard]] bool valid() const noexcept { return descriptor_ >= 0; }
+  // Returns the descriptor and gives up ownership. The caller must close it.
+  [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
   void reset() noexcept {
-    if (number_ >= 0) ::close(release());
+    if (descriptor_ >= 0) ::close(release());
   }
 
  private:
-  int number_ = -1;
+  int descriptor_ = -1;
 };
 
 }  // namespace safetensors::os

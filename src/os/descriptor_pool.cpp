@@ -1,3 +1,9 @@
+// A cache of open descriptors with the CLOCK algorithm: a hand moves over the slots and closes the first idle slot
+// without recent use. CLOCK approximates least-recently-used without a list, so it needs no lock.
+//
+// The state of a slot is one 64-bit atomic: process, descriptor and number of users. Every transition is one
+// compare-and-exchange. There are no locks, because a lock that another thread holds during fork() would stay locked
+// forever in the child.
 #include "os/descriptor_pool.h"
 
 #include <sched.h>
@@ -15,7 +21,8 @@
 namespace safetensors::os {
 namespace {
 
-// A state: process, descriptor, users. Linux has no process of more than 22 bits.
+// The bits of a state, from the highest: process (22), descriptor (26), users (16). Linux process IDs have at most 22
+// bits.
 constexpr unsigned kUserBits = 16;
 constexpr unsigned kDescriptorBits = 26;
 constexpr std::uint64_t kUsers = (std::uint64_t{1} << kUserBits) - 1;
@@ -33,7 +40,7 @@ int descriptor_of(std::uint64_t state) noexcept {
   return static_cast<int>(state >> kUserBits & kDescriptors);
 }
 
-// Asked each time: a child of a fork must notice that it is one.
+// Asks the system every time, because a cached ID would be wrong in the child of a fork.
 std::uint64_t this_process() noexcept {
   return static_cast<std::uint64_t>(::getpid());
 }
@@ -51,7 +58,8 @@ DescriptorPool::~DescriptorPool() {
   for (std::size_t i = 0; i < size_; ++i) close(i);
 }
 
-// Whether the state's descriptor is the slot's file here: what another process left may be anything.
+// Returns whether the descriptor of a state is the slot's file in this process. If another process (the parent) wrote
+// the state, the descriptor may be closed or may be another file here. So the function compares device and inode.
 bool DescriptorPool::is_open(const Slot& slot, State state, std::uint64_t process) noexcept {
   if (process_of(state) == process) return true;
   struct stat status;
@@ -60,6 +68,8 @@ bool DescriptorPool::is_open(const Slot& slot, State state, std::uint64_t proces
   return found.device == slot.device && found.inode == slot.inode;
 }
 
+// Adds a user to an open slot and returns its descriptor, or -1 if the slot is closed. If the state is the parent's,
+// this process takes over the descriptor with one user, because the parent's users do not run here.
 int DescriptorPool::enter(Slot& slot, std::uint64_t process) noexcept {
   State state = slot.state.load(std::memory_order_acquire);
   while (state != 0) {
@@ -85,7 +95,7 @@ int DescriptorPool::enter(Slot& slot, std::uint64_t process) noexcept {
 
 void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
   State state = slots_[slot].state.load(std::memory_order_relaxed);
-  // A lease from before a fork is not counted in the child.
+  // In the child of a fork, the users of a slot do not include leases from before the fork.
   while (process_of(state) == process && (state & kUsers) != 0 &&
          !slots_[slot].state.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed)) {
@@ -94,16 +104,17 @@ void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
   }
 }
 
-// Of the slots that nobody uses, the first that was not used since the hand passed it.
+// Closes the first slot that has no users and no use since the hand passed it last. Returns false if there is none.
 bool DescriptorPool::close_idle() noexcept {
   const std::uint64_t process = this_process();
+  // Two rounds: the first one clears the marks of recent use, so the second one finds every idle slot.
   for (std::size_t step = 0; step / 2 < size_; ++step) {
     Slot& slot = slots_[hand_.fetch_add(1, std::memory_order_relaxed) % size_];
     State state = slot.state.load(std::memory_order_acquire);
     if (state == 0 || (process_of(state) == process && (state & kUsers) != 0)) continue;
     if (slot.recent.exchange(false, std::memory_order_relaxed)) continue;
     const bool open = is_open(slot, state, process);
-    // From here on the descriptor is ours alone.
+    // After this exchange no other thread can use the descriptor.
     if (!slot.state.compare_exchange_strong(state, 0, std::memory_order_acq_rel)) continue;
     if (open) ::close(descriptor_of(state));
     open_.fetch_sub(1, std::memory_order_relaxed);
@@ -119,6 +130,7 @@ Result<Descriptor> DescriptorPool::open(const Opener& opener) noexcept {
   if (opened && static_cast<std::uint64_t>(opened->get()) > kDescriptors)
     return base::guarded([]() -> Result<Descriptor> { return system_error(Errc::open_failed, EMFILE, "cannot open"); });
   if (opened || !out_of_descriptors(opened.error())) return opened;
+  // The limit of the process or the system may be lower than ours. Close every idle descriptor and try once more.
   bool closed = false;
   while (close_idle()) closed = true;
   return closed ? opener.open() : std::move(opened);
@@ -129,6 +141,7 @@ Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) no
   const std::uint64_t process = this_process();
   while (true) {
     if (const int descriptor = enter(wanted, process); descriptor >= 0) return Lease(*this, slot, descriptor, process);
+    // Count the descriptor before it is open, so that threads that open at the same time do not exceed the limit.
     open_.fetch_add(1, std::memory_order_relaxed);
     Result<Descriptor> opened = open(opener);
     State closed = 0;
@@ -139,7 +152,7 @@ Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) no
     }
     open_.fetch_sub(1, std::memory_order_relaxed);
     if (!opened) return std::move(opened).error();
-    // Another thread was faster: its descriptor, unless that is closed again already.
+    // Another thread opened the slot first. Use its descriptor in the next round, unless it is closed again by then.
   }
 }
 

@@ -1,4 +1,4 @@
-// Descriptors of many files, of which only so many are open at a time.
+// The descriptors of many files, with a limit for the number of open ones.
 #pragma once
 
 #include <safetensors/error.h>
@@ -16,10 +16,10 @@ namespace safetensors::os {
 
 class DescriptorPool;
 
-// A descriptor that stays open while this lives. Must not outlive the file that gave it.
+// Keeps a descriptor open while this object lives. It must not outlive the file that it comes from.
 class Lease {
  public:
-  // Of no pool: whoever owns the descriptor keeps it open.
+  // A lease without a pool: the owner of the descriptor keeps it open.
   explicit Lease(int descriptor) noexcept : descriptor_(descriptor) {}
   Lease(DescriptorPool& pool, std::size_t slot, int descriptor, std::uint64_t process) noexcept
       : pool_(&pool), slot_(slot), process_(process), descriptor_(descriptor) {}
@@ -40,7 +40,7 @@ class Lease {
   int descriptor_;
 };
 
-// How the descriptor of a slot is opened. Must not throw.
+// Opens the descriptor of a slot. Must not throw.
 class Opener {
  public:
   Opener() = default;
@@ -52,36 +52,41 @@ class Opener {
   ~Opener() = default;
 };
 
-// One slot for each file. All calls from any thread. Without locks, so that a child of a fork may go on whatever its
-// parent's threads were doing. The child's descriptors are copied before its memory is: a number that the parent left
-// in a slot is used only if it is the slot's file there. What a thread was opening or closing then may stay open.
+// One slot per file. Thread-safe. It has no locks, so the child of a fork can use it in whatever state the parent's
+// threads left it.
+//
+// fork() copies the descriptors before the memory. So a slot in the child may name a descriptor that does not exist
+// there, or that is another file. The child uses a descriptor from the parent only after it has checked that it is the
+// slot's file. A descriptor that a thread opens or closes during the fork may stay open in the child.
 class DescriptorPool {
  public:
-  // limit: how many stay open, at least 1; more only while more are in use. Throws std::bad_alloc.
+  // limit: maximum number of open descriptors, at least 1. More are open only while more are in use. Throws
+  // std::bad_alloc.
   DescriptorPool(std::size_t slots, std::size_t limit);
   DescriptorPool(const DescriptorPool&) = delete;
   DescriptorPool& operator=(const DescriptorPool&) = delete;
   ~DescriptorPool();
 
-  // The slot's descriptor, opened if it is not. Where the system has no more descriptors, idle ones are closed and the
-  // opener is asked once more. Errors: the opener's.
+  // Returns the slot's descriptor and opens it if it is closed. If the system has no more descriptors, closes the idle
+  // ones and calls the opener once more. Errors: those of the opener.
   [[nodiscard]] Result<Lease> acquire(std::size_t slot, const Opener& opener) noexcept;
-  // Which file the slot is of; by who has it leased for the first time.
+  // Stores the identity of the slot's file. The holder of the slot's first lease must call it, before other threads use
+  // the slot.
   void identify(std::size_t slot, const FileIdentity& identity) noexcept;
-  // Closes it for good; nobody may be using it.
+  // Closes the slot for good. Nobody may use it at that time or later.
   void close(std::size_t slot) noexcept;
 
   [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
 
  private:
   friend class Lease;
-  // The process that it is open in, descriptor and users; 0 when closed. All of it changes at once.
+  // Process, descriptor and number of users, or 0 for a closed slot. One atomic, so all of it changes at once.
   using State = std::uint64_t;
   struct Slot {
     std::atomic<State> state{0};
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
-    std::atomic<bool> recent{false};  // used since the hand passed
+    std::atomic<bool> recent{false};  // used since the hand passed it last
   };
 
   [[nodiscard]] static bool is_open(const Slot& slot, State state, std::uint64_t process) noexcept;
@@ -93,15 +98,15 @@ class DescriptorPool {
   const std::size_t size_;
   const std::size_t limit_;
   const std::unique_ptr<Slot[]> slots_;
-  std::atomic<std::size_t> open_{0};  // or about to be
-  std::atomic<std::size_t> hand_{0};
+  std::atomic<std::size_t> open_{0};  // number of slots that are open or about to be
+  std::atomic<std::size_t> hand_{0};  // the hand of the clock, modulo size_
 };
 
 inline Lease::~Lease() {
   if (pool_ != nullptr) pool_->leave(slot_, process_);
 }
 
-// Half of what this process may have open, at least 1.
+// Returns half of the descriptor limit of this process (RLIMIT_NOFILE), at least 1. The other half is for the program.
 [[nodiscard]] std::size_t descriptor_limit() noexcept;
 
 }  // namespace safetensors::os

@@ -1,3 +1,7 @@
+// Lists directories and expands patterns such as `models/*/*.safetensors`.
+//
+// expand_pattern() goes component by component and keeps the list of paths that match until now. It lists a directory
+// only for a component with wildcards. Results are sorted, because the order of readdir() is arbitrary.
 #include "os/directory.h"
 
 #include <dirent.h>
@@ -18,13 +22,14 @@ struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
 
-// Whether the error says that a pattern finds nothing there. Any other would hide files that match.
-bool holds_nothing(int number) noexcept {
-  return number == ENOENT || number == ENOTDIR || number == EACCES || number == EPERM || number == ELOOP ||
-         number == ENAMETOOLONG;
+// Returns whether an error means that a pattern has no match in a directory. Every other error is reported, because it
+// could hide files that match.
+bool means_no_match(int error_number) noexcept {
+  return error_number == ENOENT || error_number == ENOTDIR || error_number == EACCES || error_number == EPERM ||
+         error_number == ELOOP || error_number == ENAMETOOLONG;
 }
 
-// The names that the next component adds to each of paths.
+// Appends the next component to each of the paths, and returns the results that exist.
 Result<std::vector<std::string>> expand_component(const std::vector<std::string>& paths, std::string_view component) {
   std::vector<std::string> found;
   for (const std::string& path : paths) {
@@ -34,7 +39,7 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
       continue;
     }
     Result<std::vector<std::string>> names = list_directory(path.empty() ? "." : path, true);
-    if (!names && holds_nothing(names.error().os_error)) continue;
+    if (!names && means_no_match(names.error().os_error)) continue;
     if (!names) return names;
     for (const std::string& name : *names) {
       if (matches_pattern(component, name)) found.push_back(path + name);
@@ -48,7 +53,7 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
 PathKind kind_of(const std::string& path) noexcept {
   struct stat status;
   if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode) ? PathKind::directory : PathKind::other;
-  // A link that leads nowhere is a name.
+  // A dangling symlink is an existing name.
   if (errno == ENOENT && ::lstat(path.c_str(), &status) != 0) return PathKind::nothing;
   return errno == ENOTDIR || errno == ENAMETOOLONG ? PathKind::nothing : PathKind::other;
 }
@@ -59,12 +64,13 @@ Result<std::vector<std::string>> list_directory(const std::string& path, bool hi
     directory.reset(::opendir(path.c_str()));
   } while (!directory && errno == EINTR);
   if (!directory) {
-    const int number = errno;
-    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, number, "cannot open", path);
+    const int error_number = errno;
+    return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, error_number, "cannot open",
+                        path);
   }
   std::vector<std::string> names;
   while (true) {
-    errno = 0;
+    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
     const dirent* const entry = ::readdir(directory.get());
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;

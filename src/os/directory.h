@@ -1,4 +1,4 @@
-// Names in directories. Names that begin with a dot are hidden, as a shell has it.
+// Lists of names in directories. As in a shell, names that begin with a dot are hidden.
 #pragma once
 
 #include <safetensors/error.h>
@@ -11,26 +11,27 @@
 namespace safetensors::os {
 
 enum class PathKind : std::uint8_t {
-  nothing,  // no such name
-  directory,
-  other,  // anything else, also what the system does not let us look at
+  nothing,    // the name does not exist
+  directory,  // a directory, or a symlink to one
+  other,      // any other file, a dangling symlink, or a path that the system does not let us examine
 };
 
-// What a path leads to, links followed. The path must hold no zero byte.
+// Returns the kind of file at a path. Follows symlinks. The path must not contain a zero byte.
 [[nodiscard]] PathKind kind_of(const std::string& path) noexcept;
 
-// Sorted by their bytes, without `.` and `..`. Errors: open_failed, read_failed, out_of_memory; path and os_error are
-// set. Throws std::bad_alloc.
+// Returns the names in a directory, sorted by their bytes, without `.` and `..`. hidden: include names that begin with
+// a dot. Errors, with path and os_error: open_failed, read_failed, out_of_memory. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden = false);
 
-// The directory's path and the name, with one separator between them; an empty directory is the working one.
+// Joins a directory's path and a name with one separator. An empty directory means the working directory.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 
-// base::glob_match, but a hidden name's dot must be written.
+// Like base::glob_match(), except that a name which begins with a dot needs a pattern which begins with a dot.
 [[nodiscard]] bool matches_pattern(std::string_view pattern, std::string_view name) noexcept;
 
-// The paths that exist and match, component by component, sorted by their bytes. A path that is no directory, and a
-// directory that this user may not list, hold nothing. Errors: those of list_directory. Throws std::bad_alloc.
+// Returns the existing paths that match a pattern, sorted by their bytes. Wildcards do not match slashes. A path that
+// is not a directory, and a directory that the user may not list, have no matches. Errors: those of list_directory().
+// Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<std::string>> expand_pattern(std::string_view pattern);
 
 }  // namespace safetensors::os

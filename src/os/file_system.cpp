@@ -1,3 +1,5 @@
+// Classifies file systems by the magic number of statfs(), and files by their mode. The numbers are written out,
+// because <linux/magic.h> does not name all of them. An unknown number means local.
 #include "os/file_system.h"
 
 #include <sys/vfs.h>
@@ -49,6 +51,7 @@ FileSystem file_system_of(int descriptor) noexcept {
     result = ::fstatfs(descriptor, &status);
   } while (result != 0 && errno == EINTR);
   if (result != 0) return FileSystem::local;
+  // f_type is a signed long on most systems, and the magic numbers have 32 bits.
   return classify_file_system(static_cast<std::uint32_t>(status.f_type));
 }
 

@@ -1,4 +1,4 @@
-// What kind of file system a file is on, and what kind of file it is.
+// The kind of a file system, and the kind and identity of a file.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,19 +9,19 @@
 namespace safetensors::os {
 
 enum class FileSystem : std::uint8_t {
-  local,   // pages can be mapped, and stay what they are
-  remote,  // over a network or in a user's process: reading is safer and often faster than mapping
-  kernel,  // /proc, /sys and their like: no file there is one of bytes at offsets
+  local,   // its files can be mapped, and the mapped bytes stay valid
+  remote,  // over a network or served by a user's process (FUSE): reads are safer and often faster than maps
+  kernel,  // /proc, /sys and similar: its files are not sequences of bytes at fixed offsets
 };
 
-// By the magic number of fstatfs(); local if that is not known or the call fails.
+// Uses the magic number of fstatfs(). Returns local if the number is unknown or the call fails.
 [[nodiscard]] FileSystem file_system_of(int descriptor) noexcept;
 [[nodiscard]] FileSystem classify_file_system(std::uint64_t magic) noexcept;
 
-// "a FIFO", "a directory" and so on; nullptr for a regular file.
+// Returns "a FIFO", "a directory" and so on, or nullptr for a regular file. The texts are static.
 [[nodiscard]] const char* describe_irregular(mode_t mode) noexcept;
 
-// Device and inode name a file, size and change time its contents.
+// Device and inode identify a file. Size and change time identify its contents.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

@@ -1,3 +1,8 @@
+// Places many results in a few large mappings and counts, per huge page, the results that live on it.
+//
+// A cursor places results behind each other, so neighbours share a page. One mapping per result would waste most of a
+// page per small result. One mapping for all results would return no memory before the last result is gone. With one
+// atomic count per 2 MiB page, the last result on a page returns that page to the system.
 #include "os/huge_page_allocator.h"
 
 #include <sys/mman.h>
@@ -12,8 +17,8 @@
 
 namespace safetensors::os {
 
-// A mapping, and how many stretches live on each of its pages. A count goes up from 0, or to kGone for good, only under
-// the arena's mutex; it comes down without.
+// A mapping, and the number of allocations that live on each of its pages. A count rises, or becomes kGone for good,
+// only under the allocator's mutex. It falls without the mutex.
 class HugePageAllocator::Region {
  public:
   Region(const Pages& pages, bool keep)
@@ -23,18 +28,18 @@ class HugePageAllocator::Region {
         keep_(keep) {}
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
-  // Where pages are gone somebody else's may be by now.
+  // Unmaps only the pages that are still mapped: another mapping may use the addresses of the others by now.
   ~Region() {
     for (std::size_t page = 0; page < count_; ++page) {
       const std::size_t first = page;
       while (page < count_ && live_[page].load() != kGone) ++page;
-      if (first < page) unmap_pages(run(first, page));
+      if (first < page) unmap_pages(pages_at(first, page));
     }
   }
 
   [[nodiscard]] std::byte* begin() const noexcept { return pages_.begin; }
   [[nodiscard]] std::size_t size() const noexcept { return pages_.size; }
-  // Of the pages that are not gone.
+  // Bytes of the pages that are not gone.
   [[nodiscard]] std::uint64_t reserved() const noexcept { return pages_.size - gone_ * kHugePage; }
   [[nodiscard]] std::size_t page_count() const noexcept { return count_; }
   [[nodiscard]] bool huge() const noexcept { return pages_.huge; }
@@ -44,9 +49,11 @@ class HugePageAllocator::Region {
     return count != 0 && count != kGone;
   }
 
+  // Adds an allocation of the bytes [begin, end). Needs the mutex.
   void use(std::size_t begin, std::size_t end) noexcept {
     for (std::size_t page = begin / kHugePage; page <= (end - 1) / kHugePage; ++page) live_[page].fetch_add(1);
   }
+  // Removes an allocation. Takes no lock, so it is safe in the child of a fork.
   void leave(std::size_t begin, std::size_t end) noexcept {
     std::size_t first = begin / kHugePage;
     const std::size_t last = (end - 1) / kHugePage;
@@ -57,30 +64,32 @@ class HugePageAllocator::Region {
     }
     discard(first, last + 1);
   }
-  // From now on pages go to the system when their last stretch does.
+  // After this call, a page returns to the system with the last allocation on it. The order matters: a page that
+  // becomes unused before the store is found by the loop after it.
   void stop_keeping() noexcept {
     keep_.store(false);
     (void)discard_unused(0, count_);
   }
-  // Of pages [begin, end). A run of pages at a time: a call costs more than a page.
+  // Returns the unused pages among [begin, end) to the system. Returns the number of bytes. Consecutive pages need one
+  // call, because a system call costs more than a page.
   std::uint64_t discard_unused(std::size_t begin, std::size_t end) noexcept {
     std::uint64_t bytes = 0;
     for (std::size_t page = begin; page < end; ++page) {
       const std::size_t first = page;
       while (page < end && unused(page)) ++page;
-      if (first < page) bytes += give_back(first, page);
+      if (first < page) bytes += discard_pages(first, page);
     }
     return bytes;
   }
-  // Unmaps unused pages, at most as many as that, and returns how many. Only while pages are kept, so that nobody
-  // who gives back the last stretch on one looks at it again.
-  std::size_t release(std::size_t most) noexcept {
+  // Unmaps up to max_pages unused pages and returns their number. It must run only while pages are kept: otherwise a
+  // concurrent leave() could call madvise() on pages that are unmapped already. Needs the mutex.
+  std::size_t release(std::size_t max_pages) noexcept {
     std::size_t released = 0;
-    for (std::size_t page = 0; page < count_ && released < most; ++page) {
+    for (std::size_t page = 0; page < count_ && released < max_pages; ++page) {
       const std::size_t first = page;
-      while (page < count_ && page - first < most - released && unused(page)) ++page;
-      // Refused where that would be one mapping too many.
-      if (first == page || !unmap_pages(run(first, page))) continue;
+      while (page < count_ && page - first < max_pages - released && unused(page)) ++page;
+      // A hole splits the mapping in two. The system refuses it if the process has too many mappings.
+      if (first == page || !unmap_pages(pages_at(first, page))) continue;
       for (std::size_t i = first; i < page; ++i) live_[i].store(kGone);
       released += page - first;
     }
@@ -91,17 +100,19 @@ class HugePageAllocator::Region {
  private:
   static constexpr std::uint32_t kGone = ~std::uint32_t{0};
 
-  // Pages [first, last), which nothing lived on just now. Another may live there since; but once pages are not kept
-  // none are given out, so that then a count of 0 stays.
+  // Returns the unused pages among [first, last) to the system, if pages are no longer kept. The counts were 0 a moment
+  // ago. While pages are kept, another thread may use them again, so they stay. Once pages are not kept, no page is
+  // used again, so a count of 0 stays 0.
   void discard(std::size_t first, std::size_t last) noexcept {
     if (first < last && !keep_.load()) (void)discard_unused(first, last);
   }
-  [[nodiscard]] Pages run(std::size_t first, std::size_t last) const noexcept {
+  // The last page of a region may be shorter than kHugePage.
+  [[nodiscard]] Pages pages_at(std::size_t first, std::size_t last) const noexcept {
     const std::size_t begin = first * kHugePage;
     return {pages_.begin + begin, std::min(last * kHugePage, pages_.size) - begin};
   }
-  std::uint64_t give_back(std::size_t first, std::size_t last) noexcept {
-    const Pages pages = run(first, last);
+  std::uint64_t discard_pages(std::size_t first, std::size_t last) noexcept {
+    const Pages pages = pages_at(first, last);
     (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
     return pages.size;
   }
@@ -110,11 +121,11 @@ class HugePageAllocator::Region {
   const std::size_t count_;
   const std::unique_ptr<std::atomic<std::uint32_t>[]> live_;
   std::atomic<bool> keep_;
-  std::size_t gone_ = 0;  // pages; under the arena's mutex
+  std::size_t gone_ = 0;  // number of unmapped pages; guarded by the allocator's mutex
 };
 
-// What a shared_ptr to a stretch holds.
-struct HugePageAllocator::Stretch {
+// The deleter of an allocation.
+struct HugePageAllocator::Release {
   std::shared_ptr<Region> region;
   std::size_t begin;
   std::size_t end;
@@ -123,37 +134,39 @@ struct HugePageAllocator::Stretch {
 
 namespace {
 
-// Where a request begins when what is free begins at `at`; regions begin in phase 0.
-std::size_t start_of(const HugePageAllocator::Request& request, std::size_t at) noexcept {
+// Returns the first offset from `offset` on that has the phase or the alignment of the request. Offsets and addresses
+// have the same phase, because a region begins at a multiple of kHugePage.
+std::size_t start_of(const HugePageAllocator::Request& request, std::size_t offset) noexcept {
   if (request.phase == HugePageAllocator::Request::kAnyPhase)
-    return (at + HugePageAllocator::kAlignment - 1) / HugePageAllocator::kAlignment * HugePageAllocator::kAlignment;
-  const std::size_t phase = at % HugePageAllocator::kPhase;
-  return at + (phase <= request.phase ? request.phase - phase : HugePageAllocator::kPhase - phase + request.phase);
+    return (offset + HugePageAllocator::kAlignment - 1) / HugePageAllocator::kAlignment * HugePageAllocator::kAlignment;
+  const std::size_t phase = offset % HugePageAllocator::kPhase;
+  return offset + (phase <= request.phase ? request.phase - phase : HugePageAllocator::kPhase - phase + request.phase);
 }
 
-// Where requests end that begin to be placed at `at`; the largest number when that is no number.
-std::uint64_t end_of(std::span<const HugePageAllocator::Request> requests, std::uint64_t at) noexcept {
+// Returns the end of the last request if all of them are placed from `offset` on. Returns 2^64-1 if the end does not
+// fit.
+std::uint64_t end_of(std::span<const HugePageAllocator::Request> requests, std::uint64_t offset) noexcept {
   constexpr std::uint64_t kTooFar = std::numeric_limits<std::uint64_t>::max();
   for (const HugePageAllocator::Request& request : requests) {
     if (request.size == 0) continue;
-    if (at > kTooFar / 2 || request.size > kTooFar / 2) return kTooFar;
-    at = start_of(request, static_cast<std::size_t>(at)) + request.size;
+    if (offset > kTooFar / 2 || request.size > kTooFar / 2) return kTooFar;
+    offset = start_of(request, static_cast<std::size_t>(offset)) + request.size;
   }
-  return at;
+  return offset;
 }
 
-// Whether requests have room in [at, end).
-bool fit(std::span<const HugePageAllocator::Request> requests, std::uint64_t at, std::uint64_t end) noexcept {
+// Returns whether all requests fit into [offset, end), in this order.
+bool fit(std::span<const HugePageAllocator::Request> requests, std::uint64_t offset, std::uint64_t end) noexcept {
   for (const HugePageAllocator::Request& request : requests) {
     if (request.size == 0) continue;
-    at = start_of(request, static_cast<std::size_t>(at));
-    if (at > end || request.size > end - at) return false;
-    at += request.size;
+    offset = start_of(request, static_cast<std::size_t>(offset));
+    if (offset > end || request.size > end - offset) return false;
+    offset += request.size;
   }
   return true;
 }
 
-// Runs place; when it fails, nothing stays placed.
+// Runs place(). If it fails, releases the requests that are placed already.
 template <class Place>
 Status all_or_none(std::span<HugePageAllocator::Request> requests, const Place& place) {
   Status status = base::guarded(place);
@@ -183,68 +196,71 @@ Status HugePageAllocator::place_once(std::span<Request> requests, bool& huge) no
   huge = true;
   return all_or_none(requests, [&]() -> Status {
     if (size < kHugePage) return place_small(requests, size);
-    // Not used again, so nobody waits for its pages: they may go at any time.
-    HugePageAllocator arena;
-    arena.cursor_ = arena.add_region(size, false);
-    huge = arena.huge();
-    arena.place_all(requests);
+    // The allocator dies here and its region lives on in the results. Its pages are not kept, because no request comes
+    // later.
+    HugePageAllocator allocator;
+    allocator.cursor_ = allocator.add_region(size, false);
+    huge = allocator.huge();
+    allocator.place_all(requests);
     return {};
   });
 }
 
+// Places requests of less than one huge page in all in one ordinary allocation, which they share.
 Status HugePageAllocator::place_small(std::span<Request> requests, std::uint64_t size) {
   Result<std::shared_ptr<std::byte>> memory = allocate(size, kPhase);
   if (!memory) return std::move(memory).error();
-  std::size_t at = 0;
+  std::size_t offset = 0;
   for (Request& request : requests) {
     if (request.size == 0) continue;
-    at = start_of(request, at);
-    request.memory = std::shared_ptr<std::byte>(*memory, memory->get() + at);
-    at += static_cast<std::size_t>(request.size);
+    offset = start_of(request, offset);
+    request.memory = std::shared_ptr<std::byte>(*memory, memory->get() + offset);
+    offset += static_cast<std::size_t>(request.size);
   }
   return {};
 }
 
 void HugePageAllocator::place_all(std::span<Request> requests) {
-  if (!fit(requests, cursor_.at, cursor_.end)) cursor_ = find_room(requests);
+  if (!fit(requests, cursor_.begin, cursor_.end)) cursor_ = find_space(requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request& request = requests[i];
     if (request.size == 0) continue;
-    if (!fit(requests.subspan(i, 1), cursor_.at, cursor_.end)) cursor_ = find_room(requests.subspan(i));
-    const std::size_t begin = start_of(request, cursor_.at);
+    if (!fit(requests.subspan(i, 1), cursor_.begin, cursor_.end)) cursor_ = find_space(requests.subspan(i));
+    const std::size_t begin = start_of(request, cursor_.begin);
     const std::size_t end = begin + static_cast<std::size_t>(request.size);
     const std::shared_ptr<Region>& region = regions_[cursor_.region];
     region->use(begin, end);
-    // Calls the deleter by itself if there is no memory for the counter.
-    request.memory = std::shared_ptr<std::byte>(region->begin() + begin, Stretch{region, begin, end});
-    cursor_.at = end;
+    // If the allocation of its counter fails, the shared_ptr calls the deleter itself. So nothing leaks here.
+    request.memory = std::shared_ptr<std::byte>(region->begin() + begin, Release{region, begin, end});
+    cursor_.begin = end;
   }
 }
 
-// For all of them if there is such room, else for the first of them at least.
-HugePageAllocator::Cursor HugePageAllocator::find_room(std::span<const Request> rest) {
+// Returns unused space for all requests if there is such a range, else for the first request at least. Adds a region
+// only if there is neither.
+HugePageAllocator::Cursor HugePageAllocator::find_space(std::span<const Request> requests) {
   Cursor good;
-  if (fit(rest.first(1), cursor_.at, cursor_.end)) good = cursor_;
+  if (fit(requests.first(1), cursor_.begin, cursor_.end)) good = cursor_;
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = *regions_[i];
     for (std::size_t page = 0; page < region.page_count(); ++page) {
       if (!region.unused(page)) continue;
       const std::size_t first = page;
       while (page < region.page_count() && region.unused(page)) ++page;
-      const Cursor run{i, first * kHugePage, std::min(page * kHugePage, region.size())};
-      if (fit(rest, run.at, run.end)) return run;
-      if (good.end == 0 && fit(rest.first(1), run.at, run.end)) good = run;
+      const Cursor space{i, first * kHugePage, std::min(page * kHugePage, region.size())};
+      if (fit(requests, space.begin, space.end)) return space;
+      if (good.end == 0 && fit(requests.first(1), space.begin, space.end)) good = space;
     }
   }
-  return good.end != 0 ? good : add_region(end_of(rest, 0), true);
+  return good.end != 0 ? good : add_region(end_of(requests, 0), true);
 }
 
 HugePageAllocator::Cursor HugePageAllocator::add_region(std::uint64_t size, bool keep) {
-  // What is used again is used in whole pages.
+  // A region whose pages are used again has whole pages only.
   if (keep && size <= std::numeric_limits<std::uint64_t>::max() - kHugePage)
     size = (size + kHugePage - 1) / kHugePage * kHugePage;
   if (!fits_in_machine(size)) throw std::bad_alloc();
-  if (keep) make_room(size / kHugePage);
+  if (keep) release_unused(size / kHugePage);
   regions_.reserve(regions_.size() + 1);
   const Pages pages = map_pages(size);
   if (pages.begin == nullptr) throw std::bad_alloc();
@@ -257,9 +273,9 @@ HugePageAllocator::Cursor HugePageAllocator::add_region(std::uint64_t size, bool
   return {regions_.size() - 1, 0, pages.size};
 }
 
-// What is unused is of no use where a region is added: gives up as many pages of it as come, so that no more is ever
-// reserved than was live at once.
-void HugePageAllocator::make_room(std::uint64_t pages) noexcept {
+// Unmaps up to `pages` unused pages before a region with as many pages is added. The unused pages did not fit the
+// request. So reserved_bytes() never exceeds the highest live_bytes().
+void HugePageAllocator::release_unused(std::uint64_t pages) noexcept {
   cursor_ = {};
   for (const std::shared_ptr<Region>& region : regions_) {
     if (pages == 0) break;

@@ -1,4 +1,4 @@
-// Memory in huge pages for many results at once, that comes back page by page.
+// Memory in huge pages for many results at once. It returns to the system page by page.
 #pragma once
 
 #include <safetensors/error.h>
@@ -14,65 +14,70 @@
 
 namespace safetensors::os {
 
-// Hands out stretches of large mappings and counts, for every page of kHugePage bytes, the stretches that live on it.
-// A stretch outlives the arena. Giving one back takes no lock, so a forked child may do it.
-// Unused pages are kept for the next requests, and given up only where those fit on none of them, for as many new
-// ones: reserved_bytes() is never more than live_bytes() was at its highest.
+// Hands out memory from large mappings and counts, per page of kHugePage bytes, the allocations that live on it.
+// Thread-safe. An allocation may outlive the allocator. Its release takes no lock, so the child of a fork may release
+// it.
+//
+// Unused pages are kept for the next requests. If no unused space fits a request, the allocator unmaps as many unused
+// pages as it adds new ones. So reserved_bytes() never exceeds the highest value of live_bytes().
 class HugePageAllocator {
  public:
-  // A stretch that is wanted, and what it became.
+  // A request for memory, and its result.
   struct Request {
     static constexpr std::uint32_t kAnyPhase = ~std::uint32_t{0};
 
-    std::uint64_t size = 0;
-    // address % kPhase, a multiple of kAlignment; kAnyPhase: any address that is a multiple of kAlignment.
+    std::uint64_t size = 0;  // bytes
+    // The required value of address % kPhase. It must be a multiple of kAlignment. kAnyPhase: any multiple of
+    // kAlignment.
     std::uint32_t phase = kAnyPhase;
-    std::shared_ptr<std::byte> memory = nullptr;  // null for no bytes
+    std::shared_ptr<std::byte> memory = nullptr;  // the result; null if size is 0
   };
+  // In bytes.
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t kPhase = 4096;
 
   HugePageAllocator() noexcept = default;
   HugePageAllocator(const HugePageAllocator&) = delete;
   HugePageAllocator& operator=(const HugePageAllocator&) = delete;
-  // What nothing lives on goes to the system now, the rest when its last stretch does.
+  // Returns unused pages to the system. Every other page returns with the last allocation on it.
   ~HugePageAllocator();
 
-  // One behind the other where there is room. All requests or none. Error: out_of_memory.
+  // Places the requests one behind the other if they fit. Places all requests or none. Error: out_of_memory.
   [[nodiscard]] Status place(std::span<Request> requests) noexcept;
 
-  // The same in memory of their own: pages go to the system as soon as nothing lives on them. Less than kHugePage
-  // bytes go when all of them may. huge: whether the system gives huge pages, where they were wished for.
+  // Like place(), in memory that only these requests share. A page returns to the system as soon as no request lives on
+  // it. If the requests have less than kHugePage bytes in all, their memory returns when all of them are released.
+  // huge: becomes false if huge pages were requested but are unavailable, else true.
   [[nodiscard]] static Status place_once(std::span<Request> requests, bool& huge) noexcept;
 
-  // Gives the pages that nothing lives on to the system; they stay reserved. Returns their bytes.
+  // Returns the memory of unused pages to the system. Their addresses stay reserved. Returns the number of bytes.
   std::uint64_t trim() noexcept;
 
-  // In whole pages.
+  // Bytes of all pages, and of the pages with at least one allocation.
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept;
   [[nodiscard]] std::uint64_t live_bytes() const noexcept;
-  // Whether the system gave huge pages to who wished for them, every time.
+  // Returns false if huge pages were unavailable for any of the current regions.
   [[nodiscard]] bool huge() const noexcept;
 
  private:
   class Region;
-  struct Stretch;
-  // Room in a region: nothing lives in [at, end).
+  struct Release;
+  // Unused space in a region: the bytes [begin, end).
   struct Cursor {
-    std::size_t region = 0;
-    std::size_t at = 0;
+    std::size_t region = 0;  // index in regions_
+    std::size_t begin = 0;
     std::size_t end = 0;
   };
 
   void place_all(std::span<Request> requests);
-  Cursor find_room(std::span<const Request> rest);
+  Cursor find_space(std::span<const Request> requests);
   Cursor add_region(std::uint64_t size, bool keep);
-  void make_room(std::uint64_t pages) noexcept;
+  void release_unused(std::uint64_t pages) noexcept;
   static Status place_small(std::span<Request> requests, std::uint64_t size);
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Region>> regions_;
-  Cursor cursor_;  // behind what was placed last: small requests share pages
+  Cursor cursor_;  // the space after the last request, so that small requests share pages
 };
 
 }  // namespace safetensors::os

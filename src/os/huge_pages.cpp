@@ -1,3 +1,5 @@
+// Finds out whether the system can back memory with huge pages. madvise(MADV_HUGEPAGE) succeeds even if it has no
+// effect, so the only way to know is to read the settings: two files of /sys, and a flag of the process.
 #include "os/huge_pages.h"
 
 #include <fcntl.h>
@@ -16,6 +18,7 @@ namespace {
 constexpr const char* kEnabled = "/sys/kernel/mm/transparent_hugepage/enabled";
 constexpr const char* kEnabledForSize = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
+// Returns the word in brackets: "madvise" for "always [madvise] never". Empty if there is none.
 std::string_view chosen(std::string_view text) noexcept {
   const std::size_t begin = text.find('[');
   const std::size_t end = text.find(']');
@@ -24,14 +27,15 @@ std::string_view chosen(std::string_view text) noexcept {
 
 using Text = std::array<char, 128>;
 
-// Empty where there is no such file.
+// Returns an empty text if the file does not exist.
 std::string_view read_setting(const char* path, Text& text) noexcept {
   const Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
   const ssize_t size = file.valid() ? ::read(file.get(), text.data(), text.size()) : 0;
   return {text.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
 }
 
-// No lock: a child of a fork may ask while another thread of its parent was about to.
+// Reads the settings once. It uses an atomic instead of a lock: a lock that another thread holds during fork() would
+// stay locked in the child. Threads that read at the same time store the same value.
 bool settings_allow() noexcept {
   enum : int { kUnknown, kYes, kNo };
   static std::atomic<int> known{kUnknown};
@@ -45,7 +49,7 @@ bool settings_allow() noexcept {
 
 bool disabled_for_process() noexcept {
   constexpr int kDisabled = 1;
-  constexpr int kExceptAdvised = 2;  // since Linux 6.18: not where they are wished for
+  constexpr int kExceptAdvised = 2;  // since Linux 6.18: the flag does not apply to memory with MADV_HUGEPAGE
   const int state = ::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
   return state > 0 && (state & kDisabled) != 0 && (state & kExceptAdvised) == 0;
 }

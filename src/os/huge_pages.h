@@ -1,18 +1,19 @@
-// Whether huge pages are to be had. The call that wishes for them succeeds also where the system gives none.
+// Whether huge pages are available. The system call that requests them also succeeds on a system without huge pages.
 #pragma once
 
 #include <string_view>
 
 namespace safetensors::os {
 
-// Whether memory that this process maps now, and wishes huge pages for, may be given some. What the system's settings
-// say is read once; what was asked for the process (PR_SET_THP_DISABLE, also by who started it) each time.
+// Returns whether the system may give huge pages for memory that this process maps now with MADV_HUGEPAGE. Reads the
+// settings of the system once. Asks for the flag of the process (PR_SET_THP_DISABLE, which a parent process can set
+// too) every time. Thread-safe.
 [[nodiscard]] bool huge_pages_given() noexcept;
 
 namespace detail {
 
-// By the texts of transparent_hugepage/enabled and of the same for pages of kHugePage bytes, where there is one: the
-// word in brackets counts. What says nothing forbids nothing.
+// Decides by the texts of two files: transparent_hugepage/enabled, and hugepages-2048kB/enabled for pages of kHugePage
+// bytes, which older systems do not have. The word in brackets counts. An empty text forbids nothing.
 [[nodiscard]] bool allows_huge_pages(std::string_view enabled, std::string_view enabled_for_size) noexcept;
 
 }  // namespace detail

@@ -1,3 +1,7 @@
+// Memory for large results: anonymous mappings, aligned to 2 MiB and advised to use huge pages.
+//
+// A huge page needs one page fault instead of 512, and page faults take a large part of the time to read into fresh
+// memory. mmap() does not align to 2 MiB, so map_pages() maps 2 MiB too much and unmaps both ends.
 #include "os/memory.h"
 
 #include <sys/mman.h>
@@ -19,6 +23,7 @@
 namespace safetensors::os {
 namespace {
 
+// Rounds up to the page size of the system.
 std::size_t whole_pages(std::size_t size) noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return (size + page - 1) / page * page;
@@ -66,7 +71,7 @@ Pages map_pages(std::uint64_t size) noexcept {
   const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
   if (head != 0) ::munmap(begin, head);
   ::munmap(begin + head + length, kHugePage - head);
-  // Refused where huge pages are not compiled in; the memory is good all the same.
+  // A kernel without huge pages refuses the advice. The memory is usable nevertheless.
   const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0 && huge_pages_given();
   return {begin + head, length, huge};
 }
@@ -87,17 +92,17 @@ Status populate(std::span<const std::byte> mapped) noexcept {
     result = ::madvise(begin, size, kPopulateRead);
   } while (result != 0 && (errno == EINTR || errno == EAGAIN));
   if (result == 0) return {};
-  const int number = errno;
-  if (number == EINVAL) {
+  const int error_number = errno;
+  if (error_number == EINVAL) {  // Linux before 5.14
     (void)::madvise(begin, size, MADV_WILLNEED);
     return {};
   }
   return base::guarded([&]() -> Status {
     const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
-    // Where touching the bytes would be a SIGBUS, for whatever reason.
-    if (number == EFAULT)
+    // An access to the bytes would raise SIGBUS. The system does not tell the reason.
+    if (error_number == EFAULT)
       return base::make_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
-    return system_error(number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, number, what);
+    return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, error_number, what);
   });
 }
 
@@ -125,7 +130,7 @@ Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alig
 }
 
 std::pmr::memory_resource& large_memory() noexcept {
-  // Made in place and never destroyed: static objects that hold such memory may go after it would have.
+  // Constructed in place and never destroyed, because static objects may still hold such memory when the program ends.
   alignas(LargeMemory) static std::byte storage[sizeof(LargeMemory)];
   static std::pmr::memory_resource* const resource = ::new (storage) LargeMemory;
   return *resource;

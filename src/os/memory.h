@@ -1,4 +1,4 @@
-// Owned memory for large things.
+// Memory for large results, and operations on mapped memory.
 #pragma once
 
 #include <safetensors/error.h>
@@ -11,37 +11,40 @@
 
 namespace safetensors::os {
 
-inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
 
-// Pages of the system's, aligned to kHugePage: zero until written, and huge where the system has such pages.
+// Anonymous memory from the system, aligned to kHugePage. It is zero until written, and uses huge pages if the system
+// has them.
 struct Pages {
   std::byte* begin = nullptr;
-  std::size_t size = 0;  // whole pages
-  bool huge = false;     // whether the system gives huge pages to who wishes for them
+  std::size_t size = 0;  // bytes, a multiple of the system's page size
+  bool huge = false;     // false: huge pages are unavailable
 };
-// Reserved in full (no MAP_NORESERVE), so that a strict system refuses here, not when written to. begin is null when
-// it does, or when size is more than the machine has.
+// Reserves the memory in full (no MAP_NORESERVE). So a system with strict overcommit refuses here and not at a later
+// write. begin is null if the system refuses, or if size is larger than the memory of the machine.
 [[nodiscard]] Pages map_pages(std::uint64_t size) noexcept;
-// Whole ones, also some of what was mapped. false: the system refuses, and they stay.
+// Unmaps whole pages; they may be a part of a mapping. Returns false if the system refuses. The pages then stay mapped.
 bool unmap_pages(const Pages& pages) noexcept;
 
-// Uninitialised memory, released with the last copy. From kHugePage bytes up: aligned to kHugePage, in huge pages
-// where the system has them, and zero until written. alignment: a power of two up to kHugePage.
-// Error: out_of_memory, also for more than the machine has, whatever the system's overcommit setting would promise.
+// Returns uninitialized memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage.
+// Memory of kHugePage bytes or more is aligned to kHugePage, is zero until written, and uses huge pages if the system
+// has them. Error: out_of_memory. It includes sizes larger than the memory of the machine, whatever the overcommit
+// setting is.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
 
-// Makes the pages under mapped bytes present. Errors: read_failed, also where the file has become shorter, which the
-// system does not tell from a device's error; out_of_memory. Systems without a way to do it (before Linux 5.14) are
-// asked to read ahead.
+// Reads the pages under mapped bytes into memory. Errors: out_of_memory; read_failed, for a failed device and for a
+// file that became shorter, because the system does not tell these apart. Linux before 5.14 cannot do it. There the
+// function only requests a read-ahead.
 [[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
-// Gives up the whole pages among mapped bytes. Of a shared map they come back from the file.
+// Releases the memory of the whole pages among mapped bytes. In a shared map, the next access reads them from the file.
 void give_up_pages(std::span<const std::byte> mapped) noexcept;
 
-// Whether the machine has that much memory at all, used or not, swap included.
+// Returns whether the machine has that many bytes of memory and swap in total, free or in use.
 [[nodiscard]] bool fits_in_machine(std::uint64_t size) noexcept;
 
-// The same memory for containers: blocks of kHugePage bytes and more in huge pages, the rest from operator new.
-// Throws std::bad_alloc. One for all, from any thread, never destroyed.
+// The same memory as a resource for containers: allocations of kHugePage bytes or more use huge pages, smaller ones use
+// operator new. allocate() throws std::bad_alloc. There is one resource per process. It is thread-safe and never
+// destroyed.
 [[nodiscard]] std::pmr::memory_resource& large_memory() noexcept;
 
 }  // namespace safetensors::os

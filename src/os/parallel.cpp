@@ -1,3 +1,7 @@
+// Runs tasks on threads that live only as long as the call. Threads take the next index from an atomic counter, so a
+// slow task does not delay the others.
+//
+// There is no thread pool: it would be global state, and the child of a fork would have a pool without threads.
 #include "os/parallel.h"
 
 #include <sched.h>
@@ -15,8 +19,8 @@
 namespace safetensors::os {
 namespace {
 
-constexpr unsigned kMostThreads = 16;
-constexpr std::chrono::milliseconds kBetweenLooks{20};  // for a cancellation, by a thread that only waits
+constexpr unsigned kMaxThreads = 16;
+constexpr std::chrono::milliseconds kCheckInterval{20};  // between checks for cancellation by the waiting thread
 
 class Run {
  public:
@@ -29,23 +33,24 @@ class Run {
       if (Status status = tasks_.run(index); !status) fail(index, std::move(status).error());
     }
   }
-  // work() of another thread than the caller's.
-  void help() noexcept {
+  // The work of every thread except the caller's.
+  void work_and_notify() noexcept {
     work();
     const std::lock_guard lock(mutex_);
-    ++helped_;
+    ++finished_;
     ended_.notify_one();
   }
-  // Until that many threads have helped.
-  void wait(std::size_t helpers, base::Cancellation& cancellation) noexcept {
+  // Waits until that many threads have finished, or until the caller cancels. It releases the mutex while it asks the
+  // caller, because the caller's function can take long and a failing thread needs the mutex.
+  void wait(std::size_t threads, base::Cancellation& cancellation) noexcept {
     std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kBetweenLooks, [&] { return helped_ == helpers; })) {
+    while (!ended_.wait_for(lock, kCheckInterval, [&] { return finished_ == threads; })) {
       lock.unlock();
       if (cancellation.requested()) return;
       lock.lock();
     }
   }
-  // After all threads have ended.
+  // Must run after all threads have ended.
   [[nodiscard]] Status result() noexcept {
     if (failed_ == count_) return {};
     return std::move(error_);
@@ -66,15 +71,15 @@ class Run {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable ended_;
-  std::size_t helped_ = 0;
-  std::size_t failed_;
+  std::size_t finished_ = 0;
+  std::size_t failed_;  // the lowest index that failed, or count_
   Error error_;
 };
 
-class Pieces final : public Tasks {
+class ReadTasks final : public Tasks {
  public:
-  Pieces(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
-         base::Cancellation* cancellation) noexcept
+  ReadTasks(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
+            base::Cancellation* cancellation) noexcept
       : source_(source), offset_(offset), destination_(destination), cancellation_(cancellation) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     const std::size_t begin = index * kReadPiece;
@@ -95,7 +100,7 @@ Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads, base::Can
   Run run(tasks, count);
   ThreadGroup helpers;
   const std::size_t wanted = std::min<std::size_t>(threads, count);
-  if (wanted > 1) helpers.start(wanted - 1, [&run] { run.help(); });  // fewer threads do the same work
+  if (wanted > 1) helpers.start(wanted - 1, [&run] { run.work_and_notify(); });  // fewer threads do the same work
   run.work();
   if (cancellation != nullptr && cancellation->possible()) run.wait(helpers.size(), *cancellation);
   helpers.join();
@@ -105,18 +110,18 @@ Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads, base::Can
 unsigned usable_processors() noexcept {
   cpu_set_t processors;
   CPU_ZERO(&processors);
-  // Fails on machines of more processors than the set holds: enough then.
-  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return kMostThreads;
-  return std::clamp(static_cast<unsigned>(CPU_COUNT(&processors)), 1U, kMostThreads);
+  // The call fails on machines with more processors than the set can hold (1024). They have enough processors.
+  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return kMaxThreads;
+  return std::clamp(static_cast<unsigned>(CPU_COUNT(&processors)), 1U, kMaxThreads);
 }
 
 Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination, unsigned threads,
                      base::Cancellation* cancellation) noexcept {
   const bool whole = destination.size() <= kReadPiece || (threads == 1 && cancellation == nullptr);
   if (whole) return read_exactly(source, offset, destination, cancellation);
-  Pieces pieces(source, offset, destination, cancellation);
+  ReadTasks tasks(source, offset, destination, cancellation);
   const std::size_t count = (destination.size() + kReadPiece - 1) / kReadPiece;
-  return run_parallel(pieces, count, threads == 0 ? usable_processors() : threads, cancellation);
+  return run_parallel(tasks, count, threads == 0 ? usable_processors() : threads, cancellation);
 }
 
 }  // namespace safetensors::os

@@ -1,4 +1,4 @@
-// Work split among threads that live no longer than the call.
+// Splits work among threads that end before the call returns.
 #pragma once
 
 #include <safetensors/error.h>
@@ -12,7 +12,7 @@
 
 namespace safetensors::os {
 
-// What one call hands out to threads. Called from several at once; must not throw.
+// The tasks of one call. Several threads call run() at the same time. It must not throw.
 class Tasks {
  public:
   Tasks() = default;
@@ -24,19 +24,20 @@ class Tasks {
   ~Tasks() = default;
 };
 
-// Runs every index in [0, count), begun in this order, on up to `threads` threads, the caller's one of them; fewer
-// when the system gives no more. After a failure nothing is begun; of several failures that of the lowest index is
-// returned.
-// cancellation: may be null; asked while the caller's thread waits for the others, whose tasks must look at it.
+// Runs tasks.run(index) for every index in [0, count). Tasks begin in the order of their indexes. Uses up to `threads`
+// threads, one of which is the caller's, and fewer if the system cannot start more. After a failure no task begins. If
+// several tasks fail, returns the error with the lowest index.
+// cancellation: may be null. The caller's thread asks it while it waits for the other threads. The tasks of those
+// threads must check it themselves.
 [[nodiscard]] Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads,
                                   base::Cancellation* cancellation = nullptr) noexcept;
 
-// The processors that this process may use, at least 1 and at most 16.
+// Returns the number of processors that this process may use, at least 1 and at most 16.
 [[nodiscard]] unsigned usable_processors() noexcept;
 
-// Fills destination from offset on, in pieces of kReadPiece by up to `threads` threads; 0: as many as are of use.
-// Errors: as read_exactly, of the first piece that failed. cancellation: may be null.
-inline constexpr std::size_t kReadPiece = std::size_t{2} << 20;
+// Fills destination with bytes from `offset` on. Up to `threads` threads read chunks of kReadPiece bytes. 0 threads:
+// one per usable processor. Errors: those of read_exactly(), for the first chunk that fails. cancellation: may be null.
+inline constexpr std::size_t kReadPiece = std::size_t{2} << 20;  // bytes
 [[nodiscard]] Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
                                    unsigned threads = 0, base::Cancellation* cancellation = nullptr) noexcept;
 

@@ -1,3 +1,7 @@
+// Opens regular files, reads them with pread(), and maps them with mmap().
+//
+// pread() has no shared file position, so threads can read through one descriptor without a lock. A file in a pool is
+// opened again by its path; the identity taken at the first open detects a file that was replaced or changed meanwhile.
 #include "os/posix_file.h"
 
 #include <fcntl.h>
@@ -17,8 +21,8 @@
 namespace safetensors::os {
 namespace {
 
-constexpr std::size_t kLargestRead = 0x7ffff000;  // Linux reads no more at once
-constexpr auto kLargestOffset = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+constexpr std::size_t kMaxRead = 0x7ffff000;  // bytes; the limit of Linux for one read
+constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 Error irregular_error(mode_t mode, std::string_view path) {
   Error error =
@@ -27,6 +31,8 @@ Error irregular_error(mode_t mode, std::string_view path) {
   return error;
 }
 
+// O_NONBLOCK: the file may have become a FIFO, and open() must not wait for its writer. O_NOCTTY: a terminal must not
+// become the controlling terminal.
 int open_readable(const char* path) noexcept {
   int descriptor = -1;
   do {
@@ -35,7 +41,8 @@ int open_readable(const char* path) noexcept {
   return descriptor;
 }
 
-// Path from the root on, links not followed; as it is where that cannot be had.
+// Returns the absolute path, without following symlinks. Returns the path unchanged if the working directory is unknown
+// or the result is too long.
 std::string absolute(const std::string& path) {
   if (path.starts_with('/')) return path;
   char directory[PATH_MAX];
@@ -60,7 +67,7 @@ class OpenFirst final : public Opener {
   explicit OpenFirst(const std::string& path) noexcept : path_(path) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
     return base::guarded([&]() -> Result<Descriptor> {
-      // Asked first, because merely opening some devices does something.
+      // Check before open(): some devices act when they are opened, such as a tape that rewinds.
       struct stat status;
       if (::stat(path_.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path_);
       if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path_);
@@ -79,6 +86,7 @@ class OpenAgain final : public Opener {
   OpenAgain(const std::string& path, const FileIdentity& identity) noexcept : path_(path), identity_(identity) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
     return base::guarded([&]() -> Result<Descriptor> {
+      // Check before open() as above, and again after it, because the file can be replaced in between.
       struct stat status;
       if (::stat(path_.c_str(), &status) != 0) return refused();
       if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
@@ -107,7 +115,7 @@ PosixFile::~PosixFile() {
   if (slot_.pool) slot_.pool->close(slot_.slot);
 }
 
-Status PosixFile::look(int descriptor, std::string_view path) {
+Status PosixFile::inspect(int descriptor, std::string_view path) {
   struct stat status;
   if (::fstat(descriptor, &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
   if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
@@ -127,18 +135,18 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, 
     const OpenFirst opener(terminated);
     const std::shared_ptr<PosixFile> file(new PosixFile);
     if (slot.pool) {
-      file->again_ = absolute(terminated);
+      file->path_ = absolute(terminated);
       file->slot_ = std::move(slot);
       const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
       if (!lease) return lease.error();
-      if (Status status = file->look(lease->get(), path); !status) return std::move(status).error();
+      if (Status status = file->inspect(lease->get(), path); !status) return std::move(status).error();
       file->slot_.pool->identify(file->slot_.slot, file->identity_);
       return std::shared_ptr<const PosixFile>(file);
     }
     Result<Descriptor> descriptor = opener.open();
     if (!descriptor) return std::move(descriptor).error();
     file->descriptor_ = *std::move(descriptor);
-    if (Status status = file->look(file->descriptor_.get(), path); !status) return std::move(status).error();
+    if (Status status = file->inspect(file->descriptor_.get(), path); !status) return std::move(status).error();
     return std::shared_ptr<const PosixFile>(file);
   });
 }
@@ -155,20 +163,21 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noex
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
     const std::shared_ptr<PosixFile> file(new PosixFile);
     file->descriptor_ = std::move(copy);
-    if (Status status = file->look(file->descriptor_.get(), {}); !status) return std::move(status).error();
+    if (Status status = file->inspect(file->descriptor_.get(), {}); !status) return std::move(status).error();
     return std::shared_ptr<const PosixFile>(file);
   });
 }
 
 Result<Lease> PosixFile::lease() const noexcept {
   if (!slot_.pool) return Lease(descriptor_.get());
-  return slot_.pool->acquire(slot_.slot, OpenAgain(again_, identity_));
+  return slot_.pool->acquire(slot_.slot, OpenAgain(path_, identity_));
 }
 
 Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
-  if (destination.empty() || offset >= kLargestOffset) return std::size_t{0};
-  std::size_t length = std::min(destination.size(), kLargestRead);
-  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kLargestOffset - offset));
+  if (destination.empty() || offset >= kMaxOffset) return std::size_t{0};
+  std::size_t length = std::min(destination.size(), kMaxRead);
+  length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kMaxOffset - offset));
+  // One lease per read, so that the pool can close the descriptor between two reads.
   Result<Lease> descriptor = lease();
   if (!descriptor) return std::move(descriptor).error();
   ssize_t count = -1;
@@ -176,8 +185,8 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
     count = ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset));
   } while (count < 0 && errno == EINTR);
   if (count >= 0) return static_cast<std::size_t>(count);
-  const int number = errno;
-  return base::guarded([&]() -> Result<std::size_t> { return read_error(number, length, offset); });
+  const int error_number = errno;
+  return base::guarded([&]() -> Result<std::size_t> { return read_error(error_number, length, offset); });
 }
 
 Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
@@ -187,6 +196,7 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
     if (!descriptor) return descriptor.error();
     struct stat status;
     if (::fstat(descriptor->get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
+    // Compare with the size of the file now: an access past its end would raise SIGBUS.
     const std::uint64_t available = identity_of(status).size;
     if (offset > available || size > available - offset) {
       Error error =
@@ -197,6 +207,7 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
       return error;
     }
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    // mmap() needs an offset at a page boundary.
     const std::uint64_t skipped = offset % page;
     const std::uint64_t length = size + skipped;
     if (length > std::numeric_limits<std::ptrdiff_t>::max())
@@ -209,7 +220,7 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
       return system_error(Errc::map_failed, errno,
                           "cannot map " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
     Unmap unmap{address, static_cast<std::size_t>(length)};
-    // Unmaps by itself if there is no memory for the counter.
+    // If the allocation of its counter fails, the shared_ptr calls unmap itself. So the mapping does not leak.
     std::shared_ptr<const void> owner(address, unmap);
     return Mapping{{static_cast<std::byte*>(address) + skipped, static_cast<std::size_t>(size)}, std::move(owner)};
   });
@@ -224,7 +235,7 @@ Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::b
     Result<std::size_t> count = source.read_at(offset + done, rest);
     if (!count) {
       Error error = std::move(count).error();
-      if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+      if (error.code == Errc::ok) error.code = Errc::read_failed;  // A caller's Source may return any code.
       return error;
     }
     if (*count != 0 && *count <= rest.size()) {

@@ -1,4 +1,4 @@
-// A regular file, open for reading: positioned reads and maps.
+// A regular file, open for reading at offsets and for maps.
 #pragma once
 
 #include <safetensors/error.h>
@@ -20,62 +20,66 @@ namespace safetensors::os {
 
 enum class MapMode : std::uint8_t {
   shared,         // read-only
-  copy_on_write,  // writable, the file never changes; reserves no memory, so it may be larger than what there is
+  copy_on_write,  // writable, but the file never changes; reserves no memory, so it may be larger than the memory
 };
 
-// Bytes of a file in memory, until the last copy of owner goes.
+// Mapped bytes of a file. They stay mapped until the last copy of owner is gone.
 struct Mapping {
-  std::span<std::byte> bytes;  // of MapMode::shared: not to be written to
+  std::span<std::byte> bytes;  // a write to a MapMode::shared mapping raises SIGSEGV
   std::shared_ptr<const void> owner;
 };
 
-// A slot that is one file's alone; without a pool the file keeps its descriptor open.
+// A slot for one file only. Without a pool the file keeps its descriptor open.
 struct PoolSlot {
   std::shared_ptr<DescriptorPool> pool = nullptr;
   std::size_t slot = 0;
 };
 
+// Thread-safe.
 class PosixFile final : public Source {
  public:
-  // Never waits on a FIFO or a device, and does not touch a device. In a pool's slot the descriptor may be closed and
-  // opened again: by the same path, whatever the working directory is then, and only if the file is still the same.
-  // Errors: invalid_argument (path with a zero byte), open_failed, not_regular_file; path and os_error are set.
+  // Never waits for a FIFO or a device, and never opens a device. With a slot, the pool may close the descriptor and
+  // open it again. It uses the same absolute path, even if the working directory changes, and accepts only the same
+  // unchanged file. Errors, with path and os_error: invalid_argument (a path with a zero byte), open_failed,
+  // not_regular_file.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path,
                                                                      PoolSlot slot = {}) noexcept;
-  // Duplicates the descriptor. Errors: as open(), without a path.
+  // Duplicates the descriptor. Errors: those of open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
   ~PosixFile() override;
 
-  // As it was when the file was opened.
+  // The size at the time of open(), in bytes.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return identity_.size; }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override;
 
-  // The descriptor, for as long as the Lease lives, which must be shorter than the file does. Errors, only in a pool:
-  // open_failed, file_changed (device, inode, size or change time are not what they were); without a path.
+  // Returns the descriptor. It is valid while the Lease lives, and the Lease must not outlive the file. Errors, only
+  // with a pool and without a path: open_failed, file_changed (device, inode, size or change time differ from those at
+  // open()).
   [[nodiscard]] Result<Lease> lease() const noexcept;
 
-  // Errors: map_failed (os_error), file_truncated when the range ends past the end of the file as it is now.
-  // A range of no bytes gives an empty span and no owner. Also lease()'s; the map needs no descriptor to stay.
+  // Maps a range of the file. A range without bytes gives an empty span and no owner. The map stays valid after the
+  // descriptor is closed. Errors: map_failed (with os_error), file_truncated if the range ends after the current end of
+  // the file, and those of lease().
   [[nodiscard]] Result<Mapping> map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept;
 
-  // As they were when the file was opened.
+  // Both are from the time of open().
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] FileSystem file_system() const noexcept { return file_system_; }
 
  private:
   PosixFile() noexcept = default;
-  Status look(int descriptor, std::string_view path);
+  Status inspect(int descriptor, std::string_view path);
 
-  Descriptor descriptor_;  // none in a pool
+  Descriptor descriptor_;  // invalid with a pool
   PoolSlot slot_;
-  std::string again_;  // the path to open again
+  std::string path_;  // with a pool: the absolute path to open again
   FileIdentity identity_;
   FileSystem file_system_ = FileSystem::local;
 };
 
-// Fills destination from offset on. Errors: the source's, never of code ok; file_truncated when it ends before, with
-// both numbers; cancelled, which is looked for before each read.
+// Fills destination with bytes from `offset` on. Errors: those of the source, with code ok replaced by read_failed;
+// file_truncated if the source ends earlier; cancelled. It checks for cancellation before each read.
 [[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
                                   base::Cancellation* cancellation = nullptr) noexcept;
 

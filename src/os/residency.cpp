@@ -1,3 +1,9 @@
+// Estimates the cached share of a range of a file.
+//
+// cachestat() (Linux 6.5) counts pages exactly. Older systems get a few reads of one byte with RWF_NOWAIT, which fail
+// if the page is not cached. mincore() is no alternative: since Linux 5.2 it tells nothing about files that the user
+// neither owns nor may write. A range over 32 MiB is sampled at 32 offsets, so that the cost does not grow with the
+// file.
 #include "os/residency.h"
 
 #include <sys/syscall.h>
@@ -13,12 +19,12 @@
 namespace safetensors::os {
 namespace {
 
-constexpr std::uint64_t kPart = 1 << 20;
-constexpr std::uint64_t kParts = 32;  // of a large range are looked at
-constexpr std::uint64_t kProbes = 4;  // in one part
-constexpr long kCachestat = 451;      // on every architecture; the C library may not name it yet
+constexpr std::uint64_t kSampleBytes = 1 << 20;
+constexpr std::uint64_t kSamples = 32;  // per large range
+constexpr std::uint64_t kProbes = 4;    // per sample
+constexpr long kCachestat = 451;        // on every architecture; older C libraries have no name for it
 
-// As <linux/mman.h> has them since 6.5.
+// The structs of <linux/mman.h> since Linux 6.5.
 struct CachestatRange {
   std::uint64_t offset;
   std::uint64_t length;
@@ -31,7 +37,7 @@ struct Cachestat {
   std::uint64_t recently_evicted;
 };
 
-// Below limit, which is not 0.
+// Returns a random number below limit. limit must not be 0.
 std::uint64_t random(std::uint64_t limit) {
   thread_local std::minstd_rand generator(
       static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count()));
@@ -57,16 +63,17 @@ std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::ui
   return std::min(1.0, static_cast<double>(found.cached) / static_cast<double>(pages));
 }
 
-// A probe that finds nothing has the system read the page: who asks again must not ask there.
+// A probe of a page that is not cached makes the system read that page. So probes go to random offsets: a second call
+// at the same offsets would find the pages that the first call caused.
 std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
   if (size == 0) return 1.0;
   const std::uint64_t probes = std::min(size, kProbes);
   std::uint64_t cached = 0;
   for (std::uint64_t i = 0; i < probes; ++i) {
     std::byte byte{};
-    const iovec place{&byte, 1};
-    const std::uint64_t at = offset + size / probes * i + random(size / probes);
-    const ssize_t count = ::preadv2(descriptor, &place, 1, static_cast<off_t>(at), RWF_NOWAIT);
+    const iovec buffer{&byte, 1};
+    const std::uint64_t probe = offset + size / probes * i + random(size / probes);
+    const ssize_t count = ::preadv2(descriptor, &buffer, 1, static_cast<off_t>(probe), RWF_NOWAIT);
     if (count == 1)
       ++cached;
     else if (count < 0 && errno != EAGAIN)
@@ -78,14 +85,15 @@ std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::ui
 }  // namespace detail
 
 std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
-  if (size <= kParts * kPart) return ask(descriptor, offset, size);
+  if (size <= kSamples * kSampleBytes) return ask(descriptor, offset, size);
   double sum = 0;
-  for (std::uint64_t i = 0; i < kParts; ++i) {
-    const std::optional<double> share = ask(descriptor, offset + (size - kPart) / (kParts - 1) * i, kPart);
+  for (std::uint64_t i = 0; i < kSamples; ++i) {
+    const std::optional<double> share =
+        ask(descriptor, offset + (size - kSampleBytes) / (kSamples - 1) * i, kSampleBytes);
     if (!share) return std::nullopt;
     sum += *share;
   }
-  return sum / static_cast<double>(kParts);
+  return sum / static_cast<double>(kSamples);
 }
 
 }  // namespace safetensors::os

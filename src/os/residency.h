@@ -1,4 +1,4 @@
-// Whether a file's bytes are in the page cache.
+// The share of a file's bytes that is in the page cache.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace safetensors::os {
 
-// The share of [offset, offset + size) that is in the page cache, 0 to 1; none if the system does not tell. Of a large
-// range some parts are asked for.
+// Returns the share of [offset, offset + size) that is in the page cache, from 0 to 1. Returns nothing if the system
+// does not tell. For a range of more than 32 MiB, the share is an estimate from samples.
 [[nodiscard]] std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 
 namespace detail {
-// The two ways of asking, each for a range that is not large: cachestat (Linux 6.5) counts pages, RWF_NOWAIT tries to
-// read a byte here and there.
+// The two methods, for ranges that are not large. count_cached() counts pages with cachestat (Linux 6.5).
+// probe_cached() tries to read single bytes with RWF_NOWAIT.
 [[nodiscard]] std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 [[nodiscard]] std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 }  // namespace detail

@@ -1,3 +1,5 @@
+// Forwards each function of System to one system call, and nothing more: tests replace this class to make calls fail,
+// so all decisions are in the callers.
 #include "os/system.h"
 
 #include <fcntl.h>
@@ -11,7 +13,7 @@
 namespace safetensors::os {
 namespace {
 
-// Built without memory from the heap, for calls that must not throw.
+// A path to an open descriptor. Needs no heap, so functions that must not throw can use it.
 struct DescriptorPath {
   explicit DescriptorPath(int descriptor) noexcept {
     (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
@@ -90,7 +92,7 @@ int System::unlink_at(int directory, const char* name) noexcept {
 }
 
 int System::link_at(int descriptor, int directory, const char* name) noexcept {
-  // AT_EMPTY_PATH would do without /proc, but before Linux 6.10 it takes a capability.
+  // AT_EMPTY_PATH would not need /proc, but before Linux 6.10 it needs a capability.
   return ::linkat(AT_FDCWD, DescriptorPath(descriptor).text, directory, name, AT_SYMLINK_FOLLOW);
 }
 
@@ -117,6 +119,7 @@ std::string path_of_descriptor(int descriptor) {
 }
 
 System& real_system() noexcept {
+  // Never destroyed, because static objects may still write files when the program ends.
   alignas(System) static std::byte storage[sizeof(System)];
   static System* const system = ::new (storage) System;
   return *system;

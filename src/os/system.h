@@ -1,5 +1,5 @@
-// The system calls that change files or read past the page cache, behind one interface so that tests can make each of
-// them fail.
+// The system calls that change files or read without the page cache, as virtual functions, so that tests can make each
+// of them fail.
 #pragma once
 
 #include <sys/types.h>
@@ -12,14 +12,14 @@
 
 namespace safetensors::os {
 
-// What O_DIRECT asks for, in bytes; 0: it cannot be used on this file.
+// The alignment that O_DIRECT requires, in bytes. 0: the file does not support O_DIRECT.
 struct DirectAlignment {
-  bool known = false;  // whether the system says
-  std::uint32_t memory = 0;
-  std::uint32_t offset = 0;
+  bool known = false;        // false: the system does not tell
+  std::uint32_t memory = 0;  // of the buffer's address
+  std::uint32_t offset = 0;  // of offsets and sizes in the file
 };
 
-// Results and errno as the system's. Called from any thread; EINTR is the caller's to handle.
+// Results and errno are those of the system call. Thread-safe. The caller must handle EINTR.
 class System {
  public:
   System() = default;
@@ -35,7 +35,7 @@ class System {
                              std::size_t size) noexcept;
   virtual int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;
   virtual int preallocate(int descriptor, std::uint64_t size) noexcept;
-  // Starts writing out what is dirty, without waiting for it.
+  // Starts to write dirty pages to the device and does not wait for the end.
   virtual int start_writeback(int descriptor) noexcept;
   virtual int sync(int descriptor) noexcept;
   virtual int sync_file_system(int descriptor) noexcept;
@@ -43,22 +43,22 @@ class System {
   virtual int change_owner(int descriptor, uid_t user, gid_t group) noexcept;
   virtual int rename_at(int directory, const char* from, const char* to) noexcept;
   virtual int unlink_at(int directory, const char* name) noexcept;
-  // Gives the file of a descriptor a name; EEXIST where the name is taken, also by a dangling symlink.
+  // Gives the file of a descriptor a name. EEXIST: the name is in use, maybe by a dangling symlink.
   virtual int link_at(int descriptor, int directory, const char* name) noexcept;
-  // Whether /proc leads to the file of a descriptor. link_at() needs that.
+  // Returns whether /proc has a path to the file of a descriptor. link_at() needs it.
   virtual bool linkable(int descriptor) noexcept;
-  // Another descriptor of the same open file, with FD_CLOEXEC.
+  // Returns another descriptor of the same open file, with FD_CLOEXEC.
   virtual int duplicate(int descriptor) noexcept;
-  // The exclusive flock() of an open file. Never waits: EWOULDBLOCK where somebody else holds it.
+  // Takes the exclusive flock() of an open file. Never waits. EWOULDBLOCK: another open file holds it.
   virtual int lock(int descriptor) noexcept;
   // See file_system.h.
   virtual FileSystem file_system(int descriptor) noexcept;
 };
 
-// "/proc/self/fd/N": a path to an open file, whether it has a name or not.
+// Returns "/proc/self/fd/N", a path to an open file, even if the file has no name.
 [[nodiscard]] std::string path_of_descriptor(int descriptor);
 
-// The system itself; never destroyed.
+// The implementation that calls the system. It is never destroyed.
 [[nodiscard]] System& real_system() noexcept;
 
 }  // namespace safetensors::os

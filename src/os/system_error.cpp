@@ -1,3 +1,4 @@
+// Turns an errno into an Error with a text that is the same on every system and in every locale.
 #include "os/system_error.h"
 
 #include <cerrno>
@@ -7,11 +8,11 @@ namespace safetensors::os {
 namespace {
 
 struct Description {
-  int number;
+  int error_number;
   const char* text;
 };
 
-// Own texts, since strerror() depends on the locale and is not safe to call from several threads.
+// Our own texts, because those of strerror() depend on the locale, and strerror() is not thread-safe.
 constexpr Description kDescriptions[] = {
     {EPERM, "operation not permitted"},
     {ENOENT, "no such file or directory"},
@@ -67,31 +68,31 @@ constexpr Description kDescriptions[] = {
 
 }  // namespace
 
-std::string describe_errno(int number) {
+std::string describe_errno(int error_number) {
   for (const Description& description : kDescriptions) {
-    if (description.number == number) return description.text;
+    if (description.error_number == error_number) return description.text;
   }
-  return "system error " + std::to_string(number);
+  return "system error " + std::to_string(error_number);
 }
 
-Error system_error(Errc code, int number, std::string_view what, std::string_view path) {
+Error system_error(Errc code, int error_number, std::string_view what, std::string_view path) {
   Error error;
   error.code = code;
-  error.os_error = number;
+  error.os_error = error_number;
   error.path = path;
-  error.message.append(what).append(": ").append(describe_errno(number));
+  error.message.append(what).append(": ").append(describe_errno(error_number));
   return error;
 }
 
-Error read_error(int number, std::size_t size, std::uint64_t offset) {
-  Error error = system_error(Errc::read_failed, number,
+Error read_error(int error_number, std::size_t size, std::uint64_t offset) {
+  Error error = system_error(Errc::read_failed, error_number,
                              "cannot read " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
   error.offset = offset;
   return error;
 }
 
-bool out_of_space(int number) noexcept {
-  return number == ENOSPC || number == EDQUOT || number == EFBIG;
+bool out_of_space(int error_number) noexcept {
+  return error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
 }
 
 }  // namespace safetensors::os

@@ -1,4 +1,4 @@
-// Errors that carry what the system said.
+// Errors with the errno of a system call.
 #pragma once
 
 #include <safetensors/error.h>
@@ -10,15 +10,16 @@
 
 namespace safetensors::os {
 
-// "no such file or directory": the same in every locale; "system error 123" for a number without a text here.
-[[nodiscard]] std::string describe_errno(int number);
+// Returns a text such as "no such file or directory", the same in every locale. Returns "system error 123" for an errno
+// without a text in the table.
+[[nodiscard]] std::string describe_errno(int error_number);
 
-// message: "WHAT: no such file or directory".
-[[nodiscard]] Error system_error(Errc code, int number, std::string_view what, std::string_view path = {});
+// Returns an error with a message such as "WHAT: no such file or directory".
+[[nodiscard]] Error system_error(Errc code, int error_number, std::string_view what, std::string_view path = {});
 
-// read_failed: of a read of so many bytes of a file.
-[[nodiscard]] Error read_error(int number, std::size_t size, std::uint64_t offset);
-// Whether a write failed because the file system, a quota or the largest file has no room for it.
-[[nodiscard]] bool out_of_space(int number) noexcept;
+// Returns read_failed for a read of `size` bytes at `offset`, in bytes from the start of the file.
+[[nodiscard]] Error read_error(int error_number, std::size_t size, std::uint64_t offset);
+// Returns whether a write failed because the file system is full, a quota is used up, or the file would be too large.
+[[nodiscard]] bool out_of_space(int error_number) noexcept;
 
 }  // namespace safetensors::os

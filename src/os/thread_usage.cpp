@@ -1,3 +1,4 @@
+// Measures the cost of one thread with getrusage(RUSAGE_THREAD), which counts only the calling thread.
 #include "os/thread_usage.h"
 
 #include <sys/resource.h>

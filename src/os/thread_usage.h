@@ -1,4 +1,4 @@
-// What a thread has cost.
+// The CPU time and the page faults of a thread.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace safetensors::os {
 
 struct ThreadUsage {
   double cpu_seconds = 0;
-  std::uint64_t page_faults = 0;  // that needed no device
+  std::uint64_t page_faults = 0;  // minor faults, which need no I/O
 
   ThreadUsage& operator+=(const ThreadUsage& other) noexcept {
     cpu_seconds += other.cpu_seconds, page_faults += other.page_faults;
@@ -15,11 +15,11 @@ struct ThreadUsage {
   }
 };
 
-// Begins to count when it is made, in the thread that makes it.
+// Measures the thread that constructs it. The measurement begins with the constructor.
 class ThreadClock {
  public:
   ThreadClock() noexcept;
-  // Since then, or since this was asked last; to be asked by the same thread.
+  // Returns the usage since the last call, or since the constructor. Must be called by the same thread.
   [[nodiscard]] ThreadUsage lap() noexcept;
 
  private:

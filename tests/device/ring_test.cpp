@@ -104,7 +104,7 @@ TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
     const RingStats stats = ring->stats();
     EXPECT_EQ(stats.copies, 200u);
     EXPECT_EQ(stats.bytes, 200000u);
-    EXPECT_LE(stats.most_in_use, 2 + seed);
+    EXPECT_LE(stats.max_in_use, 2 + seed);
   }
 }
 
@@ -144,7 +144,7 @@ TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_do
   ASSERT_TRUE(succeeds(ring->finish()));
   EXPECT_EQ(memory.bytes(), "abc");
   EXPECT_EQ(ring->stats().waits, 1u);
-  EXPECT_EQ(ring->stats().most_in_use, 2u);
+  EXPECT_EQ(ring->stats().max_in_use, 2u);
 }
 
 TEST_F(CopyRingTest, several_threads_wait_for_a_copy_each) {
@@ -188,7 +188,7 @@ TEST_F(CopyRingTest, a_slot_that_is_dropped_goes_back) {
     ASSERT_TRUE(succeeds(ring->copy(std::move(*slot), 0, memory.address())));
   }
   EXPECT_EQ(ring->stats().copies, 0u);
-  EXPECT_EQ(ring->stats().most_in_use, 1u);
+  EXPECT_EQ(ring->stats().max_in_use, 1u);
 }
 
 TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {

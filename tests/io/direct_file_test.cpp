@@ -118,7 +118,7 @@ TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
   file.adopt(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   file.open_direct(AT_FDCWD, path.c_str());
   ASSERT_TRUE(file.direct());
-  io::ScratchPool scratch;
+  io::BounceBufferPool scratch;
   for (std::size_t i = 0; i < 4096; ++i) {
     // Odd factors: each remainder is met once.
     const std::size_t offset = i * 2741 % 4096 + i % 3 * 4096;

@@ -30,7 +30,7 @@ class Text {
   Reader* operator->() { return &reader_; }
   [[nodiscard]] std::string failure() const {
     const auto& failure = reader_.failure();
-    return std::string(to_string(failure.code)) + " at " + std::to_string(failure.at) + ": " + failure.what;
+    return std::string(to_string(failure.code)) + " at " + std::to_string(failure.offset) + ": " + failure.what;
   }
 
  private:
@@ -84,7 +84,7 @@ TEST(JsonPeek, four_characters_are_white_space) {
   Text json(" \t\r\n \r x");
   EXPECT_EQ(json->peek(), 'x');
   EXPECT_EQ(json->offset(), 7u);
-  EXPECT_EQ(json->left(), 1u);
+  EXPECT_EQ(json->remaining(), 1u);
 }
 
 TEST(JsonPeek, no_other_character_is_white_space) {
@@ -101,7 +101,7 @@ TEST(JsonPeek, end_is_nul) {
   EXPECT_EQ(Text("")->peek(), '\0');
   Text json("  ");
   EXPECT_EQ(json->peek(), '\0');
-  EXPECT_EQ(json->left(), 0u);
+  EXPECT_EQ(json->remaining(), 0u);
 }
 
 TEST(JsonConsume, takes_only_what_was_asked_for) {
@@ -116,7 +116,7 @@ TEST(JsonConsume, takes_only_what_was_asked_for) {
 
 TEST(JsonMoveTo, goes_on_from_there) {
   Text json("abc1");
-  json->move_to(json->at() + 3);
+  json->move_to(json->position() + 3);
   std::uint64_t value = 0;
   EXPECT_TRUE(json->integer(value));
   EXPECT_EQ(value, 1u);
@@ -496,7 +496,7 @@ TEST(JsonSkip, depth_does_not_count_what_is_closed) {
 
 TEST(JsonSkip, begins_anywhere_and_stops_behind_the_value) {
   Text json("{\"a\":[1,{}],\"b\":2}");
-  json->move_to(json->at() + 5);
+  json->move_to(json->position() + 5);
   ASSERT_TRUE(json->skip_value(1));
   EXPECT_EQ(json->offset(), 11u);
   EXPECT_EQ(json->peek(), ',');
@@ -526,11 +526,11 @@ TEST(JsonFail, keeps_code_place_and_text) {
 
 TEST(JsonFail, here_is_the_next_byte_or_the_end) {
   Text json("abc");
-  json->move_to(json->at() + 1);
+  json->move_to(json->position() + 1);
   EXPECT_FALSE(json->fail_here("not this"));
   EXPECT_EQ(json.failure(), "json_syntax at 1: not this");
   Text end("abc");
-  end->move_to(end->at() + 3);
+  end->move_to(end->position() + 3);
   EXPECT_FALSE(end->fail_here("not this"));
   EXPECT_EQ(end.failure(), "json_syntax at 3: the text ends too early");
 }
