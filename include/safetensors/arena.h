@@ -1,4 +1,5 @@
-// Memory that results are read into, kept between loads.
+/// @file
+/// Memory for results that is kept between loads.
 #pragma once
 
 #include <safetensors/export.h>
@@ -16,28 +17,37 @@ struct ArenaAccess;
 struct ArenaState;
 }  // namespace detail
 
-// An allocator of huge pages that a ReadPlan may be given (ReadOptions::arena), so that the next load finds memory that
-// was touched before. Memory comes back by itself: a page of 2 MiB is free when the last Array on it is gone, and
-// nothing live is ever given out again. An Array that stays keeps its own pages, not the rest of its model. Free pages
-// stay for the next load, and go to the system only where its tensors fit on none of them, for as many new ones: an
-// Arena never reserves more than was live at once, in whole pages.
-// Arrays outlive the Arena. const calls from any thread; plans that use one Arena may run at once. In a forked child:
-// not if another thread was about to allocate from it when the process forked.
+/// An allocator of huge pages for the results of a ReadPlan. Set ReadOptions::arena to use it.
+///
+/// The next load finds memory that the process has already touched, and needs no new pages. Memory returns to the Arena
+/// by itself: a page of 2 MiB is free when the last Array on it is gone. Live memory is never handed out again. An
+/// Array that you keep holds only its own pages, not the rest of its model.
+///
+/// Free pages stay for the next load. If the tensors of a load fit on none of the free pages, the Arena returns as many
+/// free pages to the system as it takes new ones. Therefore it never reserves more whole pages than were live at once.
+///
+/// Arrays may outlive the Arena. Call const functions from any thread. Several plans may use one Arena at the same
+/// time. In a forked child, do not use an Arena if another thread was about to allocate from it during the fork.
 class Arena {
  public:
-  // Needs a little memory. Without it the Arena keeps nothing: results come from the system.
+  /// Allocates a small state. If that fails, the Arena keeps nothing and results use memory from the system.
   SAFETENSORS_API Arena() noexcept;
+  /// @{
+  /// Moves the memory. An Arena that was moved from keeps nothing.
   SAFETENSORS_API Arena(Arena&&) noexcept;
   SAFETENSORS_API Arena& operator=(Arena&&) noexcept;
-  // Free pages go to the system at once, the others when their last Array does.
+  /// @}
+  /// Returns free pages to the system at once. Each other page returns with its last Array.
   SAFETENSORS_API ~Arena();
 
-  // In bytes: what is held of the system's, and how much of that is in pages that an Array is on. The first is never
-  // more than the second was at its highest, unless the system refuses to take some back.
+  /// Returns the bytes that the Arena holds from the system, in whole pages. This is at most the highest value that
+  /// live_bytes() had, unless the system refuses to take memory back.
   [[nodiscard]] SAFETENSORS_API std::uint64_t reserved_bytes() const noexcept;
+  /// Returns the bytes of the pages that hold at least one Array.
   [[nodiscard]] SAFETENSORS_API std::uint64_t live_bytes() const noexcept;
 
-  // Gives the free pages to the system; they stay reserved. Returns how many bytes they are.
+  /// Gives the memory of free pages back to the system. reserved_bytes() still counts it. Returns the bytes
+  /// given back.
   SAFETENSORS_API std::uint64_t trim() noexcept;
 
  private:

@@ -1,4 +1,5 @@
-// Memory with a dtype and a shape, and whatever keeps it alive.
+/// @file
+/// Memory with a dtype and a shape, and the owner that keeps it alive.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -14,20 +15,29 @@
 namespace safetensors {
 inline namespace v0 {
 
-// What kind of memory an Array stands on.
+/// Kinds of memory that an Array can use.
 enum class MemoryKind : std::uint8_t {
-  owned,        // its own, writable
-  shared_map,   // the file's pages, read-only; changes to the file show, a file made shorter raises SIGBUS
-  private_map,  // the file's pages, copied when written to; the file never changes; SIGBUS as above
-  borrowed,     // somebody else's: what the File was opened over, read-only; or where a plan was told to read to
+  /// Memory of the Array itself, writable.
+  owned,
+  /// Pages of the file, read-only. Changes to the file are visible. Access raises SIGBUS if the file becomes shorter.
+  shared_map,
+  /// Pages of the file, copied on write. The file never changes. Access raises SIGBUS if the file becomes shorter.
+  private_map,
+  /// Memory of the caller, read-only for the Array: the memory that a File was opened over, or a Destination of a plan.
+  borrowed,
 };
 
-// Elements in C (row-major) order, little-endian, without gaps. Copies share the memory, which lives as long as any
-// of them, whatever happens to the File. const calls from any thread; writing needs the caller's own locking.
+/// A tensor in memory: elements in C (row-major) order, little-endian, without gaps.
+///
+/// Copies share the memory. The memory lives as long as the last copy, even after the File is gone. An Array over a
+/// Destination is the exception: it does not keep the memory of the caller alive.
+/// Call const functions from any thread. If you write to the memory, do your own locking.
 class Array {
  public:
+  /// Makes an Array of shape [0], dtype U8, without memory.
   Array() noexcept = default;
-  // Over memory of the caller's; owner keeps it alive.
+  /// Makes an Array over memory of the caller. `bytes` must hold the elements of `dtype` and `shape`. `owner` keeps the
+  /// memory alive. `memory` decides whether the Array is writable().
   Array(Dtype dtype, Shape shape, std::span<std::byte> bytes, std::shared_ptr<const void> owner,
         MemoryKind memory) noexcept
       : dtype_(dtype),
@@ -36,9 +46,13 @@ class Array {
         data_(bytes.data()),
         size_(bytes.size()),
         owner_(std::move(owner)) {}
+  /// @{
+  /// Copies share the memory.
   Array(const Array&) = default;
   Array& operator=(const Array&) = default;
-  // What was moved from has no bytes.
+  /// @}
+  /// @{
+  /// Moves the memory. The Array moved from has no bytes.
   Array(Array&& other) noexcept
       : dtype_(other.dtype_),
         memory_(other.memory_),
@@ -56,29 +70,40 @@ class Array {
     owner_ = std::move(other.owner_);
     return *this;
   }
+  /// @}
   ~Array() = default;
 
+  /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
+  /// Returns the shape. The reference is valid as long as this object.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
+  /// Returns the size of the memory in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return size_; }
+  /// Returns the kind of memory.
   [[nodiscard]] MemoryKind memory() const noexcept { return memory_; }
+  /// Returns true for the kinds `owned` and `private_map`.
   [[nodiscard]] bool writable() const noexcept {
     return memory_ == MemoryKind::owned || memory_ == MemoryKind::private_map;
   }
 
+  /// Returns the memory for reading. It is valid as long as any copy of this Array, or its owner().
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
   std::span<const std::byte> bytes() const&& = delete;
-  // Error: not_writable.
+  /// Returns the memory for writing. It is valid as long as any copy of this Array, or its owner().
+  /// Error: not_writable.
   [[nodiscard]] Result<std::span<std::byte>> mutable_bytes() & noexcept {
     if (!writable()) return read_only_error();
     return std::span<std::byte>(data_, size_);
   }
   Result<std::span<std::byte>> mutable_bytes() && = delete;
 
-  // The elements. T is chosen by ElementOf<T> (dtype.h).
-  // Errors: dtype_mismatch; misaligned_memory (a file may put a tensor at an odd offset: read() it, or use bytes());
-  // unsupported (elements of several bytes on a big-endian machine: swap bytes()).
+  /// Returns the elements as values of type T. ElementOf<T> says which dtypes T accepts.
+  ///
+  /// Errors:
+  /// - dtype_mismatch: T does not accept dtype().
+  /// - misaligned_memory: a file may store a tensor at an odd offset. Use Tensor::read() or bytes() then.
+  /// - unsupported: elements of several bytes on a big-endian machine. Use bytes() and swap them.
   template <class T>
   [[nodiscard]] Result<std::span<const T>> as() const& noexcept {
     if (Status status = check_element(ElementOf<T>::accepts(dtype_), alignof(T), sizeof(T)); !status)
@@ -88,7 +113,7 @@ class Array {
   template <class T>
   Result<std::span<const T>> as() const&& = delete;
 
-  // As as(), to write to. Error also: not_writable.
+  /// Returns the elements for writing. Errors: not_writable, and the errors of as().
   template <class T>
   [[nodiscard]] Result<std::span<T>> as_mutable() & noexcept {
     if (!writable()) return read_only_error();
@@ -99,16 +124,19 @@ class Array {
   template <class T>
   Result<std::span<T>> as_mutable() && = delete;
 
-  // Of a map: brings the pages of [offset, offset + size), clipped to the array, into memory now, so that touching them
-  // later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: read_failed (also
-  // where the file became shorter: the system does not tell that from a failing device), out_of_memory.
+  /// Loads the pages of bytes [offset, offset + size) of a map into memory, so that later access does not wait.
+  ///
+  /// The range is clipped to the array. It is enough to prefault a few MiB before you use them. For other kinds of
+  /// memory, this function does nothing.
+  /// Errors: out_of_memory, read_failed. The system reports a file that became shorter and a failing device in the same
+  /// way; both are read_failed.
   [[nodiscard]] SAFETENSORS_API Status prefault(std::uint64_t offset = 0,
                                                 std::uint64_t size = ~std::uint64_t{0}) const noexcept;
-  // Of a shared map: the process gives up the pages that lie wholly within the array; touching them again reads them
-  // again. Error: unsupported for other memory; in a private map what was written would be lost.
+  /// Releases the pages of a shared map that are entirely inside the array. The next access reads them again.
+  /// Error: unsupported for other kinds of memory. In a private map, the changes would be lost.
   [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
 
-  // Keeps the memory alive without the Array.
+  /// Returns the owner of the memory. A copy of it keeps the memory alive without the Array.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
  private:

@@ -1,20 +1,31 @@
-/* The C interface, C99 and later: the only one that is stable in binary form. docs/c.md has a whole example.
+/** @file
+ * The C interface, for C99 and later. Only this interface has a stable binary form. docs/c.md has a complete example.
  *
- * Errors. Every call that can fail returns a safetensors_status (0 is success) and takes, last, a safetensors_error of
- *   the caller, which may be NULL. On failure every out-parameter is NULL or 0, except where a needed size is told.
- *   NULL where something is needed, and a number that is no member of its enum, is SAFETENSORS_ERROR_INVALID_ARGUMENT.
- *   Any call that allocates may return SAFETENSORS_ERROR_OUT_OF_MEMORY; neither is repeated at each function.
- * Ownership. Each handle that a call gives out is the caller's, to be freed with its ..._free (NULL is allowed) on any
- *   thread, in any order: what one handle needs of another it keeps alive itself. Pointers given out point into the
- *   handle they were asked of and are valid until that handle is freed, unless said otherwise.
- * Threads. Calls that take a const handle may be made from any number of threads at once; a handle that is not const
- *   by one thread at a time, except as said at safetensors_writer and in c_plan.h. No handle may be freed while in use.
- * Strings. Names, keys and values are UTF-8, a pointer and a length in bytes, not NUL-terminated, and may hold NUL
- *   bytes. Paths are NUL-terminated. A pointer may be NULL where its length or count is 0.
- * Growing structs begin with struct_size and are made with their ..._INIT; all other fields 0 mean the default. A
- *   struct_size under that of ABI version 1, or over 4096, is SAFETENSORS_ERROR_INVALID_ARGUMENT. One over what the
- *   library knows is SAFETENSORS_ERROR_UNSUPPORTED when any of the unknown part is not 0; of a result that part is
- *   filled with 0. All other structs never change. Options may be NULL: all defaults. */
+ * **Errors.** Every call that can fail returns a safetensors_status (0 is success). Its last parameter is a
+ * safetensors_error of the caller, which may be NULL. After a failure, every out-parameter is NULL or 0, except where a
+ * call returns the needed size. The error is SAFETENSORS_ERROR_INVALID_ARGUMENT if a required pointer is NULL, or if a
+ * number is not a member of its enum. Any call that allocates memory may return SAFETENSORS_ERROR_OUT_OF_MEMORY. The
+ * descriptions of the functions do not repeat these two errors, and they leave out the prefix `SAFETENSORS_ERROR_`.
+ *
+ * **Ownership.** A handle that a call returns belongs to the caller. Free it with its function `..._free`, on any
+ * thread and in any order. NULL is allowed. A handle keeps alive what it needs of other handles. A pointer that a call
+ * returns points into the handle of that call. It is valid until that handle is freed, unless the description says
+ * otherwise.
+ *
+ * **Threads.** Any number of threads may make calls with the same const handle at the same time. Only one thread at a
+ * time may make calls with a handle that is not const. safetensors_writer_create() and c_plan.h name the exceptions. Do
+ * not free a handle while a call uses it.
+ *
+ * **Strings.** Names, keys and values are UTF-8. They are passed as a pointer and a length in bytes. They are not
+ * NUL-terminated and may contain NUL bytes. Paths are NUL-terminated. A pointer may be NULL if its length or count is
+ * 0.
+ *
+ * **Growing structs.** Some structs may get more members in later versions. They begin with `struct_size`. Initialize
+ * them with their macro `..._INIT`. For all other members, 0 selects the default. A `struct_size` below that of ABI
+ * version 1, or above 4096, is SAFETENSORS_ERROR_INVALID_ARGUMENT. If `struct_size` is larger than the struct that the
+ * library knows, the unknown part must be 0. Otherwise the error is SAFETENSORS_ERROR_UNSUPPORTED. In a result, the
+ * library fills the unknown part with 0. All other structs never change. A pointer to options may be NULL. It selects
+ * all defaults. */
 #ifndef SAFETENSORS_C_H
 #define SAFETENSORS_C_H
 
@@ -29,97 +40,116 @@ extern "C" {
 
 /* --- Versions --- */
 
+/** Version of the binary interface that this header describes. */
 #define SAFETENSORS_ABI_VERSION 1
 
-/* The ABI version of the library that is linked. Functions and status codes are only ever added to a version; a program
- * compiled with SAFETENSORS_ABI_VERSION works with every library that returns the same number. */
+/** Returns the ABI version of the linked library. A program that was compiled with the same SAFETENSORS_ABI_VERSION
+ * works with it. New releases of the same ABI version only add functions and status codes. */
 SAFETENSORS_API uint32_t safetensors_abi_version(void);
-/* The version of the library that is linked, such as "0.8.0+cpp.1". Static. */
+/** Returns the version of the linked library, such as "0.8.0+cpp.1". The memory is static. */
 SAFETENSORS_API const char* safetensors_version_string(void);
 
 /* --- Status and errors --- */
 
-/* "invalid_offset"; "ok" for 0; "unknown" for a number that is no code. Static. */
+/** Returns the name of a status code, such as "invalid_offset". Returns "ok" for 0, and "unknown" for a number that is
+ * not a code. The memory is static. */
 SAFETENSORS_API const char* safetensors_status_name(safetensors_status status);
-/* The rule of the format (1 to 10) that a code reports, or 0 when the file was not at fault. */
+/** Returns the rule of the format (1 to 10) that a code reports. Returns 0 when the file is not the cause. */
 SAFETENSORS_API int32_t safetensors_status_rule(safetensors_status status);
-/* 1 when the system refused (memory, open, read, write), else 0. */
+/** Returns 1 when the system is the cause (memory, open, read, write, device). Otherwise returns 0. */
 SAFETENSORS_API int32_t safetensors_status_is_system_error(safetensors_status status);
 
-/* Writes "path: message (byte 17)", what there is of it, escaped for showing; cut to capacity and NUL-terminated
- * (capacity 0: nothing is written). *length (may be NULL) is the whole text's length without the NUL. failure and error
- * may be the same struct: it is left as it is on success. */
+/** Writes "path: message (byte 17)" to `text`, escaped so that it is safe to show. Leaves out the parts that are not
+ * set.
+ *
+ * The text is NUL-terminated and cut to `capacity` bytes. With a capacity of 0, nothing is written. `*length` is the
+ * length of the whole text in bytes, without the NUL. `length` may be NULL. `failure` and `error` may be the same
+ * struct. It does not change on success. */
 SAFETENSORS_API safetensors_status safetensors_error_format(const safetensors_error* failure, char* text,
                                                             size_t capacity, size_t* length, safetensors_error* error);
-/* Text made safe to show (names and metadata come from strangers): control, invisible and ill-formed characters are
- * escaped. Cut and counted as safetensors_error_format does. */
+/** Writes text to `shown`, escaped so that it is safe to show.
+ *
+ * Names and metadata come from files that you may not trust. Control characters, invisible characters and bytes that
+ * are not UTF-8 are escaped. `capacity` and `*length` work as in safetensors_error_format(). */
 SAFETENSORS_API safetensors_status safetensors_printable(const char* text, size_t text_length, char* shown,
                                                          size_t capacity, size_t* length, safetensors_error* error);
 
 /* --- Dtypes --- */
 
-/* All dtypes, lowest rank first. *count is how many there are; with capacity 0 nothing else is done, with fewer than
- * that the error is BUFFER_SIZE, *count is set all the same. */
+/** Writes all dtypes to `dtypes`, lowest rank first.
+ *
+ * `*count` becomes the number of dtypes, also on failure. With a capacity of 0, the call only sets `*count`.
+ * Error: BUFFER_SIZE if `capacity`, in elements, is above 0 but too small. */
 SAFETENSORS_API safetensors_status safetensors_dtype_list(safetensors_dtype* dtypes, size_t capacity, size_t* count,
                                                           safetensors_error* error);
-/* Bits of one element: 4, 6, 8, 16, 32 or 64. */
+/** Writes the bits of one element to `*bits`: 4, 6, 8, 16, 32 or 64. */
 SAFETENSORS_API safetensors_status safetensors_dtype_bits(safetensors_dtype dtype, uint32_t* bits,
                                                           safetensors_error* error);
-/* 0 (BOOL) to 21 (U64): the writer puts tensors of a higher rank first. */
+/** Writes the rank of a dtype to `*rank`, from 0 (BOOL) to 21 (U64). In a file that this library writes, tensors of a
+ * higher rank come first. */
 SAFETENSORS_API safetensors_status safetensors_dtype_rank(safetensors_dtype dtype, uint32_t* rank,
                                                           safetensors_error* error);
-/* The name in the file, such as "F32"; static. */
+/** Writes the name of a dtype in the file, such as "F32", and its length in bytes. The memory is static. */
 SAFETENSORS_API safetensors_status safetensors_dtype_name(safetensors_dtype dtype, const char** name, size_t* length,
                                                           safetensors_error* error);
-/* Exact and case-sensitive. Error: UNKNOWN_DTYPE. */
+/** Finds the dtype with this name. Upper and lower case differ. Error: UNKNOWN_DTYPE. */
 SAFETENSORS_API safetensors_status safetensors_dtype_parse(const char* name, size_t length, safetensors_dtype* dtype,
                                                            safetensors_error* error);
+/** Writes the DLPack data type of a dtype to `*type`. */
 SAFETENSORS_API safetensors_status safetensors_dtype_dlpack(safetensors_dtype dtype, safetensors_dl_data_type* type,
                                                             safetensors_error* error);
 
 /* --- Bytes that the library allocated --- */
 
+/** Memory that the library allocated. */
 typedef struct safetensors_buffer safetensors_buffer;
 
-/* *data is valid until the buffer is freed; it is aligned for any type. */
+/** Writes the address and the size, in bytes, of a buffer. The memory is valid until the buffer is freed. It is aligned
+ * for every type. */
 SAFETENSORS_API safetensors_status safetensors_buffer_bytes(const safetensors_buffer* buffer, const void** data,
                                                             size_t* size, safetensors_error* error);
+/** Frees a buffer. */
 SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 
 /* --- Header: names, dtypes, shapes, offsets, metadata --- */
 
+/** A checked header. Its contents are consistent with each other and with the size of the file. */
 typedef struct safetensors_header safetensors_header;
 
+/** Sizes of a header. Initialize it with SAFETENSORS_HEADER_INFO_INIT. */
 typedef struct safetensors_header_info {
-  uint64_t struct_size;
-  uint64_t tensor_count;
-  uint64_t metadata_count;
-  uint64_t header_bytes; /* N, padding included */
-  uint64_t data_bytes;
-  uint64_t data_start; /* 8 + N */
-  uint64_t file_bytes;
-  uint32_t metadata_present; /* 1 when there is a __metadata__ object, be it empty */
-  uint32_t leading_whitespace;
+  uint64_t struct_size;        /**< size of this struct in bytes */
+  uint64_t tensor_count;       /**< number of tensors */
+  uint64_t metadata_count;     /**< number of metadata pairs */
+  uint64_t header_bytes;       /**< N, the length of the header in bytes, including padding */
+  uint64_t data_bytes;         /**< size of the data in bytes */
+  uint64_t data_start;         /**< offset of the data in the file: 8 + N bytes */
+  uint64_t file_bytes;         /**< size of the file in bytes */
+  uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
+  uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
 } safetensors_header_info;
+/** Initializer of safetensors_header_info. */
 #define SAFETENSORS_HEADER_INFO_INIT \
   { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* The dimensions that an info struct holds; safetensors_..._shape gives all of a tensor that has more. */
+/** Number of dimensions in an info struct. If a tensor has more, call the function `..._shape` to get all of them. */
 #define SAFETENSORS_INFO_DIMS 8
 
+/** The entry of one tensor in a header. Initialize it with SAFETENSORS_TENSOR_INFO_INIT. */
 typedef struct safetensors_tensor_info {
-  uint64_t struct_size;
-  const char* name; /* of strangers: show it with safetensors_printable */
-  size_t name_length;
-  uint64_t begin; /* data_offsets: bytes from the start of the data, half open */
-  uint64_t end;
-  uint64_t nbytes;
-  uint64_t file_offset; /* of the first byte, from the start of the file */
-  safetensors_dtype dtype;
-  uint32_t reserved;
-  size_t rank;
-  uint64_t shape[SAFETENSORS_INFO_DIMS]; /* the first 8 dimensions; 0 behind the last one */
+  uint64_t struct_size;                  /**< size of this struct in bytes */
+  const char* name;                      /**< any valid UTF-8; show it with safetensors_printable() */
+  size_t name_length;                    /**< length of `name` in bytes */
+  uint64_t begin;                        /**< first of `data_offsets`: bytes from the start of the data */
+  uint64_t end;                          /**< second of `data_offsets`: end of the range [begin, end) */
+  uint64_t nbytes;                       /**< size in bytes */
+  uint64_t file_offset;                  /**< bytes from the start of the file to the first byte */
+  safetensors_dtype dtype;               /**< type of the elements */
+  uint32_t reserved;                     /**< 0 */
+  size_t rank;                           /**< number of dimensions */
+  uint64_t shape[SAFETENSORS_INFO_DIMS]; /**< the first 8 dimensions, then 0 */
 } safetensors_tensor_info;
+/** Initializer of safetensors_tensor_info. */
 #define SAFETENSORS_TENSOR_INFO_INIT                                 \
   {                                                                  \
     sizeof(safetensors_tensor_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0, { \
@@ -127,84 +157,101 @@ typedef struct safetensors_tensor_info {
     }                                                                \
   }
 
-/* The orders of the tensors in a header. */
+/** Orders of the tensors in a header. */
 enum {
-  SAFETENSORS_ORDER_OFFSET = 0, /* as their bytes stand in the file; tensors of no bytes at one offset by name */
-  SAFETENSORS_ORDER_NAME = 1    /* by the bytes of their names */
+  SAFETENSORS_ORDER_OFFSET = 0, /**< by offset in the file; empty tensors at the same offset by name */
+  SAFETENSORS_ORDER_NAME = 1    /**< by the bytes of their names */
 };
 
-/* Rules 1 to 3. prefix: the first 8 bytes of the file or more, or all bytes of a shorter file. *length becomes N; the
- * header is the N bytes from byte 8 on. If the file is of another common kind, such as a zip archive, the error's
- * message names it; 512 bytes are enough to recognise all kinds. Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE,
- * INVALID_HEADER_LENGTH. */
+/** Checks rules 1 to 3 of the format and writes N, the length of the header in bytes, to `*length`. The header is the N
+ * bytes from byte 8 on.
+ *
+ * `prefix` holds at least the first 8 bytes of the file, or the whole file if it is shorter. `prefix_size` and
+ * `file_size` are in bytes. If the file has another common format, such as a zip archive, the message of the error
+ * names that format. A prefix of 512 bytes suffices to recognise all of them. Errors: HEADER_TOO_SMALL,
+ * HEADER_TOO_LARGE, INVALID_HEADER_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix, size_t prefix_size, uint64_t file_size,
                                                              const safetensors_parse_options* options, uint64_t* length,
                                                              safetensors_error* error);
-/* Rules 4 to 10. text: the N bytes, copied; data_size: how many bytes follow them in the file. Errors: those
- * rules', CANCELLED. */
+/** Checks rules 4 to 10 of the format and returns the header.
+ *
+ * `text` is the `length` = N bytes of the header; they are copied. `data_size` is the number of bytes that follow them
+ * in the file. Errors: those of rules 4 to 10, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_header_parse(const char* text, size_t length, uint64_t data_size,
                                                             const safetensors_parse_options* options,
                                                             safetensors_header** header, safetensors_error* error);
+/** Frees a header. */
 SAFETENSORS_API void safetensors_header_free(safetensors_header* header);
 
+/** Writes the sizes of a header to `*info`. */
 SAFETENSORS_API safetensors_status safetensors_header_get_info(const safetensors_header* header,
                                                                safetensors_header_info* info, safetensors_error* error);
-/* The tensor at an index of an order. Error: NOT_FOUND when index is not below the tensor count. */
+/** Writes the tensor at an index to `*info`. `order` is SAFETENSORS_ORDER_OFFSET or SAFETENSORS_ORDER_NAME.
+ * Error: NOT_FOUND when `index` is not below the number of tensors. */
 SAFETENSORS_API safetensors_status safetensors_header_tensor_at(const safetensors_header* header, int32_t order,
                                                                 uint64_t index, safetensors_tensor_info* info,
                                                                 safetensors_error* error);
-/* Error: NOT_FOUND. */
+/** Writes the tensor with this name to `*info`. Error: NOT_FOUND. */
 SAFETENSORS_API safetensors_status safetensors_header_find(const safetensors_header* header, const char* name,
                                                            size_t name_length, safetensors_tensor_info* info,
                                                            safetensors_error* error);
-/* Copies a shape out. *rank is the number of dimensions; with capacity 0 nothing else is done, with fewer than that
- * nothing is copied and the error is BUFFER_SIZE, *rank is set all the same. Error also: NOT_FOUND. */
+/** Copies the shape of the tensor with this name to `shape`, outermost dimension first.
+ *
+ * `*rank` becomes the number of dimensions, also if the error is BUFFER_SIZE. With a capacity of 0, the call only sets
+ * `*rank`. Errors: NOT_FOUND, BUFFER_SIZE if `capacity`, in dimensions, is above 0 but too small. */
 SAFETENSORS_API safetensors_status safetensors_header_shape(const safetensors_header* header, const char* name,
                                                             size_t name_length, uint64_t* shape, size_t capacity,
                                                             size_t* rank, safetensors_error* error);
-/* The metadata pair at an index, sorted by the bytes of the keys. Error: NOT_FOUND when index is too large. */
+/** Writes the metadata pair at an index. The pairs are sorted by the bytes of their keys. Error: NOT_FOUND when `index`
+ * is not below the number of pairs. */
 SAFETENSORS_API safetensors_status safetensors_header_metadata_at(const safetensors_header* header, uint64_t index,
                                                                   const char** key, size_t* key_length,
                                                                   const char** value, size_t* value_length,
                                                                   safetensors_error* error);
-/* Error: NOT_FOUND. */
+/** Writes the value of a metadata key. Error: NOT_FOUND. */
 SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safetensors_header* header, const char* key,
                                                                     size_t key_length, const char** value,
                                                                     size_t* value_length, safetensors_error* error);
-/* The header's text as the library writes it, padded with spaces. */
+/** Returns the text of the header as this library writes it, padded with spaces. */
 SAFETENSORS_API safetensors_status safetensors_header_text(const safetensors_header* header, safetensors_buffer** text,
                                                            safetensors_error* error);
 
 /* --- Header builder --- */
 
+/** Collects tensors and metadata, and builds the header of a new file. */
 typedef struct safetensors_header_builder safetensors_header_builder;
 
+/** How a file is arranged. Initialize it with SAFETENSORS_LAYOUT_OPTIONS_INIT. */
 typedef struct safetensors_layout_options {
-  uint64_t struct_size;
-  uint64_t metadata_slack; /* spaces kept at the end of the header for later edits in place */
-  uint32_t data_alignment; /* the data starts at a multiple of this power of two, at most 65536. 0: 8 */
-  uint32_t reserved;       /* 0 */
+  uint64_t struct_size;    /**< size of this struct in bytes */
+  uint64_t metadata_slack; /**< number of spaces at the end of the header, for later edits in place */
+  uint32_t data_alignment; /**< alignment of the data in the file: a power of two from 1 to 65536 bytes; 0: 8 */
+  uint32_t reserved;       /**< 0 */
 } safetensors_layout_options;
+/** Initializer of safetensors_layout_options. */
 #define SAFETENSORS_LAYOUT_OPTIONS_INIT \
   { sizeof(safetensors_layout_options), 0, 0, 0 }
 
+/** Makes an empty builder. */
 SAFETENSORS_API safetensors_status safetensors_header_builder_create(safetensors_header_builder** builder,
                                                                      safetensors_error* error);
+/** Frees a builder. */
 SAFETENSORS_API void safetensors_header_builder_free(safetensors_header_builder* builder);
-/* Errors: DUPLICATE_NAME, RESERVED_NAME, INVALID_UTF8, SIZE_OVERFLOW, MISALIGNED_SIZE. */
+/** Adds a tensor. Copies the name and the shape (outermost dimension first).
+ * Errors: DUPLICATE_NAME, RESERVED_NAME, INVALID_UTF8, SIZE_OVERFLOW, MISALIGNED_SIZE. */
 SAFETENSORS_API safetensors_status safetensors_header_builder_add(safetensors_header_builder* builder, const char* name,
                                                                   size_t name_length, safetensors_dtype dtype,
                                                                   const uint64_t* shape, size_t rank,
                                                                   safetensors_error* error);
-/* Errors: DUPLICATE_NAME, INVALID_UTF8. */
+/** Adds a metadata pair. Copies both texts. Errors: DUPLICATE_NAME, INVALID_UTF8. */
 SAFETENSORS_API safetensors_status safetensors_header_builder_metadata(safetensors_header_builder* builder,
                                                                        const char* key, size_t key_length,
                                                                        const char* value, size_t value_length,
                                                                        safetensors_error* error);
-/* The header will have a __metadata__ object even if no pair is added. */
+/** Makes the header contain a `__metadata__` object even if you add no pair. */
 SAFETENSORS_API safetensors_status safetensors_header_builder_metadata_present(safetensors_header_builder* builder,
                                                                                safetensors_error* error);
-/* May be called again. Errors: INVALID_ALIGNMENT, HEADER_TOO_LARGE, SIZE_OVERFLOW. */
+/** Builds the header. You may call it several times. Errors: INVALID_ALIGNMENT, HEADER_TOO_LARGE, SIZE_OVERFLOW. */
 SAFETENSORS_API safetensors_status safetensors_header_builder_build(const safetensors_header_builder* builder,
                                                                     const safetensors_layout_options* options,
                                                                     safetensors_header** header,
@@ -212,220 +259,280 @@ SAFETENSORS_API safetensors_status safetensors_header_builder_build(const safete
 
 /* --- Slices --- */
 
-typedef struct safetensors_slice safetensors_slice;                   /* what is asked for */
-typedef struct safetensors_resolved_slice safetensors_resolved_slice; /* of one dtype and shape */
-typedef struct safetensors_runs safetensors_runs;                     /* a walk over its bytes */
+/** A request for a part of any tensor. */
+typedef struct safetensors_slice safetensors_slice;
+/** A slice for one dtype and shape. */
+typedef struct safetensors_resolved_slice safetensors_resolved_slice;
+/** An iterator over the runs of a resolved slice. A run is a contiguous range of bytes of the tensor. */
+typedef struct safetensors_runs safetensors_runs;
 
+/** Kinds of slices of one dimension. */
 enum {
-  SAFETENSORS_DIM_KIND_ALL = 0,
-  SAFETENSORS_DIM_KIND_INDEX = 1, /* the dimension disappears */
-  SAFETENSORS_DIM_KIND_RANGE = 2,
-  SAFETENSORS_DIM_KIND_SHARD = 3,
-  SAFETENSORS_DIM_KIND_ELLIPSIS = 4 /* as many whole dimensions as are left; at most one in a slice */
+  SAFETENSORS_DIM_KIND_ALL = 0,     /**< the whole dimension */
+  SAFETENSORS_DIM_KIND_INDEX = 1,   /**< one element; the result does not have this dimension */
+  SAFETENSORS_DIM_KIND_RANGE = 2,   /**< elements from `begin` to `end`, every `step` */
+  SAFETENSORS_DIM_KIND_SHARD = 3,   /**< shard `shard_rank` of `shard_world` */
+  SAFETENSORS_DIM_KIND_ELLIPSIS = 4 /**< all dimensions that no other entry takes; at most one in a slice */
 };
 
-/* What is asked of one dimension, with NumPy's meaning; make it with the macros below. */
+/** The slice of one dimension, with the meaning that NumPy gives it. Make it with the macros `SAFETENSORS_DIM_...`. */
 typedef struct safetensors_dim_slice {
-  int32_t kind;
-  uint8_t has_begin; /* 0: from the first element that the step's direction meets */
-  uint8_t has_end;   /* 0: through the last one */
-  uint8_t reserved[2];
-  int64_t index; /* negative counts from the end, as in begin and end */
-  int64_t begin;
-  int64_t end;
-  int64_t step;
-  uint64_t shard_rank;
-  uint64_t shard_world;
+  int32_t kind;         /**< one of SAFETENSORS_DIM_KIND_... */
+  uint8_t has_begin;    /**< 0: begin with the first element in the direction of `step` */
+  uint8_t has_end;      /**< 0: go through the last element in the direction of `step` */
+  uint8_t reserved[2];  /**< 0 */
+  int64_t index;        /**< the element; negative counts from the end */
+  int64_t begin;        /**< the first element; negative counts from the end; clamped to the dimension */
+  int64_t end;          /**< the first element outside; negative counts from the end; clamped to the dimension */
+  int64_t step;         /**< distance of elements; negative goes backwards; 0 is an error */
+  uint64_t shard_rank;  /**< index of the shard */
+  uint64_t shard_world; /**< number of shards */
 } safetensors_dim_slice;
 
+/** Takes the whole dimension. */
 #define SAFETENSORS_DIM_ALL \
   { SAFETENSORS_DIM_KIND_ALL, 0, 0, {0, 0}, 0, 0, 0, 1, 0, 1 }
+/** Takes one element. The result does not have this dimension. */
 #define SAFETENSORS_DIM_AT(index) \
   { SAFETENSORS_DIM_KIND_INDEX, 0, 0, {0, 0}, (index), 0, 0, 1, 0, 1 }
+/** Takes the elements [begin, end) in steps of `step`. */
 #define SAFETENSORS_DIM_RANGE(begin, end, step) \
   { SAFETENSORS_DIM_KIND_RANGE, 1, 1, {0, 0}, 0, (begin), (end), (step), 0, 1 }
+/** Takes the elements from `begin` on, in steps of `step`. */
 #define SAFETENSORS_DIM_FROM(begin, step) \
   { SAFETENSORS_DIM_KIND_RANGE, 1, 0, {0, 0}, 0, (begin), 0, (step), 0, 1 }
+/** Takes the elements before `end`, in steps of `step`. */
 #define SAFETENSORS_DIM_UNTIL(end, step) \
   { SAFETENSORS_DIM_KIND_RANGE, 0, 1, {0, 0}, 0, 0, (end), (step), 0, 1 }
+/** Takes all elements in steps of `step`. */
 #define SAFETENSORS_DIM_STEP(step) \
   { SAFETENSORS_DIM_KIND_RANGE, 0, 0, {0, 0}, 0, 0, 0, (step), 0, 1 }
+/** Takes shard `rank` of `world`. See safetensors_slice_shard(). */
 #define SAFETENSORS_DIM_SHARD(rank, world) \
   { SAFETENSORS_DIM_KIND_SHARD, 0, 0, {0, 0}, 0, 0, 0, 1, (rank), (world) }
+/** Takes all dimensions that no other entry takes. */
 #define SAFETENSORS_DIM_ELLIPSIS \
   { SAFETENSORS_DIM_KIND_ELLIPSIS, 0, 0, {0, 0}, 0, 0, 0, 1, 0, 1 }
 
+/** A run: the contiguous bytes [offset, offset + size) of a tensor. */
 typedef struct safetensors_byte_run {
-  uint64_t offset; /* from the tensor's first byte */
-  uint64_t size;
+  uint64_t offset; /**< bytes from the first byte of the tensor */
+  uint64_t size;   /**< in bytes */
 } safetensors_byte_run;
 
-/* One entry a dimension, outermost first; dimensions without one are taken whole. Copies dims. */
+/** Makes a slice from one entry per dimension, outermost first. It takes dimensions without an entry completely. Copies
+ * `dims`. */
 SAFETENSORS_API safetensors_status safetensors_slice_create(const safetensors_dim_slice* dims, size_t count,
                                                             safetensors_slice** slice, safetensors_error* error);
-/* Part rank of world of one dimension (negative counts from the end), cut as numpy.array_split cuts. */
+/** Makes a slice that takes shard `rank` of `world` of the dimension `dim`, and the other dimensions completely. A
+ * negative `dim` counts from the end. The shards are those of `numpy.array_split`. */
 SAFETENSORS_API safetensors_status safetensors_slice_shard(int64_t dim, uint64_t rank, uint64_t world,
                                                            safetensors_slice** slice, safetensors_error* error);
-/* "1:3,:,-1,::2,...". Error: SLICE_SYNTAX. */
+/** Parses the text of a NumPy index, such as `1:3,:,-1,::2,...`. Error: SLICE_SYNTAX. */
 SAFETENSORS_API safetensors_status safetensors_slice_parse(const char* text, size_t length, safetensors_slice** slice,
                                                            safetensors_error* error);
+/** Frees a slice. */
 SAFETENSORS_API void safetensors_slice_free(safetensors_slice* slice);
 
-/* shape is copied. slice may be NULL: the whole tensor. Errors: SLICE_INDEX, SLICE_STEP, SLICE_RANK, SLICE_BITS,
- * SIZE_OVERFLOW. */
+/** Applies a slice to a dtype and a shape. Copies the shape. If `slice` is NULL, it takes the whole tensor.
+ * Errors: SLICE_INDEX, SLICE_STEP, SLICE_RANK, SLICE_BITS, SIZE_OVERFLOW. */
 SAFETENSORS_API safetensors_status safetensors_slice_resolve(const safetensors_slice* slice, safetensors_dtype dtype,
                                                              const uint64_t* shape, size_t rank,
                                                              safetensors_resolved_slice** resolved,
                                                              safetensors_error* error);
+/** Frees a resolved slice. */
 SAFETENSORS_API void safetensors_resolved_slice_free(safetensors_resolved_slice* resolved);
-/* The result's shape, as safetensors_header_shape copies. */
+/** Copies the shape of the result. `capacity` and `*rank` work as in safetensors_header_shape(). Error: BUFFER_SIZE. */
 SAFETENSORS_API safetensors_status safetensors_resolved_slice_shape(const safetensors_resolved_slice* resolved,
                                                                     uint64_t* shape, size_t capacity, size_t* rank,
                                                                     safetensors_error* error);
-/* *nbytes: of the result; *run_count: in how many contiguous runs of the tensor they lie. Either may be NULL. */
+/** Writes the size of the result, in bytes, and the number of its runs. Both pointers may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_resolved_slice_size(const safetensors_resolved_slice* resolved,
                                                                    uint64_t* nbytes, uint64_t* run_count,
                                                                    safetensors_error* error);
-/* Starts a walk over the runs, in the order of the result's elements. */
+/** Makes an iterator over the runs, in the order of the result. */
 SAFETENSORS_API safetensors_status safetensors_runs_create(const safetensors_resolved_slice* resolved,
                                                            safetensors_runs** runs, safetensors_error* error);
-/* The next runs, at most capacity; *count tells how many: fewer than capacity when there are no more. */
+/** Writes the next runs to `next`, at most `capacity` of them. `*count` becomes their number. It is below `capacity`
+ * only after the last run. */
 SAFETENSORS_API safetensors_status safetensors_runs_next(safetensors_runs* runs, safetensors_byte_run* next,
                                                          size_t capacity, size_t* count, safetensors_error* error);
+/** Frees an iterator. */
 SAFETENSORS_API void safetensors_runs_free(safetensors_runs* runs);
 
 /* --- Files --- */
 
+/** A safetensors file with a checked header. */
 typedef struct safetensors_file safetensors_file;
+/** One tensor of a file, without its bytes. It keeps the open file alive. */
 typedef struct safetensors_tensor safetensors_tensor;
+/** A tensor in memory. It may outlive its file. */
 typedef struct safetensors_array safetensors_array;
 
+/** How a file reads tensors. */
 enum {
-  SAFETENSORS_ACCESS_AUTOMATIC = 0, /* read on network and user-space file systems, else map */
-  SAFETENSORS_ACCESS_MAP = 1,       /* a file made shorter while it is mapped raises SIGBUS */
-  SAFETENSORS_ACCESS_READ = 2       /* never maps: a file made shorter is the error FILE_TRUNCATED */
+  /** Decided when the file is opened: read on network and user-space file systems, otherwise map. */
+  SAFETENSORS_ACCESS_AUTOMATIC = 0,
+  /** Map the file. Access to a map raises SIGBUS if the file becomes shorter. */
+  SAFETENSORS_ACCESS_MAP = 1,
+  /** Never map. If the file becomes shorter, reading returns FILE_TRUNCATED. */
+  SAFETENSORS_ACCESS_READ = 2
 };
 
+/** How a file is opened. Initialize it with SAFETENSORS_OPEN_OPTIONS_INIT. */
 typedef struct safetensors_open_options {
-  uint64_t struct_size;
-  uint64_t max_header_bytes;         /* as safetensors_parse_options */
-  uint32_t allow_leading_whitespace; /* likewise */
-  int32_t access;
-  int32_t (*cancelled)(void* user); /* as safetensors_parse_options */
-  void* user;
+  uint64_t struct_size;              /**< size of this struct in bytes */
+  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
+  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
+  int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
+  int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
+  void* user;                        /**< passed to `cancelled` */
 } safetensors_open_options;
+/** Initializer of safetensors_open_options. */
 #define SAFETENSORS_OPEN_OPTIONS_INIT \
   { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL }
 
-/* The caller's own bytes at offsets. The functions are called from any number of threads at once. One that fails
- * returns a code other than SAFETENSORS_OK, best READ_FAILED, and may fill *error, which is never NULL. */
+/** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
+ *
+ * The library calls the functions from any number of threads at once. A function that fails returns a code other than
+ * SAFETENSORS_OK, preferably READ_FAILED. It may fill `*error`, which is never NULL. */
 typedef struct safetensors_source {
-  uint64_t struct_size;
-  void* user;
-  /* In bytes; asked once, when a file is opened. */
+  uint64_t struct_size; /**< size of this struct in bytes */
+  void* user;           /**< passed to the functions */
+  /** Writes the size in bytes to `*size`. Called once, when a file is opened. */
   safetensors_status (*size)(void* user, uint64_t* size, safetensors_error* error);
-  /* Reads up to capacity bytes at offset; *count tells how many. Fewer is allowed, 0 means the end. capacity may be 0:
-   * destination may then be NULL, and *count, which is 0 on entry, must stay 0. */
+  /** Reads up to `capacity` bytes at `offset`. Writes the number of bytes read to `*count`. It may be below `capacity`;
+   * 0 means the end. `*count` is 0 on entry. If `capacity` is 0, `destination` may be NULL and `*count` must stay 0. */
   safetensors_status (*read_at)(void* user, uint64_t offset, void* destination, size_t capacity, size_t* count,
                                 safetensors_error* error);
-  /* May be NULL. The memory of size bytes at offset, valid until release, or NULL when there is none. */
+  /** Returns memory that holds `size` bytes at `offset`, or NULL if there is none. The memory is valid until `release`.
+   * May be NULL. */
   const void* (*memory)(void* user, uint64_t offset, uint64_t size);
-  /* May be NULL. Called once, on any thread, when no file, tensor, array or DLPack tensor needs the source. */
+  /** Called once, on any thread, when no file, tensor, array or DLPack tensor needs the source. May be NULL. */
   void (*release)(void* user);
 } safetensors_source;
+/** Initializer of safetensors_source. */
 #define SAFETENSORS_SOURCE_INIT \
   { sizeof(safetensors_source), NULL, NULL, NULL, NULL, NULL }
 
-/* Reads and checks the header, nothing else; never waits on a FIFO or device. Errors: OPEN_FAILED (os_error),
- * NOT_REGULAR_FILE, READ_FAILED, FILE_TRUNCATED, CANCELLED, and those of rules 1 to 10. */
+/** Opens a file, and reads and checks its header. It reads nothing else. It never waits for a FIFO or a device.
+ * Errors: OPEN_FAILED (with `os_error`), NOT_REGULAR_FILE, READ_FAILED, FILE_TRUNCATED, CANCELLED, and those of rules 1
+ * to 10. */
 SAFETENSORS_API safetensors_status safetensors_file_open(const char* path, const safetensors_open_options* options,
                                                          safetensors_file** file, safetensors_error* error);
-/* The same for a descriptor, which is duplicated: the caller keeps and closes his own. */
+/** Opens a file through a descriptor. Duplicates the descriptor: the caller keeps and closes their own.
+ * Errors: those of safetensors_file_open(). */
 SAFETENSORS_API safetensors_status safetensors_file_from_fd(int descriptor, const safetensors_open_options* options,
                                                             safetensors_file** file, safetensors_error* error);
-/* Over memory that holds a whole file and stays as it is until release(user), which is called as that of
- * safetensors_source; NULL: the memory outlives everything made of it. On failure release is not called. */
+/** Opens a file that is in memory. The memory must not change until the library calls `release(user)`.
+ *
+ * `size` is in bytes. `release` is called as in safetensors_source. If it is NULL, the memory must outlive everything
+ * that is made from it. On failure, `release` is not called. Errors: CANCELLED, and those of rules 1 to 10. */
 SAFETENSORS_API safetensors_status safetensors_file_from_memory(const void* data, size_t size,
                                                                 void (*release)(void* user), void* user,
                                                                 const safetensors_parse_options* options,
                                                                 safetensors_file** file, safetensors_error* error);
-/* Over the caller's own source; the struct is copied. On failure release is not called. Errors also: the source's. */
+/** Opens a file that is in a source of the caller. Copies the struct. On failure, `release` is not called.
+ * Errors: those of the source, CANCELLED, and those of rules 1 to 10. */
 SAFETENSORS_API safetensors_status safetensors_file_from_source(const safetensors_source* source,
                                                                 const safetensors_parse_options* options,
                                                                 safetensors_file** file, safetensors_error* error);
+/** Frees a file. Tensors and arrays of it stay valid. */
 SAFETENSORS_API void safetensors_file_free(safetensors_file* file);
 
+/** Returns the header of a file. */
 SAFETENSORS_API safetensors_status safetensors_file_header(const safetensors_file* file, safetensors_header** header,
                                                            safetensors_error* error);
-/* Error: NOT_FOUND, with the most similar name when there is one. */
+/** Returns the tensor with this name. Error: NOT_FOUND; the message has the most similar name, if there is one. */
 SAFETENSORS_API safetensors_status safetensors_file_tensor(const safetensors_file* file, const char* name,
                                                            size_t name_length, safetensors_tensor** tensor,
                                                            safetensors_error* error);
-/* SAFETENSORS_ACCESS_MAP or _READ: what was decided when the file was opened. */
+/** Writes SAFETENSORS_ACCESS_MAP or SAFETENSORS_ACCESS_READ to `*access`, as decided when the file was opened. */
 SAFETENSORS_API safetensors_status safetensors_file_access(const safetensors_file* file, int32_t* access,
                                                            safetensors_error* error);
-/* As given to safetensors_file_open, NUL-terminated; "" for the others. */
+/** Writes the path given to safetensors_file_open(), NUL-terminated. For files opened in another way, it is empty. */
 SAFETENSORS_API safetensors_status safetensors_file_path(const safetensors_file* file, const char** path,
                                                          safetensors_error* error);
-/* The bytes of all tensors over one map, as U8: a tensor is [begin, end) of it. For many tensors at the cost of one.
- * Read where safetensors_tensor_view would. Errors: those of safetensors_tensor_view. */
+/** Returns the bytes of all tensors as one array of dtype U8. Each tensor is the range [begin, end) of it.
+ *
+ * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. One call maps many tensors at the cost of one. In
+ * the cases where safetensors_tensor_view() reads, this function reads. Errors: those of safetensors_tensor_view(). */
 SAFETENSORS_API safetensors_status safetensors_file_view(const safetensors_file* file, int32_t map,
                                                          safetensors_array** array, safetensors_error* error);
-/* Reads up to size bytes of the file, header included, at offset; *count tells how many, 0 at the end. */
+/** Reads up to `size` bytes of the file at `offset`, in bytes from the start of the file. Writes the number of bytes
+ * read to `*count`; it is 0 at the end of the file. Errors: READ_FAILED, and those of a source of the caller. */
 SAFETENSORS_API safetensors_status safetensors_file_read_at(const safetensors_file* file, uint64_t offset,
                                                             void* destination, size_t size, size_t* count,
                                                             safetensors_error* error);
 
 /* --- Tensors: names in files, no bytes until asked --- */
 
+/** The kind of memory that a view returns. */
 enum {
-  SAFETENSORS_MAP_SHARED = 0,       /* read-only, shared with every reader of the file */
-  SAFETENSORS_MAP_COPY_ON_WRITE = 1 /* writable, private; owned memory instead if the system refuses the map */
+  /** Read-only, shared with every reader of the file. */
+  SAFETENSORS_MAP_SHARED = 0,
+  /** Writable and private. The file never changes. Owned memory if the system refuses the map. */
+  SAFETENSORS_MAP_COPY_ON_WRITE = 1
 };
 
+/** Frees a tensor. Arrays of it stay valid. */
 SAFETENSORS_API void safetensors_tensor_free(safetensors_tensor* tensor);
+/** Writes the entry of the tensor in the header to `*info`. */
 SAFETENSORS_API safetensors_status safetensors_tensor_get_info(const safetensors_tensor* tensor,
                                                                safetensors_tensor_info* info, safetensors_error* error);
-/* As safetensors_header_shape. */
+/** Copies the shape of a tensor. `capacity` and `*rank` work as in safetensors_header_shape(). Error: BUFFER_SIZE. */
 SAFETENSORS_API safetensors_status safetensors_tensor_shape(const safetensors_tensor* tensor, uint64_t* shape,
                                                             size_t capacity, size_t* rank, safetensors_error* error);
+/** Returns the file of a tensor. */
 SAFETENSORS_API safetensors_status safetensors_tensor_file(const safetensors_tensor* tensor, safetensors_file** file,
                                                            safetensors_error* error);
-/* Zero copy where the file is mapped or its source gives memory, else read into memory of its own: the array's memory
- * tells. Errors: those of safetensors_tensor_read. */
+/** Returns the tensor without a copy, if possible.
+ *
+ * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. The array is a view when the file is mapped or its
+ * source provides memory. Otherwise the tensor is read into new memory. `memory` in safetensors_array_info tells which
+ * case applies. Errors: those of safetensors_tensor_read(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_view(const safetensors_tensor* tensor, int32_t map,
                                                            safetensors_array** array, safetensors_error* error);
-/* Into memory of its own, aligned to 64 bytes. slice may be NULL: the whole tensor. Errors: READ_FAILED,
- * FILE_TRUNCATED, and those of safetensors_slice_resolve. */
+/** Reads a slice of a tensor into new memory that is aligned to 64 bytes. If `slice` is NULL, it reads the whole
+ * tensor. Errors: READ_FAILED, FILE_TRUNCATED, and those of safetensors_slice_resolve(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_read(const safetensors_tensor* tensor,
                                                            const safetensors_slice* slice, safetensors_array** array,
                                                            safetensors_error* error);
-/* Into the caller's memory, whose size must be exactly the result's, else the error is BUFFER_SIZE. */
+/** Reads a slice of a tensor into memory of the caller. If `slice` is NULL, it reads the whole tensor. `size`, in
+ * bytes, must be exactly the size of the result. Errors: BUFFER_SIZE, and those of safetensors_tensor_read(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_read_into(const safetensors_tensor* tensor,
                                                                 const safetensors_slice* slice, void* destination,
                                                                 size_t size, safetensors_error* error);
 
 /* --- Arrays: memory with a dtype and a shape; they outlive the file --- */
 
+/** Kinds of memory that an array can use. */
 enum {
+  /** Memory of the array itself, writable. */
   SAFETENSORS_MEMORY_OWNED = 0,
-  SAFETENSORS_MEMORY_SHARED_MAP = 1,  /* the file's pages, read-only; a file made shorter raises SIGBUS */
-  SAFETENSORS_MEMORY_PRIVATE_MAP = 2, /* the file's pages, copied when written to */
-  SAFETENSORS_MEMORY_BORROWED = 3     /* what the file was opened over, or a plan's destination; read-only */
+  /** Pages of the file, read-only. Access raises SIGBUS if the file becomes shorter. */
+  SAFETENSORS_MEMORY_SHARED_MAP = 1,
+  /** Pages of the file, copied on write. The file never changes. Access raises SIGBUS if the file becomes shorter. */
+  SAFETENSORS_MEMORY_PRIVATE_MAP = 2,
+  /** Memory of the caller, read-only for the array: the memory that a file was opened over, or a destination of a plan.
+   */
+  SAFETENSORS_MEMORY_BORROWED = 3
 };
 
-/* Elements in C (row-major) order, little-endian, without gaps; F4 and F6 packed. */
+/** The memory of an array: elements in C (row-major) order, little-endian, without gaps. F4 and F6 are packed.
+ * Initialize it with SAFETENSORS_ARRAY_INFO_INIT. */
 typedef struct safetensors_array_info {
-  uint64_t struct_size;
-  const void* data; /* may be at an odd address: see safetensors_array_as */
-  size_t nbytes;
-  safetensors_dtype dtype;
-  int32_t memory;
-  uint32_t writable; /* 1: safetensors_array_mutable_data gives it */
-  uint32_t reserved;
-  size_t rank;
-  uint64_t shape[SAFETENSORS_INFO_DIMS]; /* the first 8 dimensions; 0 behind the last one */
+  uint64_t struct_size;                  /**< size of this struct in bytes */
+  const void* data;                      /**< the elements; may be misaligned: see safetensors_array_as() */
+  size_t nbytes;                         /**< size in bytes */
+  safetensors_dtype dtype;               /**< type of the elements */
+  int32_t memory;                        /**< one of SAFETENSORS_MEMORY_... */
+  uint32_t writable;                     /**< 1: safetensors_array_mutable_data() returns the memory */
+  uint32_t reserved;                     /**< 0 */
+  size_t rank;                           /**< number of dimensions */
+  uint64_t shape[SAFETENSORS_INFO_DIMS]; /**< the first 8 dimensions, then 0 */
 } safetensors_array_info;
+/** Initializer of safetensors_array_info. */
 #define SAFETENSORS_ARRAY_INFO_INIT                           \
   {                                                           \
     sizeof(safetensors_array_info), NULL, 0, 0, 0, 0, 0, 0, { \
@@ -433,112 +540,139 @@ typedef struct safetensors_array_info {
     }                                                         \
   }
 
+/** Frees an array. Its memory is released when nothing else uses it. */
 SAFETENSORS_API void safetensors_array_free(safetensors_array* array);
+/** Writes the memory, dtype and shape of an array to `*info`. */
 SAFETENSORS_API safetensors_status safetensors_array_get_info(const safetensors_array* array,
                                                               safetensors_array_info* info, safetensors_error* error);
-/* As safetensors_header_shape. */
+/** Copies the shape of an array. `capacity` and `*rank` work as in safetensors_header_shape(). Error: BUFFER_SIZE. */
 SAFETENSORS_API safetensors_status safetensors_array_shape(const safetensors_array* array, uint64_t* shape,
                                                            size_t capacity, size_t* rank, safetensors_error* error);
-/* The elements, checked to be of this dtype and aligned for it; *count tells how many (F4 and F6: how many bytes).
- * Errors: DTYPE_MISMATCH, MISALIGNED_MEMORY. */
+/** Returns the elements, after a check that they have this dtype and are aligned for it. `*count` becomes the number of
+ * elements, or the number of bytes for F4 and F6. Errors: DTYPE_MISMATCH, MISALIGNED_MEMORY. */
 SAFETENSORS_API safetensors_status safetensors_array_as(const safetensors_array* array, safetensors_dtype dtype,
                                                         const void** elements, size_t* count, safetensors_error* error);
-/* The memory to write to; writing needs the caller's own locking. Error: NOT_WRITABLE. */
+/** Returns the memory for writing. `*nbytes` becomes its size in bytes. If several threads access the memory, do your
+ * own locking. Error: NOT_WRITABLE. */
 SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_array* array, void** data, size_t* nbytes,
                                                                   safetensors_error* error);
-/* Of a map: brings the pages of size bytes at offset, clipped to the array, into memory now, so that touching them
- * later does not wait; a few MiB ahead of use are enough. Does nothing for other memory. Errors: READ_FAILED (also
- * where the file became shorter: the system does not tell that from a failing device), OUT_OF_MEMORY. */
+/** Loads the pages of `size` bytes at `offset` of a map into memory, so that later access does not wait.
+ *
+ * The range is clipped to the array. It is enough to prefault a few MiB before you use them. For other kinds of memory,
+ * this function does nothing. Errors: OUT_OF_MEMORY, READ_FAILED. The system reports a file that became shorter and a
+ * failing device in the same way; both are READ_FAILED. */
 SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
                                                               uint64_t size, safetensors_error* error);
-/* Of a shared map: the process gives up the pages that lie wholly within the array; touching them reads them again. The
- * array stays. Error: UNSUPPORTED for other memory (of a private map, what was written would be lost). */
+/** Releases the pages of a shared map that are entirely inside the array. The next access reads them again. The array
+ * stays valid. Error: UNSUPPORTED for other kinds of memory. In a private map, the changes would be lost. */
 SAFETENSORS_API safetensors_status safetensors_array_release_pages(const safetensors_array* array,
                                                                    safetensors_error* error);
-/* The same memory for another library, on the CPU device; it outlives array and file. READ_ONLY is set unless the array
- * is writable. Error: UNSUPPORTED (a dimension over INT64_MAX, more than INT32_MAX dimensions). */
+/** Returns a DLPack tensor on the CPU device that shares the memory of an array. It may outlive the array and the file.
+ *
+ * SAFETENSORS_DLPACK_READ_ONLY is set unless the array is writable. Error: UNSUPPORTED if a dimension is larger than
+ * INT64_MAX, or if there are more than INT32_MAX dimensions. */
 SAFETENSORS_API safetensors_status safetensors_array_to_dlpack(const safetensors_array* array,
                                                                safetensors_dl_managed_tensor** tensor,
                                                                safetensors_error* error);
 
 /* --- Writing --- */
 
+/** Writes a file in several calls. */
 typedef struct safetensors_writer safetensors_writer;
 
-/* What holds when a writing call returned without error. In every case programs see the old file or the new one, never
- * a mix, and after an error the old file is as it was, with nothing beside it. */
+/** What a writing call guarantees when it returns without error.
+ *
+ * At every level, other programs see the old file or the new file, never a mixture. After an error, the old file is
+ * unchanged and no other file remains next to it. */
 enum {
-  SAFETENSORS_DURABILITY_FULL = 0, /* the new file is there, also after a power cut */
-  SAFETENSORS_DURABILITY_FILE = 1, /* after a power cut the old file or the new one */
-  SAFETENSORS_DURABILITY_NONE = 2  /* after a power cut the old file, the new one, an empty one, or zeros */
+  /** The new file survives a power cut. */
+  SAFETENSORS_DURABILITY_FULL = 0,
+  /** After a power cut, the path has the old file or the new file. */
+  SAFETENSORS_DURABILITY_FILE = 1,
+  /** After a power cut, the path has the old file, the new file, an empty file, or zeros. */
+  SAFETENSORS_DURABILITY_NONE = 2
 };
 
+/** How files are written. Initialize it with SAFETENSORS_WRITE_OPTIONS_INIT. */
 typedef struct safetensors_write_options {
-  uint64_t struct_size;
-  int32_t durability;
-  uint32_t in_place_if_no_rename; /* not 0: where rename is missing write in place; an error leaves a torn file */
-  /* May be NULL; must return normally and not use the writer. Called every few MiB with the bytes written so far and
-   * the size of the file or of all files together, by the thread that writes and never by two at once. 0 ends the call,
-   * and every later one of a writer, with CANCELLED; the old file is as it was. */
+  uint64_t struct_size; /**< size of this struct in bytes */
+  int32_t durability;   /**< one of SAFETENSORS_DURABILITY_... */
+  /** Not 0: on a file system that cannot rename, write in place instead of returning UNSUPPORTED. An error or a crash
+   * then leaves an incomplete file. */
+  uint32_t in_place_if_no_rename;
+  /** Called every few MiB with the number of bytes written (`done`) and the total size of the file, or of all files
+   * together. May be NULL.
+   *
+   * Runs in the thread that made the writing call, and never in two threads at once. Return 0 to cancel: this call, and
+   * all later calls of a writer, return CANCELLED. The old file is then unchanged. It must return normally and must not
+   * use the writer. */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
-  void* user;
-  /* A symlink at the path. 0: it is followed, and the file that it leads to is replaced. Not 0: the link itself becomes
-   * a regular file, and what it leads to stays as it is. */
+  void* user; /**< passed to `progress` */
+  /** What happens to a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
+   * the link becomes a regular file, and the file that it led to does not change. */
   uint32_t replace_symlinks;
-  uint32_t reserved; /* 0 */
+  uint32_t reserved; /**< 0 */
 } safetensors_write_options;
+/** Initializer of safetensors_write_options. */
 #define SAFETENSORS_WRITE_OPTIONS_INIT \
   { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL, 0, 0 }
 
+/** How metadata is edited. Initialize it with SAFETENSORS_EDIT_OPTIONS_INIT. */
 typedef struct safetensors_edit_options {
-  uint64_t struct_size;
-  uint64_t metadata_slack;           /* without in_place: spaces to leave for later edits */
-  uint64_t max_header_bytes;         /* as safetensors_parse_options */
-  uint32_t allow_leading_whitespace; /* likewise */
-  uint32_t in_place; /* not 0: write only the header; not safe against a power cut or readers opening right then */
-  int32_t durability;
-  uint32_t in_place_if_no_rename;
-  /* As in safetensors_write_options. The last call comes when the new file is durable and not yet in place; not called
-   * with in_place. */
+  uint64_t struct_size;              /**< size of this struct in bytes */
+  uint64_t metadata_slack;           /**< without in_place: number of spaces to leave in the header for later edits */
+  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
+  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
+  /** Not 0: overwrite only the header of the file. This is not atomic. A power cut during the write, or a reader that
+   * opens the file during the write, gets a broken header. */
+  uint32_t in_place;
+  int32_t durability;             /**< one of SAFETENSORS_DURABILITY_... */
+  uint32_t in_place_if_no_rename; /**< as in safetensors_write_options */
+  /** As in safetensors_write_options. The last call comes when the new file is durable but not yet in place. With
+   * `in_place`, it is not called. */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
-  void* user;
+  void* user; /**< passed to `progress` */
 } safetensors_edit_options;
+/** Initializer of safetensors_edit_options. */
 #define SAFETENSORS_EDIT_OPTIONS_INIT \
   { sizeof(safetensors_edit_options), 0, 0, 0, 0, SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL }
 
-/* A tensor in the caller's memory: C order, little-endian, exactly as long as dtype and shape say. */
+/** A tensor in memory of the caller. The memory must stay valid during the call. */
 typedef struct safetensors_tensor_data {
-  const char* name;
-  size_t name_length;
-  const uint64_t* shape;
-  size_t rank;
-  const void* data;
-  size_t size; /* in bytes */
-  safetensors_dtype dtype;
-  uint32_t reserved; /* 0 */
+  const char* name;        /**< valid UTF-8 */
+  size_t name_length;      /**< length of `name` in bytes */
+  const uint64_t* shape;   /**< dimensions in elements, outermost first */
+  size_t rank;             /**< number of dimensions */
+  const void* data;        /**< elements in C order, little-endian */
+  size_t size;             /**< size of `data` in bytes; must match dtype and shape exactly */
+  safetensors_dtype dtype; /**< type of the elements */
+  uint32_t reserved;       /**< 0 */
 } safetensors_tensor_data;
 
+/** A metadata pair. */
 typedef struct safetensors_metadata {
-  const char* key;
-  size_t key_length;
-  const char* value; /* in safetensors_edit_metadata: NULL removes the key */
-  size_t value_length;
+  const char* key;     /**< valid UTF-8 */
+  size_t key_length;   /**< length of `key` in bytes */
+  const char* value;   /**< valid UTF-8; in safetensors_edit_metadata(), NULL removes the key */
+  size_t value_length; /**< length of `value` in bytes */
 } safetensors_metadata;
 
-/* The header that safetensors_serialize and safetensors_write_file write. metadata NULL: no __metadata__ at all; not
- * NULL with metadata_count 0: an empty one. Errors: the builder's, and DATA_LENGTH. */
+/** Returns the header that safetensors_serialize() and safetensors_write_file() write for these tensors.
+ *
+ * If `metadata` is NULL, there is no `__metadata__`. If it is not NULL and `metadata_count` is 0, `__metadata__` is
+ * empty. Errors: those of the header builder, and DATA_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_layout(const safetensors_tensor_data* tensors, size_t tensor_count,
                                                       const safetensors_metadata* metadata, size_t metadata_count,
                                                       const safetensors_layout_options* options,
                                                       safetensors_header** header, safetensors_error* error);
-/* The bytes of a file, in one allocation. Errors: those of safetensors_layout. */
+/** Returns the bytes of a file, in one allocation. Errors: those of safetensors_layout(). */
 SAFETENSORS_API safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors, size_t tensor_count,
                                                          const safetensors_metadata* metadata, size_t metadata_count,
                                                          const safetensors_layout_options* options,
                                                          safetensors_buffer** file, safetensors_error* error);
-/* Writes a file, replacing what is at path. Tensors may be views of the very file that is replaced. Errors: those of
- * safetensors_layout, OPEN_FAILED, NOT_REGULAR_FILE, WRITE_FAILED, SYNC_FAILED, REPLACE_FAILED, REPLACED_NOT_DURABLE,
- * UNSUPPORTED, CANCELLED. */
+/** Writes a file and replaces an existing file at the path. Tensors may be views of the file that is replaced.
+ * Errors: those of safetensors_layout(), OPEN_FAILED, NOT_REGULAR_FILE, WRITE_FAILED, SYNC_FAILED, REPLACE_FAILED,
+ * REPLACED_NOT_DURABLE, UNSUPPORTED, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, const safetensors_tensor_data* tensors,
                                                           size_t tensor_count, const safetensors_metadata* metadata,
                                                           size_t metadata_count,
@@ -546,36 +680,43 @@ SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, cons
                                                           const safetensors_layout_options* layout_options,
                                                           safetensors_error* error);
 
-/* A file written in pieces, in any order. Nothing appears at path before safetensors_writer_commit. write and copy may
- * be called from any number of threads at once; commit, abort and free alone. Not to be used in a forked child.
- * Errors: those of safetensors_write_file. */
+/** Starts to write a file with this header in several calls, in any order.
+ *
+ * Nothing appears at the path before safetensors_writer_commit(). Any number of threads may call
+ * safetensors_writer_write() and safetensors_writer_copy() at the same time. No other call may run at the same time as
+ * safetensors_writer_commit(), safetensors_writer_abort() or safetensors_writer_free(). Do not use the writer in a
+ * forked child. Errors: those of safetensors_write_file(). */
 SAFETENSORS_API safetensors_status safetensors_writer_create(const char* path, const safetensors_header* header,
                                                              const safetensors_write_options* options,
                                                              safetensors_writer** writer, safetensors_error* error);
-/* size bytes at offset of a tensor, each byte exactly once. After the first failure to write, every call returns it.
- * Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE (past the tensor's end), WRITE_FAILED, WRITER_CLOSED, CANCELLED. */
+/** Writes `size` bytes of a tensor. `offset` is in bytes from the start of the tensor. Write each byte exactly once.
+ *
+ * After the first failure to write, all calls return that failure. Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE
+ * (after the end of the tensor), WRITE_FAILED, WRITER_CLOSED, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name,
                                                             size_t name_length, uint64_t offset, const void* data,
                                                             size_t size, safetensors_error* error);
-/* All of a tensor of another file, with the same dtype and shape, in bounded memory. Errors also: DTYPE_MISMATCH,
- * DATA_LENGTH, and those of reading. */
+/** Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape. The
+ * memory is bounded. Errors: those of safetensors_writer_write(), DTYPE_MISMATCH, DATA_LENGTH, and those of reading. */
 SAFETENSORS_API safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name,
                                                            size_t name_length, const safetensors_tensor* tensor,
                                                            safetensors_error* error);
-/* Puts the file in its place. After INCOMPLETE_WRITE, which names what is missing, the writer goes on. Errors also:
- * those of safetensors_write_file, WRITER_CLOSED. */
+/** Completes the file and puts it in place. The error INCOMPLETE_WRITE names the first missing range. The writer stays
+ * usable after it. Errors: INCOMPLETE_WRITE, WRITER_CLOSED, and those of safetensors_write_file(). */
 SAFETENSORS_API safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error);
-/* Removes what was written, unless it is committed; the writer is closed then. */
+/** Closes the writer. Removes the bytes written, unless they are committed. */
 SAFETENSORS_API safetensors_status safetensors_writer_abort(safetensors_writer* writer, safetensors_error* error);
+/** Returns the header of the file. */
 SAFETENSORS_API safetensors_status safetensors_writer_header(const safetensors_writer* writer,
                                                              safetensors_header** header, safetensors_error* error);
-/* Aborts a writer that is not committed. */
+/** Frees a writer. Removes the bytes written, unless they are committed. */
 SAFETENSORS_API void safetensors_writer_free(safetensors_writer* writer);
 
-/* Sets the keys, and removes those whose value is NULL (one that is not there is no error). Without in_place a new file
- * replaces the old one as safetensors_write_file does. Errors: those of safetensors_file_open and
- * safetensors_write_file, HEADER_DOES_NOT_FIT, FILE_CHANGED (best effort: a change in the moment before the rename is
- * lost). */
+/** Sets metadata keys of a file, and removes the keys whose value is NULL. A missing key is not an error.
+ *
+ * Without `in_place`, a new file replaces the old one as in safetensors_write_file(). If the old file was changed in
+ * the meantime, the error is FILE_CHANGED. This is best effort: a change just before the replacement is lost. Errors:
+ * those of safetensors_file_open() and safetensors_write_file(), HEADER_DOES_NOT_FIT, FILE_CHANGED. */
 SAFETENSORS_API safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits,
                                                              size_t edit_count, const safetensors_edit_options* options,
                                                              safetensors_error* error);

@@ -1,4 +1,5 @@
-/* Many files and many tensors at once in the C interface; c.h includes it and says what holds for all. */
+/** @file
+ * The part of the C interface for several files and many tensors at once. c.h includes it. The rules of c.h apply. */
 #ifndef SAFETENSORS_C_PLAN_H
 #define SAFETENSORS_C_PLAN_H
 
@@ -10,253 +11,321 @@ extern "C" {
 
 /* --- Checkpoints: many files opened as one set of tensors --- */
 
+/** The tensors of several files, such as the shards of a model. */
 typedef struct safetensors_checkpoint safetensors_checkpoint;
 
+/** How a checkpoint is opened. Initialize it with SAFETENSORS_CHECKPOINT_OPTIONS_INIT. */
 typedef struct safetensors_checkpoint_options {
-  uint64_t struct_size;
-  uint64_t max_header_bytes;         /* as safetensors_parse_options */
-  uint32_t allow_leading_whitespace; /* likewise */
-  int32_t access;                    /* as safetensors_open_options */
-  uint32_t threads;                  /* that read headers; 0: as many as are of use, at most 16 */
-  uint32_t reserved;                 /* 0 */
-  int32_t (*cancelled)(void* user);  /* as safetensors_parse_options */
-  void* user;
+  uint64_t struct_size;              /**< size of this struct in bytes */
+  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
+  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
+  int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
+  uint32_t threads;                  /**< number of threads that read headers; 0: as many as are useful, at most 16 */
+  uint32_t reserved;                 /**< 0 */
+  int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
+  void* user;                        /**< passed to `cancelled` */
 } safetensors_checkpoint_options;
+/** Initializer of safetensors_checkpoint_options. */
 #define SAFETENSORS_CHECKPOINT_OPTIONS_INIT \
   { sizeof(safetensors_checkpoint_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, 0, 0, NULL, NULL }
 
-/* Reads and checks all headers, no tensor's byte. path: a safetensors file; an index (*.json), which decides which
- * tensors there are; a folder: its model.safetensors.index.json, else its only *.safetensors.index.json, else its only
- * *.safetensors; or, where nothing has that name, a pattern of files (*, ?, [a-z], [!a-z], \ before a character that
- * means itself). At most half of the descriptors that the process may have stay open; a file that is opened again and
- * is another one by then is FILE_CHANGED. Errors: those of safetensors_file_open, INVALID_INDEX, AMBIGUOUS_CHECKPOINT
- * (a folder with several to choose from), NOT_FOUND (a folder with none, a pattern without a match), DUPLICATE_NAME (a
- * tensor in two files). */
+/** Opens all files that a path stands for. It reads and checks all headers, but no bytes of tensors.
+ *
+ * `path` is one of these:
+ * - a safetensors file;
+ * - an index, whose name ends in `.json`; it decides which tensors exist;
+ * - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
+ *   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
+ * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
+ * for itself.
+ *
+ * At most half of the descriptors that the process may have stay open. The library opens the other files again when it
+ * reads them. If such a file is another file by then, that call returns FILE_CHANGED.
+ *
+ * Errors: those of safetensors_file_open(), and
+ * - INVALID_INDEX: the index is invalid, or a tensor is not in its file;
+ * - AMBIGUOUS_CHECKPOINT: a folder with several candidates;
+ * - NOT_FOUND: a folder without a candidate, or a pattern without a match;
+ * - DUPLICATE_NAME: a tensor that is in two files. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_open(const char* path,
                                                                const safetensors_checkpoint_options* options,
                                                                safetensors_checkpoint** checkpoint,
                                                                safetensors_error* error);
-/* All that count paths stand for, each as above, in their order. Errors: the same; INVALID_ARGUMENT for no paths. */
+/** Opens all files that `count` paths stand for, in the order of the paths.
+ * Errors: those of safetensors_checkpoint_open(), and INVALID_ARGUMENT if there are no paths. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_open_paths(const char* const* paths, size_t count,
                                                                      const safetensors_checkpoint_options* options,
                                                                      safetensors_checkpoint** checkpoint,
                                                                      safetensors_error* error);
-/* Tensors and files that it gave out stay. */
+/** Frees a checkpoint. Its tensors and files stay valid. */
 SAFETENSORS_API void safetensors_checkpoint_free(safetensors_checkpoint* checkpoint);
-/* How many there are. Either may be NULL. */
+/** Writes the number of tensors and the number of files. Both pointers may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_size(const safetensors_checkpoint* checkpoint,
                                                                uint64_t* tensor_count, uint64_t* file_count,
                                                                safetensors_error* error);
-/* File after file, in a file by offset. Error: NOT_FOUND when index is not below the tensor count. */
+/** Returns the tensor at an index. The order is file after file, sorted by offset within a file. Error: NOT_FOUND when
+ * `index` is not below the number of tensors. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_tensor_at(const safetensors_checkpoint* checkpoint,
                                                                     uint64_t index, safetensors_tensor** tensor,
                                                                     safetensors_error* error);
-/* Error: NOT_FOUND, with the most similar name when there is one. */
+/** Returns the tensor with this name. Error: NOT_FOUND; the message has the most similar name, if there is one. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_tensor(const safetensors_checkpoint* checkpoint,
                                                                  const char* name, size_t name_length,
                                                                  safetensors_tensor** tensor, safetensors_error* error);
-/* *contained: 1 when there is a tensor of that name, else 0. */
+/** Writes 1 to `*contained` when there is a tensor with this name, otherwise 0. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_contains(const safetensors_checkpoint* checkpoint,
                                                                    const char* name, size_t name_length,
                                                                    int32_t* contained, safetensors_error* error);
-/* In the order of paths, the files of one path by the bytes of their names. The file shows all its tensors, also those
- * that an index does not name. Error: NOT_FOUND when index is not below the file count. */
+/** Returns the file at an index. The order is that of the paths. The files of one path are sorted by the bytes of their
+ * names. A file shows all its tensors, also those that an index does not name. Error: NOT_FOUND when `index` is not
+ * below the number of files. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetensors_checkpoint* checkpoint,
                                                                   uint64_t index, safetensors_file** file,
                                                                   safetensors_error* error);
 
 /* --- Arenas: memory that results are read into, kept between loads --- */
 
-/* An allocator of huge pages: a page of 2 MiB is free when the last array on it is freed, and nothing live is ever
- * given out again. Plans that use one arena may run at once, with calls of safetensors_arena_trim and _size as well. */
+/** An allocator of huge pages for the results of read plans. It keeps memory between loads.
+ *
+ * A page of 2 MiB is free when the last array on it is freed. Live memory is never handed out again. Several plans may
+ * use one arena at the same time, also during calls of safetensors_arena_trim() and safetensors_arena_size(). */
 typedef struct safetensors_arena safetensors_arena;
 
-/* An arena that has no memory for its own state keeps nothing: results come from the system. */
+/** Makes an arena. If there is no memory for its state, it keeps nothing, and results use memory from the system. */
 SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** arena, safetensors_error* error);
-/* Free pages go to the system at once, the others when their last array does. */
+/** Frees an arena. Free pages return to the system at once. Each other page returns with its last array. */
 SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);
-/* In bytes: what is held of the system's, and how much of it is in pages that an array is on; the first is never more
- * than the second was at its highest, unless the system refuses to take some back. Either may be NULL. */
+/** Writes the bytes that the arena holds from the system (`*reserved`), and the bytes of the pages that hold at least
+ * one array (`*live`). `*reserved` is at most the highest value that `*live` had, unless the system refuses to take
+ * memory back. Both pointers may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_arena* arena, uint64_t* reserved,
                                                           uint64_t* live, safetensors_error* error);
-/* Gives the free pages to the system; they stay reserved. *trimmed (may be NULL): how many bytes they are. */
+/** Gives the memory of free pages back to the system. They still count as reserved. `*trimmed` becomes the number of
+ * bytes given back. `trimmed` may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* arena, uint64_t* trimmed,
                                                           safetensors_error* error);
 
 /* --- Read plans: many tensors and slices, of one file or many, read by several threads within a budget --- */
 
+/** A list of tensors and slices to read, and of their destinations. */
 typedef struct safetensors_read_plan safetensors_read_plan;
+/** The results of safetensors_read_plan_execute(). */
 typedef struct safetensors_read_result safetensors_read_result;
+/** What a plan did. */
 typedef struct safetensors_read_report safetensors_read_report;
+/** Reads a plan in the background and returns its items in the order in which they become complete. */
 typedef struct safetensors_stream safetensors_stream;
 
-/* Where a result goes, and as what. */
+/** Destination and dtype of an item. Initialize it with SAFETENSORS_ADD_OPTIONS_INIT. */
 typedef struct safetensors_add_options {
-  uint64_t struct_size;
-  void* destination; /* the caller's memory, needed until the reading is over. NULL: memory of the library's */
-  /* Exactly that of the result; with strides at least as far as its last element reaches. */
+  uint64_t struct_size; /**< size of this struct in bytes */
+  /** Memory of the caller. It must stay valid until the read is over. NULL: the result gets new memory. */
+  void* destination;
+  /** Size of `destination` in bytes. It must be exactly the size of the result. With strides, the memory must reach at
+   * least to the end of the last element. */
   size_t destination_size;
-  /* In bytes, one for each dimension of the result, copied; stride_count 0: C order. No two elements share a byte. */
+  /** Distance of elements in bytes, one value per dimension of the result. They are copied. Two elements must not share
+   * a byte. */
   const uint64_t* strides;
-  size_t stride_count;
-  /* The dtype of the result, or 0: as in the file. Between F64, F32, F16, BF16 and the F8s (from F8_E8M0 only), rounded
-   * once to the nearest, ties to even. */
+  size_t stride_count; /**< number of strides; 0: C order */
+  /** Dtype of the result. 0: the dtype of the tensor. Casts are possible between F64, F32, F16, BF16 and the F8 dtypes.
+   * F8_E8M0 can be cast from, but not cast to. Values are rounded once, to the nearest, ties to even. */
   safetensors_dtype cast;
-  uint32_t on_device; /* not 0: to memory of a CUDA device instead of destination, without strides */
-  /* That memory: device_size bytes, exactly those of the result. All is there when safetensors_read_plan_execute
-   * returns or safetensors_stream_next gives the item out. */
+  uint32_t on_device; /**< not 0: read to memory of a CUDA device instead of `destination`, without strides */
+  /** Address of the memory on the device. The copy is complete when safetensors_read_plan_execute() returns, or when
+   * safetensors_stream_next() returns the item. */
   uint64_t device_address;
-  uint64_t device_size;
-  int32_t device;    /* its ordinal */
-  uint32_t reserved; /* 0 */
+  uint64_t device_size; /**< size of that memory in bytes; must be exactly the size of the result */
+  int32_t device;       /**< ordinal of the device */
+  uint32_t reserved;    /**< 0 */
 } safetensors_add_options;
+/** Initializer of safetensors_add_options. */
 #define SAFETENSORS_ADD_OPTIONS_INIT \
   { sizeof(safetensors_add_options), NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Which part the page cache plays. */
+/** How reads use the page cache of the system. */
 enum {
-  SAFETENSORS_CACHE_KEEP = 0,  /* what is cached comes from the cache, the rest past it: the cache stays as it is */
-  SAFETENSORS_CACHE_FILL = 1,  /* everything comes through the cache and stays there */
-  SAFETENSORS_CACHE_DROP = 2,  /* everything comes through the cache and leaves it when it was read */
-  SAFETENSORS_CACHE_BYPASS = 3 /* reads of 64 KiB and more come from the device, if the file system lets them */
+  /** Read cached data from the cache, and all other data directly from the device. The cache stays as it is. */
+  SAFETENSORS_CACHE_KEEP = 0,
+  /** Read all data through the cache, and keep it there. */
+  SAFETENSORS_CACHE_FILL = 1,
+  /** Read all data through the cache, and remove it from the cache afterwards. */
+  SAFETENSORS_CACHE_DROP = 2,
+  /** Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
+   * cache, and their data is removed from the cache afterwards. */
+  SAFETENSORS_CACHE_BYPASS = 3
 };
 
+/** How a plan or a stream reads. Initialize it with SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean "choose for me". */
 typedef struct safetensors_read_options {
-  uint64_t struct_size;
-  uint64_t chunk_bytes; /* bytes read at once; 0: 2 MiB, and 16 MiB from network file systems */
-  /* The most bytes read or converted at one time and, of a stream, waiting to be taken; a larger item of a stream goes
-   * alone. 0: as many as threads x chunk_bytes are; a stream's: 256 MiB. Besides, up to 2 MiB a thread. At most half of
-   * it, but at least 2 MiB a device, is page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for
-   * all.
-   */
+  uint64_t struct_size; /**< size of this struct in bytes */
+  uint64_t chunk_bytes; /**< bytes per read; 0: 2 MiB, or 16 MiB on network file systems */
+  /** Upper bound, in bytes, for data that has been requested but not yet delivered: bytes being read or converted, and,
+   * for a stream, items that wait for safetensors_stream_next(). A stream reads an item larger than the budget alone.
+   * 0: threads x chunk_bytes for safetensors_read_plan_execute(), 256 MiB for a stream.
+   *
+   * The budget does not cover the results themselves, nor up to 2 MiB per thread for gathering short runs of slices and
+   * for unaligned direct I/O. Destinations on a device use up to half of the budget (at least 2 MiB per device) as
+   * pinned memory. With a budget of 0, pinned memory is 128 MiB per device, or 128 MiB for all devices together in a
+   * stream. */
   uint64_t memory_budget;
-  uint32_t threads; /* that read; 0: one a processor (16 at most), 8 to 16 where reads wait for a device or a network */
-  int32_t cache;
-  safetensors_arena* arena; /* where owned memory comes from; NULL: from the system */
-  /* The callbacks may be NULL, must return normally, and are given user. A stream calls them until it is freed. */
+  /** Number of reader threads. 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a
+   * network. */
+  uint32_t threads;
+  int32_t cache;            /**< one of SAFETENSORS_CACHE_... */
+  safetensors_arena* arena; /**< allocator for results that have no destination; NULL: memory from the system */
+  /** Passed to the callbacks. The callbacks may be NULL and must return normally. A stream calls them until it is
+   * freed. */
   void* user;
-  /* Called by the thread that calls safetensors_read_plan_execute or safetensors_stream_next, now and then and at the
-   * end, with the bytes of results that are there and that there will be. 0 ends the work with CANCELLED. */
+  /** Called with the number of bytes completed (`done`) and the total, from time to time and once at the end. Runs in
+   * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel (CANCELLED).
+   */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
-  /* Called for every byte of every result once, in pieces, while they are still in a processor's cache: the item's
-   * number in the order of adding, where the piece begins in the result, and the piece, in C order whatever the
-   * destination's strides. Called by several threads at once. */
+  /** Called for each chunk of a result while it is still in the cache of a processor. The chunks cover each byte of
+   * each result exactly once.
+   *
+   * `item` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
+   * `size` is the size of the chunk, both in bytes. `bytes` is the chunk, in C order for all strides of the
+   * destination. Several threads call it at the same time. */
   void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
-  /* Of destinations on a device. Copies begin after what this CUstream was given before the call, of the one
-   * device that the plan has destinations on, else INVALID_ARGUMENT; NULL: the default stream of each. cuda_driver: the
-   * driver's library; NULL: libcuda.so.1. */
+  /** A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
+   * before the call. All destinations on devices must then be on one device, the one of this stream. Otherwise the
+   * error is INVALID_ARGUMENT. NULL: the default stream of each device. */
   void* device_stream;
-  const char* cuda_driver;
+  const char* cuda_driver; /**< library of the CUDA driver; NULL: `libcuda.so.1` */
 } safetensors_read_options;
+/** Initializer of safetensors_read_options. */
 #define SAFETENSORS_READ_OPTIONS_INIT \
   { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_KEEP, NULL, NULL, NULL, NULL, NULL, NULL }
 
+/** Makes an empty plan. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
+/** Frees a plan. Its results and streams stay valid. */
 SAFETENSORS_API void safetensors_read_plan_free(safetensors_read_plan* plan);
-/* Items are numbered from 0. slice may be NULL: the whole tensor. Slice and tensor may be freed afterwards. On failure
- * the plan is as it was. Errors: BUFFER_SIZE (of the destination), INVALID_ARGUMENT (strides, devices), DTYPE_MISMATCH
- * (cast), and those of safetensors_slice_resolve. */
+/** Adds a slice of a tensor as the next item. The index of the first item is 0.
+ *
+ * If `slice` is NULL, the item is the whole tensor. You may free the slice and the tensor afterwards. On failure, the
+ * plan does not change. Errors: BUFFER_SIZE (the size of the destination is wrong), INVALID_ARGUMENT (strides or
+ * device), DTYPE_MISMATCH (this cast is not possible), and those of safetensors_slice_resolve(). */
 SAFETENSORS_API safetensors_status safetensors_read_plan_add(safetensors_read_plan* plan,
                                                              const safetensors_tensor* tensor,
                                                              const safetensors_slice* slice,
                                                              const safetensors_add_options* options,
                                                              safetensors_error* error);
-/* How many items there are, and the bytes of all results. Either may be NULL. */
+/** Writes the number of items, and the size of all results in bytes. Both pointers may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_read_plan* plan, uint64_t* count,
                                                               uint64_t* nbytes, safetensors_error* error);
-/* Reads everything that was added; may be called again. Never maps. The first error stops all threads before it is
- * returned; what was in the destinations is then lost. Errors: READ_FAILED, FILE_TRUNCATED (tensor, path and offset are
- * named), CANCELLED, and what a source of the caller's returned; of a file that a checkpoint has to open again
- * FILE_CHANGED, OPEN_FAILED (tensor and path are named); of devices UNSUPPORTED (no driver), INVALID_ARGUMENT (no such
- * device), DEVICE_FAILED. */
+/** Reads all items and waits for them. You may call it several times.
+ *
+ * Files are never mapped. The first error stops all threads before the call returns. The contents of the destinations
+ * are then undefined.
+ *
+ * Errors:
+ * - CANCELLED, and the errors of a source of the caller;
+ * - READ_FAILED, FILE_TRUNCATED: the error names the tensor, the path and the offset;
+ * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
+ * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
                                                                  safetensors_read_result** result,
                                                                  safetensors_error* error);
 
-/* Arrays that were given out stay. */
+/** Frees a result. Its arrays stay valid. */
 SAFETENSORS_API void safetensors_read_result_free(safetensors_read_result* result);
+/** Writes the number of items. */
 SAFETENSORS_API safetensors_status safetensors_read_result_count(const safetensors_read_result* result, uint64_t* count,
                                                                  safetensors_error* error);
-/* The result of item index, at a multiple of 64 bytes; its memory goes when the result and all arrays on it are freed.
- * Of a destination: an array over it (SAFETENSORS_MEMORY_BORROWED); of one with strides or on a device: an array
- * without bytes.
- * Error: NOT_FOUND when index is not below the count. */
+/** Returns the array of the item at an index.
+ *
+ * New memory is aligned to 64 bytes. It is released when the result and all arrays that use it are freed. For an item
+ * with a destination, the array is a view of the memory of the caller (SAFETENSORS_MEMORY_BORROWED). For a destination
+ * with strides or on a device, the array has no bytes. Error: NOT_FOUND when `index` is not below the number of items.
+ */
 SAFETENSORS_API safetensors_status safetensors_read_result_array(const safetensors_read_result* result, uint64_t index,
                                                                  safetensors_array** array, safetensors_error* error);
+/** Returns the report of the read. */
 SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetensors_read_result* result,
                                                                   safetensors_read_report** report,
                                                                   safetensors_error* error);
 
 /* --- Streams: the items of a plan in the order in which they become complete --- */
 
-/* Begins to read in the background; plan may be changed or freed meanwhile. The stream's threads wait while
- * memory_budget bytes are read, being read, or not yet taken. Not to be used in a forked child. Errors, of devices:
- * those of safetensors_read_plan_execute. */
+/** Starts to read the items in the background. You may change or free the plan in the meantime.
+ *
+ * The threads of the stream wait when `memory_budget` bytes are being read, or wait for safetensors_stream_next(). In a
+ * forked child, you may only free the stream. Errors: those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,
                                                                 safetensors_stream** stream, safetensors_error* error);
-/* Stops the threads and waits for them, for as long as the reads under way take. In a forked child, which does not have
- * them, what it holds is left alone. */
+/** Frees a stream. Stops the threads and waits for them. This takes as long as the reads that have already started. A
+ * forked child does not have these threads; there, the resources of the stream are not released. */
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
-/* Waits for the next complete item: its number, and its array as safetensors_read_result_array gives it, the caller's
- * alone. *array is NULL after the last. After an error every call returns it. Errors: those of
- * safetensors_read_plan_execute. */
+/** Waits for the next complete item and writes its index to `*item`. Returns its array as
+ * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. After an error,
+ * every later call returns the same error. Errors: those of safetensors_read_plan_execute(). */
 SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
                                                            safetensors_array** array, safetensors_error* error);
-/* Stops reading: a safetensors_stream_next that waits and every later one return CANCELLED. On any thread, also while
- * another one is in safetensors_stream_next. */
+/** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. Call it from any
+ * thread, also while another thread is in safetensors_stream_next(). */
 SAFETENSORS_API safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error);
-/* Of what has been read until now; as safetensors_stream_cancel on any thread. */
+/** Returns a report of what the stream has done until now. Call it from any thread, as safetensors_stream_cancel(). */
 SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_stream* stream,
                                                              safetensors_read_report** report,
                                                              safetensors_error* error);
 
 /* --- Reports: what a plan did --- */
 
+/** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT. */
 typedef struct safetensors_read_report_info {
-  uint64_t struct_size;
-  uint64_t bytes;          /* of the results */
-  uint64_t bytes_buffered; /* read through the page cache, or from a source of the caller's */
-  uint64_t bytes_direct;   /* read past the page cache, in whole blocks */
-  uint64_t bytes_mapped;   /* copied from memory that a source gave */
-  uint64_t bytes_device;   /* copied to devices */
-  uint64_t pinned_bytes;   /* of page-locked memory that they went through */
-  uint64_t reads;          /* calls that read */
-  uint64_t page_faults;    /* of the threads that read */
-  uint64_t fallback_count; /* what was wished for and could not be had */
-  double seconds;
-  double cpu_seconds; /* of the threads that read */
-  uint32_t threads;
-  uint32_t reserved;
+  uint64_t struct_size;    /**< size of this struct in bytes */
+  uint64_t bytes;          /**< bytes of the results */
+  uint64_t bytes_buffered; /**< bytes read through the page cache, or from a source of the caller */
+  uint64_t bytes_direct;   /**< bytes read directly from the device, in whole blocks */
+  uint64_t bytes_mapped;   /**< bytes copied from memory that a source provided */
+  uint64_t bytes_device;   /**< bytes copied to devices */
+  uint64_t pinned_bytes;   /**< size of the pinned memory for these copies, in bytes */
+  uint64_t reads;          /**< number of calls that read */
+  uint64_t page_faults;    /**< of the reader threads; about bytes / 2 MiB when huge pages are in use */
+  uint64_t fallback_count; /**< number of features that were requested but are unavailable */
+  double seconds;          /**< wall time */
+  double cpu_seconds;      /**< processor time of the reader threads, in seconds */
+  uint32_t threads;        /**< number of reader threads */
+  uint32_t reserved;       /**< 0 */
 } safetensors_read_report_info;
+/** Initializer of safetensors_read_report_info. */
 #define SAFETENSORS_READ_REPORT_INFO_INIT \
   { sizeof(safetensors_read_report_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0 }
 
+/** Frees a report. */
 SAFETENSORS_API void safetensors_read_report_free(safetensors_read_report* report);
+/** Writes the figures of a report to `*info`. */
 SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safetensors_read_report* report,
                                                                     safetensors_read_report_info* info,
                                                                     safetensors_error* error);
-/* A sentence that names the file: huge pages, reads past the cache. Error: NOT_FOUND when index is too large. */
+/** Returns one feature that was requested but is unavailable (huge pages, direct reads), as a sentence that names the
+ * file. Error: NOT_FOUND when `index` is not below `fallback_count`. */
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
 
 /* --- Writing several files, the shards of a checkpoint --- */
 
-/* One of them, as safetensors_write_file takes it. */
+/** One of the files that safetensors_write_files() writes. */
 typedef struct safetensors_file_contents {
-  const char* path;
-  const safetensors_tensor_data* tensors;
-  size_t tensor_count;
-  const safetensors_metadata* metadata;
-  size_t metadata_count;
+  const char* path;                       /**< path of the file, NUL-terminated */
+  const safetensors_tensor_data* tensors; /**< tensors of the file */
+  size_t tensor_count;                    /**< number of tensors */
+  const safetensors_metadata* metadata;   /**< metadata, or NULL for no `__metadata__` */
+  size_t metadata_count;                  /**< number of metadata pairs */
 } safetensors_file_contents;
 
-/* By at most four threads. All are written and synced before the first takes its place: an error or a crash until then
- * leaves every old file. Each file is replaced atomically, the set is not: an error while they take their places says
- * how many did. Up to three descriptors for each file are open at once. Errors: those of safetensors_write_file, with
- * the path of the file; INVALID_ARGUMENT if two paths lead to one file. */
+/** Writes several files, such as the shards of a checkpoint, with at most four threads.
+ *
+ * All files are written and synced before the first new file replaces an old one. An error or a crash before that
+ * leaves all old files unchanged. Each file is replaced atomically, but the set is not. The message of an error during
+ * the replacement says how many files were already replaced. Up to three descriptors per file are open at the same
+ * time. Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the
+ * same file. */
 SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
                                                            const safetensors_write_options* options,
                                                            const safetensors_layout_options* layout_options,

@@ -1,5 +1,6 @@
-/* The status codes, the error, the dtypes, the options of parsing and the DLPack structs of the C interface: include
- * c.h. */
+/** @file
+ * Status codes, the error, dtypes, parse options and DLPack structs of the C interface. Include c.h instead of this
+ * header. */
 #ifndef SAFETENSORS_C_TYPES_H
 #define SAFETENSORS_C_TYPES_H
 
@@ -10,168 +11,199 @@
 extern "C" {
 #endif
 
+/** A status code: SAFETENSORS_OK or one of the codes `SAFETENSORS_ERROR_...`. */
 typedef int32_t safetensors_status;
 
-/* Codes 10 to 109 are the rules of the format, ten numbers to a rule. New codes may appear in the gaps. */
+/** Status codes. Codes 10 to 109 report the ten rules of the format. Each rule has ten numbers: rule = code / 10. The
+ * numbers never change. New versions may add codes in the gaps. */
 enum {
-  SAFETENSORS_OK = 0,
-  SAFETENSORS_ERROR_HEADER_TOO_SMALL = 10,
-  SAFETENSORS_ERROR_HEADER_TOO_LARGE = 20,
-  SAFETENSORS_ERROR_INVALID_HEADER_LENGTH = 30,
-  SAFETENSORS_ERROR_INVALID_UTF8 = 40,
-  SAFETENSORS_ERROR_JSON_SYNTAX = 50,
-  SAFETENSORS_ERROR_JSON_LEADING_WHITESPACE = 51,
-  SAFETENSORS_ERROR_JSON_DEPTH = 52,
-  SAFETENSORS_ERROR_JSON_NUMBER = 53,
-  SAFETENSORS_ERROR_JSON_TYPE = 54,
-  SAFETENSORS_ERROR_JSON_INTEGER = 55,
-  SAFETENSORS_ERROR_UNKNOWN_DTYPE = 56,
-  SAFETENSORS_ERROR_MISSING_FIELD = 57,
-  SAFETENSORS_ERROR_DUPLICATE_KEY = 58,
-  SAFETENSORS_ERROR_INVALID_OFFSET = 60,
-  SAFETENSORS_ERROR_SIZE_OVERFLOW = 70,
-  SAFETENSORS_ERROR_MISALIGNED_SIZE = 80,
-  SAFETENSORS_ERROR_SIZE_MISMATCH = 90,
-  SAFETENSORS_ERROR_INCOMPLETE_DATA = 100,
-  SAFETENSORS_ERROR_INVALID_INDEX = 110,
-  SAFETENSORS_ERROR_AMBIGUOUS_CHECKPOINT = 111,
-  SAFETENSORS_ERROR_RESERVED_NAME = 120,
-  SAFETENSORS_ERROR_DUPLICATE_NAME = 121,
-  SAFETENSORS_ERROR_DATA_LENGTH = 122,
-  SAFETENSORS_ERROR_INVALID_ALIGNMENT = 123,
-  SAFETENSORS_ERROR_OVERLAPPING_WRITE = 130,
-  SAFETENSORS_ERROR_INCOMPLETE_WRITE = 131,
-  SAFETENSORS_ERROR_WRITER_CLOSED = 132,
-  SAFETENSORS_ERROR_INVALID_ARGUMENT = 140,
-  SAFETENSORS_ERROR_NOT_FOUND = 141,
-  SAFETENSORS_ERROR_DTYPE_MISMATCH = 142,
-  SAFETENSORS_ERROR_MISALIGNED_MEMORY = 143,
-  SAFETENSORS_ERROR_BUFFER_SIZE = 144,
-  SAFETENSORS_ERROR_NOT_WRITABLE = 145,
-  SAFETENSORS_ERROR_SLICE_INDEX = 150,
-  SAFETENSORS_ERROR_SLICE_STEP = 151,
-  SAFETENSORS_ERROR_SLICE_RANK = 152,
-  SAFETENSORS_ERROR_SLICE_BITS = 153,
-  SAFETENSORS_ERROR_SLICE_SYNTAX = 154,
-  SAFETENSORS_ERROR_OUT_OF_MEMORY = 160,
-  SAFETENSORS_ERROR_OPEN_FAILED = 170,
-  SAFETENSORS_ERROR_NOT_REGULAR_FILE = 171,
-  SAFETENSORS_ERROR_READ_FAILED = 172,
-  SAFETENSORS_ERROR_WRITE_FAILED = 173,
-  SAFETENSORS_ERROR_SYNC_FAILED = 174,
-  SAFETENSORS_ERROR_REPLACE_FAILED = 175,
-  SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176,
-  SAFETENSORS_ERROR_FILE_TRUNCATED = 177,
-  SAFETENSORS_ERROR_FILE_CHANGED = 178,
-  SAFETENSORS_ERROR_MAP_FAILED = 179,
-  SAFETENSORS_ERROR_UNSUPPORTED = 180,
-  SAFETENSORS_ERROR_DEVICE_FAILED = 181,
-  SAFETENSORS_ERROR_HEADER_DOES_NOT_FIT = 182,
-  SAFETENSORS_ERROR_CANCELLED = 190
+  SAFETENSORS_OK = 0,                             /**< success */
+  SAFETENSORS_ERROR_HEADER_TOO_SMALL = 10,        /**< rule 1: the file has fewer than 8 bytes */
+  SAFETENSORS_ERROR_HEADER_TOO_LARGE = 20,        /**< rule 2: the header is longer than `max_header_bytes` */
+  SAFETENSORS_ERROR_INVALID_HEADER_LENGTH = 30,   /**< rule 3: the header ends after the end of the file */
+  SAFETENSORS_ERROR_INVALID_UTF8 = 40,            /**< rule 4: the header is not valid UTF-8 */
+  SAFETENSORS_ERROR_JSON_SYNTAX = 50,             /**< rule 5: the header is not JSON */
+  SAFETENSORS_ERROR_JSON_LEADING_WHITESPACE = 51, /**< rule 5: the header does not begin with `{` */
+  SAFETENSORS_ERROR_JSON_DEPTH = 52,              /**< rule 5: more than 127 open containers */
+  SAFETENSORS_ERROR_JSON_NUMBER = 53,             /**< rule 5: a number in an ignored value rounds to infinity */
+  SAFETENSORS_ERROR_JSON_TYPE = 54,      /**< rule 5: JSON, but not of the type that the format requires here */
+  SAFETENSORS_ERROR_JSON_INTEGER = 55,   /**< rule 5: not an integer from 0 to 2^64-1 that is written in digits only */
+  SAFETENSORS_ERROR_UNKNOWN_DTYPE = 56,  /**< rule 5: the dtype is not one of the 22 names */
+  SAFETENSORS_ERROR_MISSING_FIELD = 57,  /**< rule 5: `dtype`, `shape` or `data_offsets` is missing */
+  SAFETENSORS_ERROR_DUPLICATE_KEY = 58,  /**< rule 5: a key occurs twice; reported only if nothing else breaks rule 5 */
+  SAFETENSORS_ERROR_INVALID_OFFSET = 60, /**< rule 6: a hole, an overlap, or an end before its begin */
+  SAFETENSORS_ERROR_SIZE_OVERFLOW = 70,  /**< rule 7: the number of bits is larger than 2^64-1 */
+  SAFETENSORS_ERROR_MISALIGNED_SIZE = 80, /**< rule 8: the elements of a sub-byte dtype do not fill whole bytes */
+  SAFETENSORS_ERROR_SIZE_MISMATCH =
+      90, /**< rule 9: the size of `data_offsets` differs from the size of dtype and shape */
+  SAFETENSORS_ERROR_INCOMPLETE_DATA = 100, /**< rule 10: the file is shorter or longer than its tensors */
+  SAFETENSORS_ERROR_INVALID_INDEX =
+      110, /**< the index of a sharded checkpoint (which tensor is in which file) is invalid */
+  SAFETENSORS_ERROR_AMBIGUOUS_CHECKPOINT =
+      111,                                /**< a folder has several files or indexes, and none of them has precedence */
+  SAFETENSORS_ERROR_RESERVED_NAME = 120,  /**< a tensor cannot be named `__metadata__` */
+  SAFETENSORS_ERROR_DUPLICATE_NAME = 121, /**< a tensor or metadata key was added twice, or a tensor is in two files */
+  SAFETENSORS_ERROR_DATA_LENGTH = 122,    /**< the number of bytes does not match dtype and shape */
+  SAFETENSORS_ERROR_INVALID_ALIGNMENT = 123, /**< not a power of two from 1 to 65536 */
+  SAFETENSORS_ERROR_OVERLAPPING_WRITE = 130, /**< a byte of a tensor was written twice */
+  SAFETENSORS_ERROR_INCOMPLETE_WRITE = 131,  /**< safetensors_writer_commit() was called while bytes were missing */
+  SAFETENSORS_ERROR_WRITER_CLOSED = 132,     /**< the writer was used after safetensors_writer_commit() */
+  SAFETENSORS_ERROR_INVALID_ARGUMENT = 140,  /**< an argument is invalid; the message names it */
+  SAFETENSORS_ERROR_NOT_FOUND = 141,         /**< there is no tensor, metadata key or file with this name */
+  SAFETENSORS_ERROR_DTYPE_MISMATCH =
+      142, /**< the tensor has another dtype than the call needs, as in safetensors_array_as() */
+  SAFETENSORS_ERROR_MISALIGNED_MEMORY = 143, /**< safetensors_array_as(): the address is not aligned for the type */
+  SAFETENSORS_ERROR_BUFFER_SIZE = 144,       /**< the destination does not have exactly the size of the result */
+  SAFETENSORS_ERROR_NOT_WRITABLE = 145,      /**< the memory is read-only */
+  SAFETENSORS_ERROR_SLICE_INDEX = 150,       /**< an index is out of range */
+  SAFETENSORS_ERROR_SLICE_STEP = 151,        /**< a step is 0 */
+  SAFETENSORS_ERROR_SLICE_RANK = 152,        /**< more indices than dimensions */
+  SAFETENSORS_ERROR_SLICE_BITS = 153,    /**< a slice of a sub-byte dtype does not begin and end on byte boundaries */
+  SAFETENSORS_ERROR_SLICE_SYNTAX = 154,  /**< the text is not a slice */
+  SAFETENSORS_ERROR_OUT_OF_MEMORY = 160, /**< memory could not be allocated */
+  SAFETENSORS_ERROR_OPEN_FAILED = 170,   /**< the file could not be opened; `os_error` has the reason */
+  SAFETENSORS_ERROR_NOT_REGULAR_FILE = 171, /**< the path leads to a directory, a device, a FIFO or a socket */
+  SAFETENSORS_ERROR_READ_FAILED = 172,      /**< reading failed; `os_error` has the reason */
+  SAFETENSORS_ERROR_WRITE_FAILED = 173,     /**< writing failed; `os_error` has the reason */
+  SAFETENSORS_ERROR_SYNC_FAILED = 174,      /**< the data could not be made durable; `os_error` has the reason */
+  SAFETENSORS_ERROR_REPLACE_FAILED = 175, /**< the new file could not replace the old file; the old file is unchanged */
+  SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176, /**< the new file is in place, but may be lost after a power cut */
+  SAFETENSORS_ERROR_FILE_TRUNCATED = 177,       /**< the file became shorter after it was opened */
+  SAFETENSORS_ERROR_FILE_CHANGED =
+      178, /**< the path leads to another file than the one opened, or the file has changed since */
+  SAFETENSORS_ERROR_MAP_FAILED = 179,  /**< the file could not be mapped into memory */
+  SAFETENSORS_ERROR_UNSUPPORTED = 180, /**< the system, the file system or the memory does not support the operation */
+  SAFETENSORS_ERROR_DEVICE_FAILED =
+      181, /**< the driver of an accelerator reported an error; the message has its reason */
+  SAFETENSORS_ERROR_HEADER_DOES_NOT_FIT = 182, /**< edit in place: the new header is longer than the old one */
+  SAFETENSORS_ERROR_CANCELLED = 190            /**< a callback of the caller ended the operation */
 };
 
+/** Value of `offset` in safetensors_error when the error has no position in a file. */
 #define SAFETENSORS_NO_OFFSET UINT64_MAX
 
-/* What went wrong, in memory of the caller; needs no initialization and holds nothing to free. Every call that is given
- * one writes it: after success code is 0 and the texts are empty. Text that is too long is cut and ends in "...". */
+/** What failed. The memory belongs to the caller.
+ *
+ * The struct needs no initialization, and contains nothing to free. Every call that receives one writes it. After
+ * success, `code` is 0 and the texts are empty. A text that is too long is cut and ends in "...". */
 typedef struct safetensors_error {
-  safetensors_status code;
-  int32_t os_error;  /* errno, or 0 */
-  uint64_t offset;   /* byte in the file, counted from its start, or SAFETENSORS_NO_OFFSET */
-  char message[512]; /* one sentence without the path; NUL-terminated, safe to show */
-  char path[512];    /* of the file, or empty; NUL-terminated, as it was given: safetensors_error_format escapes it */
+  safetensors_status code; /**< the status code that the call returned */
+  int32_t os_error;        /**< `errno`, or 0 */
+  uint64_t offset;         /**< bytes from the start of the file, or SAFETENSORS_NO_OFFSET */
+  char message[512];       /**< one sentence without the path; NUL-terminated, safe to show */
+  /** Path of the file as the caller gave it, or empty. NUL-terminated, not escaped. safetensors_error_format() escapes
+   * it. */
+  char path[512];
 } safetensors_error;
 
+/** A dtype: one of the numbers `SAFETENSORS_DTYPE_...`. */
 typedef int32_t safetensors_dtype;
 
-/* The numbers are pinned and say nothing about order. */
+/** Dtypes. The numbers never change. They do not define an order: see safetensors_dtype_rank(). */
 enum {
-  SAFETENSORS_DTYPE_BOOL = 1,
-  SAFETENSORS_DTYPE_U8 = 2,
-  SAFETENSORS_DTYPE_I8 = 3,
-  SAFETENSORS_DTYPE_I16 = 4,
-  SAFETENSORS_DTYPE_U16 = 5,
-  SAFETENSORS_DTYPE_F16 = 6,
-  SAFETENSORS_DTYPE_BF16 = 7,
-  SAFETENSORS_DTYPE_I32 = 8,
-  SAFETENSORS_DTYPE_U32 = 9,
-  SAFETENSORS_DTYPE_F32 = 10,
-  SAFETENSORS_DTYPE_F64 = 11,
-  SAFETENSORS_DTYPE_I64 = 12,
-  SAFETENSORS_DTYPE_U64 = 13,
-  SAFETENSORS_DTYPE_C64 = 14,
-  SAFETENSORS_DTYPE_F8_E4M3 = 15,
-  SAFETENSORS_DTYPE_F8_E5M2 = 16,
-  SAFETENSORS_DTYPE_F8_E8M0 = 17,
-  SAFETENSORS_DTYPE_F8_E4M3FNUZ = 18,
-  SAFETENSORS_DTYPE_F8_E5M2FNUZ = 19,
-  SAFETENSORS_DTYPE_F6_E2M3 = 20,
-  SAFETENSORS_DTYPE_F6_E3M2 = 21,
-  SAFETENSORS_DTYPE_F4 = 22
+  SAFETENSORS_DTYPE_BOOL = 1,     /**< one byte per element: 0 or 1 */
+  SAFETENSORS_DTYPE_U8 = 2,       /**< unsigned integer, 8 bits */
+  SAFETENSORS_DTYPE_I8 = 3,       /**< signed integer, 8 bits */
+  SAFETENSORS_DTYPE_I16 = 4,      /**< signed integer, 16 bits */
+  SAFETENSORS_DTYPE_U16 = 5,      /**< unsigned integer, 16 bits */
+  SAFETENSORS_DTYPE_F16 = 6,      /**< IEEE 754 half precision, 16 bits */
+  SAFETENSORS_DTYPE_BF16 = 7,     /**< bfloat16: 8 bits of exponent, 7 of mantissa */
+  SAFETENSORS_DTYPE_I32 = 8,      /**< signed integer, 32 bits */
+  SAFETENSORS_DTYPE_U32 = 9,      /**< unsigned integer, 32 bits */
+  SAFETENSORS_DTYPE_F32 = 10,     /**< IEEE 754 single precision, 32 bits */
+  SAFETENSORS_DTYPE_F64 = 11,     /**< IEEE 754 double precision, 64 bits */
+  SAFETENSORS_DTYPE_I64 = 12,     /**< signed integer, 64 bits */
+  SAFETENSORS_DTYPE_U64 = 13,     /**< unsigned integer, 64 bits */
+  SAFETENSORS_DTYPE_C64 = 14,     /**< complex, 64 bits: two F32, real and imaginary */
+  SAFETENSORS_DTYPE_F8_E4M3 = 15, /**< 8 bits: 4 of exponent, 3 of mantissa; no infinity */
+  SAFETENSORS_DTYPE_F8_E5M2 = 16, /**< 8 bits: 5 of exponent, 2 of mantissa */
+  SAFETENSORS_DTYPE_F8_E8M0 = 17, /**< 8 bits of exponent: a power of two */
+  SAFETENSORS_DTYPE_F8_E4M3FNUZ =
+      18, /**< 8 bits: 4 of exponent (other bias), 3 of mantissa; no infinity, no negative zero */
+  SAFETENSORS_DTYPE_F8_E5M2FNUZ =
+      19, /**< 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero */
+  SAFETENSORS_DTYPE_F6_E2M3 = 20, /**< 6 bits: 2 of exponent, 3 of mantissa; packed */
+  SAFETENSORS_DTYPE_F6_E3M2 = 21, /**< 6 bits: 3 of exponent, 2 of mantissa; packed */
+  SAFETENSORS_DTYPE_F4 = 22       /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
 };
 
 /* --- How headers are read --- */
 
+/** How headers are read. Initialize it with SAFETENSORS_PARSE_OPTIONS_INIT. */
 typedef struct safetensors_parse_options {
-  uint64_t struct_size;
-  uint64_t max_header_bytes;         /* 0: 100,000,000, the format's limit */
-  uint32_t allow_leading_whitespace; /* not 0: accept white space before the { */
-  uint32_t reserved;                 /* 0 */
-  /* May be NULL. Called now and then with user by the thread that made the call, and by no other; not 0 ends the call
-   * with CANCELLED. It must return normally. It may return a volatile sig_atomic_t that a signal handler sets, or look
-   * at what another thread sets. A read that is under way is waited for. */
+  uint64_t struct_size; /**< size of this struct in bytes */
+  /** Maximum length of the header in bytes. 0: 100,000,000, the limit of the format. */
+  uint64_t max_header_bytes;
+  uint32_t allow_leading_whitespace; /**< not 0: accept white space before the `{` */
+  uint32_t reserved;                 /**< 0 */
+  /** Return a value other than 0 to end the call with SAFETENSORS_ERROR_CANCELLED. May be NULL.
+   *
+   * Only the thread that made the call runs it, from time to time, with `user`. It must return normally. It may return
+   * a `volatile sig_atomic_t` that a signal handler sets, or read a value that another thread sets. The call waits for
+   * a read that has already started. */
   int32_t (*cancelled)(void* user);
-  void* user;
+  void* user; /**< passed to `cancelled` */
 } safetensors_parse_options;
+/** Initializer of safetensors_parse_options. */
 #define SAFETENSORS_PARSE_OPTIONS_INIT \
   { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
 
 /* --- DLPack (https://dmlc.github.io/dlpack), version 1.1 --- */
 
+/** Major version of DLPack. */
 #define SAFETENSORS_DLPACK_MAJOR_VERSION 1
+/** Minor version of DLPack. */
 #define SAFETENSORS_DLPACK_MINOR_VERSION 1
+/** `device_type` of memory of the CPU. */
 #define SAFETENSORS_DLPACK_CPU 1
-#define SAFETENSORS_DLPACK_READ_ONLY UINT64_C(1) /* a bit of flags */
+/** Bit of `flags`: the memory is read-only. */
+#define SAFETENSORS_DLPACK_READ_ONLY UINT64_C(1)
 
 #if defined(DLPACK_DLPACK_H_) && defined(DLPACK_MAJOR_VERSION)
-/* dlpack.h was included before: its types. Included after, the types below have the same layout under other names. */
+/* If dlpack.h was included before, its types are used. If it is included later, the types below have the same layout
+ * under other names. */
 typedef DLDataType safetensors_dl_data_type;
 typedef DLTensor safetensors_dl_tensor;
 typedef struct DLManagedTensorVersioned safetensors_dl_managed_tensor;
 #else
+/** A version of DLPack: DLPackVersion. */
 typedef struct safetensors_dl_version {
-  uint32_t major;
-  uint32_t minor;
+  uint32_t major; /**< changes when the layout of the structs changes */
+  uint32_t minor; /**< changes when values are added */
 } safetensors_dl_version;
 
+/** A device: DLDevice. */
 typedef struct safetensors_dl_device {
-  int32_t device_type;
-  int32_t device_id;
+  int32_t device_type; /**< kind of device, such as SAFETENSORS_DLPACK_CPU */
+  int32_t device_id;   /**< ordinal of the device */
 } safetensors_dl_device;
 
+/** A data type: DLDataType. */
 typedef struct safetensors_dl_data_type {
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
+  uint8_t code;   /**< a DLDataTypeCode */
+  uint8_t bits;   /**< bits of one element */
+  uint16_t lanes; /**< elements per vector */
 } safetensors_dl_data_type;
 
+/** A tensor in memory: DLTensor. */
 typedef struct safetensors_dl_tensor {
-  void* data; /* NULL when there are no elements */
-  safetensors_dl_device device;
-  int32_t ndim;
-  safetensors_dl_data_type dtype;
-  int64_t* shape;   /* never NULL, in the managed tensor's own allocation */
-  int64_t* strides; /* in elements; likewise */
-  uint64_t byte_offset;
+  void* data;                     /**< NULL when there are no elements */
+  safetensors_dl_device device;   /**< where `data` is */
+  int32_t ndim;                   /**< number of dimensions */
+  safetensors_dl_data_type dtype; /**< type of the elements */
+  int64_t* shape;                 /**< dimensions; never NULL, in the allocation of the managed tensor */
+  int64_t* strides;               /**< in elements; never NULL, in the allocation of the managed tensor */
+  uint64_t byte_offset;           /**< bytes from `data` to the first element */
 } safetensors_dl_tensor;
 
-/* DLManagedTensorVersioned. Whoever holds it calls deleter(self) once, on any thread. */
+/** A tensor with its owner: DLManagedTensorVersioned. The holder calls `deleter(self)` exactly once, on any thread. */
 typedef struct safetensors_dl_managed_tensor {
-  safetensors_dl_version version;
-  void* manager_ctx;
+  safetensors_dl_version version; /**< version of DLPack */
+  void* manager_ctx;              /**< belongs to the producer */
+  /** Frees the tensor and releases its memory. */
   void (*deleter)(struct safetensors_dl_managed_tensor* self);
-  uint64_t flags;
-  safetensors_dl_tensor dl_tensor;
+  uint64_t flags;                  /**< bits, such as SAFETENSORS_DLPACK_READ_ONLY */
+  safetensors_dl_tensor dl_tensor; /**< the tensor */
 } safetensors_dl_managed_tensor;
 #endif
 

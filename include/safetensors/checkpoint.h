@@ -1,4 +1,5 @@
-// Many files opened as one set of tensors.
+/// @file
+/// Several files that are opened as one set of tensors.
 #pragma once
 
 #include <safetensors/error.h>
@@ -14,27 +15,40 @@
 namespace safetensors {
 inline namespace v0 {
 
+/// How a Checkpoint is opened.
 struct CheckpointOptions {
+  /// How each file is opened.
   OpenOptions open = {};
-  unsigned threads = 0;  // that read headers, the caller's one of them; 0: as many as are of use, at most 16
+  /// Number of threads that read headers, including the calling thread. 0: as many as are useful, at most 16.
+  unsigned threads = 0;
 };
 
 namespace detail {
 struct CheckpointState;
 }
 
-// The tensors of a Checkpoint: file after file, in a file by offset. A view: lives as long as any copy of the
-// Checkpoint; the Tensors it gives live on their own.
+/// A view of the tensors of a Checkpoint: file after file, sorted by offset within a file.
+///
+/// The view is valid as long as any copy of the Checkpoint. The Tensors that it returns may outlive both. Call const
+/// functions from any thread.
 class CheckpointTensors {
  public:
+  /// A random-access iterator over Tensor.
   using iterator = detail::IndexIterator<CheckpointTensors>;
 
+  /// Makes an empty view.
   CheckpointTensors() noexcept = default;
+  /// Returns the number of tensors.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Returns a tensor. `index` must be below size().
   [[nodiscard]] SAFETENSORS_API Tensor operator[](std::size_t index) const noexcept;
+  /// @{
+  /// Iterates over the tensors.
   [[nodiscard]] iterator begin() const noexcept { return {*this, 0}; }
   [[nodiscard]] iterator end() const noexcept { return {*this, size()}; }
+  /// @}
 
  private:
   friend class Checkpoint;
@@ -42,50 +56,75 @@ class CheckpointTensors {
   const detail::CheckpointState* state_ = nullptr;
 };
 
-// Copies are cheap and share; const calls from any thread, also in a child of a fork. Tensors and Files outlive it.
-//
-// All headers are read and checked when it is opened; no tensor's byte is. Of its files at most half of RLIMIT_NOFILE,
-// as it was then, keep a descriptor while nothing reads from them; the others are opened again by their paths when they
-// are read from, and must be what they were (device, inode, size, change time), else that call's error is file_changed.
-// Maps that were made stay.
+/// The tensors of several files, such as the shards of a model.
+///
+/// open() reads and checks all headers, but no bytes of tensors. Copies are cheap, because they share the open files.
+/// Tensors and Files may outlive the Checkpoint. Call const functions from any thread, also in a forked child.
+///
+/// A Checkpoint keeps few descriptors open. When nothing reads, the number of files with an open descriptor is at most
+/// half of `RLIMIT_NOFILE`, as it was in open(). The library opens the other files again, by their paths, when it reads
+/// them. Such a file must still have the same device, inode, size and change time. Otherwise that call returns
+/// file_changed. Existing maps stay valid.
 class Checkpoint {
  public:
-  // path: a safetensors file; an index (*.json); a folder: its model.safetensors.index.json, else its only
-  // *.safetensors.index.json, else its only *.safetensors; or, where nothing has that name, a pattern of files (*, ?,
-  // [a-z], [!a-z], \ before a character that means itself; names sorted by their bytes). Names that begin with a dot
-  // are not looked at in folders, nor by patterns unless they write the dot.
-  //
-  // An index decides which tensors there are: one that its weight_map does not name is not seen. Its files are opened
-  // in the order of their names' bytes, from the folder of the index's path as given: links are not resolved first. A
-  // file's name must be relative, hold no `..`, colon, control or invisible character and end in .safetensors, judged
-  // as POSIX and as Windows would. An index has at most 2^28 bytes (256 MiB). Reading it takes at most 4 x its size +
-  // 64 KiB of memory, opening all of it at most 6 x its size + 1 MiB, besides what the files take.
-  //
-  // Paths and indexes are looked at first, then the files, in their order: the first error counts. Errors:
-  // File::open's (options.open.parse.cancelled is asked throughout); invalid_index (not such an index, a name in it
-  // twice, a file that may not be called so, a tensor that its file lacks); ambiguous_checkpoint (a folder with several
-  // to choose from, which are named); not_found (a folder with none, a pattern without a match); duplicate_name (a
-  // tensor in two files, which are named).
+  /// Opens all files that a path stands for.
+  ///
+  /// `path` is one of these:
+  /// - a safetensors file;
+  /// - an index, whose name ends in `.json`;
+  /// - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
+  ///   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
+  /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
+  /// stands
+  ///   for itself. The matching files are sorted by the bytes of their names.
+  ///
+  /// Names that begin with a dot are ignored in folders. A pattern matches them only if it contains the dot.
+  ///
+  /// An index decides which tensors exist: a tensor that `weight_map` does not name is invisible. The files of an index
+  /// are opened in the order of the bytes of their names. They are relative to the folder of the path of the index, as
+  /// given: links are not resolved first. The name of a file must be relative and must end in `.safetensors`. It must
+  /// not contain `..`, a colon, a control character or an invisible character. Both the rules of POSIX and those of
+  /// Windows apply. An index has at most 2^28 bytes (256 MiB). Reading it takes at most 4 x its size + 64 KiB of
+  /// memory. Opening everything takes at most 6 x its size + 1 MiB, in addition to the memory of the files.
+  ///
+  /// The library examines paths and indexes first, then the files in their order. It returns the first error.
+  /// It calls `options.open.parse.cancelled` during the whole call.
+  ///
+  /// Errors: those of File::open(), and
+  /// - invalid_index: not an index, a name that occurs twice, a file name that is not allowed, or a tensor that is not
+  /// in
+  ///   its file;
+  /// - ambiguous_checkpoint: a folder with several candidates; the message names them;
+  /// - not_found: a folder without a candidate, or a pattern without a match;
+  /// - duplicate_name: a tensor that is in two files; the message names them.
   static SAFETENSORS_API Result<Checkpoint> open(std::string_view path, const CheckpointOptions& options = {}) noexcept;
-  // All that the paths stand for, each as above, in their order. Errors: the same; invalid_argument (no paths).
+  /// @{
+  /// Opens all files that several paths stand for, in the order of the paths.
+  /// Errors: as for one path, and invalid_argument if there are no paths.
   static SAFETENSORS_API Result<Checkpoint> open(std::span<const std::string> paths,
                                                  const CheckpointOptions& options = {}) noexcept;
   static Result<Checkpoint> open(std::initializer_list<std::string> paths,
                                  const CheckpointOptions& options = {}) noexcept {
     return open(std::span<const std::string>(paths.begin(), paths.size()), options);
   }
+  /// @}
 
+  /// Returns the number of tensors.
   [[nodiscard]] std::size_t size() const noexcept { return CheckpointTensors(state_.get()).size(); }
+  /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Returns the tensors. The view is valid as long as any copy of this Checkpoint.
   [[nodiscard]] CheckpointTensors tensors() const& noexcept { return CheckpointTensors(state_.get()); }
   CheckpointTensors tensors() const&& = delete;
 
-  // Error: not_found, with the most similar name when there is one.
+  /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
+  /// Returns true when there is a tensor with this name.
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
 
-  // In the order of paths, the files of one path by the bytes of their names. A File here shows all its tensors, also
-  // those that an index does not name.
+  /// Returns the files, in the order of the paths. The files of one path are sorted by the bytes of their names.
+  /// A File shows all its tensors, also those that an index does not name. The span is valid as long as any copy of
+  /// this Checkpoint.
   [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
   std::span<const File> files() const&& = delete;
 

@@ -1,4 +1,5 @@
-// Finding and removing what killed writers left behind.
+/// @file
+/// Finds and removes the temporary files that killed writers left behind.
 #pragma once
 
 #include <safetensors/error.h>
@@ -16,41 +17,42 @@ inline namespace v0 {
 
 /// What clean_directory() found out about a temporary file, or did with it.
 enum class TemporaryState : std::uint8_t {
-  removed,  ///< no writer used it
-  stale,    ///< the same in a dry run: it was left in place
-  in_use,   ///< a living writer holds its lock: left in place
-  recent,   ///< locks say nothing here, and it was changed less than CleanOptions::min_age ago: left in place
-  failed,   ///< see error: left in place
+  removed,  ///< removed, because no writer used it
+  stale,    ///< left in place by a dry run; no writer uses it
+  in_use,   ///< left in place, because a living writer holds its lock
+  recent,   ///< left in place: locks prove nothing here, and it changed less than CleanOptions::min_age ago
+  failed,   ///< left in place because of an error; Temporary::error holds it
 };
 
-/// The temporary of a writer, or a directory that could not be read.
+/// The temporary file of a writer, or a directory that could not be read.
 struct Temporary {
-  std::string path;        ///< the directory's path as it was given, a separator, and the path below it
+  std::string path;        ///< the path given to clean_directory(), a separator, and the path below it
   std::uint64_t size = 0;  ///< in bytes; 0 for a directory
-  TemporaryState state = TemporaryState::stale;
-  std::optional<Error> error = std::nullopt;  ///< set exactly when state is failed
+  TemporaryState state = TemporaryState::stale;  ///< what was found or done
+  std::optional<Error> error = std::nullopt;     ///< set if and only if `state` is `failed`
 };
 
+/// How clean_directory() works.
 struct CleanOptions {
-  /// Only look: nothing is removed.
+  /// Remove nothing. Only report.
   bool dry_run = false;
-  /// Also the directories below. Symlinks are not followed.
+  /// Also look into the directories below. Symlinks are not followed.
   bool recursive = false;
-  /// On file systems where writers hold no lock (those of a network or of a user's process, and those without flock()),
-  /// a temporary is stale when nobody has changed it for so long.
+  /// Minimum age of a stale temporary on file systems where writers hold no lock. The age is the time since the last
+  /// change. These file systems are network file systems, user-space file systems, and those without `flock()`.
   std::chrono::seconds min_age = std::chrono::hours(24);
 };
 
 /// Removes the temporaries (`.safetensors-<16 hex digits>.tmp`) of writers that were killed.
 ///
-/// Only regular files with exactly such a name are touched; a symlink to a directory is followed only as `directory`
-/// itself. A living writer of this library holds the lock (flock) of its temporary, which is then left in place. Run
-/// this on the machine that writes: the lock of a writer on another machine cannot be seen, and on that machine's
-/// network file system there is none.
+/// `directory` may be a symlink to a directory. Other symlinks are not followed. Only regular files with exactly such a
+/// name are removed. A living writer of this library holds a lock (`flock`) on its temporary, and such a temporary
+/// stays in place. Call this function on the machine that writes: it cannot see the lock of a writer on another
+/// machine. On network file systems there are no locks.
 ///
-/// Returns the temporaries in order of their paths; what could not be removed is among them, with its error.
-/// Errors: open_failed, read_failed (`directory` itself), out_of_memory. Safe to call from any thread, and beside
-/// writers.
+/// Returns the temporaries, sorted by path. A temporary that could not be removed is in the list, with its error.
+/// Errors: open_failed and read_failed (for `directory` itself), out_of_memory.
+/// Thread-safe, also while writers run.
 [[nodiscard]] SAFETENSORS_API Result<std::vector<Temporary>> clean_directory(std::string_view directory,
                                                                              const CleanOptions& options = {}) noexcept;
 

@@ -1,4 +1,5 @@
-// The 22 element types of the format.
+/// @file
+/// The 22 element types of the format.
 #pragma once
 
 #include <safetensors/export.h>
@@ -11,59 +12,69 @@
 namespace safetensors {
 inline namespace v0 {
 
-// The numbers are pinned for the binary interface and say nothing about order; see rank().
+/// Element types. The numbers never change, because the binary interface uses them. They do not define an order: see
+/// rank().
 enum class Dtype : std::uint8_t {
-  BOOL = 1,
-  U8 = 2,
-  I8 = 3,
-  I16 = 4,
-  U16 = 5,
-  F16 = 6,
-  BF16 = 7,
-  I32 = 8,
-  U32 = 9,
-  F32 = 10,
-  F64 = 11,
-  I64 = 12,
-  U64 = 13,
-  C64 = 14,  // two F32: real, imaginary
-  F8_E4M3 = 15,
-  F8_E5M2 = 16,
-  F8_E8M0 = 17,
-  F8_E4M3FNUZ = 18,
-  F8_E5M2FNUZ = 19,
-  F6_E2M3 = 20,
-  F6_E3M2 = 21,
-  F4 = 22,  // E2M1
+  BOOL = 1,          ///< one byte per element: 0 or 1
+  U8 = 2,            ///< unsigned integer, 8 bits
+  I8 = 3,            ///< signed integer, 8 bits
+  I16 = 4,           ///< signed integer, 16 bits
+  U16 = 5,           ///< unsigned integer, 16 bits
+  F16 = 6,           ///< IEEE 754 half precision, 16 bits
+  BF16 = 7,          ///< bfloat16: 8 bits of exponent, 7 of mantissa
+  I32 = 8,           ///< signed integer, 32 bits
+  U32 = 9,           ///< unsigned integer, 32 bits
+  F32 = 10,          ///< IEEE 754 single precision, 32 bits
+  F64 = 11,          ///< IEEE 754 double precision, 64 bits
+  I64 = 12,          ///< signed integer, 64 bits
+  U64 = 13,          ///< unsigned integer, 64 bits
+  C64 = 14,          ///< complex, 64 bits: two F32, real and imaginary
+  F8_E4M3 = 15,      ///< 8 bits: 4 of exponent, 3 of mantissa; no infinity
+  F8_E5M2 = 16,      ///< 8 bits: 5 of exponent, 2 of mantissa
+  F8_E8M0 = 17,      ///< 8 bits of exponent: a power of two
+  F8_E4M3FNUZ = 18,  ///< 8 bits: 4 of exponent (other bias), 3 of mantissa; no infinity, no negative zero
+  F8_E5M2FNUZ = 19,  ///< 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero
+  F6_E2M3 = 20,      ///< 6 bits: 2 of exponent, 3 of mantissa; packed
+  F6_E3M2 = 21,      ///< 6 bits: 3 of exponent, 2 of mantissa; packed
+  F4 = 22,           ///< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed
 };
 
-// A DLPack data type: code, bits of one element, lanes (https://dmlc.github.io/dlpack/latest/c_api.html, 1.1).
+/// A data type of DLPack 1.1 (https://dmlc.github.io/dlpack/latest/c_api.html).
 struct DLPackType {
-  std::uint8_t code = 0;
-  std::uint8_t bits = 0;
-  std::uint16_t lanes = 1;
+  std::uint8_t code = 0;    ///< type code, a DLDataTypeCode
+  std::uint8_t bits = 0;    ///< bits of one element
+  std::uint16_t lanes = 1;  ///< elements per vector
 };
 
-// All of them, lowest rank first.
+/// Returns all dtypes, lowest rank() first. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::span<const Dtype> all_dtypes() noexcept;
 
-// Bits of one element: 4, 6, 8, 16, 32 or 64.
+/// Returns the bits of one element: 4, 6, 8, 16, 32 or 64.
 [[nodiscard]] SAFETENSORS_API unsigned bits(Dtype dtype) noexcept;
 
-// 0 (BOOL) to 21 (U64): the writer puts tensors of a higher rank first.
+/// Returns the rank of a dtype, from 0 (BOOL) to 21 (U64). In a file that this library writes, tensors of a higher rank
+/// come first.
 [[nodiscard]] SAFETENSORS_API unsigned rank(Dtype dtype) noexcept;
 
+/// Returns the DLPack data type of a dtype.
 [[nodiscard]] SAFETENSORS_API DLPackType dlpack_type(Dtype dtype) noexcept;
 
-// The name in the file, such as "F32"; "?" for a number that is no dtype.
+/// Returns the name of a dtype in the file, such as "F32". Returns "?" for an unknown number. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
 
-// Exact and case-sensitive.
+/// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.
 [[nodiscard]] SAFETENSORS_API std::optional<Dtype> parse_dtype(std::string_view name) noexcept;
 
-// Which dtypes a C++ type may look at (Array::as<T>). To read F16 or BF16 as a type of your own, specialize:
-//   template <> struct safetensors::ElementOf<my_half> { static constexpr bool accepts(Dtype d) { return d ==
-//   Dtype::F16; } };
+/// Says which dtypes Array::as() can return as the C++ type T. The members below are specializations for the arithmetic
+/// types.
+///
+/// To read F16 or BF16 as your own type, specialize this template:
+/// @code
+/// template <>
+/// struct safetensors::ElementOf<my_half> {
+///   static constexpr bool accepts(Dtype dtype) { return dtype == Dtype::F16; }
+/// };
+/// @endcode
 template <class T>
 struct ElementOf;
 
@@ -74,26 +85,35 @@ struct ElementOfAny {
 };
 }  // namespace detail
 
+/// F32.
 template <>
 struct ElementOf<float> : detail::ElementOfAny<Dtype::F32> {};
+/// F64.
 template <>
 struct ElementOf<double> : detail::ElementOfAny<Dtype::F64> {};
+/// I8.
 template <>
 struct ElementOf<std::int8_t> : detail::ElementOfAny<Dtype::I8> {};
+/// I16.
 template <>
 struct ElementOf<std::int16_t> : detail::ElementOfAny<Dtype::I16> {};
+/// I32.
 template <>
 struct ElementOf<std::int32_t> : detail::ElementOfAny<Dtype::I32> {};
+/// I64.
 template <>
 struct ElementOf<std::int64_t> : detail::ElementOfAny<Dtype::I64> {};
-// The unsigned types also give the raw bits of the floats that C++20 has no type for, and uint8_t those of BOOL.
+/// U8, and the bits of BOOL and of the 8-bit floats, because C++20 has no types for these floats.
 template <>
 struct ElementOf<std::uint8_t> : detail::ElementOfAny<Dtype::U8, Dtype::BOOL, Dtype::F8_E4M3, Dtype::F8_E5M2,
                                                       Dtype::F8_E8M0, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ> {};
+/// U16, and the bits of F16 and BF16, because C++20 has no types for them.
 template <>
 struct ElementOf<std::uint16_t> : detail::ElementOfAny<Dtype::U16, Dtype::F16, Dtype::BF16> {};
+/// U32.
 template <>
 struct ElementOf<std::uint32_t> : detail::ElementOfAny<Dtype::U32> {};
+/// U64.
 template <>
 struct ElementOf<std::uint64_t> : detail::ElementOfAny<Dtype::U64> {};
 

@@ -1,17 +1,24 @@
-// Visibility of the library's symbols, its version, and the byte order. Included by every public header.
+/** @file
+ * The version of the library, the visibility of its symbols, and a check of the byte order. Every public
+ * header includes this one. */
 #pragma once
 
-// Bytes of tensors are little-endian, in files and in memory, on every machine. Where elements in memory are
-// big-endian, a program that handed them over as they are would write wrong numbers, so it does not compile until it
-// says that it swaps bytes itself.
+/* Tensors are little-endian on every machine, in files and in memory. On a big-endian machine, a program that passes
+ * its own elements unchanged would write wrong numbers. Therefore it does not compile until you define
+ * SAFETENSORS_LITTLE_ENDIAN_BYTES. With this macro you state that your program swaps bytes. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && !defined(SAFETENSORS_LITTLE_ENDIAN_BYTES)
 #error "tensors are little-endian, this machine is not: swap bytes, and define SAFETENSORS_LITTLE_ENDIAN_BYTES"
 #endif
 
+/** First number of the version: MAJOR.MINOR.PATCH. */
 #define SAFETENSORS_VERSION_MAJOR 0
+/** Second number of the version. */
 #define SAFETENSORS_VERSION_MINOR 8
+/** Third number of the version. */
 #define SAFETENSORS_VERSION_PATCH 0
 
+/** @def SAFETENSORS_API
+ * Marks a symbol that the library exports. */
 #if defined(_WIN32) && defined(SAFETENSORS_SHARED)
 #if defined(SAFETENSORS_BUILDING)
 #define SAFETENSORS_API __declspec(dllexport)

@@ -1,4 +1,5 @@
-// The header of a safetensors file: names, dtypes, shapes, offsets, metadata. Pure: no file is touched here.
+/// @file
+/// The header of a safetensors file: names, dtypes, shapes, offsets and metadata. Nothing here opens a file.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -19,36 +20,41 @@
 namespace safetensors {
 inline namespace v0 {
 
+/// How a header is read.
 struct ParseOptions {
-  // Headers longer than this are refused before anything is allocated. 100,000,000 is the format's limit; raising
-  // it accepts files that other readers refuse. Never more than 4 GiB - 1.
+  /// Maximum length of the header in bytes. A longer header is refused before memory is allocated for it.
+  /// 100,000,000 is the limit of the format. With a larger value, the library accepts files that other readers refuse.
+  /// The maximum is 4 GiB - 1; a larger value has the same effect.
   std::uint64_t max_header_bytes = 100'000'000;
-  // Accept white space before the `{`, as the reference implementation does. The format says the header begins with
-  // `{`.
+  /// Accept white space before the `{`, as the reference implementation does. The format requires that the header
+  /// begins with `{`.
   bool allow_leading_whitespace = false;
-  /// Ends the call with Errc::cancelled once it returns true. Called now and then by the thread that made the call, and
-  /// by no other, from before the first byte is read until the last tensor is checked; it must not throw. It may look
-  /// at a flag that another thread or a signal handler sets. A read that is under way is waited for. Empty: the call
-  /// cannot be cancelled.
+  /// Return true to end the call with Errc::cancelled. Empty: the call cannot be cancelled.
+  ///
+  /// Only the thread that made the call runs it. It runs from time to time, from before the first byte is read until
+  /// the last tensor is checked. It may read a flag that another thread or a signal handler sets. It must not throw.
+  /// The call waits for a read that has already started.
   std::function<bool()> cancelled = {};
 };
 
-// One tensor of a header. name and shape point into the Header and live as long as any copy of it.
+/// The entry of one tensor in a header. `name` and `shape` point into the Header. They are valid as long as any copy of
+/// it.
 struct TensorInfo {
-  std::string_view name;          // any valid UTF-8, also empty or "../../x": show it with printable()
-  ShapeView shape;                // in elements
-  std::uint64_t begin = 0;        // data_offsets: bytes from the start of the data, half open
-  std::uint64_t end = 0;          //
-  std::uint64_t file_offset = 0;  // of the first byte, from the start of the file: 8 + header length + begin
-  Dtype dtype = Dtype::U8;
+  std::string_view name;          ///< any valid UTF-8, also empty or "../../x"; show it with printable()
+  ShapeView shape;                ///< dimensions in elements, outermost first
+  std::uint64_t begin = 0;        ///< first of `data_offsets`: bytes from the start of the data
+  std::uint64_t end = 0;          ///< second of `data_offsets`: end of the range [begin, end)
+  std::uint64_t file_offset = 0;  ///< bytes from the start of the file to the first byte: 8 + header length + begin
+  Dtype dtype = Dtype::U8;        ///< type of the elements
 
+  /// Returns the size of the tensor in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return end - begin; }
 };
 
 namespace detail {
 struct HeaderState;
 
-// A random-access iterator over anything with operator[](index): enough for range-for and <algorithm>.
+// A random-access iterator over every class with operator[](index). It suffices for range-for and <algorithm>.
 template <class List>
 class IndexIterator {
  public:
@@ -84,40 +90,60 @@ class IndexIterator {
 };
 }  // namespace detail
 
-// The tensors of a Header in one of its two orders. A view: lives as long as any copy of the Header.
+/// A view of the tensors of a Header, in one of its two orders. It is valid as long as any copy of the Header.
+/// Call const functions from any thread.
 class TensorList {
  public:
+  /// A random-access iterator over TensorInfo.
   using iterator = detail::IndexIterator<TensorList>;
 
+  /// Makes an empty list.
   TensorList() noexcept = default;
+  /// Returns the number of entries.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Returns a tensor. `index` must be below size(). The reference is valid as long as any copy of the Header.
   [[nodiscard]] SAFETENSORS_API const TensorInfo& operator[](std::size_t index) const noexcept;
+  /// @{
+  /// Iterates over the entries.
   [[nodiscard]] iterator begin() const noexcept { return {*this, 0}; }
   [[nodiscard]] iterator end() const noexcept { return {*this, size()}; }
+  /// @}
 
  private:
   friend class Header;
   TensorList(const detail::HeaderState* state, const std::uint32_t* order) noexcept : state_(state), order_(order) {}
   const detail::HeaderState* state_ = nullptr;
-  const std::uint32_t* order_ = nullptr;  // null: as the text has them
+  const std::uint32_t* order_ = nullptr;  // null: the order of the header text
 };
 
-// The pairs of __metadata__, sorted by the bytes of their keys. A view: lives as long as any copy of the Header.
+/// A view of the pairs of `__metadata__`, sorted by the bytes of their keys. It is valid as long as any copy of the
+/// Header. Call const functions from any thread.
 class Metadata {
  public:
+  /// A key and its value. Both point into the Header.
   using value_type = std::pair<std::string_view, std::string_view>;
+  /// A random-access iterator over pairs.
   using iterator = detail::IndexIterator<Metadata>;
 
+  /// Makes an empty view.
   Metadata() noexcept = default;
-  // Whether the header has a __metadata__ object at all: an empty one is present, null is absent.
+  /// Returns true when the header has a `__metadata__` object, also an empty one. The value null counts as absent.
   [[nodiscard]] SAFETENSORS_API bool present() const noexcept;
+  /// Returns the number of entries.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Returns a pair. `index` must be below size().
   [[nodiscard]] SAFETENSORS_API value_type operator[](std::size_t index) const noexcept;
+  /// Returns the value of a key, or nullopt if there is no such key.
   [[nodiscard]] SAFETENSORS_API std::optional<std::string_view> find(std::string_view key) const noexcept;
+  /// @{
+  /// Iterates over the entries.
   [[nodiscard]] iterator begin() const noexcept { return {*this, 0}; }
   [[nodiscard]] iterator end() const noexcept { return {*this, size()}; }
+  /// @}
 
  private:
   friend class Header;
@@ -125,55 +151,79 @@ class Metadata {
   const detail::HeaderState* state_ = nullptr;
 };
 
-// A checked header: whatever it says is consistent. Copies are cheap and share; const calls from any thread.
+/// A checked header. Its contents are consistent with each other and with the size of the file.
+///
+/// Copies are cheap, because they share the contents. Call const functions from any thread.
 class Header {
  public:
-  // Rules 1-3 of the format. prefix: the first 8 bytes of the file or more, or all bytes of a shorter file. Returns the
-  // header's length in bytes, N; the header is the N bytes from byte 8 on. If the file is of another common kind, such
-  // as a zip archive, the error's message names it; 512 bytes are enough to recognise all kinds.
+  /// Checks rules 1 to 3 of the format and returns N, the length of the header in bytes. The header is the N bytes from
+  /// byte 8 on.
+  ///
+  /// `prefix` holds at least the first 8 bytes of the file, or the whole file if it is shorter. `file_size` is in
+  /// bytes. If the file has another common format, such as a zip archive, the message of the error names that format. A
+  /// prefix of 512 bytes suffices to recognise all of them. Errors: header_too_small, header_too_large,
+  /// invalid_header_length.
   static SAFETENSORS_API Result<std::uint64_t> length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                       const ParseOptions& options = {}) noexcept;
 
-  // Rules 4-10. text: the N bytes (copied); data_size: what follows them in the file. Memory: at most 6 x text +
-  // 1 MiB, the copy included, on any input. Error also: cancelled.
+  /// Checks rules 4 to 10 of the format and returns the header.
+  ///
+  /// `text` is the N bytes of the header; they are copied. `data_size` is the number of bytes that follow them in the
+  /// file. On any input, this function uses at most 6 x `text.size()` + 1 MiB of memory, including the copy.
+  /// Errors: those of rules 4 to 10, out_of_memory, cancelled.
   static SAFETENSORS_API Result<Header> parse(std::string_view text, std::uint64_t data_size,
                                               const ParseOptions& options = {}) noexcept;
 
-  SAFETENSORS_API Header() noexcept;  // no tensors, no metadata; N = 8
+  /// Makes a header without tensors and metadata. N is 8.
+  SAFETENSORS_API Header() noexcept;
+  /// @{
+  /// Copies share the contents.
   SAFETENSORS_API Header(const Header&) noexcept;
   SAFETENSORS_API Header(Header&&) noexcept;
   SAFETENSORS_API Header& operator=(const Header&) noexcept;
   SAFETENSORS_API Header& operator=(Header&&) noexcept;
+  /// @}
   SAFETENSORS_API ~Header();
 
-  [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;  // number of tensors
+  /// Returns the number of tensors.
+  [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
-  // In the order of their bytes in the file; tensors of no bytes at one offset by name.
+  /// Returns the tensors in the order of their bytes in the file. Empty tensors at the same offset are sorted by name.
+  /// The list is valid as long as any copy of this Header.
   [[nodiscard]] SAFETENSORS_API TensorList tensors() const& noexcept;
   TensorList tensors() const&& = delete;
-  // By the bytes of their names. Made on first use, which may fail for memory.
+  /// Returns the tensors sorted by the bytes of their names. The first call makes the order and needs memory for it.
+  /// Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<TensorList> tensors_by_name() const& noexcept;
   Result<TensorList> tensors_by_name() const&& = delete;
 
-  // nullptr when there is none.
+  /// Returns the tensor with this name, or nullptr. The pointer is valid as long as any copy of this Header.
   [[nodiscard]] SAFETENSORS_API const TensorInfo* find(std::string_view name) const& noexcept;
   const TensorInfo* find(std::string_view name) const&& = delete;
 
+  /// Returns the metadata. The view is valid as long as any copy of this Header.
   [[nodiscard]] SAFETENSORS_API Metadata metadata() const& noexcept;
   Metadata metadata() const&& = delete;
 
-  [[nodiscard]] SAFETENSORS_API std::uint64_t header_bytes() const noexcept;  // N, padding included
+  /// Returns N, the length of the header in bytes, including padding.
+  [[nodiscard]] SAFETENSORS_API std::uint64_t header_bytes() const noexcept;
+  /// Returns the size of the data in bytes.
   [[nodiscard]] SAFETENSORS_API std::uint64_t data_bytes() const noexcept;
-  // 8 + N: where the data starts in the file.
+  /// Returns the offset of the data in the file: 8 + N bytes.
   [[nodiscard]] std::uint64_t data_start() const noexcept { return 8 + header_bytes(); }
+  /// Returns the size of the file in bytes: data_start() + data_bytes().
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return data_start() + data_bytes(); }
-  // Whether white space stood before the `{` (only with ParseOptions::allow_leading_whitespace).
+  /// Returns true when white space preceded the `{`. This needs ParseOptions::allow_leading_whitespace.
   [[nodiscard]] SAFETENSORS_API bool leading_whitespace() const noexcept;
 
-  // The text as our writer writes it (docs/format.md): compact, metadata sorted, tensors in order of offset (of no
-  // bytes at one offset: as the writer orders them), padded with spaces to header_bytes() where that is enough, else to
-  // a multiple of 8. Byte-identical for what we wrote.
+  /// Returns the text of the header as this library writes it (docs/format.md).
+  ///
+  /// The text is compact JSON. Metadata is sorted. Tensors are sorted by offset, and empty tensors at the same offset
+  /// are in the order that the writer uses. Spaces pad the text to header_bytes(), or to a multiple of 8 bytes if the
+  /// text is longer. For a header that this library wrote, the result is identical, byte for byte.
+  /// Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:
@@ -182,31 +232,43 @@ class Header {
   std::shared_ptr<const detail::HeaderState> state_;
 };
 
+/// How HeaderBuilder::build() and the writing functions arrange a file.
 struct LayoutOptions {
-  // The data starts at a multiple of this: a power of two from 1 to 65536. 0: 8.
+  /// Alignment of the data in the file, in bytes: a power of two from 1 to 65536. 0 selects 8.
   std::uint32_t data_alignment = 0;
-  // Spaces kept at the end of the header, so that metadata can grow in place (edit_metadata).
+  /// Number of spaces at the end of the header. They let edit_metadata() add metadata in place later.
   std::uint64_t metadata_slack = 0;
 };
 
-// Collects what a file will hold and lays it out. Refuses everything that a reader would refuse. Not thread-safe.
+/// Collects tensors and metadata, and builds the Header of a new file.
+///
+/// It refuses everything that a reader would refuse. Not thread-safe.
 class HeaderBuilder {
  public:
+  /// Makes an empty builder.
   SAFETENSORS_API HeaderBuilder() noexcept;
+  /// @{
+  /// Moves the contents.
   SAFETENSORS_API HeaderBuilder(HeaderBuilder&&) noexcept;
   SAFETENSORS_API HeaderBuilder& operator=(HeaderBuilder&&) noexcept;
+  /// @}
   SAFETENSORS_API ~HeaderBuilder();
 
-  // Errors: duplicate_name, reserved_name, invalid_utf8, size_overflow, misaligned_size, invalid_argument (no dtype).
+  /// @{
+  /// Adds a tensor. Copies the name and the shape.
+  /// Errors: duplicate_name, reserved_name, invalid_utf8, size_overflow, misaligned_size, invalid_argument (unknown
+  /// dtype), out_of_memory.
   SAFETENSORS_API Status add(std::string_view name, Dtype dtype, ShapeView shape) noexcept;
   SAFETENSORS_API Status add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape) noexcept;
-  // Errors: duplicate_name, invalid_utf8.
+  /// @}
+  /// Adds a metadata pair. Copies both texts. Errors: duplicate_name, invalid_utf8, out_of_memory.
   SAFETENSORS_API Status metadata(std::string_view key, std::string_view value) noexcept;
-  // Writes `"__metadata__":{}` even if no pair is added.
+  /// Makes the header contain `"__metadata__":{}` even if you add no pair. Error: out_of_memory.
   SAFETENSORS_API Status metadata_present() noexcept;
 
-  // Orders tensors by dtype rank (highest first), then name, one after the other from offset 0. May be called again.
-  // Errors: invalid_alignment, header_too_large (over 100,000,000 with padding), size_overflow (data over 2^64-1).
+  /// Builds the header. Places the tensors one after the other from offset 0, sorted by dtype rank() (highest first)
+  /// and then by name. You may call it several times. Errors: invalid_alignment, header_too_large (more than
+  /// 100,000,000 bytes with padding), size_overflow (more than 2^64-1 bytes of data), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;
 
  private:

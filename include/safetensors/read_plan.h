@@ -1,4 +1,5 @@
-// Many tensors and slices, of one file or many, into memory: read by several threads within a budget.
+/// @file
+/// Reads many tensors and slices, from one or several files, with several threads and within a memory budget.
 #pragma once
 
 #include <safetensors/arena.h>
@@ -19,127 +20,176 @@
 namespace safetensors {
 inline namespace v0 {
 
-// Memory of a CUDA device.
+/// Memory of a CUDA device.
 struct DeviceMemory {
-  int device = -1;  // its ordinal; -1: none
-  std::uint64_t address = 0;
-  std::uint64_t size = 0;  // in bytes, exactly those of the result
+  int device = -1;            ///< ordinal of the device; -1: no device
+  std::uint64_t address = 0;  ///< address on the device
+  std::uint64_t size = 0;     ///< in bytes; must be exactly the size of the result
 };
 
-// Where a result goes: the caller's memory, or a device's. Without either: owned memory.
+/// Where a result goes: to memory of the caller or to memory of a device. Without both, the result gets new memory.
 struct Destination {
-  // Exactly as large as the result; with strides at least as far as its last element reaches.
+  /// Memory of the caller. Its size must be exactly the size of the result. With `strides`, it must reach at least to
+  /// the end of the last element. It must stay valid until the read is over.
   std::span<std::byte> bytes = {};
-  // In bytes, one for each dimension of the result; none: C order. Two elements may not share a byte. Copied by add().
+  /// Distance of elements in bytes, one value per dimension of the result. Empty: C order. Two elements must not share
+  /// a byte. ReadPlan::add() copies the values.
   std::span<const std::uint64_t> strides = {};
-  // Instead of bytes. What is read goes there through page-locked memory; it is all there when execute() returns, or
-  // when a Stream hands the item out.
+  /// Memory of a device, instead of `bytes`. The data goes there through pinned memory. The copy is complete when
+  /// execute() returns, or when a Stream returns the item.
   DeviceMemory device = {};
 };
 
+/// How ReadPlan::add() adds an item.
 struct AddOptions {
-  // The dtype of the result. Between F64, F32, F16, BF16 and the F8s (from F8_E8M0 only), rounded once to the nearest,
-  // ties to even. What is too large becomes an infinity; of F8_E4M3 its largest number, of the FNUZ dtypes NaN.
+  /// Dtype of the result. nullopt: the dtype of the tensor.
+  ///
+  /// Casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast to.
+  /// Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In F8_E4M3
+  /// it becomes the largest number, and in the FNUZ dtypes NaN.
   std::optional<Dtype> cast = std::nullopt;
 };
 
-// Which part the page cache plays.
+/// How reads use the page cache of the system.
 enum class Cache : std::uint8_t {
-  keep,  // what is cached comes from the cache, the rest from the device past it: the cache stays as it is
-  fill,  // everything comes through the cache and stays there: for files that will be read again soon
-  drop,  // everything comes through the cache and leaves it when it was read
-  // What is read at once from 64 KiB on comes from the device, if the file system lets it. Less comes through the
-  // cache, and leaves it.
+  /// Read cached data from the cache, and all other data directly from the device. The cache stays as it is.
+  keep,
+  /// Read all data through the cache, and keep it there. Use this for files that you will read again soon.
+  fill,
+  /// Read all data through the cache, and remove it from the cache afterwards.
+  drop,
+  /// Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
+  /// cache, and their data is removed from the cache afterwards.
   bypass,
 };
 
+/// How ReadPlan::execute() and ReadPlan::stream() read. Every member has a default; 0 means "choose for me".
 struct ReadOptions {
-  // That read; of execute() the caller's is one of them. 0: one for each processor the process may use, 16 at most, and
-  // 8 to 16 where reads wait for a device or a network.
+  /// Number of reader threads. execute() uses the calling thread as one of them.
+  /// 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a network.
+  /// A plan with little work, or with a small memory_budget, uses fewer threads.
   unsigned threads = 0;
-  // Bytes read at once; 0: 2 MiB, and 16 MiB from network file systems.
+
+  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems. A small memory_budget makes chunks smaller.
   std::uint64_t chunk_bytes = 0;
-  // The most bytes read or converted at one time and, of a stream, waiting to be taken. 0: as many as threads x chunk
-  // are; a stream's: 256 MiB. A larger item of a stream goes alone. Besides, a thread has up to 2 MiB of its own for
-  // slices of short runs and for reads past the page cache. At most half of it, but at least 2 MiB a device, is
-  // page-locked memory on the way to devices; 0: 128 MiB a device, of a stream for all of them.
+
+  /// Upper bound, in bytes, for data that has been requested but not yet delivered: bytes being read or converted,
+  /// and, for a Stream, items that wait for next(). A Stream reads an item larger than the budget alone.
+  /// 0: threads x chunk_bytes for execute(), 256 MiB for stream().
+  ///
+  /// The budget does not cover the results themselves, nor up to 2 MiB per thread for gathering short runs of slices
+  /// and for unaligned direct I/O. Destinations on a device use up to half of the budget (at least 2 MiB per device) as
+  /// pinned memory. With a budget of 0, pinned memory is 128 MiB per device for execute(), and 128 MiB for all devices
+  /// together for stream().
   std::uint64_t memory_budget = 0;
+
+  /// How reads use the page cache. See Cache.
   Cache cache = Cache::keep;
-  // Where owned memory comes from; it must outlive the call, of a stream the Stream. Null: from the system, and each
-  // page of 2 MiB goes back to it with the last Array on it.
+
+  /// Allocator for results that have no destination. It must outlive the call, or the Stream.
+  /// Null: memory comes from the system, and each 2 MiB page returns to it with the last Array on that page.
   Arena* arena = nullptr;
-  // Called by execute()'s or Stream::next()'s own thread now and then (next() also while it waits), and at the end,
-  // with the bytes of results that are there (on devices: that are being copied there; at the end they are) and that
-  // there will be; false ends the work with Errc::cancelled. Must not
-  // throw.
+
+  /// Called with the number of bytes completed and the total, from time to time and once at the end.
+  /// Runs in the thread that calls execute() or Stream::next(). next() also calls it while it waits. Return false to
+  /// cancel (Errc::cancelled). Must not throw. Copies to a device may still be in flight until the last call.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
-  // Called for every byte of every result once, in pieces, as soon as they are there and still in a processor's cache:
-  // the number of the item in the order of add(), where the piece begins in the result, and the piece (C order,
-  // whatever the destination's strides). Several threads call it at once; it must not throw.
+
+  /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
+  /// chunks cover each byte of each result exactly once.
+  ///
+  /// `item` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
+  /// bytes. `bytes` is the chunk, in C order for all strides of the destination. Several threads call it at the same
+  /// time. Must not throw.
   std::function<void(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
-  // Of destinations on a device. Copies begin after what this stream (a CUstream) was given before the call: an
-  // allocator may have handed out memory that earlier work still uses. Of the one device that the plan has destinations
-  // on, else invalid_argument. Null: the default stream of each.
+
+  /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
+  /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
+  /// then be on one device, the one of this stream. Otherwise the error is invalid_argument. Null: the default stream
+  /// of each device.
   void* device_stream = nullptr;
-  // The library of the CUDA driver, opened when a plan has a destination on a device; null: libcuda.so.1.
+
+  /// Name or path of the library of the CUDA driver. Null: `libcuda.so.1`. The library is opened only if the plan has a
+  /// destination on a device.
   const char* cuda_driver = nullptr;
 };
 
-// What a plan did.
+/// What a plan did. It helps to find out why a load is slow.
 struct ReadReport {
-  std::uint64_t bytes = 0;           // of the results
-  std::uint64_t bytes_buffered = 0;  // read through the page cache, or from a Source of the caller's
-  std::uint64_t bytes_direct = 0;    // read past the page cache, in whole blocks
-  std::uint64_t bytes_mapped = 0;    // copied from memory that a Source gave
-  std::uint64_t bytes_device = 0;    // copied to devices
-  std::uint64_t pinned_bytes = 0;    // of page-locked memory that they went through
-  std::uint64_t reads = 0;           // calls that read
-  std::uint64_t page_faults = 0;     // of the threads that read: near bytes / 2 MiB where memory is in huge pages
-  unsigned threads = 0;
-  double seconds = 0;
-  double cpu_seconds = 0;  // of the threads that read
-  // What was wished for and could not be had, a sentence each, the file named: huge pages, reads past the cache.
+  std::uint64_t bytes = 0;           ///< bytes of the results
+  std::uint64_t bytes_buffered = 0;  ///< bytes read through the page cache, or from a Source of the caller
+  std::uint64_t bytes_direct = 0;    ///< bytes read directly from the device, in whole blocks
+  std::uint64_t bytes_mapped = 0;    ///< bytes copied from memory that a Source provided
+  std::uint64_t bytes_device = 0;    ///< bytes copied to devices
+  std::uint64_t pinned_bytes = 0;    ///< size of the pinned memory for these copies, in bytes
+  std::uint64_t reads = 0;           ///< number of calls that read
+  std::uint64_t page_faults = 0;     ///< of the reader threads; about bytes / 2 MiB when huge pages are in use
+  unsigned threads = 0;              ///< number of reader threads
+  double seconds = 0;                ///< wall time
+  double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
+  /// Features that were requested but are unavailable: huge pages and direct reads. One sentence each, with the name of
+  /// the file.
   std::vector<std::string> fallbacks = {};
 };
 
+/// The results of ReadPlan::execute().
 struct ReadResult {
-  // In the order of add(), at multiples of 64 bytes. Of a Destination: over its bytes, which it does not keep alive,
-  // MemoryKind::borrowed; of one with strides or on a device: no bytes.
+  /// The arrays, in the order of add(). New memory is aligned to 64 bytes.
+  ///
+  /// For an item with a Destination, the Array is a view of the memory of the caller (MemoryKind::borrowed). It does
+  /// not keep that memory alive. For a destination with strides or on a device, the Array has no bytes.
   std::vector<Array> arrays;
-  ReadReport report;
+  ReadReport report;  ///< what the plan did
 };
 
 class Stream;
 
-// What to read, and where to. Plans are reusable; const calls from any thread. Keeps its tensors' files open.
+/// A list of tensors and slices to read, and of their destinations.
+///
+/// You may execute a plan several times. It keeps the files of its tensors open. Call const functions from any thread.
 class ReadPlan {
  public:
+  /// Makes an empty plan.
   SAFETENSORS_API ReadPlan() noexcept;
+  /// @{
+  /// Moves the items.
   SAFETENSORS_API ReadPlan(ReadPlan&&) noexcept;
   SAFETENSORS_API ReadPlan& operator=(ReadPlan&&) noexcept;
+  /// @}
   SAFETENSORS_API ~ReadPlan();
 
-  // Errors: buffer_size (of the destination), invalid_argument (strides, devices), dtype_mismatch (cast),
-  // out_of_memory, Slice::resolve's; the plan is then as it was.
+  /// @{
+  /// Adds a tensor, or a slice of it, as the next item. On error, the plan does not change.
+  /// Errors: buffer_size (the size of the destination is wrong), invalid_argument (strides or device), dtype_mismatch
+  /// (this cast is not possible), out_of_memory, and those of Slice::resolve().
   SAFETENSORS_API Status add(const Tensor& tensor, const Destination& destination = {},
                              const AddOptions& options = {}) noexcept;
   SAFETENSORS_API Status add(const Tensor& tensor, const Slice& slice, const Destination& destination = {},
                              const AddOptions& options = {}) noexcept;
 
+  /// @}
+
+  /// Returns the number of items.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
-  // Of all results, in bytes.
+  /// Returns the size of all results in bytes.
   [[nodiscard]] SAFETENSORS_API std::uint64_t nbytes() const noexcept;
 
-  // Reads everything that was added, in the order of the files. Never maps. Of slices, runs of 64 KiB and more are read
-  // exactly, shorter ones as Tensor::read_into does; small tensors that lie near each other together. The first error
-  // stops all threads before it is returned; what was in the destinations is then lost. Errors: out_of_memory,
-  // read_failed, file_truncated (tensor, path and offset are named), cancelled; of a file that a Checkpoint has to open
-  // again file_changed, open_failed (tensor and path are named); of devices unsupported (no driver), invalid_argument
-  // (no such device), device_failed.
+  /// Reads all items and waits for them.
+  ///
+  /// Files are read in the order in which the plan first names them, and each file by offset. Files are never mapped.
+  /// In slices, runs of 64 KiB and more are read exactly, and shorter runs as in Tensor::read_into(). Small tensors
+  /// that are close to each other are read together. The first error stops all threads before the call returns. The
+  /// contents of the destinations are then undefined.
+  ///
+  /// Errors:
+  /// - out_of_memory, cancelled;
+  /// - read_failed, file_truncated: the error names the tensor, the path and the offset;
+  /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
+  /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
-  // Reads in the background and hands each item out when it is complete. Begun in the order of add().
-  // Errors: out_of_memory, and of devices as execute().
+  /// Starts to read the items in the background, in the order of add(). Stream::next() returns each item when it is
+  /// complete. Errors: out_of_memory, and the errors of execute() for devices.
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:
@@ -148,30 +198,36 @@ class ReadPlan {
   std::shared_ptr<State> state_;
 };
 
+/// A complete item of a Stream.
 struct StreamItem {
-  std::size_t index = 0;  // of the item, in the order of add()
-  Array array;            // as ReadResult::arrays; the caller's alone
+  std::size_t index = 0;  ///< index of the item, in the order of add()
+  Array array;            ///< as in ReadResult::arrays; the Stream keeps no copy
 };
 
-// The items of a plan in the order in which they become complete. Its threads wait while memory_budget bytes are
-// read, being read, or not yet taken. The plan may be changed or destroyed meanwhile. One thread at a time calls
-// next(). Not to be used in a forked child, where it may only be destroyed.
+/// Reads a plan in the background and returns its items in the order in which they become complete.
+///
+/// Its threads wait when memory_budget bytes are being read, or wait for next(). You may change or destroy the plan in
+/// the meantime. Only one thread at a time may call next(). In a forked child, you may only destroy the Stream.
 class Stream {
  public:
+  /// @{
+  /// Moves the work and its threads.
   SAFETENSORS_API Stream(Stream&&) noexcept;
   SAFETENSORS_API Stream& operator=(Stream&&) noexcept;
-  // Stops the threads and waits for them, for as long as the reads under way take. In a forked child, which does not
-  // have them, what it holds is left alone.
+  /// @}
+  /// Stops the threads and waits for them. This takes as long as the reads that have already started. A forked child
+  /// does not have these threads; there, the resources of the Stream are not released.
   SAFETENSORS_API ~Stream();
 
-  // The next complete item, waited for; nullopt after the last. After an error, which stops all reading, every call
-  // returns it. Errors: as ReadPlan::execute.
+  /// Waits for the next complete item and returns it. Returns nullopt after the last item.
+  ///
+  /// An error stops all reading, and every later call returns the same error. Errors: as ReadPlan::execute().
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
 
-  // Stops reading; a next() that waits and every later one return Errc::cancelled. From any thread.
+  /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.
   SAFETENSORS_API void cancel() noexcept;
 
-  // Of what has been read until now.
+  /// Returns what the Stream has done until now. Call it from any thread. Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<ReadReport> report() const noexcept;
 
  private:

@@ -1,4 +1,5 @@
-// Everything. Compiled as C, this is c.h.
+/** @file
+ * Includes the whole C++ interface. When you compile it as C, it includes c.h instead. */
 #pragma once
 
 #ifdef __cplusplus

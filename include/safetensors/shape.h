@@ -1,4 +1,5 @@
-// The shape of a tensor: its dimensions, outermost first. [] is a scalar.
+/// @file
+/// The shape of a tensor: its dimensions in elements, outermost first. The shape [] is a scalar.
 #pragma once
 
 #include <safetensors/export.h>
@@ -14,27 +15,36 @@
 namespace safetensors {
 inline namespace v0 {
 
-// Dimensions that somebody else owns.
+/// A view of dimensions. It does not own them.
 using ShapeView = std::span<const std::uint64_t>;
 
-// Dimensions that outlive what they were taken from. Up to kInline dimensions need no allocation; more may throw
-// std::bad_alloc, as any container does.
+/// An own copy of dimensions. Up to kInline dimensions need no allocation. With more dimensions, construction and copy
+/// may throw `std::bad_alloc`.
 class Shape {
  public:
+  /// Number of dimensions that need no allocation.
   static constexpr std::size_t kInline = 6;
 
+  /// Makes the shape of a scalar.
   Shape() noexcept = default;
+  /// @{
+  /// Copies the dimensions, outermost first.
   Shape(std::initializer_list<std::uint64_t> dims) : Shape(ShapeView(dims.begin(), dims.size())) {}
   Shape(ShapeView dims) : rank_(dims.size()) {  // NOLINT(google-explicit-constructor)
     if (rank_ > kInline) heap_.reset(new std::uint64_t[rank_]);
     std::copy(dims.begin(), dims.end(), data());
   }
+  /// @}
+  /// Copies the dimensions.
   Shape(const Shape& other) : Shape(ShapeView(other)) {}
+  /// Moves the dimensions. The Shape moved from is a scalar.
   Shape(Shape&& other) noexcept : rank_(other.rank_), heap_(std::move(other.heap_)) {
     std::copy(other.inline_, other.inline_ + kInline, inline_);
     other.rank_ = 0;
   }
+  /// Copies the dimensions.
   Shape& operator=(const Shape& other) { return *this = Shape(other); }
+  /// Moves the dimensions. The Shape moved from is a scalar.
   Shape& operator=(Shape&& other) noexcept {
     heap_ = std::move(other.heap_);
     std::copy(other.inline_, other.inline_ + kInline, inline_);
@@ -44,16 +54,29 @@ class Shape {
   }
   ~Shape() = default;
 
+  /// @{
+  /// Returns the number of dimensions.
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] std::size_t size() const noexcept { return rank_; }
+  /// @}
+  /// Returns true for a scalar.
   [[nodiscard]] bool empty() const noexcept { return rank_ == 0; }
+  /// @{
+  /// Returns the dimensions. The pointer is valid until the Shape is changed, moved or destroyed.
   [[nodiscard]] const std::uint64_t* data() const noexcept { return rank_ > kInline ? heap_.get() : inline_; }
   [[nodiscard]] std::uint64_t* data() noexcept { return rank_ > kInline ? heap_.get() : inline_; }
+  /// @}
+  /// @{
+  /// Iterates over the dimensions, outermost first.
   [[nodiscard]] const std::uint64_t* begin() const noexcept { return data(); }
   [[nodiscard]] const std::uint64_t* end() const noexcept { return data() + rank_; }
+  /// @}
+  /// Returns a dimension. `dim` must be below rank().
   [[nodiscard]] std::uint64_t operator[](std::size_t dim) const noexcept { return data()[dim]; }
+  /// Returns a view. It is valid until the Shape is changed, moved or destroyed.
   operator ShapeView() const& noexcept { return {data(), rank_}; }  // NOLINT(google-explicit-constructor)
 
+  /// Returns true when both have the same dimensions.
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
@@ -64,7 +87,8 @@ class Shape {
   std::unique_ptr<std::uint64_t[]> heap_;
 };
 
-// "[2, 3]"; "[]" for a scalar. Long shapes are cut: "[1, 1, 1, 1, 1, 1, 1, 1, ... 50000000 dimensions]".
+/// Returns the shape as text: "[2, 3]", or "[]" for a scalar. Shortens long shapes:
+/// "[1, 1, 1, 1, 1, 1, 1, 1, ... 50000000 dimensions]". May throw `std::bad_alloc`.
 [[nodiscard]] SAFETENSORS_API std::string to_string(ShapeView shape);
 
 }  // namespace v0

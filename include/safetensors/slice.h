@@ -1,4 +1,5 @@
-// A part of a tensor: what is asked for (Slice), and what it comes to for one dtype and shape (ResolvedSlice).
+/// @file
+/// Slices of tensors. A Slice is a request. A ResolvedSlice is its result for one dtype and shape.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -16,28 +17,44 @@
 namespace safetensors {
 inline namespace v0 {
 
-// What is asked of one dimension, with NumPy's meaning.
+/// The slice of one dimension, with the meaning that NumPy gives it. Make it with the static functions.
 struct DimSlice {
-  enum class Kind : std::uint8_t { all, index, range, shard, ellipsis };
-  Kind kind = Kind::all;
-  std::int64_t index = 0;                            // index; negative counts from the end
-  std::optional<std::int64_t> begin = std::nullopt;  // range; half open, negative counts from the end, clamped
-  std::optional<std::int64_t> end = std::nullopt;    // to the dimension
-  std::int64_t step = 1;                             // range; negative runs backwards
-  std::uint64_t rank = 0, world = 1;                 // shard
+  /// Kinds of slices of one dimension.
+  enum class Kind : std::uint8_t {
+    all,      ///< the whole dimension
+    index,    ///< one element; the result does not have this dimension
+    range,    ///< elements from `begin` to `end`, every `step`
+    shard,    ///< shard `rank` of `world`
+    ellipsis  ///< all dimensions that no other DimSlice takes
+  };
+  Kind kind = Kind::all;   ///< decides which members have a meaning
+  std::int64_t index = 0;  ///< for `index`: the element; negative counts from the end
+  /// For `range`: the first element. Negative counts from the end. The value is clamped to the dimension.
+  /// nullopt: the first element in the direction of `step`.
+  std::optional<std::int64_t> begin = std::nullopt;
+  /// For `range`: the first element that does not belong to the slice. Negative counts from the end. The value is
+  /// clamped to the dimension. nullopt: through the last element in the direction of `step`.
+  std::optional<std::int64_t> end = std::nullopt;
+  std::int64_t step = 1;  ///< for `range`: the distance of elements; negative goes backwards; 0 is an error
+  /// @{
+  /// For `shard`: the index of the shard (`rank`), and the number of shards (`world`).
+  std::uint64_t rank = 0, world = 1;
+  /// @}
 
+  /// Takes the whole dimension.
   static DimSlice all() noexcept { return {}; }
-  // The dimension disappears from the result's shape.
+  /// Takes one element. The shape of the result does not have this dimension.
   static DimSlice at(std::int64_t index) noexcept { return {.kind = Kind::index, .index = index}; }
+  /// Takes the elements [begin, end) in steps of `step`, as `begin:end:step` in NumPy.
   static DimSlice range(std::optional<std::int64_t> begin, std::optional<std::int64_t> end,
                         std::int64_t step = 1) noexcept {
     return {.kind = Kind::range, .begin = begin, .end = end, .step = step};
   }
-  // Part rank of world, as Slice::shard.
+  /// Takes shard `rank` of `world`. See Slice::shard().
   static DimSlice shard(std::uint64_t rank, std::uint64_t world) noexcept {
     return {.kind = Kind::shard, .rank = rank, .world = world};
   }
-  // As many dimensions of all() as are left; at most one in a Slice.
+  /// Takes all dimensions that no other DimSlice takes. A Slice may have at most one.
   static DimSlice ellipsis() noexcept { return {.kind = Kind::ellipsis}; }
 };
 
@@ -45,28 +62,35 @@ namespace detail {
 struct SliceAccess;
 }
 
-// Bytes [offset, offset + size) of a tensor, counted from its first byte.
+/// A run: the contiguous bytes [offset, offset + size) of a tensor.
 struct ByteRun {
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
+  std::uint64_t offset = 0;  ///< bytes from the first byte of the tensor
+  std::uint64_t size = 0;    ///< in bytes
+  /// Returns true when both are the same bytes.
   friend bool operator==(const ByteRun&, const ByteRun&) = default;
 };
 
-// A slice of a tensor of known dtype and shape. Copies allocate when the rank is over Shape::kInline.
+/// A slice for one dtype and shape. Slice::resolve() makes it. A copy allocates memory when the rank is larger than
+/// Shape::kInline. Call const functions from any thread.
 class ResolvedSlice {
  public:
+  /// Returns the shape of the result. The reference is valid as long as this object.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
+  /// Returns the size of the result in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return nbytes_; }
-  // The number of runs that Runs::next() will give; their sizes add up to nbytes().
+  /// Returns the number of runs that Runs::next() returns. The sum of their sizes is nbytes().
   [[nodiscard]] std::uint64_t run_count() const noexcept { return run_count_; }
-  // The whole tensor, one part of it, or nothing.
+  /// Returns true when the slice is at most one run: the whole tensor, one range of its bytes, or no bytes.
   [[nodiscard]] bool contiguous() const noexcept { return run_count() <= 1; }
 
-  // Walks the runs in the order of the result's elements: run i + 1 goes right behind run i in the destination.
-  // Neighbours in the file are joined. Memory: O(rank). The ResolvedSlice must outlive it.
+  /// Iterates over the runs in the order of the result: in the destination, each run follows the one before.
+  ///
+  /// Runs that are neighbours in the tensor are joined. The memory is O(rank). The ResolvedSlice must outlive it.
+  /// Use it from one thread at a time.
   class Runs {
    public:
+    /// Writes the next run to `run` and returns true. Returns false after the last run.
     [[nodiscard]] SAFETENSORS_API bool next(ByteRun& run) noexcept;
 
    private:
@@ -77,56 +101,71 @@ class ResolvedSlice {
     std::uint64_t offset_ = 0;
     std::uint64_t left_ = 0;
   };
-  // May throw std::bad_alloc when the rank is large.
+  /// Returns an iterator over the runs. May throw `std::bad_alloc` when the rank is large.
   [[nodiscard]] SAFETENSORS_API Runs runs() const&;
   Runs runs() const&& = delete;
 
  private:
   friend struct detail::SliceAccess;
-  // Around pieces of run_ bytes, outermost first. Pieces meet, and make one run, where jump == run_.
+  // A loop around pieces of run_ bytes. Outer loops come first. Where jump == run_, two pieces are one run.
   struct Loop {
     std::uint64_t count = 0;
-    std::int64_t stride = 0;  // bytes from one piece to the next of this loop
-    std::int64_t jump = 0;    // bytes from the last piece of one round to the first of the next
+    std::int64_t stride = 0;  // bytes from one piece to the next piece of this loop
+    std::int64_t jump = 0;    // bytes from the last piece of one round to the first piece of the next round
   };
   Shape shape_;
   std::uint64_t nbytes_ = 0;
   std::uint64_t run_count_ = 0;
   std::uint64_t first_ = 0;  // offset of the first piece
   std::uint64_t run_ = 0;
-  std::vector<Loop> loops_;  // each of two rounds or more, so never more than 64
+  std::vector<Loop> loops_;  // each has at least two rounds, so there are at most 64
 };
 
-// What is asked for, before the tensor is known. Dimensions that are not named are taken whole.
+/// A request for a part of any tensor. It takes dimensions without a DimSlice completely.
+///
+/// Call const functions from any thread.
 class Slice {
  public:
-  // The whole tensor.
+  /// Takes the whole tensor.
   Slice() noexcept = default;
+  /// @{
+  /// Takes one DimSlice per dimension, outermost first.
   Slice(std::initializer_list<DimSlice> dims) : dims_(dims) {}
   explicit Slice(std::vector<DimSlice> dims) noexcept : dims_(std::move(dims)) {}
+  /// @}
+  /// Takes the whole tensor.
   static Slice all() noexcept { return {}; }
 
-  // Part `rank` of `world` of dimension `dim` (negative counts from the end), as numpy.array_split cuts: the first
-  // (size % world) parts hold one more. Errors when resolved: slice_index (world 0, rank not below world), slice_rank
-  // (no such dimension).
+  /// Takes shard `rank` of `world` of the dimension `dim`, and the other dimensions completely.
+  ///
+  /// A negative `dim` counts from the end. The shards are those of `numpy.array_split`: the first (size % world) shards
+  /// have one element more. May throw `std::bad_alloc`.
+  /// resolve() then has these errors: slice_index (`world` is 0, or `rank` is not below `world`), slice_rank (there is
+  /// no such dimension).
   [[nodiscard]] static SAFETENSORS_API Slice shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world);
 
-  // "1:3,:,-1,::2,...": what stands between NumPy's brackets, brackets themselves allowed; white space between
-  // numbers and signs is ignored. An empty text is the whole tensor. Error: slice_syntax, with the column.
+  /// Parses the text of a NumPy index, such as `1:3,:,-1,::2,...`.
+  ///
+  /// Brackets around the text are allowed. White space between numbers and signs is ignored. An empty text takes the
+  /// whole tensor. Error: slice_syntax, with the column.
   [[nodiscard]] static SAFETENSORS_API Result<Slice> parse(std::string_view text) noexcept;
 
+  /// Returns the slices of the dimensions. The reference is valid as long as this object.
   [[nodiscard]] const std::vector<DimSlice>& dims() const& noexcept { return dims_; }
   const std::vector<DimSlice>& dims() const&& = delete;
 
-  // shape must be one whose bytes can be counted (rules 7 and 8); a TensorInfo's always is.
-  // Errors: slice_index, slice_step, slice_rank (also of a second ellipsis), slice_bits (F4 and F6 only on byte
-  // boundaries), size_overflow, invalid_argument (no dtype).
+  /// Applies the slice to a dtype and a shape.
+  ///
+  /// The size of such a tensor must be a whole number of bytes that fits 64 bits (rules 7 and 8). The shape of a
+  /// TensorInfo always fulfils this.
+  /// Errors: slice_index, slice_step, slice_rank (also for a second ellipsis), slice_bits (a slice of F4 or F6 must
+  /// begin and end on byte boundaries), size_overflow, invalid_argument (unknown dtype).
   [[nodiscard]] SAFETENSORS_API Result<ResolvedSlice> resolve(Dtype dtype, ShapeView shape) const noexcept;
 
  private:
   friend struct detail::SliceAccess;
   std::vector<DimSlice> dims_;
-  std::optional<std::int64_t> only_dim_;  // dims_ is one element, and it is for this dimension
+  std::optional<std::int64_t> only_dim_;  // if set, dims_ has one element, for this dimension
 };
 
 }  // namespace v0

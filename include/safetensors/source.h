@@ -1,4 +1,5 @@
-// Bytes at offsets: what a File reads from. Implement it to read from anything.
+/// @file
+/// The interface between a File and its storage.
 #pragma once
 
 #include <safetensors/error.h>
@@ -11,27 +12,32 @@
 namespace safetensors {
 inline namespace v0 {
 
-// Every function is called from any number of threads at once and must not throw.
+/// A sequence of bytes that a File reads. Derive from it to read from your own storage.
+///
+/// The library calls each function from any number of threads at once. No function may throw.
 class SAFETENSORS_API Source {
  public:
+  /// A Source has no state of its own and cannot be copied.
   Source() = default;
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
   virtual ~Source();
 
-  // In bytes; asked once, when a File is opened.
+  /// Returns the size in bytes. The library calls it once, when it opens a File.
   [[nodiscard]] virtual Result<std::uint64_t> size() const noexcept = 0;
 
-  // Reads up to destination.size() bytes at offset and returns how many; fewer is allowed, 0 means the end.
-  // Errors should carry code read_failed and, if there is one, os_error.
+  /// Reads up to `destination.size()` bytes at `offset`, in bytes from the start. Returns the number of bytes read. It
+  /// may be smaller than the destination; 0 means the end.
+  /// An error should have the code read_failed and, if there is one, os_error.
   [[nodiscard]] virtual Result<std::size_t> read_at(std::uint64_t offset,
                                                     std::span<std::byte> destination) const noexcept = 0;
 
-  // Memory of [offset, offset + size) that stays valid as long as the owner, or {} if there is none (the default).
+  /// Memory that holds bytes of the source.
   struct Memory {
-    std::span<const std::byte> bytes;
-    std::shared_ptr<const void> owner;
+    std::span<const std::byte> bytes;   ///< the bytes; valid as long as `owner`
+    std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   };
+  /// Returns memory that holds the bytes [offset, offset + size). Returns {} if there is none, which is the default.
   [[nodiscard]] virtual Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept;
 };
 

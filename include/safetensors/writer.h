@@ -1,4 +1,5 @@
-// Writing files: whole ones from memory, larger ones piece by piece, and the metadata of one that is there.
+/// @file
+/// Writes files: from memory at once, or in several calls. Edits the metadata of existing files.
 #pragma once
 
 #include <safetensors/error.h>
@@ -19,120 +20,145 @@
 namespace safetensors {
 inline namespace v0 {
 
-// What is promised when a function that writes returns without error. In every case programs see the old file or
-// the new one, never a mix, and after an error the old file is as it was, with nothing beside it.
+/// What a writing function guarantees when it returns without error.
+///
+/// At every level, other programs see the old file or the new file, never a mixture. After an error, the old file is
+/// unchanged and no other file remains next to it.
 enum class Durability : std::uint8_t {
-  full,  // the new file is there, also after a power cut
-  file,  // after a power cut the old file or the new one
-  none,  // after a power cut the old file, the new one, an empty one, or zeros
+  full,  ///< the new file survives a power cut
+  file,  ///< after a power cut, the path has the old file or the new file
+  none,  ///< after a power cut, the path has the old file, the new file, an empty file, or zeros
 };
 
+/// How files are written.
 struct WriteOptions {
+  /// What survives a power cut.
   Durability durability = Durability::full;
-  // File systems that cannot rename (some object-store mounts): write in place instead of failing with unsupported.
-  // An error or a crash then leaves a torn file.
+  /// On a file system that cannot rename, such as some mounts of object stores, write in place instead of returning the
+  /// error unsupported. An error or a crash then leaves an incomplete file.
   bool in_place_if_no_rename = false;
-  // Called every few MiB with the bytes written so far and the size of the file, or of all files together, by the
-  // thread that called write_file, write_files, Writer::write, Writer::copy or edit_metadata, and never by two at once.
-  // false ends the call with Errc::cancelled, and so every later call of that Writer; the old file is as it was. In
-  // edit_metadata the last call comes when the new file is durable and not yet in place; with EditOptions::in_place
-  // there is none. Must not throw, nor use the Writer.
+  /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
+  ///
+  /// Runs in the thread that calls write_file(), write_files(), Writer::write(), Writer::copy() or edit_metadata(), and
+  /// never in two threads at once. Return false to cancel: this call, and all later calls of the Writer, return
+  /// Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file is
+  /// durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it.
+  /// Must not throw. Must not use the Writer.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
-  /// A symlink at the path. false: it is followed, and the file that it leads to is replaced. true: the link itself
-  /// becomes a regular file with the mode and owner of the file that it led to, and that file stays as it is. Links
-  /// that lead to a device, a FIFO or a socket, or into /proc, /sys or their like, are then refused with
-  /// Errc::not_regular_file.
+  /// What happens to a symlink at the path.
+  ///
+  /// false: the link is followed, and the file that it leads to is replaced. true: the link becomes a regular file. It
+  /// gets the mode and owner of the file that it led to, and that file does not change. A link to a device, a FIFO or a
+  /// socket, or into `/proc`, `/sys` or a similar file system, is then refused with Errc::not_regular_file.
   bool replace_symlinks = false;
 };
 
-// Zero or more pairs; nullopt: no __metadata__ at all.
+/// Keys and values of `__metadata__`. No pairs make an empty object. In an optional, nullopt makes no `__metadata__`.
 using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
 
-// A tensor in the caller's memory: C order, little-endian, exactly as long as dtype and shape say.
+/// A tensor in memory of the caller. All members must stay valid during the call.
 struct TensorData {
-  std::string_view name;
-  Dtype dtype = Dtype::U8;
-  ShapeView shape;
-  std::span<const std::byte> bytes;
+  std::string_view name;             ///< valid UTF-8
+  Dtype dtype = Dtype::U8;           ///< type of the elements
+  ShapeView shape;                   ///< dimensions in elements, outermost first
+  std::span<const std::byte> bytes;  ///< elements in C order, little-endian, exactly as many as `shape` says
 };
 
-// A whole file in memory.
+/// A whole file in memory.
 struct Serialized {
-  std::unique_ptr<std::byte[]> data;
-  std::size_t size = 0;
+  std::unique_ptr<std::byte[]> data;  ///< the bytes of the file
+  std::size_t size = 0;               ///< in bytes
+  /// Returns the bytes of the file. They are valid as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
   std::span<const std::byte> bytes() const&& = delete;
 };
 
-// The header that serialize and write_file write. Errors: HeaderBuilder's, and data_length.
+/// Returns the header that serialize() and write_file() write for these tensors.
+/// Errors: those of HeaderBuilder, and data_length.
 [[nodiscard]] SAFETENSORS_API Result<Header> layout(std::span<const TensorData> tensors,
                                                     const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                     const LayoutOptions& options = {}) noexcept;
 
-// The bytes of a file, in one allocation. Errors: layout's, out_of_memory.
+/// Returns the bytes of a file, in one allocation. Errors: those of layout(), and out_of_memory.
 [[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(std::span<const TensorData> tensors,
                                                            const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                            const LayoutOptions& options = {}) noexcept;
 
-// Writes a file, replacing what is at path. Nothing is touched when the tensors cannot be laid out. Tensors may be
-// views of the very file that is replaced. The file's mode follows the old file or the umask. Symlinks are followed
-// unless options.replace_symlinks says otherwise. A hard link becomes a file of its own. Devices, FIFOs, sockets and
-// directories are refused.
-// Errors: layout's, open_failed, not_regular_file, write_failed (ENOSPC and others in os_error), sync_failed,
-// replace_failed, replaced_not_durable, unsupported, cancelled.
+/// Writes a file and replaces an existing file at the path.
+///
+/// If the tensors are invalid, nothing is written. Tensors may be views of the file that is replaced. The mode of the
+/// file is that of the old file, or depends on the umask. Symlinks are followed, unless `options.replace_symlinks` is
+/// set. If the old file has several hard links, only this path gets the new file. Devices, FIFOs, sockets and
+/// directories are refused. Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC
+/// or another code), sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled.
 [[nodiscard]] SAFETENSORS_API Status write_file(std::string_view path, std::span<const TensorData> tensors,
                                                 const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                 const WriteOptions& options = {},
                                                 const LayoutOptions& layout_options = {}) noexcept;
 
-// One file of several.
+/// One of the files that write_files() writes.
 struct FileContents {
-  std::string_view path;
-  std::span<const TensorData> tensors;
-  std::optional<MetadataPairs> metadata = std::nullopt;
+  std::string_view path;                                 ///< path of the file
+  std::span<const TensorData> tensors;                   ///< tensors of the file
+  std::optional<MetadataPairs> metadata = std::nullopt;  ///< metadata of the file
 };
 
-// Writes several files, the shards of a checkpoint, by at most four threads. Room for all is set aside first (unless
-// durability is none), all are written and synced, and only then the first takes its place: an error or a crash until
-// then leaves every old file. Each file is replaced atomically, the set is not: a crash between the first rename and
-// the last leaves new files beside old ones, and so does an error there, whose message then ends in
-// "; N of M files were already replaced". Up to three descriptors for each file are open at once.
-// Errors: write_file's; invalid_argument if two paths lead to one file. Those about one file name it.
+/// Writes several files, such as the shards of a checkpoint, with at most four threads.
+///
+/// First, disk space for all files is reserved, unless the durability is `none`. Then all files are written and synced.
+/// Only then do the new files replace the old ones. An error or a crash before that leaves all old files unchanged.
+/// Each file is replaced atomically, but the set is not. A crash between the first and the last replacement leaves some
+/// new and some old files. So does an error there; its message then ends in "; N of M files were already replaced".
+/// Up to three descriptors per file are open at the same time.
+/// Errors: those of write_file(), with the path of the file; invalid_argument if two paths lead to the same file.
 [[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
                                                  const LayoutOptions& layout_options = {}) noexcept;
 
-// A file larger than memory, written in pieces in any order. Nothing appears at the path before commit(); without it
-// the destructor removes what was written. Not to be used in a forked child, where it may only be destroyed.
+/// Writes a file in several calls, in any order. The file may be larger than the memory.
+///
+/// Nothing appears at the path before commit(). Without commit(), the destructor removes the bytes written. In a forked
+/// child, you may only destroy the Writer.
 class Writer {
  public:
-  // Errors: as write_file.
+  /// Starts to write a file with this header. Errors: as write_file().
   static SAFETENSORS_API Result<Writer> create(std::string_view path, const Header& header,
                                                const WriteOptions& options = {}) noexcept;
 
+  /// @{
+  /// Moves the work. The Writer moved from is closed.
   SAFETENSORS_API Writer(Writer&&) noexcept;
   SAFETENSORS_API Writer& operator=(Writer&&) noexcept;
+  /// @}
+  /// Removes the bytes written, unless commit() was successful.
   SAFETENSORS_API ~Writer();
 
-  // Bytes [offset, offset + bytes.size()) of a tensor; each byte exactly once. From any number of threads at once.
-  // After the first failure to write, every call returns that failure.
-  // Where durable, pieces of 256 KiB and more go to the disk at once, by up to four threads of the call's own: then
-  // few large pieces are faster than many small ones. Memory besides: 8 MiB at most for each Writer.
-  // Errors: not_found, overlapping_write, buffer_size (past the tensor's end), write_failed, out_of_memory,
-  // writer_closed, cancelled.
+  /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor.
+  ///
+  /// Write each byte exactly once. Any number of threads may call write() and copy() at the same time. After the first
+  /// failure to write, all calls return that failure.
+  ///
+  /// Unless the durability is `none`, calls with at least 256 KiB write to the disk at once, with up to four threads of
+  /// their own. Few large calls are then faster than many small ones. A Writer needs at most 8 MiB of memory in
+  /// addition. Errors: not_found, overlapping_write, buffer_size (after the end of the tensor), write_failed,
+  /// out_of_memory, writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              std::span<const std::byte> bytes) noexcept;
 
-  // All of a tensor from another file, which must have the same dtype and shape, in the same 8 MiB of memory; its
-  // Source may be read by several threads at once. Where only reading fails, whatever the Source calls that, nothing of
-  // the tensor counts as written, and it may be tried again.
-  // Errors also: dtype_mismatch, data_length, and those of reading.
+  /// Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape.
+  ///
+  /// It uses the same 8 MiB of memory. Several threads may read the Source of `tensor` at the same time. If only
+  /// reading fails, no byte of the tensor counts as written, and you may try again. This holds for every error code
+  /// that a Source returns. Errors: those of write(), dtype_mismatch, data_length, and those of reading.
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
 
-  // Puts the file in its place. Error incomplete_write names the first tensor and range not yet written; the Writer
-  // then goes on. Must not overlap other calls.
+  /// Completes the file and puts it in place. No other call may run at the same time.
+  ///
+  /// The error incomplete_write names the first tensor and range that are missing. The Writer stays usable after it.
+  /// Errors: those of write_file(), incomplete_write, writer_closed.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
-  // What it writes; an empty Header once the Writer was moved from.
+  /// Returns the header of the file. It is an empty Header after a move from the Writer. The reference is valid as long
+  /// as this object.
   [[nodiscard]] const Header& header() const& noexcept { return header_; }
   const Header& header() const&& = delete;
 
@@ -143,32 +169,38 @@ class Writer {
   std::unique_ptr<State> state_;
 };
 
+/// How edit_metadata() works.
 struct EditOptions {
-  // Write only the header, at once, when the new one fits where the old one is; else error header_does_not_fit.
-  // Fast for huge files, but a kill or power cut in that moment, or a reader opening right then, meets a torn header.
+  /// Overwrite only the header of the file. The new header must fit into the place of the old one. Otherwise the error
+  /// is header_does_not_fit. This is fast for huge files, but not atomic. A kill or a power cut during the write leaves
+  /// a broken header. A reader that opens the file during the write sees a broken header.
   bool in_place = false;
-  // Without in_place: spaces to leave for later edits.
+  /// Without in_place: number of spaces to leave in the header for later edits.
   std::uint64_t metadata_slack = 0;
-  WriteOptions write = {};
-  ParseOptions parse = {};
+  WriteOptions write = {};  ///< how the new file is written
+  ParseOptions parse = {};  ///< how the old header is read
 };
 
-// A change to one metadata key: the new value, or nullopt to remove it (a key that is not there is no error).
+/// A change of one metadata key.
 struct MetadataEdit {
-  std::string key;
-  std::optional<std::string> value;
+  std::string key;                   ///< valid UTF-8
+  std::optional<std::string> value;  ///< the new value; nullopt removes the key; a missing key is not an error
 };
 
-// Sets and removes metadata keys. Without in_place a new file is written, the tensors' bytes copied by the system,
-// and replaces the old one as write_file does. If the file was changed or replaced meanwhile, that is the error
-// file_changed and the file is left alone. This is best effort: a change in the moment between the last look and the
-// rename is lost. Errors: File::open's, Header's, write_file's, header_does_not_fit, file_changed.
+/// @{
+/// Sets and removes metadata keys of a file.
+///
+/// Without EditOptions::in_place, it writes a new file, and the system copies the bytes of the tensors. The new file
+/// replaces the old one as in write_file(). If the old file was changed or replaced in the meantime, the error is
+/// file_changed and the file stays as it is. This is best effort: a change between the last check and the replacement
+/// is lost. Errors: those of File::open(), HeaderBuilder and write_file(), header_does_not_fit, file_changed.
 [[nodiscard]] SAFETENSORS_API Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(std::string_view path, std::initializer_list<MetadataEdit> edits,
                                           const EditOptions& options = {}) noexcept {
   return edit_metadata(path, std::span<const MetadataEdit>(edits.begin(), edits.size()), options);
 }
+/// @}
 
 }  // namespace v0
 }  // namespace safetensors
