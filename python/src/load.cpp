@@ -20,7 +20,7 @@ nb::object load_views(const File& file, Framework framework, const std::shared_p
   return result;
 }
 
-nb::object load(nb::handle data, nb::handle framework, bool copy) {
+nb::object load_buffer(nb::handle data, nb::handle framework, bool copy) {
   const Framework wanted = parse_framework(from_str(framework, "framework"));
   const std::shared_ptr<const Buffer> buffer = Buffer::share(data);
   Result<File> file =
@@ -33,7 +33,7 @@ nb::object load(nb::handle data, nb::handle framework, bool copy) {
 }  // namespace
 
 void define_load(nb::module_& module) {
-  module.def("_load", &load, nb::arg("buffer").none(), nb::arg("framework").none(), nb::kw_only(),
+  module.def("_load", &load_buffer, nb::arg("buffer").none(), nb::arg("framework").none(), nb::kw_only(),
              nb::arg("copy") = true,
              "All tensors of a file in memory, in a dict in the order of their bytes.\n\n"
              "buffer: anything with the buffer protocol. copy=False: views of it where its memory is aligned,\n"

@@ -14,7 +14,7 @@ namespace {
 using State = BackgroundLoad::State;
 
 constexpr std::chrono::milliseconds kAtOnce{0};
-constexpr std::chrono::milliseconds kStep{50};  // between two looks for Ctrl-C
+constexpr std::chrono::milliseconds kSignalInterval{50};  // between two looks for Ctrl-C
 constexpr std::uint64_t kMostThreads = 256;
 
 constexpr const char* kClosed = "prefetch loader closed";
@@ -26,7 +26,7 @@ State wait_for(Look&& look) {
   while (state == State::waiting) {
     {
       const WithoutGil released;
-      state = look(kStep);
+      state = look(kSignalInterval);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }

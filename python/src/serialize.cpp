@@ -134,7 +134,7 @@ Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs
 
 // The tensor whose bytes fetch gives: (data_ptr, data_len, whatever keeps them alive).
 void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
-  constexpr std::size_t kStep = std::size_t{16} << 20;
+  constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
   const nb::object fetched = fetch(to_str(tensor.name));
   const nb::object owner = fetched[2];
   const auto address = static_cast<std::uintptr_t>(to_unsigned(fetched[0]));
@@ -142,11 +142,11 @@ void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
   if (bytes.size() != tensor.nbytes())
     raise(kSaving + ("tensor `" + printable(tensor.name)) + "`: " + std::to_string(bytes.size()) + " bytes given, " +
           std::to_string(tensor.nbytes()) + " needed");
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kStep) {
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
     Status status;
     {
       const WithoutGil released;
-      status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kStep, bytes.size() - begin)));
+      status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin)));
     }
     if (!status) raise_saving(status.error());
     if (PyErr_CheckSignals() != 0) throw nb::python_error();

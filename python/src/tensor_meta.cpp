@@ -9,7 +9,7 @@ struct TensorMeta {
   Tensor tensor;
 };
 
-std::string representation(const TensorMeta& meta) {
+std::string repr_of_meta(const TensorMeta& meta) {
   const TensorInfo& info = meta.tensor.info();
   std::string shape;
   for (const std::uint64_t dim : info.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
@@ -32,7 +32,7 @@ void define_tensor_meta(nb::module_& module) {
           "data_offsets",
           [](const TensorMeta& meta) { return nb::make_tuple(meta.tensor.info().begin, meta.tensor.info().end); },
           "The first byte and the one behind the last, counted from the start of the data.")
-      .def("__repr__", &representation);
+      .def("__repr__", &repr_of_meta);
 }
 
 nb::object make_tensor_meta(const Opened& opened, std::string_view name) {

@@ -50,7 +50,7 @@ const Name& find_name(std::string_view dtype) {
   raise(text);
 }
 
-std::string representation(const TensorSpec& spec) {
+std::string repr_of_spec(const TensorSpec& spec) {
   std::string text = "TensorSpec(dtype='" + std::string(to_string(spec.dtype)) + "', shape=[";
   for (std::size_t i = 0; i < spec.shape.size(); ++i) {
     if (i != 0) text += ", ";
@@ -139,7 +139,7 @@ void define_tensor_spec(nb::module_& module) {
       .def_prop_ro("data_ptr", [](const TensorSpec& spec) { return spec.data; })
       .def_prop_ro(
           "data_len", [](const TensorSpec& spec) { return spec.size; }, "In bytes.")
-      .def("__repr__", &representation);
+      .def("__repr__", &repr_of_spec);
 }
 
 }  // namespace safetensors::python
