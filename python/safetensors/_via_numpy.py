@@ -1,4 +1,4 @@
-"""Makes `save`, `save_file`, `load` and `load_file` for a framework whose arrays pass through NumPy.
+"""Makes `save`, `save_file`, `load` and `load_file` for frameworks that convert through NumPy.
 
 JAX, MLX and TensorFlow differ only in how arrays are converted. The functions look as if the
 framework's module had defined them: `help`, `inspect.signature` and `pickle` show no difference.

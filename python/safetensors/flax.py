@@ -1,6 +1,6 @@
-"""Save and load JAX's arrays.
+"""Save and load JAX arrays.
 
-Without `jax_enable_x64`, 64-bit numbers load as 32-bit ones, as everywhere in JAX.
+JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. This applies to loading, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> jax.Array:
-    # A copy, and a finished one: JAX copies in the background, while the caller may go on to change
-    # the buffer, or others the mapped file.
+    # Wait for the copy. JAX copies in the background, and meanwhile the caller may change the buffer,
+    # or another program the mapped file.
     return jnp.array(array).block_until_ready()
 
 
-def _given(array: np.ndarray[Any, Any]) -> jax.Array:
-    # Without a copy where the place in memory suits JAX: nobody else has this array.
+def _adopt(array: np.ndarray[Any, Any]) -> jax.Array:
+    # Nothing else uses this array, so JAX may keep its memory. It does so if the alignment suits.
     return jax.device_put(array)
 
 
@@ -38,15 +38,15 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _jnp2np(jnp_dict: Mapping[str, jax.Array]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
+    """Return NumPy arrays with the same bytes in a new dict."""
     return _numpy._converted(jnp_dict, "jax.Array", _to_numpy)
 
 
 def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]:
-    """Return JAX's arrays of the same values; the dict itself is not changed."""
+    """Return JAX arrays with the same values in a new dict."""
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
 save, save_file, load, load_file = make_functions(
-    __name__, "jax", "jax.Array", "arrays", _jnp2np, adopt=_given
+    __name__, "jax", "jax.Array", "arrays", _jnp2np, adopt=_adopt
 )

@@ -1,6 +1,6 @@
-"""Save and load MLX's arrays.
+"""Save and load MLX arrays.
 
-MLX makes 32-bit floats of 64-bit ones. It has no 8-bit floats: loading them is a SafetensorError.
+MLX converts 64-bit floats to 32 bits. It has no 8-bit floats: loading them raises SafetensorError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
-    # dtype: what the array's elements are the bits of, if it is not what NumPy says.
+    # dtype: the dtype whose bits the array holds, or None if the array has its own dtype.
     name = dtype or array.dtype.name
     if name.startswith("float8"):
         raise SafetensorError(f"MLX has no {name}: load with another framework")
@@ -32,19 +32,19 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         return tensor
     if not isinstance(tensor, mx.array):
         return _numpy._as_array(tensor, name, "mlx.core.array")
-    if tensor.dtype == mx.bfloat16:  # which NumPy does not take from MLX
+    if tensor.dtype == mx.bfloat16:  # NumPy cannot take this dtype from MLX
         bits = np.asarray(tensor.reshape(-1).view(mx.uint16)).reshape(tensor.shape)
         return bits.view(_numpy._getdtype("BF16"))
     return np.asarray(tensor)  # a view
 
 
 def _mx2np(mx_dict: Mapping[str, mx.array]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
+    """Return NumPy arrays with the same bytes in a new dict."""
     return _numpy._converted(mx_dict, "mlx.core.array", _to_numpy)
 
 
 def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
-    """Return MLX's arrays of the same values; the dict itself is not changed."""
+    """Return MLX arrays with the same values in a new dict."""
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 

@@ -1,6 +1,6 @@
-"""Save and load TensorFlow's tensors.
+"""Save and load TensorFlow tensors.
 
-TensorFlow has no float8_e8m0fnu: loading it is a SafetensorError.
+TensorFlow has no float8_e8m0fnu: loading it raises SafetensorError.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(tensor, np.ndarray):
         return tensor
     if isinstance(tensor, tf.Tensor) and tensor.shape.rank:
-        return np.asarray(tensor)  # a view, which numpy() is not
-    if not callable(getattr(tensor, "numpy", None)):  # variables, those of Keras, too, have it
+        return np.asarray(tensor)  # a view; numpy() would copy
+    if not callable(getattr(tensor, "numpy", None)):  # variables have it, those of Keras, too
         raise ValueError(f"Key `{name}` is invalid, expected tf.Tensor but received {type(tensor)}")
     return np.asarray(tensor.numpy())
 
 
 def _tf2np(tf_dict: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return NumPy's arrays of the same bytes; the dict itself is not changed."""
+    """Return NumPy arrays with the same bytes in a new dict."""
     return _numpy._converted(tf_dict, "tf.Tensor", _to_numpy)
 
 
 def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
-    """Return TensorFlow's tensors of the same values; the dict itself is not changed."""
+    """Return TensorFlow tensors with the same values in a new dict."""
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
