@@ -1,7 +1,7 @@
 // Parses the command line of one subcommand with getopt_long(), the parser of the C library.
 //
-// getopt_long() also accepts the beginning of a long option for the whole. That is refused here: an option that is
-// added later could make the beginning ambiguous.
+// getopt_long() also accepts the beginning of a long option. This is refused here: a new option could make the
+// beginning ambiguous later.
 #include "arguments.h"
 
 #include <getopt.h>
@@ -16,8 +16,8 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr int kPositional = 1;     // what getopt_long() returns for one
-constexpr int kFirstOption = 256;  // option i has this number + i, above all letters
+constexpr int kPositional = 1;     // the result of getopt_long() for a positional argument
+constexpr int kFirstOption = 256;  // option i has the code kFirstOption + i, above all letters
 
 std::string needs_value(const std::string& name) {
   return formatted("--{} needs a value", name);
@@ -63,7 +63,7 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
   argv.push_back(nullptr);
   const int argc = static_cast<int>(argv.size()) - 1;
 
-  std::string letters = "-:";  // positional arguments come in their place; a missing value comes as ':'
+  std::string letters = "-:";  // '-': report positional arguments in order; ':': report a missing value as ':'
   std::vector<::option> table;
   for (const Option& option : options_) {
     const int number = kFirstOption + static_cast<int>(table.size());
@@ -71,14 +71,14 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
   }
   table.push_back({});
-  // The option of a number or a letter.
+  // The option with this code or letter.
   const auto find = [this](int code) {
     return code >= kFirstOption ? options_.begin() + (code - kFirstOption)
                                 : std::ranges::find(options_, static_cast<char>(code), &Option::letter);
   };
 
   opterr = 0;
-  optind = 0;  // getopt_long() begins anew
+  optind = 0;  // resets getopt_long()
   while (true) {
     const std::string_view spelled =
         argc > std::max(optind, 1) ? argv[static_cast<std::size_t>(std::max(optind, 1))] : "";

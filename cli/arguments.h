@@ -1,4 +1,4 @@
-// The command line of one subcommand.
+// Parses the command line of one subcommand.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace safetensors::cli {
 
-// Options may stand before, between and after the positional arguments; after "--" everything is positional. Values
-// arrive byte for byte. The variables must outlive parse().
+// Options may stand before, between and after the positional arguments. After "--" every argument is positional. Values
+// are not changed. The variables must outlive parse().
 class Arguments {
  public:
   // names: "--json" or "-o,--output".
@@ -21,7 +21,8 @@ class Arguments {
   void values(const std::string& names, std::vector<std::string>& values);  // may be given several times
   void positionals(std::vector<std::string>& list) { positionals_ = &list; }
 
-  // Nothing if all arguments are good, else the first error, safe to show. From one thread at a time.
+  // Returns nullopt if all arguments are valid, otherwise the text of the first error, escaped for display. Only one
+  // thread may call it at a time, because getopt_long() has global state.
   [[nodiscard]] std::optional<std::string> parse(std::span<const std::string> arguments);
 
  private:
@@ -40,10 +41,10 @@ class Arguments {
   std::vector<std::string>* positionals_ = nullptr;
 };
 
-// A number: digits only.
+// Parses a number: digits only.
 [[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
 
-// A number of bytes: digits only, with an optional KiB, MiB or GiB at the end.
+// Parses a number of bytes: digits, and optionally KiB, MiB or GiB at the end.
 [[nodiscard]] std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace safetensors::cli

@@ -1,4 +1,5 @@
-// cat: reads its command line and checks what it asks for. How the bytes get out is in cat_output.cpp.
+// The subcommand cat: checks the command line, the tensor and the output path. cat_output.cpp writes the bytes. Output
+// into a file goes through NewFile, so that the file appears only when it is complete.
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
@@ -21,18 +22,19 @@ usage: safetensors cat FILE NAME [--slice SLICE] [--format FORMAT] [--limit N]
 NAME is the tensor's name, exactly or as ls shows it. Memory stays bounded,
 however large the tensor.
 
-  -s, --slice SLICE     what stands between NumPy's brackets: '1:3,:', '-1',
+  -s, --slice SLICE     an index as between NumPy's brackets: '1:3,:', '-1',
                         '::2,...'; F4 and F6 only on whole bytes
   -f, --format FORMAT   raw   the bytes, little-endian, C order (default)
                         npy   NumPy's file format, for dtypes NumPy has
                         text  decimal numbers in nested brackets
                         json  the same as --json
-      --limit N         in text, at most N items (2 and more) of a dimension,
-                        the first and the last; 0 for all (default: all, but
-                        6 on a terminal if the tensor has over 1000 elements)
-  -o, --output PATH     into a file, which appears when it is complete
+      --limit N         in text, show at most N elements (2 or more) per
+                        dimension, the first and the last; 0 shows all
+                        (default: all, but 6 on a terminal if the tensor has
+                        over 1000 elements)
+  -o, --output PATH     write into a file, which appears when it is complete
       --force           replace PATH; write raw bytes to a terminal
-      --dry-run         say what would be written, write nothing
+      --dry-run         show what would be written, write nothing
       --json            one JSON document, schema safetensors.cat/1; with
                         --dry-run the plan
   -h, --help            this text
@@ -76,7 +78,7 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   return std::nullopt;
 }
 
-// Nothing for a word that is no format.
+// nullopt if --format is not the name of a format.
 std::optional<CatFormat> format_of(const CatOptions& options) {
   const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : "raw");
   if (word == "raw") return CatFormat::raw;
@@ -86,7 +88,7 @@ std::optional<CatFormat> format_of(const CatOptions& options) {
   return std::nullopt;
 }
 
-// What can be said before a file is opened: nothing when all is well.
+// Checks all that needs no file. Returns nullopt, or the text of an error.
 std::optional<std::string> check_usage(const CatOptions& options, const std::optional<CatFormat>& format,
                                        const Console& console) {
   if (!format) return formatted("--format is raw, npy, text or json, not {}", printable(*options.format));
@@ -101,7 +103,7 @@ std::optional<std::string> check_usage(const CatOptions& options, const std::opt
 }
 
 std::string no_npy(Dtype dtype) {
-  return formatted("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits an element) or text",
+  return formatted("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits per element) or text",
                    to_string(dtype), bits(dtype));
 }
 
@@ -135,7 +137,7 @@ Exit write_output(const CatRequest& request, const CatOptions& options, Console&
   const Interrupt interrupt;
   Result<NewFile> file = NewFile::create(*options.output, options.force);
   if (!file) return console.error(*options.output, file.error());
-  bool writing = false;  // whose error it is
+  bool writing = false;  // whether an error is one of the output, not of the input
   Status status = write_tensor(
       request,
       [&](std::string_view bytes) {
@@ -179,7 +181,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   if (!file) return fail(options, file.error(), console);
   const TensorInfo* tensor = find_tensor(file->header(), options.given[1]);
   if (tensor == nullptr) {
-    const Result<Tensor> none = file->tensor(options.given[1]);  // its error has the most similar name
+    const Result<Tensor> none = file->tensor(options.given[1]);  // for its error, which names the most similar tensor
     return fail(options, none.error(), console);
   }
   if (format == CatFormat::npy && !npy_type(tensor->dtype)) return console.usage("cat", no_npy(tensor->dtype));

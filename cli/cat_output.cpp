@@ -1,3 +1,5 @@
+// Formats a slice as raw bytes, npy, text or JSON. It reads 768 KiB at a time, so memory stays bounded for any tensor.
+// Nested brackets are written by counting indices, not by recursion, because the rank comes from the file.
 #include "cat_output.h"
 
 #include "element_text.h"
@@ -13,7 +15,7 @@
 namespace safetensors::cli {
 namespace {
 
-// A multiple of 3, so that no F6 element lies across two of them.
+// In bytes. A multiple of 3, so that no F6 element crosses from one chunk into the next.
 constexpr std::uint64_t kChunk = 768 << 10;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -22,13 +24,13 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 Status write_bytes(const CatRequest& request, const Sink& sink, Console& console) {
   SliceStream stream(request.file, request.tensor, request.slice);
-  std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, stream.left())));
-  const std::uint64_t total = stream.left();
-  while (stream.left() > 0 && console.writable()) {
-    const std::span<std::byte> part(chunk.data(), static_cast<std::size_t>(std::min(kChunk, stream.left())));
+  std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, stream.remaining())));
+  const std::uint64_t total = stream.remaining();
+  while (stream.remaining() > 0 && console.writable()) {
+    const std::span<std::byte> part(chunk.data(), static_cast<std::size_t>(std::min(kChunk, stream.remaining())));
     if (Status status = stream.read(part); !status) return status;
     if (Status status = sink(as_text(part)); !status) return status;
-    if (request.progress) console.progress(total - stream.left(), total);
+    if (request.progress) console.progress(total - stream.remaining(), total);
   }
   return {};
 }
@@ -50,7 +52,7 @@ class Elements {
       if (!chunk_.empty()) loaded_ += in_chunk;
       stream_.skip((wanted - loaded_) / in_chunk * kChunk);
       loaded_ = wanted;
-      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, stream_.left())));
+      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, stream_.remaining())));
       if (Status status = stream_.read(chunk_); !status) return status;
     }
     text_.append(out, chunk_, next_ - loaded_);
@@ -62,12 +64,12 @@ class Elements {
   SliceStream stream_;
   unsigned bits_;
   ElementText text_;
-  std::uint64_t next_ = 0;    // element
-  std::uint64_t loaded_ = 0;  // first element of the chunk
+  std::uint64_t next_ = 0;    // index of the next element
+  std::uint64_t loaded_ = 0;  // index of the first element in chunk_
   std::vector<std::byte> chunk_;
 };
 
-// Nested brackets around the elements: [[1, 2],\n [3, 4]]. No recursion: the rank comes from a stranger.
+// Writes nested brackets around the elements: [[1, 2],\n [3, 4]].
 class Brackets {
  public:
   Brackets(const CatRequest& request, bool json, const Sink& sink, Console& console)
@@ -99,7 +101,7 @@ class Brackets {
  private:
   static constexpr std::size_t kFull = 64 << 10;
 
-  // To the next element, writing what stands between; false at the end.
+  // Moves to the next element and writes the separators and brackets before it. Returns false at the end.
   bool advance() {
     std::size_t dim = shape_.rank();
     while (dim > 0 && ++index_[dim - 1] == shape_[dim - 1]) {
@@ -115,14 +117,14 @@ class Brackets {
   }
 
   void separate(std::size_t dim, std::size_t closed) {
-    // One empty line between matrices, two between stacks of them, as NumPy has it; never more.
+    // As NumPy does: one empty line between matrices, two between stacks of matrices, never more.
     const std::size_t lines = json_ ? std::min<std::size_t>(closed, 1) : std::min<std::size_t>(closed, 3);
     out_ += closed == 0 ? ", " : ",";
     out_.append(lines, '\n');
-    if (closed > 0 && !json_) out_.append(std::min(dim, kMostIndent), ' ');
+    if (closed > 0 && !json_) out_.append(std::min(dim, kMaxIndent), ' ');
   }
 
-  // Jumps over the middle of a dimension that is longer than the limit.
+  // Skips the middle of a dimension that is longer than the limit.
   void elide(std::size_t dim, std::size_t closed) {
     if (limit_ == 0 || shape_[dim] <= limit_ || index_[dim] != (limit_ + 1) / 2) return;
     const std::uint64_t skipped = shape_[dim] - limit_;
@@ -132,7 +134,7 @@ class Brackets {
     if (index_[dim] < shape_[dim]) separate(dim + 1, closed);
   }
 
-  static constexpr std::size_t kMostIndent = 64;
+  static constexpr std::size_t kMaxIndent = 64;
 
   const Shape& shape_;
   std::uint64_t limit_;
@@ -141,7 +143,7 @@ class Brackets {
   const Sink& sink_;
   Console& console_;
   std::vector<std::uint64_t> index_;
-  std::vector<std::uint64_t> inside_;  // elements in one step of each dimension
+  std::vector<std::uint64_t> inside_;  // elements per index of each dimension
   std::string out_;
 };
 

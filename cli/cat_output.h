@@ -1,4 +1,4 @@
-// A tensor's bytes in the form that cat was asked for.
+// Writes a tensor in one of the formats of cat.
 #pragma once
 
 #include "console.h"
@@ -20,17 +20,18 @@ struct CatRequest {
   const TensorInfo& tensor;
   const ResolvedSlice& slice;
   CatFormat format;
-  std::uint64_t limit;  // items of a dimension in text; 0: all
-  bool progress;        // whether to show how far it is, where there is a terminal for that
+  std::uint64_t limit;  // max elements shown per dimension in text; 0: all
+  bool progress;        // whether to show the progress if standard error is a terminal
 };
 
-// Takes bytes; its error ends the writing.
+// Receives the output. An error that it returns ends the output.
 using Sink = std::function<Status(std::string_view)>;
 
-// How many bytes write_tensor gives: known beforehand for raw and npy.
+// The number of bytes that write_tensor() produces, known in advance for raw and npy. nullopt for the other formats.
 [[nodiscard]] std::optional<std::uint64_t> output_bytes(const CatRequest& request);
 
-// npy only for a dtype that NumPy has. Stops early when the console's standard output takes no more.
+// Writes the tensor to sink. The format npy needs a dtype that NumPy has. Stops early if the console's standard output
+// fails.
 [[nodiscard]] Status write_tensor(const CatRequest& request, const Sink& sink, Console& console);
 
 }  // namespace safetensors::cli

@@ -1,4 +1,4 @@
-// clean: removes what killed writers left. What is stale is decided by the library.
+// The subcommand clean: removes the temporary files of killed writers. The library decides which of them are stale.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -26,14 +26,14 @@ large as that file: .safetensors-<16 hex digits>.tmp. This command finds those
 files in DIR and removes them. It touches nothing else: a temporary is a regular
 file with exactly such a name, and symlinks in DIR are not followed.
 
-A living writer holds the lock of its temporary, which is left in place. Writers
-hold no lock on network file systems and on those without locks: a temporary is
-removed there when nobody has changed it for 24 hours. Run this command on the
-machine that writes.
+A running writer holds a lock on its temporary, so the temporary is kept. There
+are no locks on network file systems and on file systems that do not support
+them: there, a temporary is removed if it has not changed for 24 hours. Run this
+command on the machine that writes.
 
-  -n, --dry-run         say what would be removed, remove nothing
-  -r, --recursive       also in the directories below DIR
-      --min-age HOURS   instead of 24, where there are no locks
+  -n, --dry-run         show what would be removed, remove nothing
+  -r, --recursive       search the directories below DIR, too
+      --min-age HOURS   the minimum age without locks (default 24)
       --json            one JSON document, schema safetensors.clean/1
   -h, --help            this text
 
@@ -41,7 +41,7 @@ examples:
   safetensors clean models --dry-run
   safetensors clean ~/.cache/huggingface --recursive
 
-exit: 0 done, also if there was nothing to remove; 2 usage;
+exit: 0 done, even if there was nothing to remove; 2 usage;
       3 a directory cannot be read or a file cannot be removed
 )";
 
@@ -51,7 +51,7 @@ struct CleanArguments {
   bool json = false;
 };
 
-// The words of the JSON document, by TemporaryState; people read them with a space.
+// The states in the JSON document, indexed by TemporaryState.
 constexpr std::array<std::string_view, 5> kStates = {"removed", "stale", "in_use", "recent", "failed"};
 
 std::string_view word(TemporaryState state) {
@@ -79,7 +79,7 @@ struct Sum {
   std::uint64_t bytes = 0;
 };
 
-// What was removed, or would be.
+// The files that were removed, or would be without --dry-run.
 Sum sum_of(const std::vector<Temporary>& found) {
   Sum sum;
   for (const Temporary& temporary : found) {

@@ -1,4 +1,4 @@
-// What main.cpp knows of a subcommand.
+// The table entry of a subcommand for main.cpp.
 #pragma once
 
 #include "console.h"
@@ -12,7 +12,7 @@ namespace safetensors::cli {
 struct Command {
   const char* name;
   const char* summary;  // one line for the list of commands
-  const char* help;     // what --help prints
+  const char* help;     // the text of --help
   Exit (*run)(std::span<const std::string> arguments, Console& console);
 };
 

@@ -1,3 +1,5 @@
+// Output through write() with a 64 KiB buffer, so that every failed write is noticed. SIGPIPE is ignored while the
+// command runs: flush() sees EPIPE and then ends the process by that signal.
 #include "console.h"
 
 #include "formatted.h"
@@ -83,8 +85,8 @@ Exit Console::usage(std::string_view command, std::string_view text) {
 }
 
 void Console::progress(std::uint64_t done, std::uint64_t total) {
-  constexpr std::uint64_t kWorthShowing = 64 << 20;
-  if (!err_is_terminal_ || total < kWorthShowing) return;
+  constexpr std::uint64_t kMinShownBytes = 64 << 20;
+  if (!err_is_terminal_ || total < kMinShownBytes) return;
   const int percent = static_cast<int>(done / (total / 100));
   if (percent == shown_percent_ && done != total) return;
   shown_percent_ = percent;
@@ -101,8 +103,8 @@ std::string Console::red(std::string_view text) const {
   return colors_ ? formatted("\x1b[31m{}\x1b[0m", text) : std::string(text);
 }
 
-std::string system_text(int number) {
-  std::string text = std::strerror(number);
+std::string system_text(int error_number) {
+  std::string text = std::strerror(error_number);
   if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a') text[0] = static_cast<char>(text[0] + 32);
   return text;
 }

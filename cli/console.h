@@ -1,4 +1,4 @@
-// Where a command writes: data to standard output through a buffer, messages to standard error.
+// The output of a command: data goes to standard output through a buffer, messages go to standard error.
 #pragma once
 
 #include "exit_code.h"
@@ -16,34 +16,35 @@ class Console {
  public:
   Console();
 
-  // Data. After a failure to write, which finish() tells, everything more is dropped. A reader that went away ends
+  // Writes data. After a failed write all further data is dropped, and finish() reports the error. A closed pipe ends
   // the process as SIGPIPE does.
   void out(std::string_view text) {
     buffer_.append(text);
     if (buffer_.size() >= kBufferBytes) flush();
   }
-  // A line above what belongs to one of several things; an empty line before it, but not before the first.
+  // Writes the heading of one of several sections, with an empty line before all but the first.
   void heading(std::string_view text);
   void flush();
-  // Whether standard output still takes data: a long loop stops when it does not.
+  // Whether no write to standard output has failed yet. A long loop stops otherwise.
   [[nodiscard]] bool writable() const { return os_error_ == 0; }
-  // Flushes; says so and returns Exit::system if anything could not be written, else code.
+  // Flushes. If a write has failed, reports it and returns Exit::system, otherwise returns code.
   [[nodiscard]] Exit finish(Exit code);
 
-  // "safetensors: text". text must already be safe to show.
+  // Writes "safetensors: text". The caller has escaped text for display.
   void message(std::string_view text);
-  // "safetensors: path: message (byte 17, rule 6)"; returns the exit code that the error comes to.
+  // Writes "safetensors: path: message (byte 17, rule 6)" and returns the exit code for the error.
   Exit error(std::string_view path, const Error& error);
-  // "safetensors ls: text", and where to read more.
+  // Writes "safetensors ls: text" and a hint about --help.
   Exit usage(std::string_view command, std::string_view text);
 
-  // How far a long transfer is: one line that is drawn over, only on a terminal. The last call has done == total.
+  // Shows the progress of a long transfer in one line that is redrawn, on a terminal only. The last call has done ==
+  // total.
   void progress(std::uint64_t done, std::uint64_t total);
 
   [[nodiscard]] bool out_is_terminal() const { return out_is_terminal_; }
-  // The width of the terminal that standard output is; 0: it is no terminal, or the width is unknown.
+  // The width of the terminal on standard output. 0: it is not a terminal, or its width is unknown.
   [[nodiscard]] std::size_t columns() const { return columns_; }
-  // text in a colour where standard output shows colours, else as it is.
+  // Returns text in a colour if standard output shows colours, otherwise unchanged.
   [[nodiscard]] std::string green(std::string_view text) const;
   [[nodiscard]] std::string red(std::string_view text) const;
 
@@ -60,10 +61,10 @@ class Console {
   int shown_percent_ = -1;
 };
 
-// What an errno means, in the style of the library's messages: "no space left on device".
-[[nodiscard]] std::string system_text(int number);
+// The text of an errno in the style of the library's messages: "no space left on device".
+[[nodiscard]] std::string system_text(int error_number);
 
-// "message (byte 17, rule 6)": what there is of it.
+// Returns "message (byte 17, rule 6)", without the parts that the error lacks.
 [[nodiscard]] std::string describe(const Error& error);
 
 }  // namespace safetensors::cli

@@ -1,6 +1,6 @@
-// Looks each character up in tables of ranges made from the Unicode Character Database: wcwidth() of the C library
-// depends on the locale, which the command does not read. Sequences joined by invisible characters do not occur, since
-// printable() escapes those characters.
+// Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no
+// choice: it depends on the locale, which the command does not read. Sequences with invisible joiners do not occur,
+// because printable() escapes these characters.
 #include "display_width.h"
 
 #include "character_widths.h"
@@ -23,7 +23,7 @@ bool contains(std::span<const CharacterRange> ranges, char32_t value) {
   return after != ranges.begin() && value <= std::prev(after)->last;
 }
 
-// The character that text, which is not empty, begins with.
+// The first character of text, which is not empty.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const std::size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -34,7 +34,7 @@ Character first_character(std::string_view text) {
   return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
 }
 
-// The character that text, which is not empty, ends with.
+// The last character of text, which is not empty.
 Character last_character(std::string_view text) {
   std::size_t size = 1;
   while (size < 4 && size < text.size() && (static_cast<unsigned char>(text[text.size() - size]) & 0xC0) == 0x80)
@@ -60,23 +60,23 @@ std::size_t display_width(std::string_view text) {
 std::string fit_width(std::string_view text, std::size_t columns) {
   constexpr std::string_view kEllipsis = "\u2026";
   if (display_width(text) <= columns) return std::string(text);
-  std::size_t left = columns - 1;  // beside the ellipsis
+  std::size_t remaining = columns - 1;  // without the ellipsis
 
   std::string_view rest = text;
-  std::size_t head_left = left - left / 2;
+  std::size_t head_remaining = remaining - remaining / 2;
   for (Character next{}; !rest.empty(); rest.remove_prefix(next.bytes)) {
     next = first_character(rest);
-    if (next.columns > head_left) break;
-    head_left -= next.columns;
-    left -= next.columns;
+    if (next.columns > head_remaining) break;
+    head_remaining -= next.columns;
+    remaining -= next.columns;
   }
   const std::size_t head = text.size() - rest.size();
 
-  std::size_t tail = 0;  // in bytes; a combining character counts when the one before it fits
+  std::size_t tail = 0;  // in bytes; a combining character counts only if its base character fits
   for (std::size_t joined = 0; !rest.empty();) {
     const Character last = last_character(rest);
-    if (last.columns > left) break;
-    left -= last.columns;
+    if (last.columns > remaining) break;
+    remaining -= last.columns;
     joined += last.bytes;
     if (last.columns != 0) tail = joined;
     rest.remove_suffix(last.bytes);

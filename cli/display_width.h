@@ -1,4 +1,4 @@
-// Columns of a terminal that text takes.
+// The width of text in columns of a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace safetensors::cli {
 
-// text: UTF-8, as printable() returns it. Wide East Asian characters and emoji take two columns, combining characters
-// take none, bytes that are not UTF-8 take one each.
+// text: UTF-8 from printable(). Wide East Asian characters and emoji take two columns, combining characters take none.
+// Each byte that is not UTF-8 takes one.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
-// text in at most `columns` columns, which is 1 or more: an ellipsis replaces the middle of a wider text. A combining
-// character stays with the character that it belongs to.
+// Fits text into `columns` columns (1 or more). An ellipsis replaces the middle of a wider text. A combining character
+// is never separated from its base character.
 [[nodiscard]] std::string fit_width(std::string_view text, std::size_t columns);
 
 }  // namespace safetensors::cli

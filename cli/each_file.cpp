@@ -1,3 +1,4 @@
+// Opens and closes the JSON document around the paths, and keeps the highest exit code.
 #include "each_file.h"
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What ls, info, verify and clean share: several paths, one after the other.
+// Runs a subcommand over several paths, one by one. Shared by ls, info, verify and clean.
 #pragma once
 
 #include "console.h"

@@ -1,5 +1,5 @@
-// Decimal text of elements. Every float is widened to double, which holds all values of all smaller dtypes exactly, and
-// written by std::to_chars: Python, JavaScript and jq read JSON numbers as doubles, so they get the value in the file.
+// Every float is widened to double, which holds all values of the smaller dtypes exactly, and formatted by
+// std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
 #include "element_text.h"
 
 #include <bit>
@@ -10,11 +10,11 @@
 namespace safetensors::cli {
 namespace {
 
-// What the codes of a small float with exponent and mantissa mean beyond numbers.
+// The codes of a small float that are not finite numbers.
 enum class Special : std::uint8_t {
   none,          // every code is a finite number
-  ieee,          // the highest exponent is infinity and NaN
-  nan_all_ones,  // only all ones below the sign is NaN
+  ieee,          // the highest exponent means infinity and NaN
+  nan_all_ones,  // only the code with all bits set below the sign is NaN
   nan_is_minus_zero,
 };
 
@@ -68,8 +68,8 @@ bool is_small_float(Dtype dtype) {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// "1.0", "1e-07": the shortest decimal that reads back as this double. Always with a point or an exponent, so that no
-// reader takes it for an integer.
+// Returns the shortest decimal that reads back as this double: "1.0", "1e-07". It has a point or an exponent, so that
+// no reader takes it for an integer.
 std::string shortest(double value) {
   if (std::isnan(value)) return "nan";
   char text[64];
@@ -87,7 +87,7 @@ Integer load(std::span<const std::byte> packed, std::uint64_t index) {
   return static_cast<Integer>(value);
 }
 
-// An element of 4, 6, 8 or 16 bits.
+// Loads an element of 4, 6, 8 or 16 bits.
 std::uint32_t load_bits(std::span<const std::byte> packed, std::uint64_t index, unsigned bits) {
   const std::uint64_t first = index * bits;
   const std::size_t byte = static_cast<std::size_t>(first / 8);

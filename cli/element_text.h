@@ -1,4 +1,4 @@
-// Elements as decimal text, for all 22 dtypes.
+// Formats elements of all 22 dtypes as decimal text.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -11,10 +11,10 @@
 
 namespace safetensors::cli {
 
-// Floats are written as the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32
-// is 0.10000000149011612. In text mode: 1.0, nan, inf, -inf, true, false (a BOOL byte over 1 as its number), 1.0+2.0j.
-// In JSON mode: the same, but a value that is not finite is a string ("nan"), C64 is [1.0, 2.0] and any BOOL byte
-// except 0 is true.
+// A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
+// 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
+// is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
+// 0 is true.
 class ElementText {
  public:
   ElementText(Dtype dtype, bool json);
@@ -28,7 +28,7 @@ class ElementText {
 
   Dtype dtype_;
   bool json_;
-  std::vector<std::string> texts_;  // of small floats, by code, made on first use
+  std::vector<std::string> texts_;  // cached texts of small floats, indexed by their bits
 };
 
 // The value of a float of at most 16 bits.

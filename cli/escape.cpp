@@ -1,3 +1,5 @@
+// Decodes UTF-8 strictly and asks printable() which characters are visible, so that the command and the library escape
+// the same characters.
 #include "escape.h"
 #include "formatted.h"
 
@@ -24,9 +26,9 @@ CodePoint decode(std::string_view text) {
     if ((byte(i) & 0xC0) != 0x80) return {};
     value = value << 6 | (byte(i) & 0x3F);
   }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};  // by size: below it, the encoding is overlong
   const bool surrogate = value >= 0xD800 && value < 0xE000;
-  if (value < kLeast[size] || value > 0x10FFFF || surrogate) return {};
+  if (value < kMin[size] || value > 0x10FFFF || surrogate) return {};
   return {value, size};
 }
 
@@ -39,7 +41,7 @@ void append_json_escape(std::string& out, std::uint32_t value) {
   out += formatted("\\u{:04x}\\u{:04x}", 0xD800 + (value >> 10), 0xDC00 + (value & 0x3FF));
 }
 
-// Appends the character at the front of text that is not plain ASCII, and returns how many bytes it took.
+// Appends the first character of text, which is not plain ASCII. Returns its size in bytes.
 std::size_t append_character(std::string& out, std::string_view text, const char* not_utf8) {
   const CodePoint code = decode(text);
   if (code.size == 0) {

@@ -1,4 +1,4 @@
-// Text from strangers, made harmless before it is shown. See also safetensors::printable().
+// Escapes text from files before it is shown, because it may be hostile. See also safetensors::printable().
 #pragma once
 
 #include <string>
@@ -6,18 +6,18 @@
 
 namespace safetensors::cli {
 
-// What stands between the quotes of a JSON string: characters that cannot be seen become \uXXXX, so the text is the
-// same to a JSON reader and harmless to a terminal. Bytes that are not UTF-8 arrive as text, \x80.
+// Returns the content of a JSON string. Invisible characters become \uXXXX: a JSON reader gets the same text, and a
+// terminal is safe. A byte that is not UTF-8 becomes the text \x80.
 [[nodiscard]] std::string json_escaped(std::string_view text);
 
-// JSON text, or any other text of several lines, for a terminal: what cannot be seen becomes \uXXXX, bytes that are
-// not UTF-8 \x80; line feeds and tabs stay. Valid JSON stays the same JSON.
+// Escapes JSON or other text of several lines for a terminal. Invisible characters become \uXXXX, bytes that are not
+// UTF-8 become \x80. Line feeds and tabs stay. The result of valid JSON is equal JSON.
 [[nodiscard]] std::string visible(std::string_view text);
 
-// Whether all of it is well-formed UTF-8.
+// Whether the whole text is well-formed UTF-8.
 [[nodiscard]] bool is_utf8(std::string_view text);
 
-// At most `limit` bytes of printable text, cut between characters, with "..." if anything is missing.
+// Returns at most `limit` bytes of text, cut between characters and escaped. "..." follows if the text was cut.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t limit);
 
 }  // namespace safetensors::cli

@@ -1,4 +1,4 @@
-// The only file that compiles fmt.
+// The only file that compiles fmt: its header takes seconds to compile.
 #define FMT_HEADER_ONLY
 #include "formatted.h"
 

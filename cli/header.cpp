@@ -1,3 +1,5 @@
+// The subcommand header: prints the text of the header. If the library refuses the header because of its content, the
+// text is read here, so that it can be looked at.
 #include "arguments.h"
 #include "command.h"
 #include "escape.h"
@@ -18,14 +20,14 @@ constexpr const char kHeaderHelp[] = R"(Print the header of a file: its JSON.
 
 usage: safetensors header FILE [--pretty] [--max-header-bytes N] [--json]
 
-Without options the bytes of the header exactly as they are in the file, the
-padding included and nothing added; on a terminal with control and invisible
-characters escaped. A header that breaks rules 4 to 10 is printed all the same,
-with what is wrong on standard error and exit code 1.
+Without options this prints the bytes of the header unchanged, with the padding
+and nothing added. On a terminal, control and invisible characters are escaped.
+A header that breaks rules 4 to 10 is printed, too, with the error on standard
+error and exit code 1.
 
-      --pretty               one tensor a line; invisible characters escaped
+      --pretty               one tensor per line; invisible characters escaped
       --max-header-bytes N   accept headers up to N bytes; N may end in KiB,
-                             MiB, GiB (default 100000000)
+                             MiB or GiB (default 100000000)
       --json                 the header inside a JSON document, schema
                              safetensors.header/1
   -h, --help                 this text
@@ -39,11 +41,11 @@ exit: 0 printed; 1 the file is invalid (printed where possible); 2 usage;
 )";
 
 Error system_error(Errc code, std::string message) {
-  const int number = errno;
-  return {.code = code, .os_error = number, .path = {}, .message = message + ": " + system_text(number)};
+  const int error_number = errno;
+  return {.code = code, .os_error = error_number, .path = {}, .message = message + ": " + system_text(error_number)};
 }
 
-// Closes what it holds.
+// Closes the descriptor.
 struct Descriptor {
   int value;
   ~Descriptor() {
@@ -51,7 +53,7 @@ struct Descriptor {
   }
 };
 
-// The header's text of a file that File::open refused for what stands in it: the length has been checked.
+// Reads the header of a file that File::open() refused because of the header's content. The length is valid then.
 Result<std::string> read_refused(const std::string& path, const ParseOptions& parse) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.value < 0) return system_error(Errc::open_failed, "cannot open");
@@ -83,7 +85,7 @@ Result<std::string> read_header(const File& file) {
   return text;
 }
 
-// Without the padding.
+// The text without the padding.
 std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
 }

@@ -1,3 +1,4 @@
+// The subcommand info: sums up the headers of files by dtype and finds the largest tensors. Reads no tensor data.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -16,15 +17,16 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kInfoHelp[] = R"(Sum up what files hold.
+constexpr const char kInfoHelp[] = R"(Summarize files.
 
 usage: safetensors info FILE... [--largest N] [--json]
 
-Shows size, header, number of tensors and parameters, totals by dtype, whether
-every tensor lies where its elements can be used without copying, the metadata
-(long values are cut: see meta ls) and the largest tensors. Reads headers only.
+Shows the size, the header, the number of tensors and parameters, totals per
+dtype, the alignment of the tensors, the metadata and the largest tensors. A
+misaligned tensor must be copied before its elements can be used. Long metadata
+values are cut: see meta ls. Reads headers only.
 
-      --largest N   how many of the largest tensors to show (default 5)
+      --largest N   show the N largest tensors (default 5)
       --json        one JSON document, schema safetensors.info/1
   -h, --help        this text
 
@@ -48,11 +50,11 @@ struct InfoTotals {
 
 // The largest power of two up to 64 KiB that divides offset.
 std::uint64_t alignment_of(std::uint64_t offset) {
-  constexpr unsigned kMost = 16;
-  return std::uint64_t{1} << std::min<unsigned>(kMost, static_cast<unsigned>(std::countr_zero(offset)));
+  constexpr unsigned kMaxShift = 16;
+  return std::uint64_t{1} << std::min<unsigned>(kMaxShift, static_cast<unsigned>(std::countr_zero(offset)));
 }
 
-// What an element's address should be a multiple of: C64 is two F32, F4 and F6 are bytes.
+// The alignment of an element in bytes. C64 is a pair of F32, F4 and F6 are bytes.
 std::uint64_t wanted_alignment(Dtype dtype) {
   return dtype == Dtype::C64 ? 4 : std::max(1u, bits(dtype) / 8);
 }
@@ -86,7 +88,7 @@ Summary summarize(const Header& header, std::uint64_t largest) {
   return summary;
 }
 
-// " (1.5 KiB)", where that says more than the number.
+// " (1.5 KiB)", or nothing below 1024 bytes.
 std::string in_units(std::uint64_t bytes) {
   return bytes < 1024 ? "" : formatted(" ({})", size_text(bytes));
 }
@@ -223,6 +225,6 @@ Exit run_info(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kInfo = {"info", "sum up: dtypes, parameters, alignment, metadata", kInfoHelp, run_info};
+const Command kInfo = {"info", "summarize: dtypes, parameters, alignment, metadata", kInfoHelp, run_info};
 
 }  // namespace safetensors::cli

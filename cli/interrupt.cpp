@@ -1,5 +1,5 @@
-// The handler stores a number and nothing else, so it may run at any moment and on any thread, also on one that the
-// library made. SA_RESTART: no system call of the library or of the C library is cut short.
+// The handler only stores the signal's number, so it may run at any time and on any thread, including threads of the
+// library. SA_RESTART: no system call of the library or of the C library is interrupted.
 #include "interrupt.h"
 
 namespace safetensors::cli {

@@ -1,4 +1,4 @@
-// Signals that end a command, held back while it has something to clear away.
+// Delays the signals that end a command until it has removed its unfinished output.
 #pragma once
 
 #include <safetensors/error.h>
@@ -9,9 +9,9 @@
 
 namespace safetensors::cli {
 
-// While one exists, SIGINT, SIGTERM and SIGHUP are only noted: the command looks at caught(), stops, and removes what
-// it has begun. The destructor then ends the process by the signal, as if it had come at that moment. Signals that were
-// ignored when it was made stay ignored. Make it before what is to be cleared away; one at a time, on one thread.
+// While an Interrupt exists, SIGINT, SIGTERM and SIGHUP are only recorded. The command checks caught(), stops, and
+// removes its unfinished output. The destructor then ends the process by the signal. Signals that were ignored before
+// stay ignored. Construct it before the objects that clean up. Only one may exist at a time, on one thread.
 class Interrupt {
  public:
   Interrupt();
@@ -20,7 +20,7 @@ class Interrupt {
   ~Interrupt();
 
   [[nodiscard]] static bool caught();
-  // What a write that was stopped returns: Errc::cancelled.
+  // The error of a write that a signal stopped: Errc::cancelled.
   [[nodiscard]] static Error error();
 
  private:

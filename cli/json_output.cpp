@@ -1,3 +1,5 @@
+// A comma is due before every member of a container except the first, and never after a key. Members are indented by
+// the depth of their container.
 #include "json_output.h"
 
 #include "escape.h"

@@ -1,4 +1,4 @@
-// A JSON document, written to the console as it is made.
+// Writes a JSON document to the console without building it in memory.
 #pragma once
 
 #include "console.h"
@@ -11,17 +11,18 @@
 
 namespace safetensors::cli {
 
-// The caller opens and closes; commas and quotes are set here. Numbers are exact, strings are escaped (escape.h).
+// The caller opens and closes containers. This class adds commas and quotes. Numbers are exact, strings are escaped
+// (escape.h).
 class Json {
  public:
   // Opens the document's object with "schema": "safetensors.NAME/1".
   Json(Console& console, std::string_view schema);
-  // Closes it.
+  // Closes that object and ends the line.
   void finish();
 
   Json& open(char bracket);   // '{' or '['
   Json& close(char bracket);  // '}' or ']'
-  Json& line();               // the next key or value begins a line of its own
+  Json& line();               // the next key or value begins a new line
   Json& key(std::string_view name);
   Json& string(std::string_view text);
   Json& number(std::uint64_t number);
@@ -35,7 +36,7 @@ class Json {
   Json& field(std::string_view name, std::uint64_t number_) { return key(name).number(number_); }
   Json& field(std::string_view name, bool value) { return key(name).boolean(value); }
   Json& field(std::string_view name, ShapeView shape);
-  // "error": {"code", "number", "rule", "offset", "os_error", "message"}; what does not apply is null.
+  // "error": {"code", "number", "rule", "offset", "os_error", "message"}. Members that do not apply are null.
   Json& error(const Error& error);
 
  private:
@@ -43,7 +44,7 @@ class Json {
 
   Console& console_;
   std::string indent_;
-  bool first_ = true;  // nothing stands in the open container yet
+  bool first_ = true;  // whether the open container is still empty
   bool after_key_ = false;
   bool line_ = false;
 };

@@ -1,3 +1,4 @@
+// The subcommand ls: lists the tensors of files, selected by patterns and sorted.
 #include "arguments.h"
 #include "base/glob.h"
 #include "command.h"
@@ -21,22 +22,22 @@ constexpr const char kLsHelp[] = R"(List the tensors of files.
 usage: safetensors ls FILE... [--match GLOB]... [--sort KEY] [--reverse]
                       [--json]
 
-Reads headers only. Names are shown with control, bidirectional and invisible
-characters escaped; --json gives them exactly.
+Reads headers only. Control, bidirectional and invisible characters in names are
+escaped. --json gives the exact names.
 
-  -m, --match GLOB   only names that match: * any text, ? one character,
+  -m, --match GLOB   list names that match: * any text, ? one character,
                      [a-z] one of a set; may be given several times
   -s, --sort KEY     name    natural order, layer.2 before layer.10 (default)
-                     offset  as they lie in the file
+                     offset  order of the bytes in the file
                      size    largest first
                      dtype   by dtype, then name
                      shape   by dimensions, then name
-  -r, --reverse      the other way round
+  -r, --reverse      reverse the order
       --json         one JSON document, schema safetensors.ls/1
   -h, --help         this text
 
-BEGIN and END count bytes from the start of the data, FILE OFFSET from the
-start of the file.
+BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
+from the start of the file.
 
 examples:
   safetensors ls model.safetensors
@@ -53,7 +54,7 @@ bool less_by_name(const TensorInfo& a, const TensorInfo& b) {
   return natural_less(a.name, b.name);
 }
 
-// By the word for --sort. nullptr: the order that a Header has, by offset.
+// The orders by their names for --sort. nullptr: by offset, which is the order of a Header.
 const std::map<std::string_view, Less>& orders() {
   static const std::map<std::string_view, Less> kOrders = {
       {"name", less_by_name},
@@ -89,7 +90,7 @@ struct LsTotals {
   std::uint64_t bytes = 0;
 };
 
-// Whether any glob matches, or there is none.
+// Whether a pattern matches the name, or there are no patterns.
 bool selected(const std::vector<std::string>& globs, std::string_view name) {
   return globs.empty() ||
          std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });

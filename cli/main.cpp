@@ -1,4 +1,4 @@
-// The safetensors command: finds the subcommand in a table and runs it.
+// The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
 #include "formatted.h"
 
@@ -19,16 +19,16 @@ std::string overview() {
   std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND FILE...\n\n";
   for (const Command* command : kCommands) text += formatted("  {:<9}{}\n", command->name, command->summary);
   return text + R"(
-'safetensors COMMAND --help' tells more, with examples. Every command takes
---json. Data goes to standard output, messages to standard error.
+'safetensors COMMAND --help' explains a command, with examples. Every command
+takes --json. Data goes to standard output, messages go to standard error.
 
-exit: 0 good; 1 a negative answer: an invalid file, a name that is not in it;
-      2 usage; 3 the system refused: cannot open, read or write.
-      Of several files all are reported and the highest code is returned.
+exit: 0 success; 1 a negative answer: an invalid file, or a name that is not in
+      it; 2 usage; 3 an error of the system: cannot open, read or write.
+      With several files all are processed, and the highest code is returned.
 )";
 }
 
-// The number of letters to insert, remove or change to make b of a.
+// The number of letters to insert, remove or change to turn a into b.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -83,9 +83,10 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
 
 int main(int argc, char** argv) {
   using namespace safetensors::cli;
-  // A closed pipe is told by write(), so that what is half written can be cleared away first.
+  // write() then reports a closed pipe, so that unfinished output can be removed first.
   std::signal(SIGPIPE, SIG_IGN);
-  // So that a file over the limit is an error, after which nothing is left, and not the end.
+  // A file over the size limit is then an error of write(). The signal would kill the process, and leave a partial
+  // file.
   std::signal(SIGXFSZ, SIG_IGN);
   Console console;
   try {

@@ -1,4 +1,4 @@
-// meta: finds ls, get, set or rm. What set and rm do is in meta_edit.cpp.
+// The subcommand meta: parses the command line and runs ls or get. meta_edit.cpp implements set and rm.
 #include "arguments.h"
 #include "command.h"
 #include "escape.h"
@@ -17,22 +17,24 @@ usage: safetensors meta ls FILE [--json]
        safetensors meta set FILE KEY=VALUE... [OPTIONS]
        safetensors meta rm FILE KEY... [OPTIONS]
 
-ls prints every pair, escaped; get prints one value as it is (on a terminal
-escaped) and a line feed. set and rm write a new file with the same tensors and
-put it in the place of the old one; rm changes nothing if a KEY is not there.
-KEY may be written as ls shows it.
+ls prints every pair, escaped. get prints one value unchanged (escaped on a
+terminal) and a line feed. set and rm write a new file with the same tensors,
+which replaces the old one. rm changes nothing if a KEY does not exist. You may
+write KEY as ls shows it.
 
 options of set and rm:
-      --dry-run             say what would be done, change nothing
-      --in-place            overwrite the header alone if the new one fits:
-                            quick for large files, but a kill or power cut in
-                            that moment, or a reader opening the file right
-                            then, meets a torn header
-      --slack N             leave N bytes for later edits in place; N may end
-                            in KiB, MiB
-      --durability D        full  the change outlasts a power cut (default)
-                            file  after a power cut the old file or the new
-                            none  nothing is promised after a power cut
+      --dry-run             show what would be done, change nothing
+      --in-place            overwrite only the header, if the new one fits.
+                            Fast for large files, but a kill or a power cut
+                            during the write can leave a damaged header, and
+                            a program that opens the file meanwhile can see
+                            one
+      --slack N             reserve N bytes for later edits in place; N may
+                            end in KiB or MiB
+      --durability D        after a power cut there is
+                            full  the new file (default)
+                            file  the old file or the new one
+                            none  no guarantee
       --json                one JSON document, schema safetensors.meta/1
   -h, --help                this text
 
@@ -42,7 +44,7 @@ examples:
   safetensors meta set model.safetensors license=apache-2.0 --dry-run
   safetensors meta rm model.safetensors draft --in-place
 
-exit: 0 done; 1 the file is invalid, there is no such KEY, or the header does
+exit: 0 done; 1 the file is invalid, KEY does not exist, or the header does
       not fit in place; 2 usage; 3 the file cannot be read or written
 )";
 

@@ -1,3 +1,4 @@
+// Plans an edit of the metadata first: the sizes that --dry-run shows, and the errors. The library then edits the file.
 #include "meta_edit.h"
 
 #include "escape.h"
@@ -16,7 +17,7 @@ namespace {
 
 using Edits = std::vector<MetadataEdit>;
 
-// Nothing, or what is wrong with the command line.
+// Returns nullopt, or the text of an error in the command line.
 std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
   const bool set = given[0] == "set";
   if (given.size() < 3) return set ? "set takes one FILE and KEY=VALUE..." : "rm takes one FILE and KEY...";
@@ -34,7 +35,7 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   return std::nullopt;
 }
 
-// Bytes of a header's text that its metadata takes.
+// The size of the metadata in the text of a header, in bytes.
 std::uint64_t metadata_size(const std::map<std::string_view, std::string_view>& pairs, bool tensors_follow) {
   std::uint64_t size = std::string_view("\"__metadata__\":{}").size() + (tensors_follow ? 1 : 0);
   for (const auto& [key, value] : pairs) size += json::string_size(key) + json::string_size(value) + 2;
@@ -46,7 +47,7 @@ struct Plan {
   std::uint64_t file_bytes = 0;
 };
 
-// What edit_metadata would come to, or its error.
+// The sizes that edit_metadata() would produce, or its error.
 Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
   const Result<std::string> text = header.text();
   if (!text) return text.error();
@@ -73,12 +74,12 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
             "the new header has {} bytes, in place there is room for {} (without --in-place a new file is written)",
             size, header.header_bytes())};
   }
-  const std::uint64_t most = options.parse.max_header_bytes;
-  const std::uint64_t padded = options.metadata_slack > most ? most + 1 : (size + options.metadata_slack + 7) / 8 * 8;
-  if (padded <= most) return Plan{padded, 8 + padded + header.data_bytes()};
+  const std::uint64_t max = options.parse.max_header_bytes;
+  const std::uint64_t padded = options.metadata_slack > max ? max + 1 : (size + options.metadata_slack + 7) / 8 * 8;
+  if (padded <= max) return Plan{padded, 8 + padded + header.data_bytes()};
   return Error{.code = Errc::header_too_large,
                .path = {},
-               .message = formatted("header too large: it would be over {} bytes", most)};
+               .message = formatted("header too large: it would be over {} bytes", max)};
 }
 
 void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
@@ -126,7 +127,7 @@ void print_json(Console& console, const std::string& path, const MetaEdit& edit,
   json.finish();
 }
 
-// For rm: every key as the file has it. Error: not_found.
+// For rm: replaces each key by the key in the file, which the user may have given escaped. Error: not_found.
 Status find_keys(const Header& header, Edits& edits) {
   for (MetadataEdit& edit : edits) {
     if (edit.value) continue;
@@ -141,7 +142,7 @@ Status find_keys(const Header& header, Edits& edits) {
   return {};
 }
 
-// A signal stops the copying; the library then removes what it has begun, and the process ends by the signal.
+// Edits the file. A signal stops the copy: the library removes the unfinished file, and the process ends by the signal.
 Status write_edit(const std::string& path, const Edits& edits, EditOptions options, Console& console) {
   const Interrupt interrupt;
   options.write.progress = [&console](std::uint64_t done, std::uint64_t total) {

@@ -1,4 +1,4 @@
-// meta set and meta rm.
+// The actions `meta set` and `meta rm`.
 #pragma once
 
 #include "console.h"
@@ -22,7 +22,7 @@ struct MetaEdit {
 // given: "set", the file, KEY=VALUE... or "rm", the file, KEY...
 [[nodiscard]] Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console);
 
-// The pair whose key is `key`, or else the one whose key the commands show as `key` (escaped).
+// Finds the pair with this key, or else the pair whose escaped key, as the commands show it, is `key`.
 [[nodiscard]] std::optional<Metadata::value_type> find_metadata(const Header& header, std::string_view key);
 
 }  // namespace safetensors::cli

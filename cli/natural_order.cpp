@@ -1,3 +1,5 @@
+// Compares two numbers without converting them: without leading zeros the longer one is larger, and numbers of the same
+// length compare like text.
 #include "natural_order.h"
 
 #include <cstddef>
@@ -9,7 +11,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The digits at the front of text, without leading zeros; text loses them all.
+// Removes the number at the start of text and returns its digits without leading zeros.
 std::string_view take_number(std::string_view& text) {
   std::size_t zeros = 0;
   while (zeros < text.size() && text[zeros] == '0') ++zeros;

@@ -1,5 +1,5 @@
-// A new file is made without a name and linked to its path; a file that replaces another is a temporary that is renamed
-// over it, because a link cannot replace.
+// A new file is created without a name and linked to its path. A link cannot replace a file, so a file that replaces
+// another one is a temporary that is renamed over it.
 #include "new_file.h"
 
 #include "console.h"
@@ -22,15 +22,15 @@ namespace {
 
 constexpr int kMaxNames = 100;
 
-Error failure(Errc code, const std::string& what, int number) {
-  return {.code = code, .os_error = number, .path = {}, .message = what + ": " + system_text(number)};
+Error failure(Errc code, const std::string& what, int error_number) {
+  return {.code = code, .os_error = error_number, .path = {}, .message = what + ": " + system_text(error_number)};
 }
 
 Error exists() {
   return {.code = Errc::invalid_argument, .path = {}, .message = "exists; --force replaces it"};
 }
 
-// The path behind symlinks, or path itself where there is nothing yet.
+// Resolves symlinks. Returns path itself if there is no file yet.
 std::string resolved(const std::string& path) {
   char* real = ::realpath(path.c_str(), nullptr);
   if (real == nullptr) return path;
@@ -39,12 +39,12 @@ std::string resolved(const std::string& path) {
   return result;
 }
 
-// With the separator at the end; empty for the working directory.
+// The directory of path with a slash at the end. Empty for the working directory.
 std::string directory_of(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-// As the library names its temporaries, so that clean_directory() knows it.
+// A name like that of the library's temporaries, so that clean_directory() finds the file.
 std::string temporary_beside(const std::string& target) {
   std::random_device random;
   const auto digits = static_cast<std::uint64_t>(random()) << 32 | random();
@@ -55,7 +55,7 @@ std::string path_of_descriptor(int descriptor) {
   return formatted("/proc/self/fd/{}", descriptor);
 }
 
-// A file without a name that can be given one, or -1.
+// Opens a file without a name that can be linked to a name later. Returns -1 if that is not possible.
 int open_unnamed(const std::string& target) {
   const std::string directory = directory_of(target) + ".";
   const int made = ::open(directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
@@ -85,25 +85,25 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
   const bool replaces = ::stat(file.target_.c_str(), &old) == 0;
   if (!replaces) file.descriptor_ = open_unnamed(file.target_);
   if (file.descriptor_ < 0) {
-    // Nobody else may open what replaces a private file.
+    // The mode 0600 at first: the file that is replaced may be private.
     if (Status status = file.open_named(replaces ? 0600 : 0666); !status) return status.error();
   }
-  // A file system without modes has none to set.
+  // A file system without modes fails here. That is no error.
   if (replaces) static_cast<void>(::fchmod(file.descriptor_, old.st_mode & 07777u));
   return file;
 }
 
 Status NewFile::open_named(mode_t mode) {
-  int number = EEXIST;
-  for (int i = 0; i < kMaxNames && number == EEXIST; ++i) {
+  int error_number = EEXIST;
+  for (int i = 0; i < kMaxNames && error_number == EEXIST; ++i) {
     temporary_ = temporary_beside(target_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    number = descriptor_ < 0 ? errno : 0;
+    error_number = descriptor_ < 0 ? errno : 0;
   }
-  // The lock tells clean_directory() that a writer lives; without locks the file's age does.
-  if (number == 0) return static_cast<void>(::flock(descriptor_, LOCK_EX | LOCK_NB)), Status();
+  // The lock shows clean_directory() that the writer is running. Without locks it uses the age of the file.
+  if (error_number == 0) return static_cast<void>(::flock(descriptor_, LOCK_EX | LOCK_NB)), Status();
   temporary_.clear();
-  return failure(Errc::open_failed, "cannot create a file beside it", number);
+  return failure(Errc::open_failed, "cannot create a file beside it", error_number);
 }
 
 NewFile::NewFile(NewFile&& other) noexcept
@@ -132,12 +132,13 @@ Status NewFile::commit() {
   if (::fsync(descriptor_) != 0) return failure(Errc::sync_failed, "cannot make it durable", errno);
   if (Interrupt::caught()) return Interrupt::error();
   if (temporary_.empty() || !replace_) {
-    // A link fails when something has appeared at the path meanwhile.
-    const int number = link_as(target_);
-    if (number == 0) return {};
-    if (number == EEXIST && !replace_) return exists();
-    // To be renamed, the file must have a name. Or this file system has no links: look once more instead.
-    Status status = temporary_.empty() ? name_it(number) : check(target_, false);
+    // The link fails if a file has appeared at the path meanwhile.
+    const int error_number = link_as(target_);
+    if (error_number == 0) return {};
+    if (error_number == EEXIST && !replace_) return exists();
+    // A file needs a name to be renamed. A file that has one is on a file system without links: check the path once
+    // more.
+    Status status = temporary_.empty() ? name_it(error_number) : check(target_, false);
     if (!status) return status;
   }
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) {
@@ -154,12 +155,12 @@ int NewFile::link_as(const std::string& name) const {
   return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), unnamed ? AT_SYMLINK_FOLLOW : 0) == 0 ? 0 : errno;
 }
 
-// number: why it could not be linked to its path.
-Status NewFile::name_it(int number) {
+// Links the unnamed file to a temporary name. error_number: why it could not be linked to its path.
+Status NewFile::name_it(int error_number) {
   std::string name = temporary_beside(target_);
   static_cast<void>(::flock(descriptor_, LOCK_EX | LOCK_NB));
-  if (number == EEXIST) number = link_as(name);
-  if (number != 0) return failure(Errc::replace_failed, "cannot put it in place", number);
+  if (error_number == EEXIST) error_number = link_as(name);
+  if (error_number != 0) return failure(Errc::replace_failed, "cannot put it in place", error_number);
   temporary_ = std::move(name);
   return {};
 }

@@ -1,3 +1,4 @@
+// Writes the header of the NPY format: magic, version, length, and a Python dict as text.
 #include "npy.h"
 #include "formatted.h"
 

@@ -10,11 +10,11 @@
 
 namespace safetensors::cli {
 
-// NumPy's type string, such as "<f4"; nothing for a dtype that NumPy does not have.
+// The type string of NumPy, such as "<f4". nullopt for a dtype that NumPy lacks.
 [[nodiscard]] std::optional<std::string_view> npy_type(Dtype dtype) noexcept;
 
-// Version 1.0, or 2.0 when the shape is too long for it; padded so that the data starts at a multiple of 64. The
-// data follows in C order.
+// Returns a header of version 1.0, or of version 2.0 if the shape is too long. It is padded so that the data, in C
+// order, starts at a multiple of 64 bytes.
 [[nodiscard]] std::string npy_header(std::string_view type, ShapeView shape);
 
 }  // namespace safetensors::cli

@@ -1,3 +1,4 @@
+// Small functions that every subcommand shares.
 #include "open_file.h"
 #include "formatted.h"
 
@@ -37,7 +38,7 @@ std::string shape_text(ShapeView shape) {
 std::uint64_t parameters(const TensorInfo& tensor) {
   const unsigned element_bits = bits(tensor.dtype);
   const std::uint64_t bytes = tensor.nbytes();
-  // Bytes of a whole number of elements, in two steps so that bytes x 8 is never made.
+  // bytes * 8 / element_bits in two steps, because bytes * 8 could overflow.
   return bytes / element_bits * 8 + bytes % element_bits * 8 / element_bits;
 }
 

@@ -1,4 +1,4 @@
-// Opening what a path names, the way every command does.
+// Opens files and finds tensors in the same way for every subcommand.
 #pragma once
 
 #include "console.h"
@@ -10,17 +10,17 @@
 
 namespace safetensors::cli {
 
-// Opens for positioned reads, never maps. White space before the header's `{` is accepted, and said so.
+// Opens a file for positioned reads, without a map. White space before the header's `{` is accepted with a notice.
 [[nodiscard]] Result<File> open_file(const std::string& path, Console& console, const ParseOptions& parse = {});
 
-// The tensor that is called `name`, or else the one that the commands show as `name` (escaped). nullptr: there is
-// none.
+// Finds the tensor `name`, or else the tensor whose escaped name, as the commands show it, is `name`. nullptr if there
+// is none.
 [[nodiscard]] const TensorInfo* find_tensor(const Header& header, std::string_view name);
 
-// "[2,3]"; a long shape is cut.
+// "[2,3]". A long shape is cut.
 [[nodiscard]] std::string shape_text(ShapeView shape);
 
-// Number of elements: what its bytes hold.
+// The number of elements, computed from the number of bytes.
 [[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
 
 }  // namespace safetensors::cli

@@ -1,3 +1,5 @@
+// Walks over the text once and tracks open brackets. It does not parse JSON, so it works for invalid headers, too. Only
+// the top level and the metadata are spread over lines: indentation never grows with hostile depth.
 #include "pretty_json.h"
 
 #include <vector>
@@ -63,7 +65,6 @@ class Layout {
 
   void open(char c) {
     out_ += c;
-    // Deeper containers stay on one line, so indentation never grows with hostile depth.
     spread_.push_back(c == '{' && (spread_.empty() || (spread_.size() == 1 && metadata_next_)));
     if (spread_.back() && !closes_next()) line();
   }
@@ -82,7 +83,7 @@ class Layout {
   std::string_view text_;
   std::size_t at_ = 0;
   std::string out_;
-  std::vector<bool> spread_;  // for each open container, whether its items get lines of their own
+  std::vector<bool> spread_;  // for each open container, whether each item begins a line
   bool metadata_next_ = false;
 };
 

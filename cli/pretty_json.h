@@ -1,4 +1,4 @@
-// A header's JSON, laid out for people.
+// Lays out the JSON of a header for people.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace safetensors::cli {
 
-// One tensor a line, one metadata pair a line; white space outside strings is the only change. Works on the text
-// alone: what is not JSON comes out as well as it can.
+// Puts each tensor and each metadata pair on its own line. Changes only white space outside of strings. Never fails:
+// text that is not JSON gives some layout.
 [[nodiscard]] std::string pretty_json(std::string_view text);
 
 }  // namespace safetensors::cli

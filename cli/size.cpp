@@ -1,3 +1,4 @@
+// Sizes are computed in integers, so that rounding is exact for all 64 bits.
 #include "size.h"
 #include "formatted.h"
 
@@ -8,7 +9,7 @@ std::string size_text(std::uint64_t bytes) {
   if (bytes < 1024) return formatted("{} B", bytes);
   unsigned shift = 10;
   std::size_t unit = 0;
-  // Tenths of the unit; a value that would round to 1024.0 belongs to the next unit.
+  // The size in tenths of the unit. A value that would round to 1024.0 is shown in the next unit.
   const auto tenths = [&] {
     const std::uint64_t whole = bytes >> shift;
     const std::uint64_t rest = (bytes >> (shift - 10)) & 1023;

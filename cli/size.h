@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formats numbers for people.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace safetensors::cli {
 // "1 tensor", "2 tensors"
 [[nodiscard]] std::string counted(std::uint64_t number, const char* noun);
 
-// "12.5 %" of part in whole; "0.0 %" of nothing.
+// "12.5 %": part in whole. "0.0 %" if whole is 0.
 [[nodiscard]] std::string share_text(std::uint64_t part, std::uint64_t whole);
 
 }  // namespace safetensors::cli

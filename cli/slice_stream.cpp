@@ -1,3 +1,5 @@
+// A slice with short pieces would need a system call per piece. So a piece that starts near the last one fills a window
+// of 1 MiB, from which the next pieces are copied. The window lies before the piece if the slice runs backwards.
 #include "slice_stream.h"
 
 #include <fmt/format.h>
@@ -10,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kWindow = 1 << 20;
 constexpr std::uint64_t kLongRun = 64 << 10;
-// Runs that lie further apart than this are read one by one: reading what lies between them would cost more.
+// Pieces with a larger distance are read one by one: reading the bytes between them would cost more.
 constexpr std::uint64_t kNear = 16 << 10;
 
 }  // namespace
@@ -20,14 +22,14 @@ SliceStream::SliceStream(const File& file, const TensorInfo& tensor, const Resol
       tensor_offset_(tensor.file_offset),
       tensor_size_(tensor.nbytes()),
       runs_(slice.runs()),
-      left_(slice.nbytes()) {}
+      remaining_(slice.nbytes()) {}
 
-ByteRun SliceStream::take(std::uint64_t most) {
+ByteRun SliceStream::take(std::uint64_t max) {
   if (run_.size == 0 && !runs_.next(run_)) return {};
-  const ByteRun part{run_.offset, std::min(run_.size, most)};
+  const ByteRun part{run_.offset, std::min(run_.size, max)};
   run_.offset += part.size;
   run_.size -= part.size;
-  left_ -= part.size;
+  remaining_ -= part.size;
   return part;
 }
 

@@ -1,4 +1,4 @@
-// The bytes of a slice of a tensor, one after the other, in bounded memory.
+// Reads the bytes of a slice in order, in bounded memory.
 #pragma once
 
 #include <safetensors/file.h>
@@ -10,22 +10,22 @@
 
 namespace safetensors::cli {
 
-// Reads long runs straight into the destination; short ones that lie close together through a window of 1 MiB. file
-// and slice must outlive it.
+// Long pieces are read straight into the destination. Short pieces that are close together go through a window of 1
+// MiB. file and slice must outlive this object.
 class SliceStream {
  public:
   SliceStream(const File& file, const TensorInfo& tensor, const ResolvedSlice& slice);
 
-  // How many bytes are still to come.
-  [[nodiscard]] std::uint64_t left() const { return left_; }
-  // Fills destination, which must not be longer than left(). Errors: read_failed, file_truncated.
+  // The number of bytes that are not read yet.
+  [[nodiscard]] std::uint64_t remaining() const { return remaining_; }
+  // Fills destination, which must not be longer than remaining(). Errors: read_failed, file_truncated.
   [[nodiscard]] Status read(std::span<std::byte> destination);
-  void skip(std::uint64_t bytes);  // not more than left()
+  void skip(std::uint64_t bytes);  // at most remaining()
 
  private:
-  // The next part of a run, at most `most` bytes.
-  ByteRun take(std::uint64_t most);
-  // Bytes at an offset of the tensor.
+  // Returns the next part of a piece, at most `max` bytes.
+  ByteRun take(std::uint64_t max);
+  // Reads bytes at an offset in the tensor.
   Status fetch(std::uint64_t offset, std::span<std::byte> destination);
   Status read_exactly(std::uint64_t offset, std::span<std::byte> destination) const;
 
@@ -33,8 +33,8 @@ class SliceStream {
   std::uint64_t tensor_offset_;
   std::uint64_t tensor_size_;
   ResolvedSlice::Runs runs_;
-  ByteRun run_;  // what is left of it
-  std::uint64_t left_;
+  ByteRun run_;  // the rest of the current piece
+  std::uint64_t remaining_;
   std::uint64_t last_offset_ = 0;
   std::uint64_t window_offset_ = 0;
   std::vector<std::byte> window_;

@@ -1,5 +1,5 @@
-// Rows are kept until all are known. On a terminal the widest column that may be shortened loses a character at a time
-// until the rows fit; columns are hidden before names become shorter than kReadable.
+// All rows are collected before the first one is printed. On a terminal the widest column that may be shortened loses
+// one character at a time until the rows fit. Columns are hidden before names become narrower than kReadable.
 #include "table.h"
 
 #include "display_width.h"
@@ -60,7 +60,7 @@ Table::Widths Table::fitting_widths(std::size_t terminal) const {
   }
 }
 
-// Columns of the terminal that a row takes.
+// The width of a row.
 std::size_t Table::total(const Widths& widths) const {
   std::size_t sum = indent_.size();
   std::size_t count = 0;
@@ -71,7 +71,7 @@ std::size_t Table::total(const Widths& widths) const {
   return sum;
 }
 
-// Narrows the columns that may be shortened, the widest first, none below `smallest`, until a row fits.
+// Narrows the columns that may be shortened until a row fits, the widest column first and none below `smallest`.
 void Table::shrink(Widths& widths, std::size_t terminal, std::size_t smallest) const {
   for (std::size_t sum = total(widths); sum > terminal; --sum) {
     std::size_t* widest = nullptr;

@@ -1,4 +1,4 @@
-// Columns of text, aligned.
+// Prints aligned columns of text.
 #pragma once
 
 #include "console.h"
@@ -9,16 +9,16 @@
 
 namespace safetensors::cli {
 
-// A heading and rows, two spaces between columns, no white space at the end of a line.
+// A heading and rows, with two spaces between columns and no white space at the end of a line.
 //
-// On a terminal the table fits the terminal's width if it can: cells that are too wide are shortened in the middle,
-// then columns are hidden from the right, with a message that names them. Elsewhere cells are always whole. A column is
-// then as wide as its widest cell but at most kMaxWidth: a wider cell moves only the rest of its own row.
+// On a terminal the table is fitted to the width if possible: wide cells are shortened in the middle, then columns are
+// hidden from the right, with a message that names them. In other output cells are never shortened. A column is then as
+// wide as its widest cell, but at most kMaxWidth: a wider cell shifts only the rest of its own row.
 class Table {
  public:
   static constexpr std::size_t kMaxWidth = 64;
   enum class Align : bool { left, right };
-  enum class Narrow : unsigned char { keep, shorten, hide };  // what happens to a column on a narrow terminal
+  enum class Narrow : unsigned char { keep, shorten, hide };  // the treatment of a column on a narrow terminal
 
   struct Column {
     std::string heading;
@@ -27,13 +27,13 @@ class Table {
   };
   explicit Table(std::vector<Column> columns, std::string indent = "");
 
-  // One cell for each column, safe to show.
+  // One cell per column. The caller has escaped the text for display.
   void row(std::vector<std::string> cells);
   void print(Console& console) const;
 
  private:
-  static constexpr std::size_t kHidden = 0;  // as a width
-  using Widths = std::vector<std::size_t>;   // of the columns
+  static constexpr std::size_t kHidden = 0;  // the width of a hidden column
+  using Widths = std::vector<std::size_t>;   // one per column
 
   [[nodiscard]] Widths whole_widths() const;
   [[nodiscard]] Widths fitting_widths(std::size_t terminal) const;
@@ -44,7 +44,7 @@ class Table {
 
   std::vector<Column> columns_;
   std::string indent_;
-  Widths widest_;  // of all cells
+  Widths widest_;  // width of the widest cell per column
   std::vector<std::vector<std::string>> rows_;
 };
 

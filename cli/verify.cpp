@@ -1,3 +1,4 @@
+// The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -14,15 +15,15 @@ constexpr const char kVerifyHelp[] = R"(Check files against every rule of the fo
 usage: safetensors verify FILE... [--allow-leading-whitespace]
                           [--max-header-bytes N] [--json]
 
-Prints one verdict for each file: ok, or invalid with the reason, the byte
-where it was found and the number of the rule that is broken. The rules are
-those of docs/format.md: 1-3 the header's length, 4 UTF-8, 5 JSON, 6 offsets,
-7 overflow, 8 whole bytes, 9 sizes, 10 the file's length. The data itself has
-no rules and is not read.
+Prints one verdict per file: ok, or invalid with the reason, the offset of the
+byte and the number of the broken rule. docs/format.md lists the rules: 1-3 the
+length of the header, 4 UTF-8, 5 JSON, 6 offsets, 7 overflow, 8 whole bytes,
+9 sizes, 10 the length of the file. There are no rules for the data, so it is
+not read.
 
       --allow-leading-whitespace   accept white space before the header's {
       --max-header-bytes N         accept headers up to N bytes; N may end in
-                                   KiB, MiB, GiB (default 100000000)
+                                   KiB, MiB or GiB (default 100000000)
       --json                       one JSON document, schema
                                    safetensors.verify/1
   -h, --help                       this text
@@ -31,7 +32,7 @@ examples:
   safetensors verify model.safetensors
   safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'
 
-exit: 0 all are valid; 1 a file is invalid (an empty one too); 2 usage;
+exit: 0 all files are valid; 1 a file is invalid or empty; 2 usage;
       3 a file cannot be read
 )";
 

@@ -1,3 +1,4 @@
+// The subcommand version: prints the version, the compiler, the version of fmt, the dtypes and the limits.
 #include "arguments.h"
 #include "command.h"
 #include "formatted.h"
@@ -10,7 +11,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kVersionHelp[] = R"(Say which version this is and what was built in.
+constexpr const char kVersionHelp[] = R"(Show the version and how it was built.
 
 usage: safetensors version [--json]
        safetensors --version
@@ -101,6 +102,6 @@ Exit run_version(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kVersion = {"version", "say which version this is and what was built in", kVersionHelp, run_version};
+const Command kVersion = {"version", "show the version and how it was built", kVersionHelp, run_version};
 
 }  // namespace safetensors::cli

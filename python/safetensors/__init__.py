@@ -1,13 +1,13 @@
 """Read, check and write safetensors files.
 
 `safetensors.torch`, `safetensors.numpy`, `safetensors.flax`, `safetensors.tensorflow`, `safetensors.mlx` and
-`safetensors.paddle` save and load dicts of tensors; `safe_open` loads single tensors and parts of them. `Checkpoint`,
-`load` and `stream` read one or many files as one, whole or in parts, cast if wished; `Writer` writes a file in pieces.
-Nothing but the framework that is asked for is imported.
+`safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
+`load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `Writer`
+writes a file piece by piece. Only the framework that you ask for is imported.
 """
 
-# Importing the package imports nothing: each name is imported when it is first used (PEP 562).
-TYPE_CHECKING = False  # typing's, for type checkers, without importing it
+# `import safetensors` imports no other module. Each name is imported on first use (PEP 562).
+TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
     from ._checkpoint import Checkpoint, CheckpointStream, load, stream
@@ -69,7 +69,7 @@ if not TYPE_CHECKING:
         "serialize_file": "_functions",
         "stream": "_checkpoint",
     }
-    # Modules of the package that are attributes without having been imported.
+    # Modules that are attributes of the package before anybody has imported them.
     _MODULES = frozenset({"_native", "_safetensors_rust"})
 
     def __getattr__(name):
@@ -78,7 +78,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = __import__(f"{__name__}.{home}", fromlist=(name,))
         if home == name:
-            return module  # which the import has made an attribute
+            return module  # the import has already made it an attribute of the package
         value = globals()[name] = getattr(module, name)
         return value
 

@@ -1,4 +1,4 @@
-"""Many files as one mapping of tensors, and loading from them at once."""
+"""Reads many files as one mapping of tensors, one tensor or many tensors at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT_BUDGET = 256 << 20
 
 @contextmanager
 def _reporting(progress: bool | Progress | None) -> Iterator[Progress | None]:
-    """Give what is called with bytes done and in all: a bar of tqdm's where there is one."""
+    """Yield the progress function: the caller's, one that draws a tqdm bar, or None."""
     if progress is None or progress is False:
         yield None
         return
@@ -47,11 +47,11 @@ def _reporting(progress: bool | Progress | None) -> Iterator[Progress | None]:
 
 
 class CheckpointStream:
-    """Pairs of a name and its tensor, in the order in which they are complete.
+    """An iterator of (name, tensor), in the order in which the tensors are complete.
 
-    An iterator and a context manager. At most `memory_limit` bytes are read, being read or not yet
-    taken; tensors that were taken are the caller's. `close()` stops reading. Any number of threads
-    may take from it; a forked child must make its own.
+    Also a context manager. The tensors that are being read or wait to be taken have at most
+    `memory_limit` bytes. A tensor that was taken belongs to the caller. `close()` stops reading.
+    Any number of threads may take tensors. A forked child must make its own stream.
     """
 
     def __init__(self, items: _native._Stream, names: list[str]) -> None:
@@ -62,11 +62,11 @@ class CheckpointStream:
         return self
 
     def __next__(self) -> tuple[str, Any]:
-        number, tensor = next(self._items)
-        return self._names[number], tensor
+        index, tensor = next(self._items)
+        return self._names[index], tensor
 
     def close(self) -> None:
-        """Stop reading; nothing more comes. May be called again."""
+        """Stop reading and end the iteration. Idempotent."""
         self._items.close()
 
     def __enter__(self) -> CheckpointStream:
@@ -82,16 +82,17 @@ class CheckpointStream:
 
 
 class Checkpoint(Mapping[str, Any]):
-    """The tensors of one or many files: names to tensors, read when they are asked for.
+    """A mapping of names to tensors over one or many files. A tensor is read on each access.
 
-    `paths`: a file; an index (`*.safetensors.index.json`); a folder that holds one of them; a glob
-    pattern; or several of these. An index decides which tensors there are. `framework`: as in
-    `safe_open`; `device`: where tensors go (torch and paddle). All headers are read and checked at
-    once, nothing else is. May be used from any number of threads, and in a forked child.
+    `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
+    pattern, or an iterable of these. With an index, only the tensors that it names are present.
+    `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle). The
+    constructor reads and checks all headers and nothing else. A checkpoint may be used from any
+    number of threads, and in a forked child.
 
     Raises SafetensorError for an invalid file or index, for a tensor in two files, and for a folder
-    with several checkpoints; KeyError for a name that is not there; OSError where the system
-    refuses.
+    with several checkpoints. Raises KeyError for an unknown name, OSError for an error of the
+    system.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Checkpoint(Mapping[str, Any]):
         """Read one tensor into memory of its own."""
         return self._native.get_tensor(name)
 
-    # Not those of Mapping, which would read everything to compare it.
+    # Identity. The methods of Mapping would read every tensor to compare it.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -126,11 +127,11 @@ class Checkpoint(Mapping[str, Any]):
 
     @property
     def files(self) -> list[str]:
-        """The files' paths, in the order in which they were opened."""
+        """The paths of the files, in the order in which they were opened."""
         return self._native.files()
 
     def get_slice(self, name: str) -> PySafeSlice:
-        """Return one tensor to take parts of; nothing is read yet."""
+        """Return an object that reads slices of one tensor. Nothing is read yet."""
         return self._native.get_slice(name)
 
     def load(
@@ -145,7 +146,7 @@ class Checkpoint(Mapping[str, Any]):
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
     ) -> dict[str, Any]:
-        """Load many tensors at once; see `safetensors.load`."""
+        """Load many tensors at once. See `safetensors.load`."""
         names, requests = self._requests(keys, slices, dtype, out)
         options: dict[str, Any] = {
             "threads": threads,
@@ -173,7 +174,7 @@ class Checkpoint(Mapping[str, Any]):
         cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
     ) -> CheckpointStream:
-        """Load tensors one after the other while others are read; see `safetensors.stream`."""
+        """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
         names, requests = self._requests(keys, slices, dtype, out)
         items = self._native.stream(
             requests, threads=threads, memory_limit=memory_limit, cache=cache
@@ -217,7 +218,7 @@ class Checkpoint(Mapping[str, Any]):
 
 
 class _Casts:
-    """What `dtype=` comes to for each tensor."""
+    """The dtype that each tensor is cast to, from the argument `dtype`."""
 
     def __init__(self, dtype: Any, selected: set[str]) -> None:
         self._one: str | None = None
@@ -254,20 +255,25 @@ def load(
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
 
-    `paths`, `framework`, `device`: as in `Checkpoint`. `keys`: the names wanted, else all.
-    `slices`: name to what would stand between brackets: integers, slices of any step, one Ellipsis,
-    as NumPy has them, but that a bound past the end is an error; the others come whole. `dtype`:
-    what floats are cast to while they are read, rounded to nearest even; other tensors stay what
-    they are. Or a dict of names to dtypes. `threads`: that read; 0: as many as are
-    of use. `memory_limit`: bytes that may be read or converted at one time besides the results; 0:
-    automatic. `cache`: "keep" reads what is not in the page cache past it, "fill" brings it there,
-    "drop" removes it, "bypass" never uses it. `out`: names to NumPy arrays or torch tensors on the
-    CPU that are filled, and are the values of the result. `progress`: True shows a bar where tqdm
-    is installed; or a function of bytes done and in all, which may raise to stop.
+    `paths`, `framework`, `device`: as in `Checkpoint`.
+    `keys`: the names to load. None loads all tensors.
+    `slices`: names to indices as between brackets: integers, slices of any step and one Ellipsis.
+    They mean what they mean in NumPy, but a bound past the end is an error. A tensor without an
+    entry is loaded whole.
+    `dtype`: the dtype that floats are cast to, rounded to nearest even. Other tensors keep their
+    dtype. A dict of names to dtypes casts only these tensors.
+    `threads`: number of reader threads. 0 chooses it.
+    `memory_limit`: bytes that may be read or converted at one time, besides the results. 0 chooses
+    it.
+    `cache`: "keep" takes cached bytes from the page cache and reads the others past it, "fill"
+    leaves the bytes in the page cache, "drop" removes them from it, "bypass" never uses it.
+    `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
+    `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
+    completed and the total. An exception that it raises ends the load.
 
-    Returns a dict in the order of `keys`, else of the files and their bytes. Raises SafetensorError,
-    KeyError for a name that is not there, ValueError and TypeError for `out` that does not fit,
-    OSError where the system refuses. The GIL is released.
+    Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
+    KeyError for an unknown name, ValueError and TypeError for an unsuitable `out`, OSError for an
+    error of the system. The GIL is released while bytes are read.
     """
     return Checkpoint(paths, framework, device).load(
         keys,
@@ -294,11 +300,12 @@ def stream(
     cache: Cache = "keep",
     out: Mapping[str, Any] | None = None,
 ) -> CheckpointStream:
-    """Return an iterator of names and tensors that reads ahead in the background.
+    """Return an iterator of (name, tensor) that reads ahead in the background.
 
-    Arguments as `load`, but `memory_limit` bounds all that is read, being read or not yet taken; a
-    larger tensor goes alone. Begun in the order of `keys`, handed out as they are complete; close
-    it, or use it in a `with`, to stop early.
+    The arguments are those of `load`, except that `memory_limit` bounds the tensors that are being
+    read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the order
+    of `keys`, and tensors come in the order in which they are complete. To stop early, close the
+    iterator or leave its `with`.
     """
     return Checkpoint(paths, framework, device).stream(
         keys,

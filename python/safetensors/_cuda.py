@@ -1,6 +1,6 @@
-"""Loading straight into the memory of CUDA devices: torch allocates, our plans fill.
+"""Loads into the memory of CUDA devices: torch allocates the tensors, a read plan fills them.
 
-Not tested on a GPU; the copying itself is tested over a driver of the tests' own.
+Not tested on a GPU. The copies are tested with a fake driver that belongs to the tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Request = tuple[str, Any, "str | None", Any]
 
 
 def usable(native: _native._Checkpoint) -> Any:
-    """Return the torch.device that plans can fill, or None where tensors must be moved instead."""
+    """Return the torch.device that a plan can fill, or None if tensors must be copied with `to`."""
     if native.framework() != "pytorch" or not native.device().startswith("cuda:"):
         return None
     import torch
@@ -50,7 +50,7 @@ def load(
     progress: Callable[[int, int], object] | None,
     **options: Any,
 ) -> list[Any] | None:
-    """Return the results on the device, or None where the driver cannot be opened by us."""
+    """Return the results on the device, or None if the CUDA driver cannot be opened."""
     import torch
 
     placed: list[Request] = []

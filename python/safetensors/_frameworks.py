@@ -1,4 +1,4 @@
-"""How NumPy's arrays become those of frameworks that the compiled part does not know."""
+"""Finds the functions that convert NumPy arrays for frameworks that the extension does not know."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ __all__ = ["converter"]
 
 
 def converter(framework: str, device: str) -> Callable[..., Any]:
-    """Return the function that makes a framework's array of NumPy's, copying it.
+    """Return the function that copies a NumPy array into an array of the framework.
 
-    framework: "jax", "tf", "mlx" or "paddle"; device: where the array goes (paddle). Imports the
-    framework. For MLX and Paddle, which do without ml_dtypes, the function takes a second argument:
-    the name of the dtype whose bits an array of uint16 or uint8 holds, None if it is what it says.
+    `framework`: "jax", "tf", "mlx" or "paddle". `device`: the device of the array (paddle). Imports
+    the framework. The functions for MLX and Paddle, which work without ml_dtypes, take a second
+    argument: the name of the dtype whose bits a uint16 or uint8 array holds, or None if the array
+    has its own dtype.
     """
     if framework == "jax":
         from . import flax

@@ -1,11 +1,11 @@
-"""The functions of the compiled part, with signatures that `inspect` and editors can see."""
+"""Wraps the functions of the extension, so that `inspect` and editors see their signatures."""
 
 from __future__ import annotations
 
 from . import _native
 from ._native import TensorSpec, safe_open
 
-TYPE_CHECKING = False  # typing's, whose import would take longer than all else here
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing, which is slow
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "serialize_file"]
 
-# What `safe_open.prefetch` loads: each name with None for the whole tensor, or a slice of its rows.
+# The plan of `safe_open.prefetch`: names to None (the whole tensor) or to a slice of rows.
 PrefetchPlan = dict[str, slice | None]
 
 
@@ -26,8 +26,8 @@ def serialize(
 ) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
-    `metadata`: str to str, or None for no metadata at all. Raises SafetensorError for what no file
-    can hold. The GIL is released while bytes are copied.
+    `metadata`: a dict of str to str, or None for no metadata. Raises SafetensorError for tensors or
+    metadata that no file can hold. The GIL is released while bytes are copied.
     """
     return _native.serialize(tensor_dict, metadata)
 
@@ -39,12 +39,12 @@ def serialize_file(
     *,
     durability: Durability = "full",
 ) -> None:
-    """Write a file that holds these tensors, replacing what is at `filename`.
+    """Write a file that holds these tensors. It replaces a file that exists at `filename`.
 
-    Programs see the old file or the new one, never a mix; after an error, KeyboardInterrupt
-    included, the old one is as it was. `durability`: with "full" the new file is there after a
-    power cut, with "file" the old or the new one, with "none" nothing is promised. Raises
-    SafetensorError, with the attribute `errno` where the system refused. The GIL is released.
+    Other programs see the old file or the new one, never a mix. After an error, KeyboardInterrupt
+    included, the old file is unchanged. `durability`: after a power cut, "full" guarantees the new
+    file, "file" guarantees the old file or the new one, "none" guarantees nothing. Raises
+    SafetensorError. Its attribute `errno` is set for an error of the system. The GIL is released.
     """
     _native.serialize_file(tensor_dict, filename, metadata, durability=durability)
 
@@ -52,7 +52,7 @@ def serialize_file(
 def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, {"shape", "dtype", "data"}) for each tensor, in the order of their bytes.
 
-    `bytes`: anything with the buffer protocol. "data" is a bytearray of its own. Raises
+    `bytes`: any object with the buffer protocol. "data" is a new bytearray. Raises
     SafetensorError.
     """
     return _native.deserialize(bytes)
@@ -61,8 +61,8 @@ def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]:
 def _safe_open_handle(
     f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
 ) -> safe_open:
-    """Do what `safe_open` does with a file object that is open for reading.
+    """Return what `safe_open` returns, for a file object that is open for reading.
 
-    The object may be closed afterwards; it needs `fileno` and `name`.
+    The object needs `fileno` and `name`. You may close it afterwards.
     """
     return _native._safe_open_handle(f, framework, device, backend=backend)

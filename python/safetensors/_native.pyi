@@ -1,4 +1,4 @@
-"""The compiled part of safetensors. Use the package safetensors."""
+"""The extension of safetensors, in C++. Use the package safetensors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike

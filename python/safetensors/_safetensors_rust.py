@@ -1,4 +1,4 @@
-"""The name that the compiled part of the reference has; programs import from it."""
+"""Has the name of the extension of the reference package, because programs import from it."""
 
 from ._functions import _safe_open_handle, deserialize, serialize, serialize_file
 from ._native import (

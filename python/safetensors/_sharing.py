@@ -1,6 +1,6 @@
-"""Which tensors of a dict are the same memory, and which name of such a set to keep.
+"""Finds tensors of a dict that share memory, and chooses which of their names to keep.
 
-Part of `safetensors.torch`, under whose name programs import all of this.
+Part of `safetensors.torch`: programs import these functions from there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHARED_DOCS = "https://huggingface.co/docs/safetensors/torch_shared_tensors"
 
 
 def storage_ptr(tensor: torch.Tensor) -> int:
-    """Return the address of the memory that the tensor is part of, 0 if it has none."""
+    """Return the address of the tensor's storage, 0 if it has none."""
     try:
         return tensor.untyped_storage().data_ptr()
     except NotImplementedError:  # sparse tensors have no storage
@@ -22,7 +22,7 @@ def storage_ptr(tensor: torch.Tensor) -> int:
 
 
 def storage_size(tensor: torch.Tensor) -> int:
-    """Return the size in bytes of the memory that the tensor is part of."""
+    """Return the size of the tensor's storage in bytes."""
     try:
         return tensor.untyped_storage().nbytes()
     except NotImplementedError:
@@ -30,7 +30,7 @@ def storage_size(tensor: torch.Tensor) -> int:
 
 
 def _end_ptr(tensor: torch.Tensor) -> int:
-    """Return the address behind the tensor's last element, whatever its strides."""
+    """Return the address just past the tensor's last element, for any strides."""
     if tensor.nelement() == 0:
         return tensor.data_ptr()
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -38,14 +38,14 @@ def _end_ptr(tensor: torch.Tensor) -> int:
 
 
 def _is_complete(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor is all of its storage."""
+    """Return whether the tensor covers its whole storage."""
     return tensor.data_ptr() == storage_ptr(
         tensor
     ) and tensor.nelement() * tensor.element_size() == storage_size(tensor)
 
 
 def _overlapping(spans: list[tuple[int, int, str]]) -> Iterator[set[str]]:
-    """Yield the names of spans of memory (begin, end, name) that hang together, by address."""
+    """Yield the names of each group of overlapping spans (begin, end, name), by address."""
     names: set[str] = set()
     reach = 0
     for begin, end, name in sorted(spans):
@@ -61,7 +61,7 @@ def _overlapping(spans: list[tuple[int, int, str]]) -> Iterator[set[str]]:
 def _filter_shared_not_shared(
     tensors: list[set[str]], state_dict: Mapping[str, torch.Tensor]
 ) -> list[set[str]]:
-    """Split sets of names, of one storage each, into sets whose bytes overlap."""
+    """Split each set of names of one storage into sets of tensors whose bytes overlap."""
     result: list[set[str]] = []
     for names in tensors:
         if len(names) < 2:
@@ -73,12 +73,12 @@ def _filter_shared_not_shared(
 
 
 def _find_shared_tensors(state_dict: Mapping[str, torch.Tensor]) -> list[set[str]]:
-    """Return the names in sets of those that share memory, a set of one where none shares.
+    """Return sets of the names that share memory. A tensor that shares with none has its own set.
 
-    Tensors share if they are of one storage and the bytes from their first to their last element
-    overlap; a tensor that lies within another shares with it. Storages come in the order of their
-    first name, inside one sets come by address. Tensors without storage (meta, sparse, empty ones)
-    are left out. Takes n log n for n names.
+    Tensors share memory if they have one storage and their ranges of bytes, from the first element
+    to the last, overlap. A tensor inside another one shares with it. Sets are in the order of the
+    first name of their storage, and by address within one storage. Tensors without a storage (meta,
+    sparse and empty tensors) are left out. The time is O(n log n) for n names.
     """
     storages: dict[tuple[torch.device, int, int], set[str]] = {}
     for name, tensor in state_dict.items():
@@ -105,11 +105,12 @@ def _remove_duplicate_names(
     preferred_names: Iterable[str] | None = None,
     discard_names: Iterable[str] | None = None,
 ) -> dict[str, list[str]]:
-    """Return which names to keep, each with the sorted names of the same memory that may go.
+    """Return each name to keep with the sorted list of its duplicates, which may be removed.
 
-    Kept is the first, in sorted order, of the names that cover their whole storage: of the
-    preferred among them if there are any, else of those not to be discarded. RuntimeError where
-    no name covers its storage, be it alone in it: what is kept stands for all of the storage.
+    Of the names that share memory, only those that cover their whole storage can be kept. If some
+    of them are preferred, the others drop out. Otherwise the names to discard drop out, unless that
+    would leave none. The first name in sorted order is kept. Raises RuntimeError if no name covers
+    its storage, even for a single name: the tensor that is kept stands for the whole storage.
     """
     preferred = set(preferred_names or ())
     discarded = set(discard_names or ())

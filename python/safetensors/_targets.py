@@ -1,4 +1,4 @@
-"""The caller's own arrays, to be read into."""
+"""Checks the arrays of the argument `out`, which results are read into."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 from ._dtypes import PACKED, UNPACKED, format_name
 from ._native import SafetensorError
 
-# address, size in bytes, strides in bytes or None for C order, the object itself
+# address, size in bytes, strides in bytes (None: C order), the array itself
 Target = tuple[int, int, "tuple[int, ...] | None", Any]
 
 
 def is_torch(array: Any) -> bool:
-    """Return whether it is a tensor of torch's; nobody has one who has not imported torch."""
+    """Return whether it is a torch tensor. Without torch imported, there are none."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def is_numpy(array: Any) -> bool:
-    """Return whether it is an array or a scalar of NumPy's."""
+    """Return whether it is a NumPy array or scalar."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(array, (numpy.ndarray, numpy.generic))
 
 
 def is_masked(array: Any) -> bool:
-    """Return whether it is a masked array of NumPy's."""
+    """Return whether it is a masked NumPy array."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(array, masked.MaskedArray)
 
 
 def check_storage(tensor: Any, what: str) -> None:
-    """Raise ValueError where the storage of a torch tensor was made smaller than the tensor.
+    """Raise ValueError for a torch tensor whose storage was made smaller than the tensor.
 
-    The bytes behind the storage are not the tensor's own.
+    The bytes past the end of the storage do not belong to the tensor.
     """
     if tensor.numel() == 0:
         return
@@ -56,7 +56,7 @@ def _is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> 
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int | None:
-    """Return the bytes up to the last element's end; None if elements may share bytes."""
+    """Return the number of bytes up to the end of the last element. None: elements may overlap."""
     reach = itemsize
     for stride, size in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
         if stride < reach:
@@ -92,7 +92,7 @@ def _check_numpy(target: Any, what: str) -> None:
 
 
 def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int, str]:
-    """Return address, shape, strides in bytes, bytes of an element, and the format's dtype."""
+    """Return address, shape, strides in bytes, bytes per element, and the format's dtype."""
     try:
         if is_torch(target):
             _check_torch(target, what)
@@ -102,7 +102,7 @@ def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int,
             return target.data_ptr(), tuple(target.shape), strides, itemsize, dtype
         if is_numpy(target):
             _check_numpy(target, what)
-            # A subclass may say anything of its memory; this is the array itself.
+            # A subclass may report any address. asarray() returns the plain array.
             array = sys.modules["numpy"].asarray(target)
             address = array.__array_interface__["data"][0]
             dtype = format_name(array.dtype)
@@ -115,16 +115,17 @@ def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int,
 
 
 def _packed(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
-    """Return the shape of a result in bytes where its elements are less than a byte."""
+    """Return the shape of a result. For a packed dtype the last dimension counts bytes."""
     if dtype not in PACKED or not shape:
         return tuple(shape)
     return (*shape[:-1], shape[-1] * PACKED[dtype] // 8)
 
 
 def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Target:
-    """Return where a result of this dtype and shape, in elements, goes.
+    """Return the memory for a result of this dtype, with `shape` in elements.
 
-    Raises TypeError for what cannot be read into, ValueError for what does not fit.
+    Raises TypeError for an object that cannot be read into, ValueError for an array that does not
+    fit.
     """
     what = f"out[{name!r}]"
     address, own_shape, strides, itemsize, own_dtype = _described(target, what)
@@ -147,7 +148,7 @@ def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Targe
 
 
 def check_apart(targets: Iterable[tuple[str, Target]]) -> None:
-    """Raise ValueError if two targets that are contiguous share memory."""
+    """Raise ValueError if two contiguous targets overlap."""
     spans = [(t[0], t[0] + t[1], name) for name, t in targets if t[2] is None and t[1]]
     spans.sort()
     for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):

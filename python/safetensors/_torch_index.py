@@ -1,4 +1,4 @@
-"""Which rows a torch index can touch: what has to be read of a tensor that is not mapped."""
+"""Finds the rows that a torch index touches, so that only these are read from the file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def _as_tensor(item: Any) -> torch.Tensor | None:
     if isinstance(item, torch.Tensor):
         return item
     if not isinstance(item, list) or any(hasattr(element, "__len__") for element in item):
-        return None  # torch reads a list of lists as a tuple of them
+        return None  # torch takes a list of lists for a tuple of lists
     try:
-        return torch.as_tensor(item, device="cpu")  # whatever the default device is
-    except (TypeError, ValueError, RuntimeError):  # torch has its own way with such lists
+        return torch.as_tensor(item, device="cpu")  # and not on the default device
+    except (TypeError, ValueError, RuntimeError):  # torch decides what such a list means
         return None
 
 
 def bounding_rows(index: Any, rows: int) -> tuple[int, int, Any] | None:
-    """Return (begin, end, index of these rows) for an index whose first item picks rows.
+    """Return (begin, end, index into these rows) for an index whose first item selects rows.
 
-    None for any other index, and for one that torch will refuse.
+    Returns None for any other index, and for an index that torch will refuse.
     """
     items = index if isinstance(index, tuple) else (index,)
     picked = _as_tensor(items[0]) if items else None

@@ -1,4 +1,4 @@
-"""The words that arguments may be, for type checkers."""
+"""The allowed words of some arguments, for type checkers."""
 
 from __future__ import annotations
 

@@ -9,22 +9,22 @@ from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name
 from ._native import SafetensorError
 from ._targets import check_storage, is_masked, is_numpy, is_torch
 
-# address, size in bytes, dtype and shape (None: those of the tensor), and the owner of the bytes
+# address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 Value = tuple[int, int, "str | None", "tuple[int, ...] | None", Any]
 
-# Struct formats of plain bytes, which may be the bytes of any dtype.
+# Formats of the module struct for plain bytes. These may hold any dtype.
 _BYTES = ("B", "b", "c")
 _PLURALS = ("bools", "integers", "floats", "complex numbers")
-_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # positions in _PLURALS
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # indices of _PLURALS
 
 
 def to_value(data: Any, name: str, dtype: str) -> Value:
-    """Return the bytes of data that is to be written to the tensor `name` of this dtype.
+    """Return the bytes to write to the tensor `name` of this dtype.
 
-    Arrays and typed buffers keep their own dtype: the caller compares it. Numbers, Python's and
-    NumPy's scalars, are converted to `dtype`. Raises TypeError for an object that holds no numbers,
-    SafetensorError for numbers that the dtype cannot hold, ValueError for a torch tensor that is
-    larger than its storage.
+    An array or a typed buffer keeps its own dtype, which the caller compares with `dtype`. Numbers
+    (scalars of Python and NumPy) are converted to `dtype`. Raises TypeError for an object without
+    numbers, SafetensorError for numbers that the dtype cannot hold, ValueError for a torch tensor
+    that is larger than its storage.
     """
     if is_torch(data):
         return _of_torch(data, name)
@@ -75,11 +75,11 @@ def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
             raise SafetensorError(
                 f"tensor `{name}` has dtype {dtype}, the data format {view.format!r}"
             ) from None
-        # array.array and the like have one dimension, whatever they hold.
+        # An array.array has one dimension only, so its shape says nothing about that of the tensor.
         return address, size, own_dtype, None if view.ndim == 1 else shape, held
     if not view.nbytes:
         return 0, 0, None, None, view
-    # A copy of what is not contiguous is NumPy's: it lets other threads run.
+    # NumPy copies a buffer that is not contiguous, because it lets other threads run meanwhile.
     held = np.frombuffer(view, np.uint8) if view.c_contiguous else np.ascontiguousarray(view)
     return held.__array_interface__["data"][0], held.nbytes, None, None, held
 
@@ -87,20 +87,20 @@ def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
 def _of_numbers(data: Any, name: str, dtype: str) -> Value:
     """Convert numbers, alone or in nested sequences, to the dtype of the tensor.
 
-    Sequences that hold arrays are what NumPy makes of them, and keep their own dtype.
+    NumPy makes one array of a sequence that holds arrays. It keeps its own dtype.
     """
     import numpy as np
 
     try:
         array = np.asarray(data)
-    except ValueError as error:  # rows of several lengths
+    except ValueError as error:  # rows of different lengths
         raise TypeError(f"tensor `{name}`: {type(data).__name__} is no array: {error}") from None
     if not _is_numeric(array.dtype):
         _raise_no_data(data, name)
     if array.dtype.kind != "O" and _holds_arrays(data):
         return _of_array(array, name)
     if _is_extended(array.dtype):
-        array = array.astype(np.float64)  # exact: it has at most 16 bits
+        array = array.astype(np.float64)  # exact: the dtype has at most 16 bits
     return _of_array(_converted(data, array, name, dtype), name)
 
 
@@ -112,23 +112,23 @@ def _raise_no_data(data: Any, name: str) -> NoReturn:
 
 
 def _is_scalar(data: Any) -> bool:
-    """Return whether it is a scalar of NumPy's or ml_dtypes': a value, although it has a dtype."""
+    """Return whether it is a scalar of NumPy or ml_dtypes: a number, although it has a dtype."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(data, numpy.generic)
 
 
 def _is_numeric(dtype: Any) -> bool:
-    """Return whether NumPy's dtype holds numbers or objects, which may be numbers."""
+    """Return whether a NumPy dtype holds numbers, or objects, which may be numbers."""
     return dtype.kind in "biufcO" or _is_extended(dtype)
 
 
 def _is_extended(dtype: Any) -> bool:
-    """Return whether it is a dtype of ml_dtypes for floats of the format."""
+    """Return whether it is a dtype of ml_dtypes that the format has, too."""
     return dtype.kind == "V" and (dtype.name in UNPACKED or dtype.name in FRAMEWORK_NAMES.values())
 
 
 def _holds_arrays(data: Any) -> bool:
-    """Return whether lists hold arrays, which have a dtype; a scalar of NumPy's is none."""
+    """Return whether nested lists hold an array. An array has a dtype and is not a scalar."""
     if isinstance(data, (list, tuple)):
         return any(_holds_arrays(item) for item in data)
     return hasattr(data, "dtype") and not _is_scalar(data)
@@ -143,7 +143,7 @@ def _kind_of(dtype: str) -> int:
 
 
 def _objects(data: Any, name: str) -> tuple[Any, int]:
-    """Return numbers that no integer type of NumPy holds as an array of objects, and their kind."""
+    """Return numbers that fit into no integer dtype as an array of objects, and their kind."""
     import numpy as np
 
     array = np.asarray(data, dtype=object)
@@ -157,12 +157,12 @@ def _objects(data: Any, name: str) -> tuple[Any, int]:
 
 
 def _converted(data: Any, array: Any, name: str, dtype: str) -> Any:
-    """Return an array of the tensor's dtype. Floats are rounded; nothing else is lost."""
+    """Return an array of the tensor's dtype. Floats are rounded. Any other loss is an error."""
     from .numpy import _getdtype
 
     wanted = _kind_of(dtype)
     kind = _KINDS.get(array.dtype.kind, 0)
-    # NumPy makes floats of [2**63, -1], and objects of [2**64].
+    # NumPy makes floats from [2**63, -1], and objects from [2**64].
     if array.dtype.kind == "O" or (array.dtype.kind == "f" and wanted == 1):
         array, kind = _objects(data, name)
     if kind > wanted and array.size:
@@ -195,7 +195,7 @@ def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
     wide: Any = np.complex128 if array.dtype.kind == "c" or dtype == "C64" else np.float64
     try:
         numbers = array.astype(wide)
-    except OverflowError:  # an integer of more than 1024 bits
+    except OverflowError:  # an integer with more than 1024 bits
         raise SafetensorError(
             f"tensor `{name}` has dtype {dtype}, which cannot hold all of its integers"
         ) from None
@@ -209,7 +209,7 @@ def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
 
 
 def _lost(numbers: Any, made: Any) -> Any:
-    """Return which numbers the dtype cannot hold: finite or infinite before, and no longer so."""
+    """Return a mask of the numbers that changed from finite to not finite, or lost an infinity."""
     import numpy as np
 
     if numbers.dtype.kind == "c":

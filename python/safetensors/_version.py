@@ -1,4 +1,4 @@
-"""The release, as the file VERSION has it."""
+"""The version of the package, from the file VERSION."""
 
 from ._native import _version as __version__
 

@@ -1,4 +1,4 @@
-"""Writing a file tensor by tensor, or in parts of tensors: more than memory holds."""
+"""Writes a file tensor by tensor, or in pieces of tensors, for files larger than memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Writer"]
 
 
 def _spec(name: str, described: Any) -> TensorSpec:
-    """Return what (dtype, shape), or an array that has both, says of a tensor."""
+    """Return the dtype and shape from a pair (dtype, shape) or from an array."""
     if hasattr(described, "dtype") and hasattr(described, "shape"):
         dtype, shape = described.dtype, described.shape
     else:
@@ -38,7 +38,7 @@ def _spec(name: str, described: Any) -> TensorSpec:
     except TypeError:
         raise TypeError(f"tensors[{name!r}]: shape {shape!r} is no list of integers") from None
     if wanted == "F4":
-        # A framework's F4 holds two elements; the format's counts them one by one.
+        # A shape in a framework counts pairs of F4, a shape in the format single elements.
         if isinstance(dtype, str) and dtype == "F4":
             if not sizes or sizes[-1] % 2:
                 raise SafetensorError(f"tensors[{name!r}]: F4 needs an even last dimension")
@@ -48,12 +48,13 @@ def _spec(name: str, described: Any) -> TensorSpec:
 
 
 class Writer:
-    """Writes a file in pieces, which appears at `path` all at once when the `with` ends well.
+    """Writes a file piece by piece. The file appears at `path` when the `with` ends without error.
 
-    `tensors`: names to (dtype, shape), or to arrays, of which only dtype and shape are taken.
-    `metadata`, `durability`: as in `save_file`. Until the end programs see the old file; after an
-    exception it is as it was. Every byte of every tensor must be written once. May be used from any
-    number of threads; not in a forked child. Raises SafetensorError.
+    `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken.
+    `metadata`, `durability`: as in `save_file`. Other programs see the old file until the end. After
+    an exception the old file is unchanged. Every byte of every tensor must be written once. A
+    writer may be used from any number of threads, but not in a forked child. Raises
+    SafetensorError.
 
         with Writer("model.safetensors", {"w": ("F32", (1000, 512))}) as writer:
             for start, rows in blocks:
@@ -76,26 +77,27 @@ class Writer:
         self._ended = False
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
-        """Write a tensor, or with `start` the rows from there on (along its first dimension).
+        """Write a whole tensor, or the rows from `start` on (along the first dimension).
 
-        `data`: a NumPy array, a torch tensor or another array, of the tensor's dtype and shape;
-        bytes, C order and little-endian; a buffer; or numbers.
+        `data` is one of these:
 
-        - A buffer of bytes (formats B, b and c, as of bytes, bytearray and mmap) is taken as it is.
-        - Any other buffer has the tensor's dtype. With one dimension it has as many elements, else
-          the same shape.
-        - Numbers, Python's or NumPy's scalars, alone or in lists, become the tensor's dtype.
-          Floats are rounded. Integers that do not fit, infinities that the dtype lacks, floats for
-          an integer tensor and numbers for a bool tensor are errors.
+        - An array of NumPy, torch or another framework. It has the tensor's dtype and shape.
+        - A buffer of bytes (format B, b or c: bytes, bytearray, mmap). It holds the tensor's bytes,
+          little-endian and in C order.
+        - Any other buffer. It has the tensor's dtype. With one dimension it has the tensor's number
+          of elements, otherwise the tensor's shape.
+        - Numbers: scalars of Python or NumPy, alone or in nested lists. They are converted to the
+          tensor's dtype. Floats are rounded. Errors are integers that do not fit, infinities that
+          the dtype lacks, floats for an integer tensor and numbers for a bool tensor.
 
-        What is not contiguous is copied first. Its memory must stay as it is meanwhile: other
-        threads run. Raises TypeError for an object that holds no numbers, SafetensorError for data
-        that does not fit.
+        Data that is not contiguous is copied first. Do not change the data during the call: the GIL
+        is released. Raises TypeError for an object without numbers, SafetensorError for data that
+        does not fit.
         """
         dtype, shape, nbytes = self._native.meta(name)
         address, size, own_dtype, own_shape, held = to_value(data, name, dtype)
         if own_dtype == "U8" and dtype in PACKED:
-            own_dtype = own_shape = None  # its bytes
+            own_dtype = own_shape = None  # packed bytes: only their number is compared
         if own_dtype is not None and own_dtype != dtype:
             raise SafetensorError(f"tensor `{name}` has dtype {dtype}, the data {own_dtype}")
         row = 0
@@ -119,25 +121,25 @@ class Writer:
         elif size and start is not None and (row == 0 or size % row != 0):
             raise SafetensorError(f"tensor `{name}` has rows of {row} bytes, the data {size}")
         self._native.write(name, row * (start or 0), address, size)
-        del held  # not before
+        del held  # it owned the memory until here
 
     def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
-        """Copy a whole tensor from a checkpoint, in a few MiB of memory whatever its size."""
+        """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
         if not isinstance(source, Checkpoint):
             raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
         wanted = name if source_name is None else source_name
         self._native.copy(name, source._native, wanted)
 
     def commit(self) -> None:
-        """Put the file in its place. Raises SafetensorError while a byte is missing.
+        """Put the file in place. Raises SafetensorError if a byte was not written.
 
-        The end of the `with` does it, too. Not while another thread writes.
+        The end of the `with` calls it. Raises SafetensorError while another thread writes.
         """
         self._native.commit()
         self._ended = True
 
     def close(self) -> None:
-        """Remove what was written, unless it was committed. May be called again."""
+        """Remove the new file unless it was committed. Idempotent."""
         self._ended = True
         self._native.close()
 

@@ -1,7 +1,7 @@
 """Save and load NumPy arrays.
 
-bfloat16 and 8-bit floats are those of the package ml_dtypes. Tensors of 4 and 6 bits load as packed
-uint8.
+bfloat16 and 8-bit floats are dtypes of the package ml_dtypes. Tensors with elements of 4 and 6 bits
+load as packed uint8.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPES: dict[str, type[Any]] = {
     "BOOL": bool,
     "C64": np.complex64,
 }
-# Of ml_dtypes.
+# Dtypes of the package ml_dtypes.
 _EXTENDED = {
     "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn",
@@ -53,7 +53,7 @@ _EXTENDED = {
 
 
 def _getdtype(dtype_str: str) -> type[Any]:
-    """Return NumPy's type for the format's name; KeyError for one it cannot have."""
+    """Return the NumPy type for a dtype of the format. Raises KeyError if there is none."""
     if dtype_str in _EXTENDED:
         try:
             import ml_dtypes
@@ -65,13 +65,13 @@ def _getdtype(dtype_str: str) -> type[Any]:
 
 
 def _is_little_endian(tensor: Array) -> bool:
-    """Return whether the array's elements are stored with their lowest byte first."""
+    """Return whether the array is little-endian."""
     order = tensor.dtype.byteorder
     return order in ("<", "|") or (order == "=" and sys.byteorder == "little")
 
 
 def _packed(tensor: Any, name: str) -> Array:
-    """Return an array whose memory is what a file holds: C order, little-endian."""
+    """Return an array whose memory has the layout of a file: C order, little-endian."""
     if isinstance(tensor, np.generic):
         tensor = np.asarray(tensor)
     if not isinstance(tensor, np.ndarray):
@@ -83,7 +83,7 @@ def _packed(tensor: Any, name: str) -> Array:
             f"Key `{name}` is a masked array, and a file has no place for the mask: "
             "call `.filled()` first."
         )
-    array: Array = np.asarray(tensor)  # a subclass may say anything of its memory
+    array: Array = np.asarray(tensor)  # a subclass may report any address
     if array.dtype.kind == "V" and (dtype := _name(array.dtype)) in UNPACKED:
         raise SafetensorError(
             f"Key `{name}` has dtype {dtype}, which takes a byte for each element, and the format"
@@ -98,12 +98,12 @@ def _packed(tensor: Any, name: str) -> Array:
 
 @lru_cache(maxsize=64)
 def _name(dtype: np.dtype[Any]) -> str:
-    # NumPy makes the name anew each time, which takes longer than all else for a small array.
+    # NumPy makes a new string on each access. For a small array this takes most of the time.
     return dtype.name
 
 
 def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
-    """Describe an array that `_packed` returned; dtype: what its bytes are, if not what it says."""
+    """Describe an array from `_packed`. `dtype`: that of its bytes, if not the array's own."""
     return TensorSpec(
         dtype=dtype or _name(tensor.dtype),
         shape=tensor.shape,
@@ -113,7 +113,7 @@ def _spec(tensor: Array, dtype: str | None = None) -> TensorSpec:
 
 
 def _as_array(value: Any, name: str, expected: str) -> Array:
-    """Return what NumPy makes of a value that is no array: numbers, lists, arrays of others."""
+    """Convert a value that is not an array of the framework: numbers, lists, other arrays."""
     array: Array = np.asarray(value)
     if array.dtype.kind in "OSU":
         raise ValueError(f"Key `{name}` is invalid, expected {expected} but received {type(value)}")
@@ -125,7 +125,7 @@ def _converted(
 ) -> dict[str, Array]:
     """Return a new dict of `convert(tensor, name)`.
 
-    Any mapping will do, as what numpy.load returns for an .npz.
+    Any mapping is accepted, such as the one that numpy.load returns for an .npz file.
     """
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, {expected}] but received {type(tensors)}")
@@ -135,7 +135,7 @@ def _converted(
 def _flatten(
     tensor_dict: Mapping[str, Array], keep_alive_buffer: list[Any]
 ) -> dict[str, TensorSpec]:
-    """Return what is to be saved; what it points to lives as long as keep_alive_buffer."""
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
     if not isinstance(tensor_dict, Mapping):
         raise ValueError(
             f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}"
@@ -143,7 +143,7 @@ def _flatten(
     specs = {}
     for name, tensor in tensor_dict.items():
         packed = _packed(tensor, name)
-        # Always: a mapping that reads its arrays as they are asked for keeps none of them.
+        # Keep every array: a mapping that makes an array on each access does not keep it.
         keep_alive_buffer.append(packed)
         specs[name] = _spec(packed)
     return specs
@@ -152,8 +152,8 @@ def _flatten(
 def save(tensor_dict: Mapping[str, Array], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these arrays.
 
-    Arrays that are not in C order or not little-endian are packed. Raises ValueError for what is no
-    array or has a mask, SafetensorError for a dtype that the format lacks.
+    Arrays that are not in C order or not little-endian are packed. Raises ValueError for a masked
+    array or a value of another type, SafetensorError for a dtype that the format lacks.
     """
     keep_alive: list[Any] = []
     return _native.serialize(_flatten(tensor_dict, keep_alive), metadata)
@@ -166,12 +166,12 @@ def save_file(
     *,
     durability: Durability = "full",
 ) -> None:
-    """Write a file that holds these arrays, replacing what is at `filename`.
+    """Write a file that holds these arrays. It replaces a file that exists at `filename`.
 
-    As `save`. Programs see the old file or the new one, never a mix. `durability`: with "full" the
-    new file is there after a power cut, with "file" the old or the new one, with "none" nothing is
-    promised. Raises SafetensorError where the file cannot be written; the old one is then as it
-    was.
+    Other programs see the old file or the new one, never a mix. `durability`: after a power cut,
+    "full" guarantees the new file, "file" guarantees the old file or the new one, "none" guarantees
+    nothing. Raises as `save`, and SafetensorError if the file cannot be written. After an error the
+    old file is unchanged.
     """
     keep_alive: list[Any] = []
     specs = _flatten(tensor_dict, keep_alive)
@@ -181,8 +181,8 @@ def save_file(
 def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:
     """Return the arrays of a file in memory, in the order of their bytes.
 
-    `data`: bytes or anything with the buffer protocol. With `copy=False` arrays are views of it
-    where their bytes are aligned, read-only if it is. Raises SafetensorError.
+    `data`: bytes or any object with the buffer protocol. With `copy=False` an array is a view of
+    `data` if its bytes are aligned. The view is read-only if `data` is. Raises SafetensorError.
     """
     return _native._load(data, "np", copy=copy)
 
@@ -190,17 +190,17 @@ def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:
 def load_file(filename: str | PathLike[str], *, backend: Backend = "mmap") -> dict[str, Array]:
     """Return the arrays of a file, in the order of their bytes.
 
-    With the backend "mmap" arrays are writable views of a private map of the file: their pages are
-    read when they are touched and copied when they are written to; with "pread" they have memory of
-    their own, read by several threads. Raises SafetensorError for a file that breaks the format,
-    OSError where it cannot be read.
+    With the backend "mmap" arrays are writable views of a private map of the file. A page is read
+    on first access and copied on first write. With "pread" and "auto" several threads read into
+    memory that the arrays own. Raises SafetensorError for a file that breaks the format, OSError if
+    the file cannot be read.
     """
     with safe_open(filename, "np", backend=backend) as f:
         return f.get_tensors()
 
 
 def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]:
-    """Make arrays of what `safetensors.deserialize` returns, over its bytearrays."""
+    """Return arrays over the bytearrays that `safetensors.deserialize` returned."""
     return {
         name: np.frombuffer(view["data"], dtype=_getdtype(view["dtype"])).reshape(view["shape"])
         for name, view in safeview

@@ -1,7 +1,7 @@
-"""Save and load Paddle's tensors.
+"""Save and load Paddle tensors.
 
-Paddle has no dtype that is told apart from bfloat16 for 16-bit unsigned integers, and of the 8-bit
-floats only float8_e4m3fn and float8_e5m2: loading others is a SafetensorError.
+Paddle takes uint16 for bfloat16, so it has no 16-bit unsigned integers. Its only 8-bit floats are
+float8_e4m3fn and float8_e5m2. Loading other dtypes raises SafetensorError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 _OLDEST = (3, 0)
 
-# What Paddle takes only as the bits of another dtype: (NumPy's dtype of these, Paddle's dtype).
+# Dtypes that Paddle takes as bits only: (NumPy dtype of the bits, Paddle dtype).
 _AS_BITS = {
     "bfloat16": (np.uint16, "bfloat16"),
     "float8_e4m3fn": (np.uint8, "float8_e4m3fn"),
@@ -32,7 +32,7 @@ _AS_BITS = {
     "uint32": (np.int32, "uint32"),
     "uint64": (np.int64, "uint64"),
 }
-# Paddle's dtypes: their names here, and NumPy's dtype of what `numpy()` returns or `view` gives.
+# The dtypes of Paddle that the format has, and their names in a TensorSpec.
 _NAMES = {
     "bool": "bool",
     "uint8": "uint8",
@@ -53,12 +53,12 @@ _NAMES = {
 
 
 def _check_version(version: str) -> None:
-    """Raise ImportError for a Paddle that is too old; versions are compared as numbers."""
+    """Raise ImportError if Paddle is too old. Versions are compared as numbers."""
     numbers = []
     for part in version.split(".")[:2]:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         numbers.append(int(digits or 0))
-    if tuple(numbers) < _OLDEST and version != "0.0.0":  # 0.0.0: built from its sources
+    if tuple(numbers) < _OLDEST and version != "0.0.0":  # 0.0.0: a build from source
         raise ImportError(f"safetensors.paddle needs paddlepaddle 3.0 or later, this is {version}")
 
 
@@ -66,7 +66,7 @@ _check_version(paddle.__version__)
 
 
 def _place(device: Any) -> Any:
-    """Return Paddle's word for a device: CUDA's are "gpu", an integer is the number of one."""
+    """Return Paddle's name for a device: "gpu" for CUDA, "gpu:N" for the ordinal N."""
     if device is None:
         return "cpu"
     if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
@@ -77,7 +77,7 @@ def _place(device: Any) -> Any:
 def _from_numpy(
     array: np.ndarray[Any, Any], device: Any = "cpu", dtype: str | None = None
 ) -> paddle.Tensor:
-    # dtype: what the array's elements are the bits of, if it is not what NumPy says.
+    # dtype: the dtype whose bits the array holds, or None if the array has its own dtype.
     name = dtype or array.dtype.name
     if name == "uint16" or (name.startswith("float8") and name not in _AS_BITS):
         raise SafetensorError(f"Paddle has no {name}: load with another framework")
@@ -86,12 +86,12 @@ def _from_numpy(
     place = _place(device)
     if place != "cpu":
         tensor = tensor.to(place)
-    # Paddle takes uint16 for bfloat16 by itself.
+    # Paddle has already taken uint16 for bfloat16.
     return tensor.view(getattr(paddle, wanted)) if wanted not in ("", "bfloat16") else tensor
 
 
 def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
-    """Return an array that holds the tensor's bytes, and the name of their dtype."""
+    """Return an array that holds the tensor's bytes, and the name of the tensor's dtype."""
     if not isinstance(tensor, paddle.Tensor):
         raise ValueError(
             f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}"
@@ -109,7 +109,7 @@ def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
 def _flatten(
     tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[Any]
 ) -> dict[str, TensorSpec]:
-    """Return what is to be saved; what it points to lives as long as keep_alive_buffer."""
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, paddle.Tensor] but received {type(tensors)}")
     specs = {}
@@ -123,8 +123,8 @@ def _flatten(
 def save(tensors: dict[str, paddle.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
-    Tensors that are not contiguous are packed. Raises ValueError for what is no tensor and for a
-    dtype that the format lacks.
+    Tensors that are not contiguous are packed. Raises ValueError for a value of another type and
+    for a dtype that the format lacks.
     """
     keep_alive: list[Any] = []
     return _native.serialize(_flatten(tensors, keep_alive), metadata)
@@ -137,10 +137,10 @@ def save_file(
     *,
     durability: Durability = "full",
 ) -> None:
-    """Write a file that holds these tensors, replacing what is at `filename`.
+    """Write a file that holds these tensors. It replaces a file that exists at `filename`.
 
-    As `save`. `durability` is explained at `safetensors.numpy.save_file`. Raises SafetensorError
-    where the file cannot be written; the old one is then as it was.
+    `durability`: as in `safetensors.numpy.save_file`. Raises as `save`, and SafetensorError if the
+    file cannot be written. After an error the old file is unchanged.
     """
     keep_alive: list[Any] = []
     specs = _flatten(tensors, keep_alive)
@@ -148,9 +148,10 @@ def save_file(
 
 
 def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:
-    """Return the tensors of a file in memory, in the order of their bytes; they are copies.
+    """Return the tensors of a file in memory, in the order of their bytes.
 
-    `data`: bytes or anything with the buffer protocol. Raises SafetensorError.
+    `data`: bytes or any object with the buffer protocol. The tensors do not share its memory.
+    Raises SafetensorError.
     """
     tensors = _native._load(data, "paddle", copy=False)
     place = _place(device)
@@ -162,8 +163,8 @@ def load_file(
 ) -> dict[str, paddle.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
-    They are copies whatever the backend, which only says how the file is read. Raises
-    SafetensorError for a file that breaks the format, OSError where it cannot be read.
+    They never share memory with the file: `backend` only says how the file is read. Raises
+    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
     """
     with safe_open(filename, "paddle", device, backend=backend) as f:
         return f.get_tensors()

@@ -1,8 +1,8 @@
 """Save and load torch tensors and models.
 
-Tensors that share memory are refused by `save` and `save_file`, because a file holds each tensor by
-itself: loading it would give copies. `save_model` and `load_model` know which names of a model
-belong together.
+`save` and `save_file` refuse tensors that share memory: a file holds each tensor separately, so
+loading it would return copies. `save_model` and `load_model` find the names of a model that share
+memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "storage_size",
 ]
 
-# Torch lacks some, older releases more.
+# torch lacks some dtypes of the format, and older releases of torch lack more of them.
 _TYPES: dict[str, torch.dtype] = {
     wire: getattr(torch, name) for wire, name in FRAMEWORK_NAMES.items() if hasattr(torch, name)
 }
@@ -60,12 +60,12 @@ _SPEC_NAMES: dict[torch.dtype, str] = {
 
 
 def _getdtype(dtype_str: str) -> torch.dtype:
-    """Return torch's dtype for the format's name; KeyError for one that torch lacks."""
+    """Return the torch dtype for a dtype of the format. Raises KeyError if torch lacks it."""
     return _TYPES[dtype_str]
 
 
 def _check_dense(tensors: Any) -> None:
-    """Raise ValueError for what is no dict of dense tensors."""
+    """Raise ValueError unless it is a dict of dense tensors."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     sparse = []
@@ -85,7 +85,7 @@ def _check_dense(tensors: Any) -> None:
 
 
 def _check_saveable(tensors: Any) -> None:
-    """Raise for what a file cannot hold: no tensors, sparse ones, shared memory."""
+    """Raise unless it is a dict of dense tensors that do not share memory."""
     _check_dense(tensors)
     shared = [names for names in _find_shared_tensors(tensors) if len(names) > 1]
     if shared:
@@ -118,9 +118,10 @@ def _check_contiguous(tensor: torch.Tensor, name: str) -> None:
 
 
 def _span(host: torch.Tensor, name: str) -> tuple[int, int]:
-    """Return address and size in bytes of a contiguous tensor in the host's memory.
+    """Return address and size in bytes of a contiguous tensor in host memory.
 
-    ValueError where its storage was made smaller than the tensor: the bytes behind are not its own.
+    Raises ValueError if the storage was made smaller than the tensor: the bytes past the end of the
+    storage do not belong to it.
     """
     pointer, size = host.data_ptr(), host.nelement() * host.element_size()
     if pointer and size:
@@ -134,10 +135,10 @@ def _span(host: torch.Tensor, name: str) -> tuple[int, int]:
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in the host's memory whose bytes are those that a file holds.
+    """Return a tensor in host memory with the bytes that a file holds.
 
-    That is the tensor itself, or a copy where it is on another device or marked as the conjugate
-    or the negative of its bytes.
+    This is the tensor itself, or a copy if the tensor is on another device or is a conjugated or
+    negated view.
     """
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
@@ -145,7 +146,7 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _tobytes(tensor: torch.Tensor, name: str) -> bytes:
-    """Return the bytes that a file holds of this tensor."""
+    """Return the bytes of this tensor in a file."""
     _check_dense({name: tensor})
     _check_contiguous(tensor, name)
     _spec_name(tensor, name)
@@ -171,9 +172,9 @@ def _to_specs(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> dict[s
 def _flatten_as_ptr(
     tensors: dict[str, torch.Tensor], keep_alive_buffer: list[Any]
 ) -> dict[str, TensorSpec]:
-    """Return what is to be saved; what it points to lives as long as keep_alive_buffer.
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory.
 
-    Nothing is copied that is in the host's memory already. Raises as `save`.
+    Tensors that are in host memory are not copied. Raises as `save`.
     """
     _check_saveable(tensors)
     return _to_specs(tensors, keep_alive_buffer)
@@ -185,12 +186,12 @@ def _save_streamed(
     metadata: dict[str, str] | None,
     durability: Durability,
 ) -> None:
-    """Save with one tensor at a time in the host's memory; the tensors are checked already."""
+    """Save with one tensor at a time in host memory. The caller has checked the tensors."""
     specs = {}
     for name, tensor in tensors.items():
         _check_contiguous(tensor, name)
         if tensor.is_meta:
-            _on_host(tensor)  # torch's own error, before anything is written
+            _on_host(tensor)  # raises the error of torch, before anything is written
         specs[name] = TensorSpec(
             dtype=_spec_name(tensor, name), shape=tensor.shape, data_ptr=0, data_len=0
         )
@@ -205,13 +206,13 @@ def _save_streamed(
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
-    Tensors may be on any device; those of other devices are copied to the host first, all of them.
-    `metadata`: whatever text belongs to the file; None for none.
+    Tensors may be on any device. All tensors of other devices are first copied to the host.
+    `metadata`: a dict of str to str, or None for no metadata.
 
-    Raises ValueError for tensors that are sparse, not contiguous or of a dtype that the format does
-    not know, RuntimeError for tensors that share memory (see `save_model`) or are on the meta
-    device, SafetensorError for what else no file can hold, TypeError for names or metadata that are
-    no text.
+    Raises ValueError for tensors that are sparse, not contiguous or of a dtype that the format
+    lacks, RuntimeError for tensors that share memory (see `save_model`) or are on the meta device,
+    TypeError for names or metadata that are not str, SafetensorError for other tensors or metadata
+    that no file can hold.
     """
     keep_alive: list[Any] = []
     return _native.serialize(_flatten_as_ptr(tensors, keep_alive), metadata)
@@ -224,15 +225,15 @@ def save_file(
     *,
     durability: Durability = "full",
 ) -> None:
-    """Write a file that holds these tensors, replacing what is at `filename`.
+    """Write a file that holds these tensors. It replaces a file that exists at `filename`.
 
-    Programs see the old file or the new one, never a mix. `durability`: with "full" the new file is
-    there after a power cut, with "file" the old or the new one, with "none" nothing is promised.
-    Tensors of the host are written from where they are; if any is on another device, each is copied
-    to the host when its turn comes, so that the host holds the largest at most, not the model.
+    Other programs see the old file or the new one, never a mix. `durability`: after a power cut,
+    "full" guarantees the new file, "file" guarantees the old file or the new one, "none" guarantees
+    nothing. Tensors in host memory are written without a copy. Tensors of other devices are copied
+    to the host one by one, so the host needs memory for the largest tensor only.
 
-    Raises as `save`, and SafetensorError where the file cannot be written; after any error the old
-    file is as it was. Tensors must not change meanwhile; the GIL is released.
+    Raises as `save`, and SafetensorError if the file cannot be written. After an error the old file
+    is unchanged. Do not change the tensors during the call: the GIL is released.
     """
     _check_saveable(tensors)
     if not all(tensor.is_cpu for tensor in tensors.values()):
@@ -246,9 +247,10 @@ def save_file(
 def load(data: Buffer, *, copy: bool = True) -> dict[str, torch.Tensor]:
     """Return the tensors of a file in memory, in the order of their bytes.
 
-    `data`: bytes or anything with the buffer protocol. The tensors are writable and never alias it;
-    with `copy=False` they are views of it where their bytes are aligned, and keep it alive, and
-    writing to views of `bytes` is undefined. Raises SafetensorError for what breaks the format.
+    `data`: bytes or any object with the buffer protocol. The tensors are writable and do not share
+    its memory. With `copy=False` a tensor is a view of `data` if its bytes are aligned. It keeps
+    `data` alive. Writing to a view of `bytes` is undefined behaviour. Raises SafetensorError for
+    data that breaks the format.
     """
     return _native._load(data, "pt", copy=copy)
 
@@ -261,11 +263,11 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
-    With the backend "mmap" tensors are views of the file, whose pages are read when they are
-    touched and copied when they are written to; with "pread" they have memory of their own, read
-    by several threads. They outlive the file's removal; a file that is changed in place may change
-    tensors of "mmap". Raises SafetensorError for a file that breaks the format, OSError where it
-    cannot be read.
+    With the backend "mmap" tensors are views of a private map of the file. A page is read on first
+    access and copied on first write. If another program changes the file in place, such tensors may
+    change. With "pread" and "auto" several threads read into memory that the tensors own. Tensors
+    stay valid after the file was removed. Raises SafetensorError for a file that breaks the format,
+    OSError if the file cannot be read.
     """
     with safe_open(filename, "pt", device, backend=backend) as f:
         tensors: dict[str, torch.Tensor] = f.get_tensors()
@@ -280,15 +282,15 @@ def save_model(
     *,
     durability: Durability = "full",
 ) -> None:
-    """Save a model, tensors with several names once.
+    """Save a model. A tensor with several names is saved once.
 
-    Of names that share memory the first in sorted order that covers its whole storage is kept. The
-    others are noted in the file's metadata, `{dropped: kept}`, except under keys that `metadata`
-    has already; the caller's dict is not changed. With `force_contiguous` tensors are packed first;
-    a model whose memory layout matters should pass False, and gets ValueError where packing would
-    be needed.
+    Of the names that share memory, the first one in sorted order that covers its whole storage is
+    kept. Each dropped name is noted in the file's metadata as `{dropped: kept}`, unless `metadata`
+    already has that key. The caller's dict is not changed. With `force_contiguous` tensors that are
+    not contiguous are packed. Pass False if the memory layout of the model matters: such tensors
+    then raise ValueError.
 
-    Raises as `save_file`, and RuntimeError where no tensor covers the memory that it is part of.
+    Raises as `save_file`, and RuntimeError if none of the names covers the whole storage.
     """
     state_dict = dict(model.state_dict())
     notes = None if metadata is None else dict(metadata)
@@ -316,14 +318,14 @@ def load_model(
     *,
     backend: Backend = "mmap",
 ) -> tuple[set[str], list[str]]:
-    """Load a file of `save_model` into a model; return the missing and the unexpected names.
+    """Load a file from `save_model` into a model. Return the missing and the unexpected names.
 
-    A name of the model that shares its memory with one that the file has is not missing; where the
-    file has both, the one too many is unexpected. The model's tensors stay where they are and are
-    written to; `device` is where the file's tensors pass through.
+    A name of the model is not missing if it shares memory with a name in the file. If the file has
+    both names, the second one is unexpected. The values are copied into the model's tensors, which
+    stay on their devices. `device`: where the tensors of the file are loaded first.
 
-    With `strict`, missing or unexpected names raise RuntimeError, after all others were loaded.
-    Raises RuntimeError for shapes that differ, and as `load_file`.
+    With `strict`, missing or unexpected names raise RuntimeError after all other names were loaded.
+    Raises RuntimeError for different shapes, and as `load_file`.
     """
     loaded = load_file(filename, device=device, backend=backend)
     twins = _remove_duplicate_names(model.state_dict(), preferred_names=loaded.keys())
@@ -352,7 +354,7 @@ def _mismatch(model: torch.nn.Module, missing: Iterable[str], unexpected: Iterab
 def _view2torch(
     safeview: Iterable[tuple[str, dict[str, Any]]],
 ) -> dict[str, torch.Tensor]:
-    """Make tensors of what `safetensors.deserialize` returns, over its bytearrays."""
+    """Return tensors over the bytearrays that `safetensors.deserialize` returned."""
     tensors = {}
     for name, view in safeview:
         dtype = _getdtype(view["dtype"])

@@ -1,3 +1,6 @@
+// One thread takes the items of a safetensors::Stream and stores their arrays by index, so that an item can be asked
+// for by name, in any order and again. The memory budget of the stream covers the whole plan: reading never waits until
+// somebody takes a tensor.
 #include "background_load.h"
 
 #include <algorithm>
@@ -13,7 +16,7 @@ void BackgroundLoad::Delete::operator()(BackgroundLoad* load) const noexcept {
 }
 
 Result<BackgroundLoad::Owner> BackgroundLoad::start(const ReadPlan& plan, unsigned threads) {
-  // Twice, since half of it is for what is being read: nothing may wait until something is taken.
+  // Twice the bytes of the plan: a stream uses half of its budget for items that are being read.
   const std::uint64_t budget = std::min(plan.nbytes(), std::numeric_limits<std::uint64_t>::max() / 2) * 2;
   Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = budget});
   if (!stream) return std::move(stream).error();
@@ -44,7 +47,7 @@ void BackgroundLoad::run() noexcept {
     order_.push_back(item);
     changed_.notify_all();
   }
-  std::optional<Stream> ended;  // with its threads and files, behind the lock
+  std::optional<Stream> ended;  // destroyed after the lock is released: it joins threads and closes files
   const std::lock_guard lock(mutex_);
   ended.swap(stream_);
   changed_.notify_all();
@@ -62,23 +65,23 @@ BackgroundLoad::State BackgroundLoad::state_at(std::size_t position) const {
 }
 
 template <class Look>
-BackgroundLoad::State BackgroundLoad::wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds longest,
+BackgroundLoad::State BackgroundLoad::wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit,
                                                  Look look) {
   State state = look();
-  if (state != State::waiting || longest.count() == 0) return state;
-  changed_.wait_for(lock, longest, [&] { return (state = look()) != State::waiting; });
+  if (state != State::waiting || limit.count() == 0) return state;
+  changed_.wait_for(lock, limit, [&] { return (state = look()) != State::waiting; });
   return state;
 }
 
-BackgroundLoad::State BackgroundLoad::wait(std::size_t item, std::chrono::milliseconds longest) {
+BackgroundLoad::State BackgroundLoad::wait(std::size_t item, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  return wait_until(lock, longest, [&] { return state_of(item); });
+  return wait_until(lock, limit, [&] { return state_of(item); });
 }
 
 BackgroundLoad::State BackgroundLoad::wait_next(std::size_t& position, std::size_t* item,
-                                                std::chrono::milliseconds longest) {
+                                                std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  const State state = wait_until(lock, longest, [&] { return state_at(position); });
+  const State state = wait_until(lock, limit, [&] { return state_at(position); });
   if (state == State::ready) *item = order_[position++];
   return state;
 }
@@ -89,7 +92,7 @@ std::optional<Array> BackgroundLoad::array(std::size_t item) {
 }
 
 void BackgroundLoad::drop(std::size_t item) {
-  std::optional<Array> dropped;  // destroyed behind the lock
+  std::optional<Array> dropped;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   if (!closed_) dropped.swap(arrays_[item]);
 }

@@ -1,4 +1,6 @@
-// Checkpoint: many files as one mapping of tensors, and what is read of them at once.
+// The classes _Checkpoint and _Stream. A _Checkpoint opens many files as one set of tensors and reads many of them by
+// one plan. A _Stream gives the items of a plan one by one. Both release the GIL while bytes move, and look for
+// signals.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <sys/types.h>
@@ -26,12 +28,12 @@ std::vector<std::string> to_paths(nb::handle paths) {
   return list;
 }
 
-// The framework's array of a result, or the caller's own object that it was read into.
+// Returns the caller's own array if the result was read into it, otherwise a new array of the framework.
 nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
 }
 
-// What a plan reads, item by item, while more is read.
+// Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
   PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none())
@@ -48,7 +50,7 @@ class PyStream {
     stream_.reset();
   }
 
-  // (number, array); StopIteration at the end and after close.
+  // Returns (index, array). Raises StopIteration at the end and after close().
   nb::object next() {
     if (forked()) raise("a stream cannot be used in a forked child: make one there");
     if (watch_.asking()) raise("a stream cannot be read by the handler of a signal that came while it is read");
@@ -56,7 +58,7 @@ class PyStream {
     Result<std::optional<StreamItem>> item = [&]() -> Result<std::optional<StreamItem>> {
       const WithoutGil released;
       const std::lock_guard lock(turn_);
-      const std::shared_ptr<Stream> stream = this->stream();  // closed meanwhile, it dies here
+      const std::shared_ptr<Stream> stream = this->stream();  // the last reference if close() runs meanwhile
       if (!stream) return std::optional<StreamItem>();
       Result<std::optional<StreamItem>> next = stream->next();
       raised = watch_.take();
@@ -70,8 +72,8 @@ class PyStream {
     return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
   }
 
-  // Waits for a next() of another thread; one of this thread, which a signal's handler stands in the guard of, ends
-  // when the handler has.
+  // Waits for a next() that runs in another thread. If a signal handler inside of a next() of this thread calls
+  // close(), waiting would deadlock: that next() ends after the handler.
   void close() {
     if (forked()) return;
     std::shared_ptr<Stream> stream;
@@ -96,11 +98,11 @@ class PyStream {
   }
 
   const ::pid_t process_ = ::getpid();
-  Watch watch_;  // of whose turn it is
+  Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
-  std::mutex turn_;   // whose next() it is; never asked for with the GIL
-  std::mutex mutex_;  // of what follows; never held while the GIL is asked for
+  std::mutex turn_;   // held by the thread in next(); never locked with the GIL held
+  std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Stream> stream_;
 };
 
@@ -193,27 +195,28 @@ const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const 
 }
 
 void define_checkpoint(nb::module_& module) {
-  nb::class_<PyStream>(module, "_Stream", nb::type_slots(refuse_new_slots),
-                       "(number, array) of a plan's items, in the order in which they are complete.")
+  nb::class_<PyStream>(
+      module, "_Stream", nb::type_slots(refuse_new_slots),
+      "An iterator of (index, array) over the items of a plan, in the order in which they are complete.")
       .def("__next__", &PyStream::next)
-      .def("close", &PyStream::close, "Stops reading and waits for what is under way.");
-  nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. From any thread.")
+      .def("close", &PyStream::close, "Stops reading and waits for the reads in progress.");
+  nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. Any thread may use it.")
       .def(
           "__init__",
           [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device) {
             initialize(self, PyCheckpoint(paths, framework, device));
           },
           nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none())
-      .def("names", &names, "In the order of the files and of their bytes.")
-      .def("files", &files, "Their paths.")
+      .def("names", &names, "The names, in the order of the files and of their bytes.")
+      .def("files", &files, "The paths of the files.")
       .def(
           "framework", [](const PyCheckpoint& self) { return name_of(self.framework()); },
-          "\"pytorch\", \"numpy\", ..., however it was spelled.")
+          "The framework, in one spelling: \"pytorch\", \"numpy\", ...")
       .def(
           "device", [](const PyCheckpoint& self) { return to_str(self.device().name); },
-          "\"cpu\", \"cuda:0\", ..., however it was given.")
+          "The device, in one spelling: \"cpu\", \"cuda:0\", ...")
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
-           "(dtype, shape, bytes) of a tensor, or of the part of it that stands between brackets.")
+           "(dtype, shape, number of bytes) of a tensor, or of the slice of it that `index` gives.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
       .def("__contains__", &contains, nb::arg("name").none())
       .def(
@@ -233,8 +236,8 @@ void define_checkpoint(nb::module_& module) {
       .def("load", &load_tensors, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
            nb::arg("memory_limit").none(), nb::arg("cache").none(), nb::arg("progress").none(),
            nb::arg("device_stream") = nb::none(),
-           "The results of requests, in their order. device_stream: all have targets on CUDA devices, and copies\n"
-           "begin after what this CUstream was given.")
+           "The results of the requests, in their order. device_stream: a CUstream. All targets are then on CUDA\n"
+           "devices, and copies begin after the work that this stream already has.")
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,

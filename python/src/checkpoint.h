@@ -1,4 +1,4 @@
-// Files opened as one set of tensors, as Python holds them.
+// The class safetensors._native._Checkpoint: one or many files opened as one set of tensors.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@
 
 namespace safetensors::python {
 
-// const calls from any number of threads, all of them attached to the interpreter.
+// Any number of threads that hold the GIL may call const functions at once.
 class PyCheckpoint {
  public:
-  // paths: one or an iterable of them. Raises SafetensorError, OSError.
+  // paths: one path, or an iterable of paths. Raises SafetensorError, OSError.
   PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }
-  // The tensor's file.
+  // The file of the tensor.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
   [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_probed_maker(framework_, device_); }
 

@@ -1,3 +1,5 @@
+// Parses the argument `device` into the name that frameworks use. Knows torch.device by its attributes, so that torch
+// need not be imported.
 #include "device.h"
 
 #include <array>
@@ -6,7 +8,7 @@
 namespace safetensors::python {
 namespace {
 
-// All but cpu and mps take a number: "cuda" is cuda:0.
+// The devices with an ordinal: "cuda" is cuda:0.
 constexpr std::array<std::string_view, 7> kNumbered = {"cuda", "npu", "xpu", "xla", "mlu", "musa", "hpu"};
 
 [[noreturn]] void raise_invalid(std::string_view shown) {
@@ -18,13 +20,13 @@ Device numbered(std::string_view text) {
   const std::string_view kind = text.substr(0, colon);
   for (const std::string_view known : kNumbered) {
     if (kind != known) continue;
-    unsigned number = 0;
+    unsigned ordinal = 0;
     if (colon != std::string_view::npos) {
       const std::string_view digits = text.substr(colon + 1);
-      const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+      const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
       if (problem != std::errc() || end != digits.data() + digits.size()) raise_invalid(text);
     }
-    const std::string name = std::string(kind) + ":" + std::to_string(number);
+    const std::string name = std::string(kind) + ":" + std::to_string(ordinal);
     return {name, name};
   }
   raise_invalid(text);
@@ -45,12 +47,11 @@ Device parse_device(nb::handle device) {
   if (PyIndex_Check(device.ptr()) != 0 && !PyBool_Check(device.ptr())) {
     const nb::object index = own(PyNumber_Index(device.ptr()));
     int overflow = 0;
-    const long number = PyLong_AsLongAndOverflow(index.ptr(), &overflow);
+    const long ordinal = PyLong_AsLongAndOverflow(index.ptr(), &overflow);
     const std::string shown = nb::cast<std::string>(nb::str(index));
-    if (overflow != 0 || number < 0) raise_invalid(shown);
+    if (overflow != 0 || ordinal < 0) raise_invalid(shown);
     return {shown, "cuda:" + shown};
   }
-  // Known by what it has, so that torch need not be imported.
   if (name_of_type(device) == "device" && nb::hasattr(device, "type") && nb::hasattr(device, "index"))
     return parse_text(nb::cast<std::string>(nb::str(device)));
   raise_invalid(nb::cast<std::string>(nb::repr(device)));

@@ -1,4 +1,4 @@
-// Where tensors are wanted.
+// The argument `device`: where tensors go.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 namespace safetensors::python {
 
 struct Device {
-  std::string given = "cpu";  // as errors call it
-  std::string name = "cpu";   // as the framework is told: "cpu", "cuda:0", "mps"
+  std::string given = "cpu";  // in error messages
+  std::string name = "cpu";   // for the framework: "cpu", "cuda:0", "mps"
   [[nodiscard]] bool cpu() const noexcept { return name == "cpu"; }
 };
 
-// None, a str, an int of 0 and more (a CUDA device), or a torch.device. Raises SafetensorError for any other.
+// device: None, a str, an int (the ordinal of a CUDA device), or a torch.device. Raises SafetensorError for any other.
 [[nodiscard]] Device parse_device(nb::handle device);
 
 }  // namespace safetensors::python

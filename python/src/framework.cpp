@@ -1,3 +1,5 @@
+// Parses names of frameworks and chooses the Maker. NumPy and torch have a Maker in C++. For the others a function of
+// the Python package converts NumPy arrays.
 #include "framework.h"
 
 #include <array>
@@ -21,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, Framework>, 11> kFrameworks = {
     {"paddle", Framework::paddle},
 }};
 
-// What safetensors._frameworks calls them.
+// The name of the framework in safetensors._frameworks.
 const char* converter_name(Framework framework) noexcept {
   switch (framework) {
     case Framework::tensorflow:
@@ -35,8 +37,8 @@ const char* converter_name(Framework framework) noexcept {
   }
 }
 
-// NumPy's arrays, handed to a function of the package that makes the framework's of them. MLX and Paddle work without
-// ml_dtypes: they are handed bits, and the dtype's name.
+// Makes NumPy arrays and converts them by a function of the Python package. MLX and Paddle work without ml_dtypes:
+// their functions receive the bits as unsigned integers, and the name of the dtype.
 class ConvertingMaker final : public Maker {
  public:
   ConvertingMaker(Framework framework, const Device& device)

@@ -1,4 +1,4 @@
-// The frameworks, and how each gets its arrays.
+// The frameworks, and the classes that make their arrays.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace safetensors::python {
 
 enum class Framework : std::uint8_t { numpy, torch, tensorflow, flax, mlx, paddle };
 
-// "pt", "torch", "np", ...; raises SafetensorError for any other.
+// name: "pt", "torch", "np", ... Raises SafetensorError for any other.
 [[nodiscard]] Framework parse_framework(std::string_view name);
-// Raises SafetensorError where the framework's tensors cannot be put there.
+// Raises SafetensorError if tensors of the framework cannot be on the device.
 void check_device(Framework framework, const Device& device);
-// As errors call it: "numpy", "pytorch", ...
+// The name in error messages: "numpy", "pytorch", ...
 [[nodiscard]] const char* name_of(Framework framework) noexcept;
 
-// Makes a framework's arrays over memory that it then shares. Holds modules and dtypes, so that one Maker for many
-// tensors is the fast way. Calls from several threads at once are allowed.
+// Makes arrays of a framework over memory that the arrays then share. Keeps references to modules and dtypes, so one
+// Maker for many tensors is fast. Several threads may call it at once.
 class Maker {
  public:
   Maker() = default;
@@ -28,32 +28,32 @@ class Maker {
   Maker& operator=(const Maker&) = delete;
   virtual ~Maker() = default;
 
-  // The tensor [begin, begin + size of it) of memory, whose object is made by make_memory (of a Maker that needs it).
+  // Returns an array over the memory of `array`, or over an aligned copy of it.
   [[nodiscard]] virtual nb::object make(const Array& array) = 0;
-  // Many arrays over one memory: array must lie in `whole`, of which memory is the object.
+  // Returns an array over a part of `whole`. memory: the object that make_memory() returned for `whole`. Used for many
+  // arrays over one memory.
   [[nodiscard]] virtual nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) {
     (void)whole, (void)memory;
     return make(array);
   }
-  // Whether the framework knows the dtype, where that can be told without a tensor of it.
+  // False if the framework is known to lack the dtype. Makes no tensor to find out.
   [[nodiscard]] virtual bool has(Dtype dtype) const { return (void)dtype, true; }
-  // Whether get_tensor gives views that share their memory with each other, as torch's do.
+  // Whether two calls of get_tensor return views of the same memory, as with torch.
   [[nodiscard]] virtual bool shares() const noexcept { return false; }
-  // Whether slices are taken by the framework from the whole tensor, or by us.
+  // Whether the framework itself takes slices, from the whole tensor.
   [[nodiscard]] virtual bool indexes() const noexcept { return false; }
 };
 
-// Imports the framework.
-// extended_as_bits: what NumPy has only with ml_dtypes is made as unsigned integers, without that package.
+// Imports NumPy. extended_as_bits: makes unsigned integers for dtypes that NumPy has only with the package ml_dtypes.
 [[nodiscard]] std::shared_ptr<Maker> make_numpy_maker(bool extended_as_bits = false);
-// The name that ml_dtypes has for what NumPy lacks, or null.
+// The name in ml_dtypes of a dtype that NumPy lacks, otherwise null.
 [[nodiscard]] const char* extended_name(Dtype dtype) noexcept;
 [[nodiscard]] std::shared_ptr<Maker> make_torch_maker(const Device& device);
 [[nodiscard]] std::shared_ptr<Maker> make_maker(Framework framework, const Device& device);
-// The same, after one empty tensor was made on the device: SafetensorError where the framework cannot.
+// The same, and makes one empty tensor on the device. Raises SafetensorError if the framework cannot do that.
 [[nodiscard]] std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device);
 
-// A copy whose memory is aligned, if the array's is not; else the array.
+// Returns the array, or a copy in aligned memory if the array is misaligned. alignment: in bytes.
 [[nodiscard]] Array aligned(const Array& array, std::size_t alignment);
 
 }  // namespace safetensors::python

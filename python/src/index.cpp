@@ -1,3 +1,5 @@
+// Turns an index of Python into a Slice. An index is parsed into items (integer, range, ellipsis), the ellipsis is
+// expanded, and bounds are checked in the order of the reference, whose error texts programs match.
 #include "index.h"
 
 #include <algorithm>
@@ -25,10 +27,11 @@ std::vector<nb::object> items_of(nb::handle index) {
   return items;
 }
 
-// Bounds over 64 bits: torch clamps them like all others past the end, for NumPy they are the reference's error.
+// The treatment of bounds over 64 bits. torch clamps them like all bounds past the end. For NumPy they raise the error
+// of the reference.
 enum class Huge { clamped, error };
 
-// TypeError for what is no integer.
+// Raises TypeError for an object that is not an integer.
 std::int64_t to_bound(nb::handle object, Huge huge) {
   const nb::object number = own(PyNumber_Index(object.ptr()));
   int overflow = 0;
@@ -54,7 +57,7 @@ Item to_range(nb::handle slice, Huge huge) {
   return item;
 }
 
-// nullopt for what is no integer of 64 bits.
+// nullopt unless the object is an integer of at most 64 bits.
 std::optional<std::int64_t> to_index(nb::handle object) {
   if (PyIndex_Check(object.ptr()) == 0) return std::nullopt;
   const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
@@ -90,7 +93,7 @@ bool is_ellipsis(const Item& item) {
   return item.kind == Item::Kind::ellipsis;
 }
 
-// The ellipsis spelled out.
+// Replaces the ellipsis by full ranges.
 std::vector<Item> expand(const std::vector<Item>& items, std::size_t rank) {
   std::vector<Item> expanded;
   for (const Item& item : items) {
@@ -124,17 +127,17 @@ std::string show(ShapeView shape) {
   return text + "]";
 }
 
-// Dimensions over 2^63 - 1 are those of tensors without elements.
+// Dimensions over 2^63 - 1 occur in tensors without elements only. They are clamped.
 std::int64_t signed_size(std::uint64_t dim) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(dim, static_cast<std::uint64_t>(kHighest)));
 }
 
-// Counted from the start; below it is 0.
+// Makes a negative bound count from the start. A bound before the start becomes 0.
 void count_from_start(std::optional<std::int64_t>& bound, std::int64_t size) {
   if (bound && *bound < 0) bound = *bound < -size ? 0 : *bound + size;
 }
 
-// The index to complain of, if any.
+// The index that an error names, if the item is past the end.
 std::optional<std::int64_t> beyond(const Item& item, std::int64_t size) {
   if (item.kind == Item::Kind::index) return item.index >= size ? std::optional(item.index) : std::nullopt;
   const bool past = item.end && *item.end > size;
@@ -144,7 +147,8 @@ std::optional<std::int64_t> beyond(const Item& item, std::int64_t size) {
   return std::nullopt;
 }
 
-// Raises what the reference does, in its order: negative integers first, a dimension too many counts as one of size 0.
+// Raises the errors of the reference, in its order: negative integers first. An item without a dimension is checked
+// against size 0.
 void check(std::vector<Item> items, ShapeView shape) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::uint64_t dim = i < shape.size() ? shape[i] : 0;
@@ -169,7 +173,7 @@ void check(std::vector<Item> items, ShapeView shape) {
   }
 }
 
-// Too many indices, or an integer past the end of its dimension.
+// Whether there are too many items, or an integer is past the end of its dimension.
 bool out_of_range(const std::vector<Item>& items, ShapeView shape) {
   if (items.size() > shape.size()) return true;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -179,7 +183,7 @@ bool out_of_range(const std::vector<Item>& items, ShapeView shape) {
   return false;
 }
 
-// What only torch knows as an index: booleans, new axes, lists, arrays and tensors with a dimension, masks.
+// Whether only torch accepts the object as an index: booleans, None, lists, masks, arrays and tensors with a dimension.
 bool is_torch_only(nb::handle object) {
   if (object.is_none() || PyBool_Check(object.ptr())) return true;
   if (PyLong_Check(object.ptr())) return false;

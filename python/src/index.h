@@ -1,4 +1,4 @@
-// What stands between a slice's brackets.
+// Parses the index of a slice: the object between the brackets.
 #pragma once
 
 #include <optional>
@@ -7,23 +7,24 @@
 
 namespace safetensors::python {
 
-// As NumPy reads it, but bounds past the end are an error (start equal to the dimension is empty). shape: the
-// tensor's. Raises SafetensorError, TypeError for bounds that are no integers.
+// Parses an index as NumPy does, but a bound past the end is an error. A start equal to the dimension gives an empty
+// slice. shape: the tensor's. Raises SafetensorError, and TypeError for bounds that are not integers.
 [[nodiscard]] Slice parse_index(nb::handle index, ShapeView shape);
 
-// An index of integers, slices, None and one Ellipsis only, none of them beyond what torch accepts; nullopt for any
-// other, which is left to torch itself.
+// The parts of an index that has only integers, slices, None and one Ellipsis.
 struct TorchIndex {
   Slice slice;
-  bool new_axes = false;  // then `axes` is what makes them, of the sliced tensor
+  bool new_axes = false;  // whether the index has None. Then result[axes] adds these axes to the sliced tensor.
   nb::object axes;
 };
+// nullopt for any other index, and for one that torch refuses: the caller leaves it to torch.
 [[nodiscard]] std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape);
 
-// Raises what the reference's pread raises for an index of integers, slices and ellipses that torch refuses too, before
-// anything is read. Returns for every other index: torch decides. Steps below 1 are torch's error as well.
+// Raises the error of the reference's pread backend for an index of integers, slices and an Ellipsis that torch
+// refuses, too. Nothing has been read by then. Returns for every other index, and for steps below 1: torch decides
+// about these.
 void refuse_torch_index(nb::handle index, ShapeView shape);
-// Raises SafetensorError for a tensor of the meta device among the items: torch would read memory at random.
+// Raises SafetensorError if a tensor on the meta device is part of the index: torch would read arbitrary memory.
 void refuse_meta_index(nb::handle index);
 
 }  // namespace safetensors::python

@@ -1,4 +1,4 @@
-// All tensors of a file in memory, as a framework's arrays.
+// The function _load: returns all tensors of a file in memory, as copies or as views of the caller's buffer.
 #include "module.h"
 #include "opened.h"
 #include "requests.h"
@@ -6,7 +6,7 @@
 namespace safetensors::python {
 namespace {
 
-// Arrays over the buffer itself, which they keep alive.
+// Returns arrays over the buffer itself. They keep it alive.
 nb::object load_views(const File& file, Framework framework, const std::shared_ptr<const Buffer>& buffer) {
   const std::shared_ptr<Maker> maker = make_maker(framework, {});
   const MemoryKind kind = buffer->read_only() ? MemoryKind::borrowed : MemoryKind::owned;
@@ -36,8 +36,8 @@ void define_load(nb::module_& module) {
   module.def("_load", &load_buffer, nb::arg("buffer").none(), nb::arg("framework").none(), nb::kw_only(),
              nb::arg("copy") = true,
              "All tensors of a file in memory, in a dict in the order of their bytes.\n\n"
-             "buffer: anything with the buffer protocol. copy=False: views of it where its memory is aligned,\n"
-             "read-only in NumPy if the buffer is.");
+             "buffer: any object with the buffer protocol. copy=False: tensors whose bytes are aligned are views\n"
+             "of the buffer, read-only in NumPy if the buffer is.");
 }
 
 }  // namespace safetensors::python

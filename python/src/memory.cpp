@@ -1,3 +1,4 @@
+// The class _Memory: keeps an Array alive and shows its bytes through the buffer protocol.
 #include "memory.h"
 
 namespace safetensors::python {
@@ -27,7 +28,7 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
 }  // namespace
 
 void define_memory(nb::module_& module) {
-  nb::class_<Memory>(module, "_Memory", nb::type_slots(slots), "The bytes under arrays, kept alive by them.");
+  nb::class_<Memory>(module, "_Memory", nb::type_slots(slots), "The memory of arrays, which keep it alive.");
 }
 
 nb::object make_memory(Array array) {

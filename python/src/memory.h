@@ -1,4 +1,4 @@
-// Memory of the library's as an object with the buffer protocol: what arrays stand on.
+// Memory of the library as a Python object with the buffer protocol. NumPy arrays are made over it.
 #pragma once
 
 #include "support.h"
@@ -7,7 +7,7 @@ namespace safetensors::python {
 
 void define_memory(nb::module_& module);
 
-// Shares the array's memory. Read-only unless the array is writable.
+// Returns an object that shares the memory of the array. It is read-only unless the array is writable.
 [[nodiscard]] nb::object make_memory(Array array);
 
 }  // namespace safetensors::python

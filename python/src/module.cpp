@@ -1,3 +1,4 @@
+// Defines the extension module safetensors._native from its parts.
 #include "module.h"
 
 #include <safetensors/c.h>
@@ -10,11 +11,11 @@
 
 NB_MODULE(_native, module) {
   using namespace safetensors::python;
-  module.doc() = "The compiled part of safetensors. Use the package safetensors.";
-  // Tests ask for it. Others should not be told of what a thread still holds when the program ends.
+  module.doc() = "The extension of safetensors, in C++. Use the package safetensors.";
+  // Tests turn warnings on. For users they are noise: a thread may still hold an object when the program ends.
   nb::set_leak_warnings(false);
   module.def("_set_leak_warnings", &nb::set_leak_warnings, nb::arg("enabled"),
-             "Whether objects that are alive when the interpreter ends are told of on standard error.");
+             "Whether to print a warning for objects that are alive when the interpreter ends.");
   module.attr("_version") = safetensors_version_string();
   define_errors(module);
   define_tensor_spec(module);

@@ -1,4 +1,4 @@
-// The parts of the extension, each defined in the file of its name.
+// The functions that define the parts of the extension, each in the file of its name.
 #pragma once
 
 #include "support.h"

@@ -1,4 +1,5 @@
-// NumPy's arrays, through numpy.ndarray(shape, dtype, buffer, offset): no headers of NumPy's are needed.
+// Makes NumPy arrays by calling numpy.ndarray(shape, dtype, buffer, offset), so that the extension needs neither the
+// headers of NumPy nor a build per NumPy version.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -10,9 +11,9 @@
 namespace safetensors::python {
 namespace {
 
-constexpr std::size_t kDtypes = 23;  // pinned numbers 1 to 22
+constexpr std::size_t kDtypes = 23;  // Dtype has the values 1 to 22
 
-// NumPy's own name, or ml_dtypes', or none: whole bytes of packed elements.
+// The name of a dtype in NumPy or in ml_dtypes. Packed elements are bytes for NumPy.
 struct NumpyName {
   const char* numpy = nullptr;
   const char* ml_dtypes = nullptr;
@@ -103,7 +104,7 @@ class NumpyMaker final : public Maker {
     return own(PyObject_Vectorcall(ndarray_.ptr(), arguments + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   }
 
-  // F4 and F6 stay packed: the last dimension counts bytes.
+  // F4 and F6 stay packed, so the last dimension counts bytes.
   static nb::object shape_of(const Array& array) {
     const unsigned width = bits(array.dtype());
     if (width >= 8) return to_tuple(array.shape());
@@ -126,7 +127,7 @@ class NumpyMaker final : public Maker {
     } else if (extended_as_bits_) {
       made = numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
     } else {
-      // Unlike NumPy's own dtypes, those of ml_dtypes have no other byte order than the machine's.
+      // Unlike the dtypes of NumPy, those of ml_dtypes exist in the byte order of the machine only.
       if (std::endian::native != std::endian::little && bits(dtype) > 8)
         raise("ml_dtypes cannot hold " + std::string(to_string(dtype)) +
               " in the byte order of files on a big-endian machine");

@@ -1,3 +1,6 @@
+// Reads tensors and slices of one file. With the backend mmap, bytes come from a private copy-on-write map, or from a
+// read where a map costs more than a copy. With the others, a read plan reads into new memory. torch takes slices
+// itself: only the rows that its index touches are read first.
 #include "opened.h"
 
 #include "index.h"
@@ -7,9 +10,9 @@
 namespace safetensors::python {
 namespace {
 
-constexpr std::uint64_t kWorthMapping = 1 << 20;  // below, a copy costs less than a map and its page faults
+constexpr std::uint64_t kMinMapBytes = 1 << 20;  // for less, a copy costs less than a map and its page faults
 
-// tensor's part of the data of its file.
+// The tensor's range of the data of its file.
 Array inside(const Array& data, const TensorInfo& tensor) {
   auto* const start = const_cast<std::byte*>(data.bytes().data()) + tensor.begin;
   return Array(tensor.dtype, Shape(tensor.shape), {start, static_cast<std::size_t>(tensor.nbytes())}, data.owner(),
@@ -81,7 +84,7 @@ Array Opened::map(const Tensor& tensor) const {
 }
 
 Array Opened::read(const Tensor& tensor) const {
-  if (maps() && tensor.nbytes() >= kWorthMapping) return map(tensor);
+  if (maps() && tensor.nbytes() >= kMinMapBytes) return map(tensor);
   return read_slice(tensor, Slice());
 }
 
@@ -93,12 +96,12 @@ Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
   return std::move(result->arrays.front());
 }
 
-// Read, or mapped where that costs less.
+// Reads the slice, or maps it if that costs less.
 Array Opened::part(const Tensor& tensor, const Slice& slice) const {
   if (!maps()) return read_slice(tensor, slice);
   const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) fail(resolved.error());
-  if (!resolved->contiguous() || resolved->nbytes() < kWorthMapping) return read_slice(tensor, slice);
+  if (!resolved->contiguous() || resolved->nbytes() < kMinMapBytes) return read_slice(tensor, slice);
   const Array whole = map(tensor);
   ResolvedSlice::Runs runs = resolved->runs();
   ByteRun run;
@@ -134,7 +137,7 @@ nb::object Opened::tensors() {
   return result;
 }
 
-// By reading: all at once, or one after the other when they go on to another device.
+// Reads all tensors at once. For another device they are read and copied one by one, to bound the host memory.
 nb::object Opened::each_tensor(Maker& maker) {
   nb::dict result;
   if (!device_.cpu()) {

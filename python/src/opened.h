@@ -1,4 +1,4 @@
-// An open file and how its tensors are wanted: what safe_open and its slices share.
+// An open file with its framework, device and backend. safe_open and its slices share it.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace safetensors::python {
 
 enum class Backend : std::uint8_t {
   mmap,       // views of the file
-  pread,      // memory of their own, read through the page cache
-  automatic,  // memory of their own, read as is best for where the bytes are
+  pread,      // own memory, read through the page cache
+  automatic,  // own memory; cached bytes are read from the page cache, others past it
 };
 [[nodiscard]] Backend parse_backend(std::string_view name);
 
-// From any number of threads at once, all of them attached to the interpreter. The GIL is released while bytes move.
+// Any number of threads that hold the GIL may call it at once. It releases the GIL while bytes move.
 class Opened {
  public:
   Opened(File file, std::string path, Framework framework, Device device, Backend backend)
@@ -32,25 +32,25 @@ class Opened {
   [[nodiscard]] const Header& header() const noexcept { return file_.header(); }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }
-  // Made once: of the framework, for the device.
+  // The Maker for the framework and device, made on first use.
   [[nodiscard]] std::shared_ptr<Maker> maker();
-  // Raises SafetensorError for a name that is not there.
+  // Raises SafetensorError for an unknown name.
   [[nodiscard]] Tensor find(std::string_view name) const;
 
   [[nodiscard]] nb::object tensor(const Tensor& tensor);
-  // All of them, in a dict in the order of their bytes.
+  // All tensors, in a dict in the order of their bytes.
   [[nodiscard]] nb::object tensors();
-  // Part of one, as the framework indexes.
+  // A slice of a tensor, indexed as in the framework.
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
-  Array data();  // all of it, writable, shared by those who share
+  Array data();  // one writable private map of the whole file, for Makers whose arrays share memory
   Array map(const Tensor& tensor) const;
-  Array read(const Tensor& tensor) const;  // or mapped: of its own
+  Array read(const Tensor& tensor) const;  // own memory: read, or a private map of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
   Array part(const Tensor& tensor, const Slice& slice) const;
   [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
-  // Signals' handlers may end it. Raises what they do.
+  // Executes the plan. A signal handler may end it by raising an exception, which is raised again here.
   Result<ReadResult> execute(const ReadPlan& plan) const;
   nb::object torch_slice(const Tensor& tensor, nb::handle index);
   nb::object each_tensor(Maker& maker);
@@ -61,12 +61,12 @@ class Opened {
   const Framework framework_;
   const Device device_;
   const Backend backend_;
-  std::mutex mutex_;  // of what follows; never held while the GIL is asked for
+  std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Maker> maker_;
   std::optional<Array> data_;
 };
 
-// A tensor of which parts may be asked for.
+// The object that get_slice returns.
 [[nodiscard]] nb::object make_slice(std::shared_ptr<Opened> opened, Tensor tensor);
 
 }  // namespace safetensors::python

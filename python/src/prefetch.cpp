@@ -1,3 +1,5 @@
+// The classes PrefetchLoader and TensorStream. A BackgroundLoad reads the planned tensors. A loader makes a tensor of
+// the framework when it is first taken, and keeps it. While a call waits, it looks for signals 20 times per second.
 #include "prefetch.h"
 
 #include <algorithm>
@@ -13,30 +15,30 @@ namespace {
 
 using State = BackgroundLoad::State;
 
-constexpr std::chrono::milliseconds kAtOnce{0};
-constexpr std::chrono::milliseconds kBetweenSignalChecks{50};  // for Ctrl-C
-constexpr std::uint64_t kMostThreads = 256;
+constexpr std::chrono::milliseconds kNoWait{0};
+constexpr std::chrono::milliseconds kSignalInterval{50};  // between two checks for Ctrl-C
+constexpr std::uint64_t kMaxThreads = 256;
 
 constexpr const char* kClosed = "prefetch loader closed";
 
-// Waits in steps, without the GIL: look(longest) gives the state.
+// Waits without the GIL until look(limit) returns another state than waiting, and runs signal handlers in between.
 template <class Look>
 State wait_for(Look&& look) {
-  State state = look(kAtOnce);
+  State state = look(kNoWait);
   while (state == State::waiting) {
     {
       const WithoutGil released;
-      state = look(kBetweenSignalChecks);
+      state = look(kSignalInterval);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   return state;
 }
 
-// Makes tensors; for a device, through the framework's own copy.
-class Hand {
+// Makes tensors of the framework. For a device other than the CPU, the framework copies them there.
+class TensorFactory {
  public:
-  Hand(std::shared_ptr<Maker> maker, const Device& device) : maker_(std::move(maker)), cpu_(device.cpu()) {}
+  TensorFactory(std::shared_ptr<Maker> maker, const Device& device) : maker_(std::move(maker)), cpu_(device.cpu()) {}
 
   [[nodiscard]] bool has(Dtype dtype) const { return maker_->has(dtype); }
   [[nodiscard]] nb::object make(const Array& array, const std::string& prefix) const {
@@ -47,7 +49,7 @@ class Hand {
       raise_refused(error, prefix);
     }
   }
-  // Whether the device is there, before anything is read for it.
+  // Raises SafetensorError if the device cannot be used. Call it before anything is read.
   void probe() const {
     if (!cpu_) (void)make(Array(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned), "");
   }
@@ -59,8 +61,8 @@ class Hand {
 
 class PrefetchLoader {
  public:
-  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, Hand hand)
-      : header_(header), hand_(std::move(hand)), made_(planned.size()) {
+  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, TensorFactory factory)
+      : header_(header), factory_(std::move(factory)), made_(planned.size()) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
       check_signals(names_.size());
@@ -76,7 +78,7 @@ class PrefetchLoader {
     load_.reset();
   }
 
-  // Once, before any other call.
+  // Called once, before any other function.
   void begin(BackgroundLoad::Owner load) noexcept { load_ = std::move(load); }
 
   [[nodiscard]] const std::vector<nb::object>& names() const noexcept { return names_; }
@@ -97,12 +99,12 @@ class PrefetchLoader {
   std::vector<nb::object>& made() noexcept { return made_; }
 
  private:
-  Header header_;  // finds names by a hash with a key: a file cannot choose names that collide
-  Hand hand_;
+  Header header_;  // finds names by a keyed hash, so that a file cannot choose names that collide
+  TensorFactory factory_;
   std::vector<nb::object> names_;
-  std::map<const TensorInfo*, std::size_t> index_;  // positions in names_, by the entries of header_
+  std::map<const TensorInfo*, std::size_t> index_;  // indices of names_, by entry of header_
   BackgroundLoad::Owner load_;
-  std::vector<nb::object> made_;  // under the critical section of the loader; empty when it was closed
+  std::vector<nb::object> made_;  // guarded by the critical section of the loader; empty after close()
 };
 
 void PrefetchLoader::raise_state(State state, const std::string& prefix) const {
@@ -115,12 +117,12 @@ void PrefetchLoader::raise_state(State state, const std::string& prefix) const {
 nb::object PrefetchLoader::take(nb::handle self, std::size_t item) {
   BackgroundLoad& load = this->load();
   const std::string prefix = printable(nb::cast<std::string>(names_[item])) + ": ";
-  const State state = wait_for([&](std::chrono::milliseconds longest) { return load.wait(item, longest); });
+  const State state = wait_for([&](std::chrono::milliseconds limit) { return load.wait(item, limit); });
   if (state != State::ready) raise_state(state, prefix);
   return hand_out(self, item, prefix);
 }
 
-// Of an item that is there. Made once, whoever else asks meanwhile.
+// Returns the tensor of a complete item. Every caller gets the same object.
 nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std::string& prefix) {
   std::optional<Array> array;
   {
@@ -129,14 +131,14 @@ nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std
     array = load().array(item);
   }
   if (!array) raise_state(State::closed, prefix);
-  nb::object made = hand_.make(*array, prefix);
+  nb::object made = factory_.make(*array, prefix);
   {
     const nb::ft_object_guard guard(self);
     if (item >= made_.size()) return made;  // closed meanwhile
     if (made_[item].is_valid()) return made_[item];
     made_[item] = made;
   }
-  // On another device the tensor is a copy, and this the last of what was read: much memory to give back.
+  // A tensor on another device is a copy. Then this releases the host memory, without the GIL because it may be much.
   const WithoutGil released;
   load_->drop(item);
   array.reset();
@@ -154,7 +156,7 @@ void PrefetchLoader::close(nb::handle self) {
   load_->close();
 }
 
-// Every call of iter() has its own, which gives all of them.
+// The iterator of a loader. Each iterator returns every tensor.
 struct TensorStream {
   nb::object loader;
   std::size_t position = 0;
@@ -174,7 +176,7 @@ nb::object next(TensorStream& stream) {
   BackgroundLoad& load = loader.load();
   std::size_t item = 0;
   const State state =
-      wait_for([&](std::chrono::milliseconds longest) { return load.wait_next(stream.position, &item, longest); });
+      wait_for([&](std::chrono::milliseconds limit) { return load.wait_next(stream.position, &item, limit); });
   if (state == State::end) throw nb::stop_iteration();
   if (state != State::ready) loader.raise_state(state, "");
   return nb::make_tuple(loader.names()[item], loader.hand_out(stream.loader, item, ""));
@@ -187,7 +189,7 @@ int visit_loader(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// What it holds on comes back through it only if somebody hung it on a tensor.
+// A reference cycle exists only if somebody made the loader an attribute of one of its tensors.
 int clear_loader(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   std::vector<nb::object> made;
@@ -221,7 +223,7 @@ Request parse_request(nb::handle plan, nb::handle device, nb::handle threads,
   if (!plan.is_none() && !PyDict_Check(plan.ptr()))
     raise_type_error("'" + name_of_type(plan) + "' object is not an instance of 'dict'");
   Device wanted = device.is_none() ? Device() : parse_device(device);
-  const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMostThreads));
+  const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMaxThreads));
   std::shared_ptr<Opened> opened = open();
   if (device.is_none()) wanted = opened->device();
   const Framework framework = opened->framework();
@@ -243,20 +245,20 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
   const Request request = parse_request(plan, device, threads, open);
   Opened& opened = *request.opened;
   const bool same = request.device.name == opened.device().name;
-  Hand hand(same ? opened.maker() : make_maker(opened.framework(), request.device), request.device);
+  TensorFactory factory(same ? opened.maker() : make_maker(opened.framework(), request.device), request.device);
   for (const Planned& item : request.planned) {
     const Dtype dtype = item.tensor.dtype();
-    if (!hand.has(dtype))
+    if (!factory.has(dtype))
       raise("prefetch cannot hand out dtype " + std::string(to_string(dtype)) + ": torch has no matching dtype");
   }
-  hand.probe();
+  factory.probe();
   ReadPlan reads;
   for (const Planned& item : request.planned) {
     check_signals(reads.size());
     if (Status status = add(reads, item); !status)
       raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
-  PrefetchLoader loader(opened.header(), request.planned, std::move(hand));
+  PrefetchLoader loader(opened.header(), request.planned, std::move(factory));
   Result<BackgroundLoad::Owner> load = [&] {
     const WithoutGil released;
     return BackgroundLoad::start(reads, request.threads);
@@ -267,15 +269,16 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
 }
 
 void define_prefetch(nb::module_& module) {
-  nb::class_<TensorStream>(module, "TensorStream", nb::type_slots(stream_slots),
-                           "The tensors of a PrefetchLoader, as (name, tensor), in the order in which they are read.")
+  nb::class_<TensorStream>(
+      module, "TensorStream", nb::type_slots(stream_slots),
+      "An iterator of (name, tensor) over a PrefetchLoader, in the order in which tensors are complete.")
       .def("__iter__", [](nb::pointer_and_handle<TensorStream> self) { return nb::borrow(self.h); })
       .def("__next__", &next);
   nb::class_<PrefetchLoader>(
       module, "PrefetchLoader", nb::type_slots(loader_slots),
-      "Tensors that are read in the background, each handed out as soon as it is there, by its name or in turn.\n\n"
-      "A tensor may be taken again: it is the same object until the loader is closed. A context manager.\n"
-      "Outlives the safe_open that made it. May be used from any number of threads at once, not in a forked child.")
+      "Tensors that are read in the background. Take them by name, or iterate.\n\n"
+      "A tensor may be taken again: it is the same object until the loader is closed. Also a context manager.\n"
+      "It stays valid after its safe_open is closed. Any number of threads may use it, but not a forked child.")
       .def(
           "names",
           [](const PrefetchLoader& self) {
@@ -286,14 +289,14 @@ void define_prefetch(nb::module_& module) {
             }
             return names;
           },
-          "The names of the plan, in the order of their bytes in the file.")
+          "The names in the plan, in the order of their bytes in the file.")
       .def("take", &take, nb::arg("name").none(),
-           "The tensor, waited for. Raises SafetensorError for a name that is not in the plan, after close(), and\n"
-           "when reading failed.")
-      .def("__getitem__", &take, nb::arg("name").none(), "As take.")
+           "Waits for a tensor and returns it. Raises SafetensorError for a name that is not in the plan, after\n"
+           "close(), and if reading failed.")
+      .def("__getitem__", &take, nb::arg("name").none(), "The same as take.")
       .def(
           "close", [](Self self) { self.p->close(self.h); },
-          "Stops reading and gives up what was read. Tensors that were taken stay valid.")
+          "Stops reading and releases the memory. Tensors that were taken stay valid. Idempotent.")
       .def("__len__", [](const PrefetchLoader& self) { return self.names().size(); })
       .def(
           "__contains__",
@@ -305,11 +308,11 @@ void define_prefetch(nb::module_& module) {
           nb::arg("name").none())
       .def(
           "__iter__", [](Self self) { return TensorStream{nb::borrow(self.h)}; },
-          "(name, tensor) of each, in the order in which they are read; every call gives all of them.")
+          "A new iterator of (name, tensor) over all tensors, in the order in which they are complete.")
       .def(
-          "__enter__", [](Self self) { return nb::borrow(self.h); }, "Itself.")
+          "__enter__", [](Self self) { return nb::borrow(self.h); }, "Returns the loader.")
       .def(
-          "__exit__", [](Self self, nb::args) { self.p->close(self.h); }, "As close.");
+          "__exit__", [](Self self, nb::args) { self.p->close(self.h); }, "The same as close.");
 }
 
 }  // namespace safetensors::python

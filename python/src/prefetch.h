@@ -1,4 +1,4 @@
-// safe_open.prefetch: tensors that are read in the background while others are used.
+// safe_open.prefetch: reads tensors in the background.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@ namespace safetensors::python {
 
 void define_prefetch(nb::module_& module);
 
-// A PrefetchLoader that has begun. `open` gives the file, or raises; it is called behind the checks of the arguments.
+// Returns a PrefetchLoader that has begun to read. `open` returns the file or raises. It is called after the arguments
+// were checked, as in the reference.
 [[nodiscard]] nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads,
                                         const std::function<std::shared_ptr<Opened>()>& open);
 

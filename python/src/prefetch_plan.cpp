@@ -1,3 +1,4 @@
+// Checks a prefetch plan against the header. The order of the checks and the error texts are those of the reference.
 #include "prefetch_plan.h"
 
 #include <map>
@@ -25,13 +26,13 @@ std::string_view key_of(nb::handle key) {
   raise("prefetch plan slice bounds for " + name + " must be integers or None");
 }
 
-// Within the rows, or an error: nothing is clamped.
+// A bound outside of the rows is an error. Nothing is clamped.
 std::int64_t to_row(nb::handle bound, const char* which, const std::string& name, std::uint64_t rows) {
   const nb::object number = nb::steal(PyNumber_Index(bound.ptr()));
   if (!number.is_valid()) raise_bounds(name);
   const long long value = PyLong_AsLongLong(number.ptr());
   if (value == -1 && PyErr_Occurred()) raise_bounds(name);
-  const std::uint64_t from_end = ~static_cast<std::uint64_t>(value) + 1;  // of a negative one
+  const std::uint64_t from_end = ~static_cast<std::uint64_t>(value) + 1;  // -value, for a negative value
   if (value < 0 ? from_end <= rows : static_cast<std::uint64_t>(value) <= rows) return value;
   raise("prefetch plan slice " + std::string(which) + " " + std::to_string(value) + " for " + name +
         " is out of range for " + std::to_string(rows) + " rows");
@@ -57,7 +58,7 @@ void check_step(nb::handle slice, const std::string& name) {
   if (step != 1) raise("prefetch plan slices must have step 1, got " + std::to_string(step) + " for " + name);
 }
 
-// name: as errors show it.
+// name: the name in error messages.
 std::optional<DimSlice> rows_of(nb::handle value, const std::string& name, ShapeView shape) {
   if (value.is_none()) return std::nullopt;
   if (!PySlice_Check(value.ptr()))
@@ -87,7 +88,7 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
     }
     return planned;
   }
-  const auto items = dict_items(plan);  // an __index__ or another thread may change the caller's dict
+  const auto items = dict_items(plan);  // a copy: an __index__ or another thread may change the caller's dict
   if (items.empty()) raise("prefetch plan selects no tensors");
   std::map<const TensorInfo*, std::optional<DimSlice>> wanted;
   for (const auto& [key, value] : items) {

@@ -1,4 +1,4 @@
-// What safe_open.prefetch is told to load: {name: None or slice of rows}.
+// Parses the plan of safe_open.prefetch: {name: None or slice of rows}.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ struct Planned {
   std::optional<DimSlice> rows = std::nullopt;
 };
 
-// In the order of the file. None: every tensor. plan is None or a dict. Raises SafetensorError.
+// Returns the items in the order of the file. plan: a dict, or None for every tensor. Raises SafetensorError.
 [[nodiscard]] std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened);
 
-// As from_str, with the text that releases from 0.9 on have.
+// As from_str, with the error text of the reference's releases from 0.9 on.
 [[nodiscard]] std::string_view from_name(nb::handle name);
 
 }  // namespace safetensors::python

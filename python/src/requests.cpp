@@ -1,3 +1,5 @@
+// Parses the tuples that the Python package makes for each tensor. A Watch takes the GIL at most 20 times per second,
+// to run signal handlers and the progress function.
 #include "requests.h"
 
 #include <string>
@@ -8,7 +10,7 @@
 namespace safetensors::python {
 namespace {
 
-constexpr auto kBetweenReports = std::chrono::milliseconds(50);
+constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 
 std::optional<Dtype> to_dtype(nb::handle name) {
   if (name.is_none()) return std::nullopt;
@@ -18,7 +20,7 @@ std::optional<Dtype> to_dtype(nb::handle name) {
   return dtype;
 }
 
-// The caller's memory, and its strides.
+// The caller's memory and its strides.
 struct Target {
   std::vector<std::uint64_t> strides;
   Destination destination;
@@ -54,14 +56,15 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }
 
-// What is no integer is a TypeError that names no argument; what is none that a count can be, an error that does.
+// Raises TypeError for an object that is not an integer. Raises SafetensorError, which names the argument, for an
+// integer outside of 0 to 2^64-1.
 std::uint64_t to_count(nb::handle object, const char* argument) {
   try {
     return to_unsigned(object);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_OverflowError)) throw;
   }
-  raise(std::string(argument) + " is " + nb::cast<std::string>(nb::str(object)) + ", it must be from 0 to 2^64-1");
+  raise(std::string(argument) + " is " + nb::cast<std::string>(nb::str(object)) + ", expected 0 to 2^64-1");
 }
 
 }  // namespace
@@ -85,12 +88,11 @@ Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
 }
 
 ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache) {
-  constexpr std::uint64_t kMostThreads = 1024;
-  const std::uint64_t number = to_count(threads, "threads");
-  if (number > kMostThreads)
-    raise("threads is " + std::to_string(number) + ", at most " + std::to_string(kMostThreads) + " are of use");
-  ReadOptions options{.threads = static_cast<unsigned>(number),
-                      .memory_budget = to_count(memory_limit, "memory_limit")};
+  constexpr std::uint64_t kMaxReaders = 1024;
+  const std::uint64_t count = to_count(threads, "threads");
+  if (count > kMaxReaders)
+    raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
+  ReadOptions options{.threads = static_cast<unsigned>(count), .memory_budget = to_count(memory_limit, "memory_limit")};
   const std::string_view text = from_str(cache, "cache");
   if (text == "keep") return options;
   options.cache = text == "fill" ? Cache::fill : text == "drop" ? Cache::drop : Cache::bypass;
@@ -102,7 +104,7 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
 bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   const auto now = std::chrono::steady_clock::now();
   const bool end = done == total && !progress_.is_none();
-  if (!end && now - last_ < kBetweenReports) return true;
+  if (!end && now - last_ < kWatchInterval) return true;
   last_ = now;
   const WithGil acquired;
   const ReentrancyGuard guard(this);

@@ -1,4 +1,4 @@
-// What is to be read, as Python says it, and how.
+// Turns the requests and options of a load into a ReadPlan and ReadOptions, and lets signals end long calls.
 #pragma once
 
 #include <chrono>
@@ -10,26 +10,27 @@
 
 namespace safetensors::python {
 
-// A plan, and for each of its items the caller's own object that it is read into, or null.
+// A plan, and for each item the caller's own array that it is read into, or null.
 struct Requests {
   ReadPlan plan;
   std::vector<nb::object> targets;
 };
 
-// The tensor of that name. Raises KeyError, TypeError for what is no str.
+// Returns the tensor of that name. Raises KeyError, and TypeError for an object that is not a str.
 [[nodiscard]] Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name);
 
-// requests: a sequence of (name, index, dtype, target). index: what stands between brackets, or None for all of it.
-// dtype: the format's name of what to cast to, or None. target: (address, size in bytes, strides in bytes or None,
-// object), with the ordinal of a CUDA device behind if it is memory of one; or None for memory of its own. Raises
-// KeyError for a name that is not there, and SafetensorError.
+// requests: a sequence of (name, index, dtype, target). index: the index of a slice, or None for the whole tensor.
+// dtype: the format's name of the dtype to cast to, or None. target: (address, size in bytes, strides in bytes or None,
+// object), followed by the ordinal of a CUDA device if the memory is on one. None allocates new memory. Raises KeyError
+// for an unknown name, and SafetensorError.
 [[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
 
 // threads, memory_limit: 0 for automatic; cache: "keep", "fill", "drop" or "bypass". Raises SafetensorError, TypeError.
 [[nodiscard]] ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache);
 
-// Lets a long call without the GIL be ended by signals, and tells a callable of its progress (or None): now and then,
-// with bytes done and in all; what it raises ends the call.
+// Lets signals end a long call that runs without the GIL, and reports its progress. progress: a callable or None. It is
+// called up to 20 times per second with the number of bytes completed and the total. An exception that it raises ends
+// the call.
 class Watch {
  public:
   explicit Watch(nb::handle progress = nb::none()) : progress_(nb::borrow(progress)) {}
@@ -39,15 +40,16 @@ class Watch {
   [[nodiscard]] std::function<bool(std::uint64_t, std::uint64_t)> callback() {
     return [this](std::uint64_t done, std::uint64_t total) { return go_on(done, total); };
   }
-  // ParseOptions::cancelled: true once a signal's handler has raised.
+  // For ParseOptions::cancelled. Returns true after a signal handler raised an exception.
   [[nodiscard]] std::function<bool()> cancelled() {
     return [this] { return !go_on(0, 1); };
   }
-  // Whether this thread is in the guard of the call that it watches: in a signal's handler, or in progress.
+  // Whether this thread is inside of the watched call: in a signal handler or in the progress function.
   [[nodiscard]] bool asking() const noexcept { return ReentrancyGuard::of(this); }
-  // What was raised meanwhile, once; null for nothing. In the thread that called, after it did.
+  // Returns the exception that ended the call, once. Null if there is none. Call it in the thread that made the call,
+  // after the call returned.
   [[nodiscard]] std::exception_ptr take() noexcept { return std::exchange(raised_, nullptr); }
-  // Throws it. With the GIL.
+  // Throws that exception, if there is one. Needs the GIL.
   void rethrow();
 
  private:
@@ -58,7 +60,7 @@ class Watch {
   std::exception_ptr raised_;
 };
 
-// open(ParseOptions), which opens something, without the GIL. Ctrl-C, or another signal whose handler raises, ends it.
+// Calls open(ParseOptions) without the GIL. Ctrl-C, or another signal whose handler raises an exception, ends it.
 template <class Open>
 [[nodiscard]] auto open_watched(const Open& open) {
   Watch watch;

@@ -1,4 +1,4 @@
-// safe_open and the slices that it gives.
+// The classes safe_open and PySafeSlice. They parse arguments. Opened does the reading.
 #include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kOpening = "Error while deserializing header: ";
 
-// The file that is open, until it is closed. What was handed out holds it on.
+// Holds the open file until close(). Slices and loaders keep their own reference to it.
 class SafeOpen {
  public:
   explicit SafeOpen(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
@@ -29,7 +29,7 @@ class SafeOpen {
     raise("File is closed");
   }
   void close() {
-    std::shared_ptr<Opened> closed;  // destroyed behind the lock
+    std::shared_ptr<Opened> closed;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
     closed = std::move(opened_);
   }
@@ -115,7 +115,7 @@ bool contains(const SafeOpen& self, nb::handle name) {
   return text && opened->header().find(*text) != nullptr;
 }
 
-// A tensor of which parts may be asked for.
+// A tensor of an open file, to be read in slices.
 struct PySafeSlice {
   std::shared_ptr<Opened> opened;
   Tensor tensor;
@@ -130,24 +130,25 @@ nb::object make_slice(std::shared_ptr<Opened> opened, Tensor tensor) {
 namespace {
 
 void define_slice(nb::module_& module) {
-  nb::class_<PySafeSlice>(module, "PySafeSlice", nb::type_slots(refuse_new_slots),
-                          "A tensor of an open file, read in parts: `slice[2:4, ..., -1]` reads no more than that.\n\n"
-                          "Valid after the file was closed. May be used from any thread.")
+  nb::class_<PySafeSlice>(
+      module, "PySafeSlice", nb::type_slots(refuse_new_slots),
+      "A tensor of an open file, read in slices: `slice[2:4, ..., -1]` reads these elements only.\n\n"
+      "It stays valid after the file is closed. Any thread may use it.")
       .def(
           "get_shape", [](const PySafeSlice& self) { return to_list(self.tensor.shape()); },
           "The tensor's shape, in elements.")
       .def(
           "get_dtype", [](const PySafeSlice& self) { return to_str(to_string(self.tensor.dtype())); },
-          "The tensor's dtype as the file has it, such as \"F32\".")
+          "The tensor's dtype in the file, such as \"F32\".")
       .def(
           "__getitem__",
           [](const PySafeSlice& self, nb::object index) { return self.opened->slice(self.tensor, index); },
           nb::arg("index").none(),
-          "Part of the tensor: torch indexes as torch does; others take integers, slices of any step and one\n"
-          "Ellipsis, where an index past the end is an error. Raises SafetensorError.");
+          "A slice of the tensor. For torch, any index of torch. For other frameworks, integers, slices of any\n"
+          "step and one Ellipsis, where an index past the end is an error. Raises SafetensorError.");
 }
 
-// What it tells and gives.
+// Defines the methods that return names, metadata and tensors.
 void define_tensors(nb::class_<SafeOpen>& type) {
   type.def("keys", &keys, "The tensors' names, sorted by their bytes.")
       .def(
@@ -157,14 +158,14 @@ void define_tensors(nb::class_<SafeOpen>& type) {
             return names_of(opened->header().tensors());
           },
           "The tensors' names, in the order of their bytes in the file.")
-      .def("metadata", &metadata, "The header's metadata, or None if it has none.")
+      .def("metadata", &metadata, "The metadata of the header as a dict, or None if the header has none.")
       .def(
           "get_tensor",
           [](const SafeOpen& self, nb::object name) {
             const std::shared_ptr<Opened> opened = self.get();
             return opened->tensor(opened->find(from_str(name, "name")));
           },
-          nb::arg("name").none(), "One tensor. Raises SafetensorError for a name that is not in the file.")
+          nb::arg("name").none(), "Returns one tensor. Raises SafetensorError for a name that is not in the file.")
       .def(
           "get_tensors", [](const SafeOpen& self) { return self.get()->tensors(); },
           "All tensors, in a dict in the order of their bytes.")
@@ -175,14 +176,14 @@ void define_tensors(nb::class_<SafeOpen>& type) {
             Tensor tensor = opened->find(from_str(name, "name"));
             return make_slice(std::move(opened), std::move(tensor));
           },
-          nb::arg("name").none(), "One tensor to take parts of; nothing is read yet.")
+          nb::arg("name").none(), "Returns an object that reads slices of one tensor. Nothing is read yet.")
       .def(
           "get_tensor_meta",
           [](const SafeOpen& self, nb::object name) {
             const std::string_view text = from_name(name);
             return make_tensor_meta(*self.get(), text);
           },
-          nb::arg("name").none(), "What the header says of one tensor; nothing is read.")
+          nb::arg("name").none(), "Returns the entry of one tensor in the header. Nothing is read.")
       .def(
           "prefetch",
           [](const SafeOpen& self, nb::object plan, nb::object device, nb::object threads) {
@@ -190,11 +191,11 @@ void define_tensors(nb::class_<SafeOpen>& type) {
           },
           nb::arg("plan").none() = nb::none(), nb::kw_only(), nb::arg("device").none() = nb::none(),
           nb::arg("threads").none() = 8,
-          "Begins to read tensors in the background and returns a PrefetchLoader, which hands them out.\n\n"
-          "plan: a dict of names to None (the whole tensor) or a slice of rows within the tensor, of step 1;\n"
-          "None: every tensor. device: where they go, the handle's unless it is given (torch and paddle).\n"
-          "threads: that read; 0: as many as are of use. Memory: that of the tensors planned. Raises\n"
-          "SafetensorError for a plan that cannot be met; errors of reading come with the tensors.");
+          "Begins to read tensors in the background and returns a PrefetchLoader.\n\n"
+          "plan: a dict of names to None (the whole tensor) or to a slice of rows. Its step is 1, and its bounds\n"
+          "lie within the tensor. None plans every tensor. device: where tensors go (torch and paddle). None is\n"
+          "the device of this file. threads: number of reader threads. 0 chooses it. The loader needs memory for\n"
+          "all planned tensors. Raises SafetensorError for an invalid plan. Read errors come with the tensors.");
 }
 
 }  // namespace
@@ -203,13 +204,14 @@ void define_safe_open(nb::module_& module) {
   define_slice(module);
   nb::class_<SafeOpen> type(
       module, "safe_open",
-      "A file whose tensors are loaded when they are asked for.\n\n"
-      "filename: str or os.PathLike; framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or \"paddle\";\n"
-      "device: where tensors go (torch and paddle); backend: \"mmap\" (tensors are views of the\n"
-      "file, their pages are read when touched), \"pread\" (memory of their own, through the page\n"
-      "cache) or \"auto\" (the same, past it what is not in it).\n\n"
-      "A context manager. Tensors and slices stay valid after it is closed and the file removed.\n"
-      "May be used from any number of threads at once.");
+      "An open file. Each tensor is loaded on request.\n\n"
+      "filename: str, bytes or os.PathLike. framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or\n"
+      "\"paddle\". device: where tensors go (torch and paddle). backend: \"mmap\" (tensors are views\n"
+      "of a map of the file, and a page is read on first access), \"pread\" (tensors own their memory,\n"
+      "read through the page cache) or \"auto\" (the same, but bytes that are not in the page cache\n"
+      "are read past it).\n\n"
+      "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
+      "Any number of threads may use it at once.");
   type.def(
           "__init__",
           [](nb::pointer_and_handle<SafeOpen> self, nb::object filename, nb::object framework, nb::object device,
@@ -217,7 +219,7 @@ void define_safe_open(nb::module_& module) {
           nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
           nb::arg("backend").none() = "mmap")
       .def(
-          "__enter__", [](nb::pointer_and_handle<SafeOpen> self) { return nb::borrow(self.h); }, "Itself.")
+          "__enter__", [](nb::pointer_and_handle<SafeOpen> self) { return nb::borrow(self.h); }, "Returns the object.")
       .def(
           "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
@@ -231,7 +233,7 @@ void define_safe_open(nb::module_& module) {
       },
       nb::arg("f").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
       nb::arg("backend").none() = "mmap",
-      "safe_open of a file object that is open for reading; it may be closed afterwards.");
+      "safe_open for a file object that is open for reading. You may close the object afterwards.");
 }
 
 }  // namespace safetensors::python

@@ -1,4 +1,4 @@
-// What saving needs of its arguments.
+// Parses the arguments of the functions that save, and raises their errors.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace safetensors::python {
 
-// dict of str to str, or None. Raises TypeError.
+// metadata: a dict of str to str, or None. Raises TypeError.
 [[nodiscard]] std::optional<MetadataPairs> to_metadata(nb::handle metadata);
-// "full", "file" or "none". Raises SafetensorError.
+// name: "full", "file" or "none". Raises SafetensorError.
 [[nodiscard]] Durability to_durability(nb::handle name);
 [[noreturn]] void raise_saving(const Error& error);
-// Whether Ctrl-C, or another signal whose handler raises, has come; to be called without the GIL.
+// Runs signal handlers. Returns true if one raised an exception, as that of Ctrl-C does. Call it without the GIL.
 [[nodiscard]] bool interrupted();
 
 }  // namespace safetensors::python

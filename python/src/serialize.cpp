@@ -1,4 +1,5 @@
-// Saving, and taking a whole file in memory apart.
+// The functions serialize, serialize_file, _serialize_stream and deserialize. They check the arguments and hold the
+// objects that own the bytes. Then they release the GIL and copy or write.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -20,7 +21,7 @@ constexpr const char* kLoading = "Error while deserializing: ";
                    "' object is not an instance of '" + wanted + "'");
 }
 
-// The tensors of a dict, and what keeps their bytes and names where they are.
+// The tensors of a dict, and the objects that own their bytes and names.
 class Tensors {
  public:
   explicit Tensors(nb::handle dict) {
@@ -51,8 +52,8 @@ class Tensors {
     data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});
   }
 
-  // {"dtype", "shape", "data": buffer}, as releases before 0.8 had it. The `__eq__` of its keys and the `__index__` of
-  // its dimensions run here, and may change it.
+  // value: {"dtype", "shape", "data": buffer}, the form of releases before 0.8. Works on a copy: the `__eq__` of its
+  // keys and the `__index__` of its dimensions run here and may change the dict.
   TensorSpec from_dict(std::string_view name, nb::handle value) {
     const nb::object copy = own(PyDict_Copy(value.ptr()));
     const nb::object data = find_item(copy, "data");
@@ -69,7 +70,7 @@ class Tensors {
     return spec;
   }
 
-  std::vector<std::pair<nb::object, nb::object>> items_;  // with the names and TensorSpecs that data_ points into
+  std::vector<std::pair<nb::object, nb::object>> items_;  // own the names and TensorSpecs that data_ refers to
   std::vector<Buffer> buffers_;
   std::vector<TensorSpec> specs_;  // reserved: elements never move
   std::vector<TensorData> data_;
@@ -82,8 +83,8 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   const Result<std::string> text = header->text();
   if (!text) raise_saving(text.error());
   const std::uint64_t start = 8 + text->size();
-  const std::uint64_t most = static_cast<std::uint64_t>(PY_SSIZE_T_MAX) - start;
-  if (header->data_bytes() > most) PyErr_NoMemory(), throw nb::python_error();
+  const std::uint64_t limit = static_cast<std::uint64_t>(PY_SSIZE_T_MAX) - start;
+  if (header->data_bytes() > limit) PyErr_NoMemory(), throw nb::python_error();
   nb::object result = own(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(start + header->data_bytes())));
   char* const out = PyBytes_AsString(result.ptr());
 
@@ -97,7 +98,7 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   return result;
 }
 
-// A link at the path is replaced, as the reference does: what it leads to may be a blob that others share.
+// A symlink at the path is replaced, as in the reference: the file behind it may be a blob that other links share.
 WriteOptions to_write_options(nb::handle durability) {
   return {.durability = to_durability(durability), .replace_symlinks = true};
 }
@@ -132,7 +133,8 @@ Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs
   return builder.build();
 }
 
-// The tensor whose bytes fetch gives: (data_ptr, data_len, whatever keeps them alive).
+// Writes a tensor whose bytes come from fetch(name): (data_ptr, data_len, owner of the bytes). Writes 16 MiB at a time
+// and looks for signals in between.
 void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
   constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
   const nb::object fetched = fetch(to_str(tensor.name));
@@ -224,23 +226,24 @@ bool interrupted() {
 
 void define_serialize(nb::module_& module) {
   module.def("serialize", &serialize, nb::arg("tensor_dict").none(), nb::arg("metadata") = nb::none(),
-             "The bytes of a file that holds these tensors.\n\n"
-             "tensor_dict: name to TensorSpec; metadata: str to str, or None for no metadata at all.\n"
-             "Raises SafetensorError for what no file can hold. The GIL is released while bytes are copied.");
+             "Returns the bytes of a file that holds these tensors.\n\n"
+             "tensor_dict: names to TensorSpec. metadata: a dict of str to str, or None for no metadata. Raises\n"
+             "SafetensorError for tensors or metadata that no file can hold. The GIL is released while bytes are\n"
+             "copied.");
   module.def("serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
              nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
-             "Writes a file that holds these tensors, replacing what is at filename.\n\n"
-             "Programs see the old file or the new one, never a mix; after an error, KeyboardInterrupt included,\n"
-             "the old one is as it was. durability: \"full\": the new file is there after a power cut; \"file\":\n"
-             "the old or the new one; \"none\": nothing is promised. Raises SafetensorError, with the attribute\n"
-             "errno where the system refused. The GIL is released.");
+             "Writes a file that holds these tensors. It replaces a file that exists at filename.\n\n"
+             "Other programs see the old file or the new one, never a mix. After an error, KeyboardInterrupt\n"
+             "included, the old file is unchanged. durability: after a power cut, \"full\" guarantees the new file,\n"
+             "\"file\" guarantees the old file or the new one, \"none\" guarantees nothing. Raises SafetensorError.\n"
+             "Its attribute errno is set for an error of the system. The GIL is released.");
   module.def("_serialize_stream", &serialize_stream, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
              nb::arg("metadata").none(), nb::arg("fetch"), nb::kw_only(), nb::arg("durability").none() = "full",
-             "serialize_file with one tensor at a time: fetch(name) returns (data_ptr, data_len, owner).\n\n"
-             "tensor_dict: TensorSpecs whose data_ptr and data_len are not looked at.");
+             "serialize_file with one tensor in memory at a time. fetch(name) returns (data_ptr, data_len, owner).\n\n"
+             "tensor_dict: names to TensorSpec, whose data_ptr and data_len are ignored.");
   module.def("deserialize", &deserialize, nb::arg("bytes").none(),
-             "A list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
-             "bytes: anything with the buffer protocol; data: a bytearray of its own. Raises SafetensorError.");
+             "Returns a list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
+             "bytes: any object with the buffer protocol. data: a new bytearray. Raises SafetensorError.");
 }
 
 }  // namespace safetensors::python

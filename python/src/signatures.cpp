@@ -15,7 +15,7 @@ namespace safetensors::python {
 namespace {
 
 constexpr std::size_t kMaxMethods = 128;
-constexpr std::size_t kMaxArguments = 16;  // more come from *args only: they go through a vector
+constexpr std::size_t kMaxArguments = 16;  // a call has more with *args only; these go through a vector
 
 struct Method {
   std::string name, text;
@@ -23,12 +23,13 @@ struct Method {
 };
 
 std::deque<Method>& methods() {
-  // Elements never move: the interpreter keeps pointers to definitions. Never destroyed, so that threads may still call
-  // while the program ends.
+  // A deque, because the interpreter keeps pointers to the definitions. It is never destroyed: threads may still call
+  // methods while the program ends.
   static auto* const all = new std::deque<Method>;
   return *all;
 }
-// nanobind's methods, by slot: strong references, which an object that the class holds gives up with it. Null then.
+// The methods of nanobind, by slot. These are strong references. A capsule in the class releases them when the class is
+// destroyed, and sets them to null.
 std::array<PyObject*, kMaxMethods> targets{};
 constexpr const char* kOwner = "safetensors methods";
 
@@ -60,7 +61,7 @@ PyObject* forward(PyObject* target, PyObject* self, PyObject* const* arguments, 
   stack[1] = self;
   std::copy_n(arguments, total, stack + 2);
   const auto positional = static_cast<std::size_t>(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
-  const nb::object held = nb::borrow(target);  // the call may delete what holds it
+  const nb::object held = nb::borrow(target);  // the call may destroy the class, which owns the target
   return PyObject_Vectorcall(target, stack + 1, positional, keywords);
 }
 
@@ -80,7 +81,7 @@ constexpr std::array<Caller, sizeof...(Slots)> make_callers(std::index_sequence<
 }
 constexpr std::array<Caller, kMaxMethods> kCallers = make_callers(std::make_index_sequence<kMaxMethods>());
 
-// The end of a parameter that begins at `begin`: the next comma outside of brackets.
+// The end of the parameter that begins at `begin`: the next comma outside of brackets.
 std::size_t end_of_parameter(std::string_view text, std::size_t begin) {
   int depth = 0;
   for (std::size_t i = begin; i < text.size(); ++i) {
@@ -91,7 +92,7 @@ std::size_t end_of_parameter(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
-// "def take(self, name: object | None, n: int = \0) -> object" and its defaults become "($self, name, n=8)".
+// Turns "def take(self, name: object | None, n: int = \0) -> object" and its defaults into "($self, name, n=8)".
 std::string text_signature(std::string_view signature, nb::handle defaults) {
   const std::size_t open = signature.find('(');
   const std::size_t arrow = signature.rfind(") -> ");
@@ -128,7 +129,7 @@ nb::object make_descriptor(nb::handle type, nb::handle method) {
   return own(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &made.definition));
 }
 
-// Null where `inspect` finds the signature by itself.
+// Null if `inspect` finds the signature by itself.
 nb::object signature_of_class(nb::handle owner) {
   const nb::object init = nb::object(owner.attr("__init__"));
   const nb::object make = nb::object(owner.attr("__new__"));
@@ -142,7 +143,7 @@ nb::object signature_of_class(nb::handle owner) {
   return nb::object(signature.attr("replace")(nb::arg("parameters") = without_first));
 }
 
-// The slot of a descriptor: CLASS.__signature__ has no instance.
+// tp_descr_get of the type below. CLASS.__signature__ has no instance.
 PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
   try {
     nb::object signature;
@@ -157,10 +158,11 @@ PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
   return nullptr;
 }
 
-// The value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) do not look at the descriptor
-// `__init__` of a class, but all of them ask for `__signature__` first. The signature is made when somebody asks, so
-// that nobody else imports `inspect`. A subclass with an `__init__` in Python has no such value: `inspect` reads that
-// method. A `__new__` in Python comes before our `__init__`.
+// Makes the value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) ignore the descriptor
+// `__init__` of a class, but all versions look for `__signature__` first. The signature is computed on access, so that
+// `inspect` is imported only then. A subclass with an `__init__` in Python has no such value: `inspect` reads its
+// `__init__`. A
+// `__new__` in Python takes precedence over our `__init__`.
 nb::object make_class_signature() {
   PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
   PyType_Spec spec{"safetensors.ClassSignature", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};

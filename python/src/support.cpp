@@ -1,3 +1,5 @@
+// Errors are made as Python objects, so that they carry attributes and notes. The GIL is tracked per thread: a WithGil
+// must know whether this thread has released it.
 #include "support.h"
 
 #include <unistd.h>
@@ -9,10 +11,10 @@
 namespace safetensors::python {
 namespace {
 
-// Of the module, and never given up: the interpreter ends with it.
+// The class SafetensorError. A reference that is never released.
 PyObject* safetensor_error = nullptr;
 
-// Of this thread, while it is without the GIL.
+// The innermost WithoutGil of this thread, or null while it holds the GIL.
 constinit thread_local const WithoutGil* innermost = nullptr;
 constinit thread_local const ReentrancyGuard* reentrancy_guards = nullptr;
 
@@ -20,7 +22,7 @@ void set_attribute(nb::handle object, const char* name, nb::handle value) {
   if (PyObject_SetAttrString(object.ptr(), name, value.ptr()) != 0) PyErr_Clear();
 }
 
-// The path is not part of the text, which programs compare: a note shows it in tracebacks (Python 3.11).
+// Programs compare the text, so the path is not part of it. From Python 3.11 on a note shows it in tracebacks.
 void add_details(nb::handle exception, const Error& error) {
   set_attribute(exception, "code", to_str(to_string(error.code)));
   if (error.offset != Error::kNoOffset) set_attribute(exception, "offset", nb::int_(error.offset));
@@ -29,7 +31,7 @@ void add_details(nb::handle exception, const Error& error) {
   exception.attr("add_note")(to_str("file: " + printable(error.path)));
 }
 
-// Before Python 3.11 there are no notes. Where the caller named no file, or several, the text says which it is.
+// The prefix with the path for Python 3.10, which has no notes. Used if the caller named no file, or several.
 std::string unnoted_path(const Error& error) {
   if (error.path.empty() || nb::hasattr(safetensor_error, "add_note")) return "";
   std::string path = printable(error.path);
@@ -97,13 +99,13 @@ bool ReentrancyGuard::of(const void* object) noexcept {
 }
 
 void define_errors(nb::module_& module) {
-  nb::dict unknown;  // attributes of the class: what an instance does not have is None
+  nb::dict unknown;  // attributes of the class: None for instances that do not set them
   for (const char* const name : {"code", "offset", "errno"}) unknown[name] = nb::none();
   safetensor_error = PyErr_NewExceptionWithDoc(
       "safetensors._safetensors_rust.SafetensorError",
-      "A file that is no safetensors file, or a request that cannot be met.\n\n"
-      "The attributes `code` (a str such as \"invalid_offset\"), `offset` (the byte in the file) and `errno`\n"
-      "say more. Each is None where it is not known.",
+      "A file that breaks the format, or a request that cannot be met.\n\n"
+      "The attributes `code` (a str such as \"invalid_offset\"), `offset` (in bytes from the start of the file)\n"
+      "and `errno` give details. Each is None if it is unknown.",
       nullptr, unknown.ptr());
   if (safetensor_error == nullptr) throw nb::python_error();
   module.attr("SafetensorError") = nb::handle(safetensor_error);
@@ -149,7 +151,7 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   if (error.os_error == 0 && !irregular)
     raise((given.empty() ? unnoted_path(error) : "") + std::string(prefix) + error.message, &error);
   if (error.os_error == ENOENT) {
-    // A path that the caller gave is theirs to see; one that was found may come from strangers.
+    // A path from the caller is shown as it is. A path from an index may be hostile, so it is escaped.
     const std::string shown = given.empty() ? printable(path) : std::string(path);
     const nb::object exception = nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + shown));
     set_attribute(exception, "errno", nb::int_(ENOENT));
@@ -157,7 +159,7 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   }
   const int number = error.os_error != 0 ? error.os_error : ENODEV;
   const nb::object text = to_str(irregular ? error.message : std::string(std::strerror(number)));
-  // OSError makes the class that belongs to the number.
+  // OSError(errno, ...) makes an object of the matching subclass.
   const nb::object name = own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
   const nb::object exception = nb::handle(PyExc_OSError)(nb::int_(number), text, name);
   throw_exception(exception.type(), exception);

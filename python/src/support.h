@@ -1,4 +1,4 @@
-// What every part of the extension uses: errors, and conversions that speak Python's language.
+// Shared by all parts of the extension: errors, conversions between C++ and Python, the GIL, and buffers.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,57 +20,61 @@ namespace safetensors::python {
 
 namespace nb = nanobind;
 
-// Makes SafetensorError and puts it into the module.
+// Creates SafetensorError and adds it to the module.
 void define_errors(nb::module_& module);
 [[nodiscard]] nb::handle error_type() noexcept;
 
-// Raises SafetensorError(text). The Error, when there is one, gives the attributes code, offset and errno, and a note
-// with the path.
+// Raises SafetensorError(text). error: gives the exception the attributes code, offset and errno, and a note with the
+// path. May be null.
 [[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
 [[noreturn]] void raise_type_error(std::string_view text);
-// Within a catch of what a framework raised: SafetensorError(prefix + its text) with that as its cause. MemoryError,
-// SafetensorError, and what is no Exception, such as KeyboardInterrupt, are raised again as they are.
+// Raises SafetensorError(prefix + text of the error) with the error as its cause. Call it inside of the catch block for
+// an error of a framework. MemoryError, SafetensorError and errors that are not an Exception, such as
+// KeyboardInterrupt, are raised again unchanged.
 [[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix);
 [[noreturn]] void raise_key_error(nb::handle key);
-// An Error of opening a file or reading from it: the system's as the OSError that it is, anything else as
-// SafetensorError(prefix + message). path: as the caller gave it; empty: the Error's, which then also begins the text
-// where an exception can have no notes (before Python 3.11).
+// Raises an Error of opening or reading a file. An error of the system becomes the matching OSError, any other error
+// SafetensorError(prefix + message). path: the path from the caller. If it is empty, the path of the Error is used.
+// Before Python 3.11 exceptions have no notes, so that path then begins the text.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
 
-// In a loop that may be long, with the number of its round: lets signals' handlers run in every 1024th, and throws what
-// they raise.
+// Call it in each iteration of a loop that may be long. Runs signal handlers in every 1024th iteration, and throws the
+// exception that one raises. round: counts the iterations.
 inline void check_signals(std::size_t round) {
   if ((round & 0x3FF) == 0x3FF && PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// A call of the C API gave a new reference, or has already set an exception.
+// Takes a new reference from a call of the C API. Throws the exception that the call has set if it is null.
 [[nodiscard]] inline nb::object own(PyObject* object) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
 }
-// Copies the items of a dict and holds them: Python code that runs later may change the dict. Calls no method of a
-// subclass.
+// Returns references to the items of a dict, because Python code that runs later may change the dict. Calls no method
+// of a subclass.
 [[nodiscard]] std::vector<std::pair<nb::object, nb::object>> dict_items(nb::handle dict);
-// The value of a key in a dict, held; not valid when the key is missing. Raises what the `__eq__` of a key raises.
+// Returns a reference to the value of a key in a dict, or an invalid object if the key is missing. Raises the exception
+// of the `__eq__` of a key.
 [[nodiscard]] nb::object find_item(nb::handle dict, const char* key);
 [[nodiscard]] nb::object to_str(std::string_view utf8);
-// The UTF-8 of a str, valid as long as it; TypeError naming the argument for anything else.
+// The UTF-8 bytes of a str, valid as long as the str. Raises TypeError, which names the argument, for another type.
 [[nodiscard]] std::string_view from_str(nb::handle object, const char* argument);
-// from_str of a tensor's name; nullopt for one with a lone surrogate, which no header can hold.
+// As from_str, but nullopt for a str with a lone surrogate: no header can hold such a name.
 [[nodiscard]] std::optional<std::string_view> to_name(nb::handle object, const char* argument);
-// The type's name: "numpy.ndarray", "int".
+// The name of the object's type, such as "ndarray" or "int".
 [[nodiscard]] std::string name_of_type(nb::handle object);
-// str, bytes or os.PathLike, as the bytes that the system is given; TypeError naming the argument for anything else.
+// The bytes of a path for the system. object: str, bytes or os.PathLike. Raises TypeError, which names the argument,
+// for another type.
 [[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
 [[nodiscard]] nb::object to_tuple(ShapeView shape);
 [[nodiscard]] nb::object to_list(ShapeView shape);
-// OverflowError for a negative one, TypeError for what is no integer.
+// Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
-// What a thread does that the interpreter, which ends, wants to unwind through code that may not be unwound.
+// Blocks for ever. A thread calls it if the ending interpreter unwinds it through code that must not be unwound.
 [[noreturn]] void park_thread() noexcept;
 
-// Calls what runs Python code, which may end the thread so. nanobind does not let that through.
+// Calls a function that runs Python code. If the interpreter ends the thread meanwhile, parks the thread: nanobind
+// cannot be unwound.
 template <class Function>
 decltype(auto) never_unwound(Function&& function) {
   try {
@@ -82,8 +86,8 @@ decltype(auto) never_unwound(Function&& function) {
 
 [[nodiscard]] nb::module_ import_module(const char* name);
 
-// Without the GIL, for as long as it lives. A thread that asks for it back while the interpreter ends never gets it: it
-// must not return, and what Python does with it, unwinding, would end in std::terminate. So it sleeps until the end.
+// Releases the GIL during its lifetime. While the interpreter ends, a thread cannot take the GIL back. Python then
+// unwinds the thread, which would call std::terminate here. So the thread is parked until the process ends.
 class WithoutGil {
  public:
   WithoutGil() noexcept;
@@ -96,8 +100,9 @@ class WithoutGil {
   const WithoutGil* outer_;
   mutable PyThreadState* state_;
 };
-// With the GIL, on any thread; otherwise as WithoutGil. Within one of this thread's by the state that it holds:
-// PyGILState_Ensure would want to make a new one once the interpreter has ended, and crash.
+// Holds the GIL during its lifetime, on any thread. While the interpreter ends, the thread is parked. Inside of a
+// WithoutGil of this thread it takes back the saved thread state: after the end of the interpreter, PyGILState_Ensure
+// would make a new state and crash.
 class WithGil {
  public:
   WithGil() noexcept;
@@ -110,15 +115,15 @@ class WithGil {
   PyGILState_STATE state_ = PyGILState_LOCKED;
 };
 
-// While it lives, this thread runs signals' handlers or a caller's function in the guard of a call of an object: what
-// they ask of the same object must not wait for that call.
+// Marks that this thread runs a signal handler or a function of the caller inside of a call of `object`. If that
+// function uses the same object, it must not wait for the outer call.
 class ReentrancyGuard {
  public:
   explicit ReentrancyGuard(const void* object) noexcept;
   ReentrancyGuard(const ReentrancyGuard&) = delete;
   ReentrancyGuard& operator=(const ReentrancyGuard&) = delete;
   ~ReentrancyGuard();
-  // Whether this thread is there.
+  // Whether this thread is inside of such a call of the object.
   [[nodiscard]] static bool of(const void* object) noexcept;
 
  private:
@@ -126,26 +131,26 @@ class ReentrancyGuard {
   const ReentrancyGuard* outer_;
 };
 
-// Slots of a type whose instances only this module makes. `T.__new__(T)` raises TypeError: the instance would have no
+// Slots of a type whose instances only this module creates. `T.__new__(T)` raises TypeError: the instance would have no
 // value.
 PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 extern PyType_Slot refuse_new_slots[];
 
-// Puts a value into an instance, at the end of its `__init__`. Raises TypeError if the instance already has one: an
-// argument's code or another thread may have called `__init__`, too.
+// Constructs the value of an instance at the end of its `__init__`. Raises TypeError if the instance already has a
+// value: code of an argument or another thread may have called `__init__`, too.
 template <class T, class Value>
 void initialize(nb::pointer_and_handle<T> self, Value&& value) {
   if (nb::inst_ready(self.h)) raise_type_error("__init__() was called twice on one object");
   new (self.p) T(std::forward<Value>(value));
 }
 
-// A buffer of bytes that somebody else owns, held until this goes.
+// A buffer of a Python object, held during the lifetime of this object.
 class Buffer {
  public:
-  // TypeError without the buffer protocol, BufferError if not contiguous. flags: what else is asked for, such as
-  // PyBUF_FORMAT.
+  // Raises TypeError for an object without the buffer protocol, BufferError for a buffer that is not contiguous. flags:
+  // flags of PyObject_GetBuffer, such as PyBUF_FORMAT.
   explicit Buffer(nb::handle object, int flags = PyBUF_SIMPLE);
-  // Shared by what may be given up on any thread, whether it holds the GIL or not.
+  // The last reference may be released on any thread, with or without the GIL.
   [[nodiscard]] static std::shared_ptr<const Buffer> share(nb::handle object);
   Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
   Buffer& operator=(Buffer&&) = delete;
@@ -154,7 +159,7 @@ class Buffer {
     return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }
   [[nodiscard]] bool read_only() const noexcept { return view_.readonly != 0; }
-  // Of an element, as the module struct writes it; "B" unless PyBUF_FORMAT was asked for.
+  // The format of an element, as in the module struct. "B" if PyBUF_FORMAT was not requested.
   [[nodiscard]] std::string_view format() const noexcept { return view_.format != nullptr ? view_.format : "B"; }
   [[nodiscard]] std::size_t itemsize() const noexcept { return static_cast<std::size_t>(view_.itemsize); }
 

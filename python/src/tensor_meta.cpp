@@ -1,3 +1,4 @@
+// Defines TensorMeta. Its repr is that of the reference.
 #include "tensor_meta.h"
 
 #include <string>
@@ -9,7 +10,7 @@ struct TensorMeta {
   Tensor tensor;
 };
 
-std::string representation(const TensorMeta& meta) {
+std::string repr_of_meta(const TensorMeta& meta) {
   const TensorInfo& info = meta.tensor.info();
   std::string shape;
   for (const std::uint64_t dim : info.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
@@ -21,18 +22,18 @@ std::string representation(const TensorMeta& meta) {
 
 void define_tensor_meta(nb::module_& module) {
   nb::class_<TensorMeta>(module, "TensorMeta", nb::type_slots(refuse_new_slots),
-                         "What the header says of a tensor. Valid after the file was closed.")
+                         "The entry of a tensor in the header. It stays valid after the file is closed.")
       .def_prop_ro(
           "dtype", [](const TensorMeta& meta) { return to_str(to_string(meta.tensor.dtype())); },
-          "As the file has it, such as \"F32\".")
+          "The dtype in the file, such as \"F32\".")
       .def_prop_ro(
           "shape", [](const TensorMeta& meta) { return to_list(meta.tensor.shape()); },
-          "In elements, as the file has it.")
+          "The shape in the file, in elements.")
       .def_prop_ro(
           "data_offsets",
           [](const TensorMeta& meta) { return nb::make_tuple(meta.tensor.info().begin, meta.tensor.info().end); },
-          "The first byte and the one behind the last, counted from the start of the data.")
-      .def("__repr__", &representation);
+          "(begin, end) in bytes from the start of the data.")
+      .def("__repr__", &repr_of_meta);
 }
 
 nb::object make_tensor_meta(const Opened& opened, std::string_view name) {

@@ -1,4 +1,4 @@
-// What the header says of one tensor, as an object.
+// The class TensorMeta: the entry of one tensor in the header.
 #pragma once
 
 #include "opened.h"
@@ -8,7 +8,7 @@ namespace safetensors::python {
 
 void define_tensor_meta(nb::module_& module);
 
-// Raises SafetensorError for a name that is not there.
+// Raises SafetensorError for an unknown name.
 [[nodiscard]] nb::object make_tensor_meta(const Opened& opened, std::string_view name);
 
 }  // namespace safetensors::python

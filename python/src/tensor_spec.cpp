@@ -1,3 +1,4 @@
+// Defines TensorSpec, translates names of dtypes in frameworks, and compares the format of a buffer with a dtype.
 #include "tensor_spec.h"
 
 #include <bit>
@@ -10,7 +11,7 @@ namespace {
 struct Name {
   std::string_view text;
   Dtype dtype;
-  std::uint64_t packed = 1;  // elements in one of the framework's
+  std::uint64_t packed = 1;  // elements of the format per element of the framework
 };
 
 constexpr Name kNames[] = {
@@ -50,7 +51,7 @@ const Name& find_name(std::string_view dtype) {
   raise(text);
 }
 
-std::string spec_representation(const TensorSpec& spec) {
+std::string repr_of_spec(const TensorSpec& spec) {
   std::string text = "TensorSpec(dtype='" + std::string(to_string(spec.dtype)) + "', shape=[";
   for (std::size_t i = 0; i < spec.shape.size(); ++i) {
     if (i != 0) text += ", ";
@@ -59,7 +60,7 @@ std::string spec_representation(const TensorSpec& spec) {
   return text + "], data_ptr=" + std::to_string(spec.data) + ", data_len=" + std::to_string(spec.size) + ")";
 }
 
-// The elements of a buffer.
+// The type of a buffer's elements. Neither is set for a type that no dtype matches.
 struct Elements {
   bool bytes = false;  // plain bytes, which may hold any dtype
   std::optional<Dtype> dtype = std::nullopt;
@@ -118,7 +119,7 @@ TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t da
 
 void define_tensor_spec(nb::module_& module) {
   nb::class_<TensorSpec>(module, "TensorSpec",
-                         "A tensor that is to be saved: what it is, and where its bytes are.\n\n"
+                         "A tensor to save: its dtype, its shape and the address of its bytes.\n\n"
                          "The memory at `data_ptr`, C order and little-endian, must stay alive and unchanged until\n"
                          "the function that saves it has returned.")
       .def(
@@ -130,16 +131,16 @@ void define_tensor_spec(nb::module_& module) {
             initialize(self, make_spec(from_str(dtype, "dtype"), shape, address, size));
           },
           nb::kw_only(), nb::arg("dtype").none(), nb::arg("shape").none(), nb::arg("data_ptr").none(),
-          nb::arg("data_len").none(), "dtype: such as \"float32\"; shape: as the framework has it; data_len: in bytes.")
+          nb::arg("data_len").none(), "dtype: such as \"float32\". shape: as in the framework. data_len: in bytes.")
       .def_prop_ro(
           "dtype", [](const TensorSpec& spec) { return to_str(to_string(spec.dtype)); },
-          "As the file has it, such as \"F32\".")
+          "The dtype in the file, such as \"F32\".")
       .def_prop_ro(
-          "shape", [](const TensorSpec& spec) { return to_list(spec.shape); }, "In elements, as the file has it.")
+          "shape", [](const TensorSpec& spec) { return to_list(spec.shape); }, "The shape in the file, in elements.")
       .def_prop_ro("data_ptr", [](const TensorSpec& spec) { return spec.data; })
       .def_prop_ro(
           "data_len", [](const TensorSpec& spec) { return spec.size; }, "In bytes.")
-      .def("__repr__", &spec_representation);
+      .def("__repr__", &repr_of_spec);
 }
 
 }  // namespace safetensors::python

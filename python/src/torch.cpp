@@ -1,4 +1,5 @@
-// Torch's tensors, through DLPack: each gets a storage of exactly its own size.
+// Makes torch tensors through DLPack, so that the extension needs no headers of torch. Each tensor has a storage of
+// exactly its own size. Dtypes that DLPack or an older torch lacks are exported as bytes and reinterpreted.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -11,7 +12,7 @@
 namespace safetensors::python {
 namespace {
 
-// DLPack 0.x, which every torch that has from_dlpack takes (https://dmlc.github.io/dlpack/latest/c_api.html).
+// DLPack 0.x, which every torch with from_dlpack accepts (https://dmlc.github.io/dlpack/latest/c_api.html).
 struct DLDevice {
   std::int32_t type;
   std::int32_t id;
@@ -45,13 +46,13 @@ void forget(DLManagedTensor* managed) {
 }
 
 void destroy_capsule(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // taken over: renamed by who took it
+  if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // the consumer has renamed it and owns the memory now
   forget(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
 }
 
 struct TorchType {
   const char* name;
-  bool direct;  // DLPack's type is understood by every torch; else the bytes are exported and reinterpreted
+  bool direct;  // every torch understands the DLPack type; otherwise bytes are exported and reinterpreted
 };
 
 TorchType torch_type(Dtype dtype) noexcept {
@@ -116,7 +117,7 @@ class TorchMaker final : public Maker {
 
   nb::object make(const Array& array) override {
     const Dtype dtype = array.dtype();
-    // torch has no other byte order than the machine's.
+    // torch has the byte order of the machine only.
     if (std::endian::native != std::endian::little && bits(dtype) > 8)
       raise("torch cannot hold " + std::string(to_string(dtype)) +
             " in the byte order of files on a big-endian machine");
@@ -164,14 +165,15 @@ class TorchMaker final : public Maker {
     return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule.ptr(), nullptr));
   }
 
-  // As bytes first. Not tensor.view(dtype): that would be a view of another tensor, which autograd tells apart.
+  // Exports bytes, then sets them as the storage of an empty tensor. tensor.view(dtype) would make a view of another
+  // tensor, and autograd treats views differently.
   nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
     const nb::object bytes = import(array, dlpack_type(Dtype::U8), {static_cast<std::int64_t>(array.nbytes())});
     const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
   }
 
-  // torch counts two F4 as one element.
+  // torch counts a pair of F4 as one element.
   static std::vector<std::int64_t> shape_of(const Array& array) {
     std::vector<std::int64_t> shape(array.shape().begin(), array.shape().end());
     if (array.dtype() != Dtype::F4) return shape;

@@ -1,4 +1,5 @@
-// Writer: a file whose tensors come in pieces.
+// The class _Writer: writes a file whose tensors come in pieces. Calls never wait for each other, because a caller may
+// be a signal handler inside of another call. A call that would have to wait is an error instead.
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,7 +34,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
-// A file that was begun. `key` identifies its calls to ReentrancyGuard.
+// A file that is being written. `key` identifies its calls to ReentrancyGuard.
 struct NewFile {
   Header header;
   std::shared_ptr<const char> key = std::make_shared<const char>();
@@ -57,7 +58,7 @@ NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb:
   return file;
 }
 
-// Several threads may write at once. After close what is under way goes on to its end, then the file is removed.
+// Several threads may write at once. After close() the calls in progress complete, then the file is removed.
 class PyWriter {
  public:
   explicit PyWriter(NewFile file)
@@ -88,7 +89,7 @@ class PyWriter {
       const std::lock_guard lock(mutex_);
       closed = std::move(writer_);
     }
-    const WithoutGil released;  // what was written may have to be removed
+    const WithoutGil released;  // this may remove a file
     closed.reset();
   }
   nb::object meta(nb::handle name) const {
@@ -99,8 +100,7 @@ class PyWriter {
   }
 
  private:
-  // A call that is under way: one of many that write, or the one that commits. None waits for another: what asks may be
-  // a signal's handler in the guard of a call.
+  // A call in progress: one of many that write, or the only one that commits. It raises an error instead of waiting.
   class Call {
    public:
     Call(PyWriter& writer, bool commits) : writer_(writer), commits_(commits) {
@@ -150,7 +150,7 @@ class PyWriter {
       const Call call(*this, commits);
       const WithoutGil released;
       status = work(*writer);
-      writer.reset();  // closed meanwhile, this was the last: what was written is removed
+      writer.reset();  // the last reference if close() ran meanwhile: removes the file
     }
     if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!status) raise_saving(status.error());
@@ -158,7 +158,7 @@ class PyWriter {
 
   Header header_;
   std::shared_ptr<const char> key_;
-  mutable std::mutex mutex_;  // of what follows; never held while the GIL is asked for
+  mutable std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Writer> writer_;
   unsigned writing_ = 0;
   bool committing_ = false;
@@ -167,7 +167,7 @@ class PyWriter {
 }  // namespace
 
 void define_writer(nb::module_& module) {
-  nb::class_<PyWriter>(module, "_Writer", "A file whose tensors come in pieces.")
+  nb::class_<PyWriter>(module, "_Writer", "A file that is written in pieces.")
       .def(
           "__init__",
           [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,
@@ -177,7 +177,7 @@ void define_writer(nb::module_& module) {
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
-      .def("meta", &PyWriter::meta, nb::arg("name").none(), "(dtype, shape, bytes) of a tensor.");
+      .def("meta", &PyWriter::meta, nb::arg("name").none(), "(dtype, shape, number of bytes) of a tensor.");
 }
 
 }  // namespace safetensors::python

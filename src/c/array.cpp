@@ -106,7 +106,7 @@ Result<Elements> elements_as(const Array& array, Dtype dtype) {
     case Dtype::F4:
       return elements<Dtype::F4, uint8_t>(array);
   }
-  return invalid_argument("dtype is none");
+  return invalid_argument("unknown dtype");
 }
 
 // One allocation holds this, then the shape, then the strides.

@@ -27,7 +27,7 @@ Result<OpenOptions> open_options(const safetensors_open_options* given) {
 
 Result<Map> map_of(int32_t map) {
   if (map != SAFETENSORS_MAP_SHARED && map != SAFETENSORS_MAP_COPY_ON_WRITE)
-    return invalid_argument("map " + std::to_string(map) + " is none");
+    return invalid_argument("unknown map mode " + std::to_string(map));
   return static_cast<Map>(map);
 }
 

@@ -25,7 +25,7 @@ safetensors::Result<const safetensors::TensorInfo*> find(const safetensors_heade
 safetensors::Result<safetensors::TensorList> in_order(const safetensors_header* header, std::int32_t order) {
   if (order == SAFETENSORS_ORDER_OFFSET) return header->header.tensors();
   if (order == SAFETENSORS_ORDER_NAME) return header->header.tensors_by_name();
-  return invalid_argument("order " + std::to_string(order) + " is none");
+  return invalid_argument("unknown order " + std::to_string(order));
 }
 }  // namespace
 

@@ -27,7 +27,7 @@ struct Added {
 
 Result<DeviceMemory> device_of(const safetensors_add_options& given) {
   if (given.on_device == 0) return DeviceMemory{};
-  if (given.device < 0) return invalid_argument("device " + std::to_string(given.device) + " is none");
+  if (given.device < 0) return invalid_argument("invalid device ordinal " + std::to_string(given.device));
   return DeviceMemory{.device = given.device, .address = given.device_address, .size = given.device_size};
 }
 
@@ -72,7 +72,7 @@ Result<Reading> reading_of(const safetensors_read_options* given) {
   auto options = options_of(given, kReadOptionsSize);
   if (!options) return std::move(options).error();
   if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_BYPASS)
-    return invalid_argument("cache " + std::to_string(options->cache) + " is none");
+    return invalid_argument("unknown cache mode " + std::to_string(options->cache));
   Reading reading;
   if (options->arena) reading.arena = options->arena->arena;
   reading.options.threads = options->threads;

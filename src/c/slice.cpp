@@ -19,7 +19,7 @@ static_assert(SAFETENSORS_DIM_KIND_ELLIPSIS == static_cast<int>(DimSlice::Kind::
 
 Result<DimSlice> dim_of(const safetensors_dim_slice& given) {
   if (given.kind < SAFETENSORS_DIM_KIND_ALL || given.kind > SAFETENSORS_DIM_KIND_ELLIPSIS)
-    return invalid_argument("kind " + std::to_string(given.kind) + " of a dimension's slice is none");
+    return invalid_argument("unknown kind " + std::to_string(given.kind) + " of a dimension's slice");
   DimSlice dim;
   dim.kind = static_cast<DimSlice::Kind>(given.kind);
   dim.index = given.index;

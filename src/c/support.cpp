@@ -104,7 +104,7 @@ Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t si
 Result<Dtype> dtype_of(safetensors_dtype number) {
   for (const Dtype dtype : all_dtypes())
     if (static_cast<safetensors_dtype>(dtype) == number) return dtype;
-  return invalid_argument("dtype " + std::to_string(number) + " is none");
+  return invalid_argument("unknown dtype " + std::to_string(number));
 }
 
 Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum) {
@@ -163,7 +163,7 @@ Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given)
 
 Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename) {
   if (durability < SAFETENSORS_DURABILITY_FULL || durability > SAFETENSORS_DURABILITY_NONE)
-    return invalid_argument("durability " + std::to_string(durability) + " is none");
+    return invalid_argument("unknown durability " + std::to_string(durability));
   return WriteOptions{.durability = static_cast<Durability>(durability),
                       .in_place_if_no_rename = in_place_if_no_rename != 0};
 }

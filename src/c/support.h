@@ -184,7 +184,7 @@ template <class Given>
 template <class Given>
 [[nodiscard]] Result<OpenOptions> open_options_of(const Given& given) {
   if (given.access < SAFETENSORS_ACCESS_AUTOMATIC || given.access > SAFETENSORS_ACCESS_READ)
-    return invalid_argument("access " + std::to_string(given.access) + " is none");
+    return invalid_argument("unknown access mode " + std::to_string(given.access));
   OpenOptions options{.access = static_cast<Access>(given.access),
                       .parse = parse_options_of(given.max_header_bytes, given.allow_leading_whitespace)};
   options.parse.cancelled = cancelled_of(given);

@@ -53,7 +53,7 @@ Status Array::release() const noexcept {
   return base::guarded([&]() -> Status {
     if (memory_ == MemoryKind::private_map)
       return base::make_error(Errc::unsupported,
-                              "pages of a private map are not given up: what was written to them would be lost");
+                              "cannot release pages: the map is private, and changes to it would be lost");
     return base::make_error(Errc::unsupported, "cannot release pages: the array is not file-mapped");
   });
 }

@@ -135,7 +135,7 @@ static void opening_errors(void) {
   options.max_header_bytes = 0;
   options.access = 3;
   FAILS(safetensors_checkpoint_open(index_path, &options, &checkpoint, &error), INVALID_ARGUMENT);
-  SAYS("access 3 is none");
+  SAYS("unknown access mode 3");
   options.access = SAFETENSORS_ACCESS_READ;
   options.threads = 2;
   GOOD(safetensors_checkpoint_open(index_path, &options, &checkpoint, &error));

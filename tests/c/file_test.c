@@ -89,7 +89,7 @@ static void writable_memory(void) {
   safetensors_array_free(array);
   FAILS(safetensors_array_mutable_data(NULL, &data, &size, &error), INVALID_ARGUMENT);
   FAILS(safetensors_tensor_view(tensor, 2, &array, &error), INVALID_ARGUMENT);
-  SAYS("map 2 is none");
+  SAYS("unknown map mode 2");
   FAILS(safetensors_tensor_view(NULL, 0, &array, &error), INVALID_ARGUMENT);
   FAILS(safetensors_tensor_view(tensor, 0, NULL, &error), INVALID_ARGUMENT);
   safetensors_tensor_free(tensor);
@@ -119,14 +119,14 @@ static void views_of_whole_files(void) {
   CHECK(view.memory == SAFETENSORS_MEMORY_PRIVATE_MAP && view.writable == 1);
   GOOD(safetensors_array_prefault(array, 0, UINT64_MAX, &error));
   FAILS(safetensors_array_release_pages(array, &error), UNSUPPORTED);
-  SAYS("pages of a private map are not given up: what was written to them would be lost");
+  SAYS("cannot release pages: the map is private, and changes to it would be lost");
   safetensors_array_free(array);
   GOOD(safetensors_tensor_read(tensor, NULL, &array, &error));
   GOOD(safetensors_array_prefault(array, 0, 1, &error));
   FAILS(safetensors_array_release_pages(array, &error), UNSUPPORTED);
   safetensors_array_free(array);
   FAILS(safetensors_file_view(file, 2, &array, &error), INVALID_ARGUMENT);
-  SAYS("map 2 is none");
+  SAYS("unknown map mode 2");
   FAILS(safetensors_file_view(NULL, 0, &array, &error), INVALID_ARGUMENT);
   CHECK(array == NULL);
   FAILS(safetensors_file_view(file, 0, NULL, &error), INVALID_ARGUMENT);
@@ -149,7 +149,7 @@ static void opening_errors(void) {
   FAILS(safetensors_file_from_fd(0, NULL, NULL, &error), INVALID_ARGUMENT);
   options.access = 3;
   FAILS(safetensors_file_open(path, &options, &file, &error), INVALID_ARGUMENT);
-  SAYS("access 3 is none");
+  SAYS("unknown access mode 3");
   options.access = SAFETENSORS_ACCESS_READ;
   options.max_header_bytes = 8;
   FAILS(safetensors_file_open(path, &options, &file, &error), HEADER_TOO_LARGE);

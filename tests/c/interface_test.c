@@ -263,7 +263,7 @@ static void header_builder(void) {
   FAILS(safetensors_header_builder_add(builder, TEXT("y"), SAFETENSORS_DTYPE_F4, shape + 1, 1, &error),
         MISALIGNED_SIZE);
   FAILS(safetensors_header_builder_add(builder, TEXT("y"), 99, shape, 2, &error), INVALID_ARGUMENT);
-  SAYS("dtype 99 is none");
+  SAYS("unknown dtype 99");
   FAILS(safetensors_header_builder_add(builder, TEXT("y"), SAFETENSORS_DTYPE_U8, NULL, 2, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_builder_add(builder, NULL, 1, SAFETENSORS_DTYPE_U8, shape, 2, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_builder_add(NULL, TEXT("y"), SAFETENSORS_DTYPE_U8, shape, 2, &error), INVALID_ARGUMENT);
@@ -406,7 +406,7 @@ static void slice_errors(void) {
   FAILS(safetensors_slice_parse(TEXT("1"), NULL, &error), INVALID_ARGUMENT);
   dim.kind = 5;
   FAILS(safetensors_slice_create(&dim, 1, &slice, &error), INVALID_ARGUMENT);
-  SAYS("kind 5 of a dimension's slice is none");
+  SAYS("unknown kind 5 of a dimension's slice");
   FAILS(safetensors_slice_create(NULL, 1, &slice, &error), INVALID_ARGUMENT);
   FAILS(safetensors_slice_create(&dim, 1, NULL, &error), INVALID_ARGUMENT);
   FAILS(safetensors_slice_shard(0, 0, 1, NULL, &error), INVALID_ARGUMENT);

@@ -111,7 +111,7 @@ static void refused_items(void) {
   SAYS("tensor `U8`: cannot cast U8 to F32");
   options.cast = 23;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
-  SAYS("dtype 23 is none");
+  SAYS("unknown dtype 23");
   options.cast = 0;
   options.destination_size = 24;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
@@ -133,7 +133,7 @@ static void refused_items(void) {
   SAYS("tensor `U8`: a destination on a device has neither bytes of the host nor strides");
   options.device = -1;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), INVALID_ARGUMENT);
-  SAYS("device -1 is none");
+  SAYS("invalid device ordinal -1");
   options.reserved = 1;
   FAILS(safetensors_read_plan_add(plan, tensor, NULL, &options, &error), UNSUPPORTED);
   options.struct_size = 8;
@@ -212,7 +212,7 @@ static void read_options(void) {
   }
   later.known.cache = 4;
   FAILS(safetensors_read_plan_execute(plan, &later.known, &result, &error), INVALID_ARGUMENT);
-  SAYS("cache 4 is none");
+  SAYS("unknown cache mode 4");
   later.known.cache = -1;
   FAILS(safetensors_read_plan_stream(plan, &later.known, &stream, &error), INVALID_ARGUMENT);
   later.known.cache = 0;

@@ -35,11 +35,11 @@ static void writing(void) {
   CHECK(buffer == NULL);
   tensors[3].dtype = 0;
   FAILS(safetensors_serialize(tensors, count, NULL, 0, NULL, &buffer, &error), INVALID_ARGUMENT);
-  SAYS("tensor 3: dtype 0 is none");
+  SAYS("tensor 3: unknown dtype 0");
   FAILS(safetensors_write_file(other_path, tensors, count, NULL, 0, NULL, NULL, &error), INVALID_ARGUMENT);
   options.durability = 3;
   FAILS(safetensors_write_file(other_path, tensors, 3, NULL, 0, &options, NULL, &error), INVALID_ARGUMENT);
-  SAYS("durability 3 is none");
+  SAYS("unknown durability 3");
   CHECK(access(other_path, F_OK) != 0);
   options.durability = SAFETENSORS_DURABILITY_NONE;
   GOOD(safetensors_write_file(other_path, tensors, 3, NULL, 0, &options, &layout, &error));
@@ -130,7 +130,7 @@ static void several_files(void) {
   SAYS("file 1: argument metadata is NULL, its length 1");
   options.durability = 3;
   FAILS(safetensors_write_files(files, 1, &options, NULL, &error), INVALID_ARGUMENT);
-  SAYS("durability 3 is none");
+  SAYS("unknown durability 3");
   layout.reserved = 1;
   FAILS(safetensors_write_files(files, 0, NULL, &layout, &error), UNSUPPORTED);
   GOOD(safetensors_write_files(NULL, 0, NULL, NULL, &error));

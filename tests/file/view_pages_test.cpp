@@ -95,7 +95,7 @@ TEST_F(ViewPages, ReleaseOfAPrivateMapIsRefusedAndWhatWasWrittenStays) {
   array.mutable_bytes().value()[4096] = std::byte{77};
   const Error error = error_of(array.release());
   EXPECT_EQ(error.code, Errc::unsupported);
-  EXPECT_EQ(error.message, "pages of a private map are not given up: what was written to them would be lost");
+  EXPECT_EQ(error.message, "cannot release pages: the map is private, and changes to it would be lost");
   EXPECT_EQ(array.bytes()[4096], std::byte{77});
 }
 

@@ -142,6 +142,35 @@ def test_every_function_has_a_signature_and_help() -> None:
         assert name.rpartition(".")[2] + "(" in pydoc.plain(pydoc.render_doc(function)), name
 
 
+def test_functions_of_modules_are_found_by_pickle() -> None:
+    for name, function in functions():
+        assert pickle.loads(pickle.dumps(function)) is function, name
+
+
+@pytest.mark.parametrize(
+    ("module", "tensor", "noun"),
+    [("flax", "jax.Array", "arrays"), ("tensorflow", "tf.Tensor", "tensors"), ("mlx", "mx.array", "arrays")],
+)
+def test_functions_that_are_made_look_like_others(module: str, tensor: str, noun: str) -> None:
+    """safetensors._via_numpy makes these; they differ from those of safetensors.torch in their types only."""
+    if not installed(FRAMEWORK_MODULES[module]):
+        pytest.skip(f"{FRAMEWORK_MODULES[module]} is not installed")
+    loaded = importlib.import_module(f"safetensors.{module}")
+    names = f"tensors: 'Mapping[str, {tensor}]'"
+    metadata = "metadata: 'dict[str, str] | None' = None"
+    expected = {
+        "save": f"({names}, {metadata}) -> 'bytes'",
+        "save_file": f"({names}, filename: 'str | PathLike[str]', {metadata}, *, durability: 'Durability' = 'full') -> 'None'",
+        "load": f"(data: 'Buffer') -> 'dict[str, {tensor}]'",
+        "load_file": f"(filename: 'str | PathLike[str]', *, backend: 'Backend' = 'mmap') -> 'dict[str, {tensor}]'",
+    }
+    for name, signature in expected.items():
+        function = getattr(loaded, name)
+        assert str(inspect.signature(function)) == signature
+        assert (function.__module__, function.__qualname__) == (f"safetensors.{module}", name)
+        assert noun in function.__doc__ and "{" not in function.__doc__
+
+
 def test_every_class_has_a_signature_and_help() -> None:
     for name, kind in classes():
         if name in MADE_BY_CALLS:
@@ -264,7 +293,7 @@ WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "fr
 
 def test_every_annotation_of_these_words_is_a_literal() -> None:
     seen = 0
-    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_writer.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
                 assert ast.unparse(node.annotation) == WORDS[node.arg], f"{file}:{node.lineno}"
