@@ -13,7 +13,8 @@ inline namespace v0 {
 class Arena;
 
 namespace detail {
-struct ArenaAccess;
+template <class T>
+struct Access;
 struct ArenaState;
 }  // namespace detail
 
@@ -51,7 +52,7 @@ class Arena {
   SAFETENSORS_API std::uint64_t trim() noexcept;
 
  private:
-  friend struct detail::ArenaAccess;
+  friend struct detail::Access<Arena>;
   std::unique_ptr<detail::ArenaState> state_;
 };
 

@@ -143,6 +143,10 @@ class SAFETENSORS_API Exception : public std::exception {
 };
 
 namespace detail {
+// Specialized in the library's own sources: its way to the private members of T.
+template <class T>
+struct Access;
+
 [[noreturn]] inline void throw_error(const Error& error) {
 #if defined(__cpp_exceptions)
   throw Exception(error);

@@ -38,9 +38,7 @@ enum class Map : std::uint8_t {
 };
 
 namespace detail {
-struct FileAccess;
 struct FileState;
-struct TensorAccess;
 }  // namespace detail
 class Tensor;
 
@@ -96,7 +94,7 @@ class File {
 
  private:
   friend class Tensor;
-  friend struct detail::FileAccess;
+  friend struct detail::Access<File>;
   explicit File(std::shared_ptr<const detail::FileState> state) noexcept;
   std::shared_ptr<const detail::FileState> state_;
 };
@@ -150,8 +148,7 @@ class Tensor {
 
  private:
   friend class File;
-  friend struct detail::FileAccess;
-  friend struct detail::TensorAccess;
+  friend struct detail::Access<Tensor>;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}
   std::shared_ptr<const detail::FileState> state_;

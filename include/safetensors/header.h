@@ -227,7 +227,7 @@ class Header {
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:
-  friend struct detail::HeaderState;
+  friend struct detail::Access<Header>;
   explicit Header(std::shared_ptr<const detail::HeaderState> state) noexcept;
   std::shared_ptr<const detail::HeaderState> state_;
 };

@@ -58,10 +58,6 @@ struct DimSlice {
   static DimSlice ellipsis() noexcept { return {.kind = Kind::ellipsis}; }
 };
 
-namespace detail {
-struct SliceAccess;
-}
-
 /// A run: the contiguous bytes [offset, offset + size) of a tensor.
 struct ByteRun {
   std::uint64_t offset = 0;  ///< bytes from the first byte of the tensor
@@ -106,7 +102,7 @@ class ResolvedSlice {
   Runs runs() const&& = delete;
 
  private:
-  friend struct detail::SliceAccess;
+  friend struct detail::Access<ResolvedSlice>;
   // A loop around pieces of run_ bytes. Outer loops come first. Where jump == run_, two pieces are one run.
   struct Loop {
     std::uint64_t count = 0;
@@ -163,7 +159,7 @@ class Slice {
   [[nodiscard]] SAFETENSORS_API Result<ResolvedSlice> resolve(Dtype dtype, ShapeView shape) const noexcept;
 
  private:
-  friend struct detail::SliceAccess;
+  friend struct detail::Access<Slice>;
   std::vector<DimSlice> dims_;
   std::optional<std::int64_t> only_dim_;  // if set, dims_ has one element, for this dimension
 };

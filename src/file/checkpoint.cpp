@@ -32,7 +32,7 @@ std::size_t CheckpointTensors::size() const noexcept {
 
 Tensor CheckpointTensors::operator[](std::size_t index) const noexcept {
   const detail::CheckpointState::Entry& entry = state_->entries[index];
-  return detail::FileAccess::tensor(state_->files[entry.file], *entry.info);
+  return detail::Access<Tensor>::make(state_->files[entry.file], *entry.info);
 }
 
 Checkpoint::Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}

@@ -107,7 +107,7 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Po
     auto file = os::PosixFile::open(path, std::move(slot));
     if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
-    return detail::FileAccess::make(state);
+    return detail::Access<File>::make(state);
   });
 }
 
@@ -202,7 +202,7 @@ os::Mapping FileState::shared_map() const noexcept {
 }
 
 std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64_t size, Map map) const noexcept {
-  if (access != Access::map) return std::nullopt;
+  if (access != v0::Access::map) return std::nullopt;
   if (posix && map == Map::copy_on_write) {
     Result<os::Mapping> pages = posix->map(offset, size, os::MapMode::copy_on_write);
     if (!pages) return std::nullopt;
@@ -244,7 +244,7 @@ Error FileState::failed(const TensorInfo& tensor, std::uint64_t offset, Error er
 }
 
 Source::Memory FileState::memory(const TensorInfo& tensor) const noexcept {
-  if (posix || access != Access::map) return {};
+  if (posix || access != v0::Access::map) return {};
   Source::Memory memory = source->memory(tensor.file_offset, tensor.nbytes());
   if (memory.bytes.size() != tensor.nbytes()) return {};
   return memory;

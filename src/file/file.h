@@ -56,21 +56,22 @@ struct FileState {
   std::shared_ptr<const Source> source;
   std::shared_ptr<const os::PosixFile> posix;  // the source, if it is a file; else null
   Header header;
-  Access access = Access::read;
+  v0::Access access = v0::Access::read;
   std::string path;
 
  private:
   mutable std::atomic<const os::Mapping*> shared_map_{nullptr};
 };
 
-// Makes a File, and a Tensor of it.
-struct FileAccess {
+template <>
+struct Access<File> {
   static File make(std::shared_ptr<const FileState> state) noexcept { return File(std::move(state)); }
-  static Tensor tensor(const File& file, const TensorInfo& info) noexcept { return Tensor(file.state_, &info); }
+  static const std::shared_ptr<const FileState>& state(const File& file) noexcept { return file.state_; }
 };
 
-// Gives the state of the file of a Tensor.
-struct TensorAccess {
+template <>
+struct Access<Tensor> {
+  static Tensor make(const File& file, const TensorInfo& info) noexcept { return {Access<File>::state(file), &info}; }
   static const FileState& state(const Tensor& tensor) noexcept { return *tensor.state_; }
 };
 

@@ -78,7 +78,7 @@ struct Group {
 class Planner {
  public:
   Planner(const ResolvedSlice& slice, PieceRange pieces)
-      : cursor_(slice, pieces), size_(detail::SliceAccess::piece_size(slice)) {}
+      : cursor_(slice, pieces), size_(detail::Access<ResolvedSlice>::piece_size(slice)) {}
 
   // The next group; without pieces at the end.
   Group next() {
@@ -171,7 +171,7 @@ void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
 
 Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read, io::BounceBuffer& bounce,
                   std::byte* destination) {
-  const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
+  const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   Planner planner(slice, pieces);
   Cursor cursor(slice, pieces);  // at the first piece not yet delivered; the planner is ahead
   for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
@@ -191,7 +191,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes
 }
 
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
-  const auto size = static_cast<std::size_t>(detail::SliceAccess::piece_size(slice));
+  const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   for (Cursor cursor(slice, pieces); !cursor.done();)
     destination = gather_pieces(cursor, cursor.left_in_row(), size, tensor, 0, destination);
 }

@@ -74,11 +74,6 @@ namespace detail {
 struct HeaderState {
   HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size);
 
-  [[nodiscard]] static Header make(std::shared_ptr<const HeaderState> state) noexcept {
-    return Header(std::move(state));
-  }
-  [[nodiscard]] static const HeaderState* of(const Header& header) noexcept { return header.state_.get(); }
-
   [[nodiscard]] std::string_view view(format::TextRange range) const noexcept {
     return {text.data() + range.start, range.size};
   }
@@ -109,6 +104,11 @@ struct HeaderState {
   mutable std::atomic<bool> metadata_sorted{false};
   mutable std::atomic<bool> named{false};
   mutable std::vector<std::uint32_t> by_name;  // indexes of tensors in the order of names, made on first use
+};
+
+template <>
+struct Access<Header> {
+  static Header make(std::shared_ptr<const HeaderState> state) noexcept { return Header(std::move(state)); }
 };
 
 }  // namespace detail

@@ -452,7 +452,7 @@ Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const Pa
   if (!status) return std::move(status).error();
   status = check_layout(*state, parser.in_order(), parser.sizes_fit(), cancellation);
   if (!status) return std::move(status).error();
-  return HeaderState::make(state);
+  return detail::Access<Header>::make(state);
 }
 
 }  // namespace safetensors::format

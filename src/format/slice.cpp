@@ -48,21 +48,23 @@ bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
 namespace format {
 
 std::uint64_t piece_count(const ResolvedSlice& slice) noexcept {
-  return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::SliceAccess::piece_size(slice);
+  return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::Access<ResolvedSlice>::piece_size(slice);
 }
 
 // The counters of the loops are the digits of the piece's index, and the innermost loop is the last digit.
 std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept {
-  std::uint64_t offset = detail::SliceAccess::first(slice);
-  const std::vector<detail::SliceAccess::Loop>& loops = detail::SliceAccess::loops(slice);
+  std::uint64_t offset = detail::Access<ResolvedSlice>::first(slice);
+  const std::vector<detail::Access<ResolvedSlice>::Loop>& loops = detail::Access<ResolvedSlice>::loops(slice);
   for (std::size_t i = loops.size(); i-- > 0; piece /= loops[i].count)
     offset += piece % loops[i].count * static_cast<std::uint64_t>(loops[i].stride);
   return offset;
 }
 
 PieceRows::PieceRows(const ResolvedSlice& slice, std::uint64_t first_piece)
-    : loops_(&detail::SliceAccess::loops(slice)), counter_(loops_->size()), done_(first_piece >= piece_count(slice)) {
-  row_ = {.size = detail::SliceAccess::piece_size(slice), .count = 1};
+    : loops_(&detail::Access<ResolvedSlice>::loops(slice)),
+      counter_(loops_->size()),
+      done_(first_piece >= piece_count(slice)) {
+  row_ = {.size = detail::Access<ResolvedSlice>::piece_size(slice), .count = 1};
   std::uint64_t row = first_piece;
   if (!loops_->empty()) {
     row_.count = loops_->back().count;

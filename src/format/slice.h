@@ -11,8 +11,14 @@ namespace safetensors {
 inline namespace v0 {
 namespace detail {
 
-// The only access to the private members of Slice and ResolvedSlice.
-struct SliceAccess {
+template <>
+struct Access<Slice> {
+  static const std::vector<DimSlice>& dims(const Slice& slice) noexcept { return slice.dims_; }
+  static const auto& only_dim(const Slice& slice) noexcept { return slice.only_dim_; }
+};
+
+template <>
+struct Access<ResolvedSlice> {
   using Loop = ResolvedSlice::Loop;
   static std::uint64_t first(const ResolvedSlice& slice) noexcept { return slice.first_; }
   static std::uint64_t piece_size(const ResolvedSlice& slice) noexcept { return slice.run_; }
@@ -34,8 +40,8 @@ struct PieceRow {
   std::int64_t stride = 0;
 };
 
-// Returns the number of pieces of a slice. Each has SliceAccess::piece_size() bytes. In the result, they follow each
-// other without gaps.
+// Returns the number of pieces of a slice. Each has Access<ResolvedSlice>::piece_size() bytes. In the result, they
+// follow each other without gaps.
 [[nodiscard]] std::uint64_t piece_count(const ResolvedSlice& slice) noexcept;
 // Returns the offset of a piece from the tensor's first byte. piece: index in the order of the result.
 [[nodiscard]] std::uint64_t piece_offset(const ResolvedSlice& slice, std::uint64_t piece) noexcept;
@@ -50,7 +56,7 @@ class PieceRows {
   [[nodiscard]] bool next(PieceRow& row) noexcept;
 
  private:
-  const std::vector<detail::SliceAccess::Loop>* loops_;
+  const std::vector<detail::Access<ResolvedSlice>::Loop>* loops_;
   std::vector<std::uint64_t> counter_;
   PieceRow row_;
   bool done_;

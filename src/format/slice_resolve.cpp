@@ -19,7 +19,7 @@ namespace format {
 namespace {
 
 using base::magnitude;
-using Loop = detail::SliceAccess::Loop;
+using Loop = detail::Access<ResolvedSlice>::Loop;
 
 // The elements selected from one dimension: `count` of them, at start, start + step, and so on. A negative step is
 // stored in two's complement. Sums and products with it are correct modulo 2^64, and every true offset is below 2^64.
@@ -249,10 +249,10 @@ std::uint64_t join(std::vector<Loop>& loops, std::uint64_t piece) {
 
 inline namespace v0 {
 
-Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dtype, ShapeView shape) {
+Result<ResolvedSlice> detail::Access<ResolvedSlice>::resolve(const Slice& slice, Dtype dtype, ShapeView shape) {
   const Result<std::uint64_t> total = format::total_bits(dtype, shape);
   if (!total) return total.error();
-  format::Request request(slice.dims_, slice.only_dim_, shape.size());
+  format::Request request(Access<Slice>::dims(slice), Access<Slice>::only_dim(slice), shape.size());
   if (Status status = request.check(); !status) return std::move(status).error();
 
   std::vector<std::uint64_t> dims;
@@ -287,7 +287,7 @@ Result<ResolvedSlice> detail::SliceAccess::resolve(const Slice& slice, Dtype dty
 }
 
 Result<ResolvedSlice> Slice::resolve(Dtype dtype, ShapeView shape) const noexcept {
-  return base::guarded([&] { return detail::SliceAccess::resolve(*this, dtype, shape); });
+  return base::guarded([&] { return detail::Access<ResolvedSlice>::resolve(*this, dtype, shape); });
 }
 
 }  // namespace v0

@@ -13,8 +13,9 @@ struct ArenaState {
   os::HugePageAllocator pages;
 };
 
-// Null if the arena was moved from, or had no memory for its state.
-struct ArenaAccess {
+template <>
+struct Access<Arena> {
+  // Null if the arena was moved from, or had no memory for its state.
   static os::HugePageAllocator* pages(Arena& arena) noexcept { return arena.state_ ? &arena.state_->pages : nullptr; }
 };
 

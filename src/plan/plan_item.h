@@ -33,7 +33,7 @@ struct PlanItem {
   std::vector<std::uint64_t> strides = {};  // empty: C order
   DeviceMemory device = {};
 
-  [[nodiscard]] const detail::FileState& file() const noexcept { return detail::TensorAccess::state(tensor); }
+  [[nodiscard]] const detail::FileState& file() const noexcept { return detail::Access<Tensor>::state(tensor); }
   [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
   [[nodiscard]] std::uint64_t file_offset() const noexcept { return tensor.info().file_offset + begin; }
   [[nodiscard]] bool casts() const noexcept { return dtype != tensor.dtype(); }

@@ -36,7 +36,7 @@ std::uint64_t max_pieces(const ResolvedSlice& slice) noexcept {
   const std::uint64_t first = format::piece_offset(slice, 0);
   const std::uint64_t last = format::piece_offset(slice, count - 1);
   const std::uint64_t apart = (std::max(first, last) - std::min(first, last)) / (count - 1);
-  const std::uint64_t piece = detail::SliceAccess::piece_size(slice);
+  const std::uint64_t piece = detail::Access<ResolvedSlice>::piece_size(slice);
   return std::max(kMinPieces, kMaxReach / std::clamp(apart, piece, std::max(piece, file::kMaxGap)));
 }
 
@@ -68,7 +68,7 @@ PlanJob PlanJobs::range(const PlanItem& item, std::size_t chunk) {
 
 // A piece larger than a chunk is cut, smaller pieces are taken together.
 PlanJob PlanJobs::pieces(const PlanItem& item, std::size_t chunk) {
-  const std::uint64_t piece = detail::SliceAccess::piece_size(*item.slice);
+  const std::uint64_t piece = detail::Access<ResolvedSlice>::piece_size(*item.slice);
   const std::uint64_t index = done_ / piece;
   const std::uint64_t inside = done_ % piece;
   if (piece > chunk) {

@@ -35,7 +35,7 @@ Status PlanMemory::place(std::span<const std::size_t> indices) {
     if (items_[index].owned()) requests.push_back({.size = items_[index].size, .phase = phase(index)});
   }
   bool huge = true;
-  Pages* const pages = arena_ == nullptr ? nullptr : detail::ArenaAccess::pages(*arena_);
+  Pages* const pages = arena_ == nullptr ? nullptr : detail::Access<Arena>::pages(*arena_);
   Status status = pages != nullptr ? pages->place(requests) : Pages::place_once(requests, huge);
   if (pages != nullptr) huge = pages->huge();
   if (!status) {

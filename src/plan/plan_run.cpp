@@ -47,7 +47,7 @@ struct FileUse {
       const std::uint64_t one = format::piece_offset(*item.slice, 0);
       const std::uint64_t other = format::piece_offset(*item.slice, format::piece_count(*item.slice) - 1);
       first = item.info().file_offset + std::min(one, other);
-      last = item.info().file_offset + std::max(one, other) + detail::SliceAccess::piece_size(*item.slice);
+      last = item.info().file_offset + std::max(one, other) + detail::Access<ResolvedSlice>::piece_size(*item.slice);
     }
     begin = std::min(begin, first);
     end = std::max(end, last);
