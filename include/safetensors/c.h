@@ -99,7 +99,7 @@ SAFETENSORS_API safetensors_status safetensors_dtype_parse(const char* name, siz
 SAFETENSORS_API safetensors_status safetensors_dtype_dlpack(safetensors_dtype dtype, safetensors_dl_data_type* type,
                                                             safetensors_error* error);
 
-/* --- Bytes that the library allocated --- */
+/* --- Buffers --- */
 
 /** Memory that the library allocated. */
 typedef struct safetensors_buffer safetensors_buffer;
@@ -111,7 +111,7 @@ SAFETENSORS_API safetensors_status safetensors_buffer_bytes(const safetensors_bu
 /** Frees a buffer. */
 SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 
-/* --- Header: names, dtypes, shapes, offsets, metadata --- */
+/* --- Headers --- */
 
 /** A checked header. Its contents are consistent with each other and with the size of the file. */
 typedef struct safetensors_header safetensors_header;
@@ -216,7 +216,7 @@ SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safete
 SAFETENSORS_API safetensors_status safetensors_header_text(const safetensors_header* header, safetensors_buffer** text,
                                                            safetensors_error* error);
 
-/* --- Header builder --- */
+/* --- Header builders --- */
 
 /** Collects tensors and metadata, and builds the header of a new file. */
 typedef struct safetensors_header_builder safetensors_header_builder;
@@ -465,7 +465,7 @@ SAFETENSORS_API safetensors_status safetensors_file_read_at(const safetensors_fi
                                                             void* destination, size_t size, size_t* count,
                                                             safetensors_error* error);
 
-/* --- Tensors: names in files, no bytes until asked --- */
+/* --- Tensors --- */
 
 /** The kind of memory that a view returns. */
 enum {
@@ -504,7 +504,7 @@ SAFETENSORS_API safetensors_status safetensors_tensor_read_into(const safetensor
                                                                 const safetensors_slice* slice, void* destination,
                                                                 size_t size, safetensors_error* error);
 
-/* --- Arrays: memory with a dtype and a shape; they outlive the file --- */
+/* --- Arrays --- */
 
 /** Kinds of memory that an array can use. */
 enum {

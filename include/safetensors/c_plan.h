@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* --- Checkpoints: many files opened as one set of tensors --- */
+/* --- Checkpoints --- */
 
 /** The tensors of several files, such as the shards of a model. */
 typedef struct safetensors_checkpoint safetensors_checkpoint;
@@ -83,7 +83,7 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetens
                                                                   uint64_t index, safetensors_file** file,
                                                                   safetensors_error* error);
 
-/* --- Arenas: memory that results are read into, kept between loads --- */
+/* --- Arenas --- */
 
 /** An allocator of huge pages for the results of read plans. It keeps memory between loads.
  *
@@ -105,7 +105,7 @@ SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_aren
 SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* arena, uint64_t* trimmed,
                                                           safetensors_error* error);
 
-/* --- Read plans: many tensors and slices, of one file or many, read by several threads within a budget --- */
+/* --- Read plans --- */
 
 /** A list of tensors and slices to read, and of their destinations. */
 typedef struct safetensors_read_plan safetensors_read_plan;
@@ -248,7 +248,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
                                                                   safetensors_read_report** report,
                                                                   safetensors_error* error);
 
-/* --- Streams: the items of a plan in the order in which they become complete --- */
+/* --- Streams --- */
 
 /** Starts to read the items in the background. You may change or free the plan in the meantime.
  *
@@ -273,7 +273,7 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
                                                              safetensors_read_report** report,
                                                              safetensors_error* error);
 
-/* --- Reports: what a plan did --- */
+/* --- Reports --- */
 
 /** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT. */
 typedef struct safetensors_read_report_info {
@@ -308,7 +308,7 @@ SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safete
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
 
-/* --- Writing several files, the shards of a checkpoint --- */
+/* --- Writing several files --- */
 
 /** One of the files that safetensors_write_files() writes. */
 typedef struct safetensors_file_contents {
