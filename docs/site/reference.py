@@ -175,7 +175,9 @@ class Reference:
                 else:
                     plain.append(child)
             out.append(self.inline(plain, own).strip())
-        return [text for text in out if text]
+        # The errors are what readers look for: they get a paragraph of their own.
+        parts = [part for text in out for part in re.split(r"(?:^|(?<=[.)])\s)(?=Errors?: )", text)]
+        return [re.sub(r"^(Errors?): ", r"**\1:** ", part) for part in parts if part]
 
     def block(self, element, own):
         if element.tag == "programlisting":
