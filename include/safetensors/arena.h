@@ -47,8 +47,7 @@ class Arena {
   /// Returns the bytes of the pages that hold at least one Array.
   [[nodiscard]] SAFETENSORS_API std::uint64_t live_bytes() const noexcept;
 
-  /// Gives the memory of free pages back to the system. reserved_bytes() still counts it. Returns the bytes
-  /// given back.
+  /// Gives the memory of free pages back to the system. reserved_bytes() still counts it. Returns the bytes given back.
   SAFETENSORS_API std::uint64_t trim() noexcept;
 
  private:

@@ -99,7 +99,7 @@ SAFETENSORS_API safetensors_status safetensors_dtype_parse(const char* name, siz
 SAFETENSORS_API safetensors_status safetensors_dtype_dlpack(safetensors_dtype dtype, safetensors_dl_data_type* type,
                                                             safetensors_error* error);
 
-/* --- Bytes that the library allocated --- */
+/* --- Buffers --- */
 
 /** Memory that the library allocated. */
 typedef struct safetensors_buffer safetensors_buffer;
@@ -111,7 +111,7 @@ SAFETENSORS_API safetensors_status safetensors_buffer_bytes(const safetensors_bu
 /** Frees a buffer. */
 SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 
-/* --- Header: names, dtypes, shapes, offsets, metadata --- */
+/* --- Headers --- */
 
 /** A checked header. Its contents are consistent with each other and with the size of the file. */
 typedef struct safetensors_header safetensors_header;
@@ -168,15 +168,16 @@ enum {
  *
  * `prefix` holds at least the first 8 bytes of the file, or the whole file if it is shorter. `prefix_size` and
  * `file_size` are in bytes. If the file has another common format, such as a zip archive, the message of the error
- * names that format. A prefix of 512 bytes suffices to recognise all of them. Errors: HEADER_TOO_SMALL,
- * HEADER_TOO_LARGE, INVALID_HEADER_LENGTH. */
+ * names that format. A prefix of 512 bytes suffices to recognise all of them.
+ * Errors: HEADER_TOO_SMALL, HEADER_TOO_LARGE, INVALID_HEADER_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix, size_t prefix_size, uint64_t file_size,
                                                              const safetensors_parse_options* options, uint64_t* length,
                                                              safetensors_error* error);
 /** Checks rules 4 to 10 of the format and returns the header.
  *
  * `text` is the `length` = N bytes of the header; they are copied. `data_size` is the number of bytes that follow them
- * in the file. Errors: those of rules 4 to 10, CANCELLED. */
+ * in the file.
+ * Errors: those of rules 4 to 10, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_header_parse(const char* text, size_t length, uint64_t data_size,
                                                             const safetensors_parse_options* options,
                                                             safetensors_header** header, safetensors_error* error);
@@ -198,7 +199,8 @@ SAFETENSORS_API safetensors_status safetensors_header_find(const safetensors_hea
 /** Copies the shape of the tensor with this name to `shape`, outermost dimension first.
  *
  * `*rank` becomes the number of dimensions, also if the error is BUFFER_SIZE. With a capacity of 0, the call only sets
- * `*rank`. Errors: NOT_FOUND, BUFFER_SIZE if `capacity`, in dimensions, is above 0 but too small. */
+ * `*rank`.
+ * Errors: NOT_FOUND, BUFFER_SIZE if `capacity`, in dimensions, is above 0 but too small. */
 SAFETENSORS_API safetensors_status safetensors_header_shape(const safetensors_header* header, const char* name,
                                                             size_t name_length, uint64_t* shape, size_t capacity,
                                                             size_t* rank, safetensors_error* error);
@@ -216,7 +218,7 @@ SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safete
 SAFETENSORS_API safetensors_status safetensors_header_text(const safetensors_header* header, safetensors_buffer** text,
                                                            safetensors_error* error);
 
-/* --- Header builder --- */
+/* --- Header builders --- */
 
 /** Collects tensors and metadata, and builds the header of a new file. */
 typedef struct safetensors_header_builder safetensors_header_builder;
@@ -427,7 +429,8 @@ SAFETENSORS_API safetensors_status safetensors_file_from_fd(int descriptor, cons
 /** Opens a file that is in memory. The memory must not change until the library calls `release(user)`.
  *
  * `size` is in bytes. `release` is called as in safetensors_source. If it is NULL, the memory must outlive everything
- * that is made from it. On failure, `release` is not called. Errors: CANCELLED, and those of rules 1 to 10. */
+ * that is made from it. On failure, `release` is not called.
+ * Errors: CANCELLED, and those of rules 1 to 10. */
 SAFETENSORS_API safetensors_status safetensors_file_from_memory(const void* data, size_t size,
                                                                 void (*release)(void* user), void* user,
                                                                 const safetensors_parse_options* options,
@@ -456,16 +459,18 @@ SAFETENSORS_API safetensors_status safetensors_file_path(const safetensors_file*
 /** Returns the bytes of all tensors as one array of dtype U8. Each tensor is the range [begin, end) of it.
  *
  * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. One call maps many tensors at the cost of one. In
- * the cases where safetensors_tensor_view() reads, this function reads. Errors: those of safetensors_tensor_view(). */
+ * the cases where safetensors_tensor_view() reads, this function reads.
+ * Errors: those of safetensors_tensor_view(). */
 SAFETENSORS_API safetensors_status safetensors_file_view(const safetensors_file* file, int32_t map,
                                                          safetensors_array** array, safetensors_error* error);
 /** Reads up to `size` bytes of the file at `offset`, in bytes from the start of the file. Writes the number of bytes
- * read to `*count`; it is 0 at the end of the file. Errors: READ_FAILED, and those of a source of the caller. */
+ * read to `*count`; it is 0 at the end of the file.
+ * Errors: READ_FAILED, and those of a source of the caller. */
 SAFETENSORS_API safetensors_status safetensors_file_read_at(const safetensors_file* file, uint64_t offset,
                                                             void* destination, size_t size, size_t* count,
                                                             safetensors_error* error);
 
-/* --- Tensors: names in files, no bytes until asked --- */
+/* --- Tensors --- */
 
 /** The kind of memory that a view returns. */
 enum {
@@ -490,21 +495,24 @@ SAFETENSORS_API safetensors_status safetensors_tensor_file(const safetensors_ten
  *
  * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. The array is a view when the file is mapped or its
  * source provides memory. Otherwise the tensor is read into new memory. `memory` in safetensors_array_info tells which
- * case applies. Errors: those of safetensors_tensor_read(). */
+ * case applies.
+ * Errors: those of safetensors_tensor_read(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_view(const safetensors_tensor* tensor, int32_t map,
                                                            safetensors_array** array, safetensors_error* error);
 /** Reads a slice of a tensor into new memory that is aligned to 64 bytes. If `slice` is NULL, it reads the whole
- * tensor. Errors: READ_FAILED, FILE_TRUNCATED, and those of safetensors_slice_resolve(). */
+ * tensor.
+ * Errors: READ_FAILED, FILE_TRUNCATED, and those of safetensors_slice_resolve(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_read(const safetensors_tensor* tensor,
                                                            const safetensors_slice* slice, safetensors_array** array,
                                                            safetensors_error* error);
 /** Reads a slice of a tensor into memory of the caller. If `slice` is NULL, it reads the whole tensor. `size`, in
- * bytes, must be exactly the size of the result. Errors: BUFFER_SIZE, and those of safetensors_tensor_read(). */
+ * bytes, must be exactly the size of the result.
+ * Errors: BUFFER_SIZE, and those of safetensors_tensor_read(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_read_into(const safetensors_tensor* tensor,
                                                                 const safetensors_slice* slice, void* destination,
                                                                 size_t size, safetensors_error* error);
 
-/* --- Arrays: memory with a dtype and a shape; they outlive the file --- */
+/* --- Arrays --- */
 
 /** Kinds of memory that an array can use. */
 enum {
@@ -514,8 +522,8 @@ enum {
   SAFETENSORS_MEMORY_SHARED_MAP = 1,
   /** Pages of the file, copied on write. The file never changes. Access raises SIGBUS if the file becomes shorter. */
   SAFETENSORS_MEMORY_PRIVATE_MAP = 2,
-  /** Memory of the caller, read-only for the array: the memory that a file was opened over, or a destination of a plan.
-   */
+  /** Memory of the caller, read-only for the array: the memory that a file was opened over, or a destination of a
+   * plan. */
   SAFETENSORS_MEMORY_BORROWED = 3
 };
 
@@ -549,28 +557,32 @@ SAFETENSORS_API safetensors_status safetensors_array_get_info(const safetensors_
 SAFETENSORS_API safetensors_status safetensors_array_shape(const safetensors_array* array, uint64_t* shape,
                                                            size_t capacity, size_t* rank, safetensors_error* error);
 /** Returns the elements, after a check that they have this dtype and are aligned for it. `*count` becomes the number of
- * elements, or the number of bytes for F4 and F6. Errors: DTYPE_MISMATCH, MISALIGNED_MEMORY. */
+ * elements, or the number of bytes for F4 and F6.
+ * Errors: DTYPE_MISMATCH, MISALIGNED_MEMORY. */
 SAFETENSORS_API safetensors_status safetensors_array_as(const safetensors_array* array, safetensors_dtype dtype,
                                                         const void** elements, size_t* count, safetensors_error* error);
 /** Returns the memory for writing. `*nbytes` becomes its size in bytes. If several threads access the memory, do your
- * own locking. Error: NOT_WRITABLE. */
+ * own locking.
+ * Error: NOT_WRITABLE. */
 SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_array* array, void** data, size_t* nbytes,
                                                                   safetensors_error* error);
 /** Loads the pages of `size` bytes at `offset` of a map into memory, so that later access does not wait.
  *
  * The range is clipped to the array. It is enough to prefault a few MiB before you use them. For other kinds of memory,
- * this function does nothing. Errors: OUT_OF_MEMORY, READ_FAILED. The system reports a file that became shorter and a
- * failing device in the same way; both are READ_FAILED. */
+ * this function does nothing.
+ * Errors: OUT_OF_MEMORY, READ_FAILED. The system reports a file that became shorter and a failing device in the same
+ * way; both are READ_FAILED. */
 SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
                                                               uint64_t size, safetensors_error* error);
 /** Releases the pages of a shared map that are entirely inside the array. The next access reads them again. The array
- * stays valid. Error: UNSUPPORTED for other kinds of memory. In a private map, the changes would be lost. */
+ * stays valid.
+ * Error: UNSUPPORTED for other kinds of memory. In a private map, the changes would be lost. */
 SAFETENSORS_API safetensors_status safetensors_array_release_pages(const safetensors_array* array,
                                                                    safetensors_error* error);
 /** Returns a DLPack tensor on the CPU device that shares the memory of an array. It may outlive the array and the file.
  *
- * SAFETENSORS_DLPACK_READ_ONLY is set unless the array is writable. Error: UNSUPPORTED if a dimension is larger than
- * INT64_MAX, or if there are more than INT32_MAX dimensions. */
+ * SAFETENSORS_DLPACK_READ_ONLY is set unless the array is writable.
+ * Error: UNSUPPORTED if a dimension is larger than INT64_MAX, or if there are more than INT32_MAX dimensions. */
 SAFETENSORS_API safetensors_status safetensors_array_to_dlpack(const safetensors_array* array,
                                                                safetensors_dl_managed_tensor** tensor,
                                                                safetensors_error* error);
@@ -660,7 +672,8 @@ typedef struct safetensors_metadata {
 /** Returns the header that safetensors_serialize() and safetensors_write_file() write for these tensors.
  *
  * If `metadata` is NULL, there is no `__metadata__`. If it is not NULL and `metadata_count` is 0, `__metadata__` is
- * empty. Errors: those of the header builder, and DATA_LENGTH. */
+ * empty.
+ * Errors: those of the header builder, and DATA_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_layout(const safetensors_tensor_data* tensors, size_t tensor_count,
                                                       const safetensors_metadata* metadata, size_t metadata_count,
                                                       const safetensors_layout_options* options,
@@ -685,24 +698,28 @@ SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, cons
  * Nothing appears at the path before safetensors_writer_commit(). Any number of threads may call
  * safetensors_writer_write() and safetensors_writer_copy() at the same time. No other call may run at the same time as
  * safetensors_writer_commit(), safetensors_writer_abort() or safetensors_writer_free(). Do not use the writer in a
- * forked child. Errors: those of safetensors_write_file(). */
+ * forked child.
+ * Errors: those of safetensors_write_file(). */
 SAFETENSORS_API safetensors_status safetensors_writer_create(const char* path, const safetensors_header* header,
                                                              const safetensors_write_options* options,
                                                              safetensors_writer** writer, safetensors_error* error);
 /** Writes `size` bytes of a tensor. `offset` is in bytes from the start of the tensor. Write each byte exactly once.
  *
- * After the first failure to write, all calls return that failure. Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE
- * (after the end of the tensor), WRITE_FAILED, WRITER_CLOSED, CANCELLED. */
+ * After the first failure to write, all calls return that failure.
+ * Errors: NOT_FOUND, OVERLAPPING_WRITE, BUFFER_SIZE (after the end of the tensor), WRITE_FAILED, WRITER_CLOSED,
+ * CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name,
                                                             size_t name_length, uint64_t offset, const void* data,
                                                             size_t size, safetensors_error* error);
 /** Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape. The
- * memory is bounded. Errors: those of safetensors_writer_write(), DTYPE_MISMATCH, DATA_LENGTH, and those of reading. */
+ * memory is bounded.
+ * Errors: those of safetensors_writer_write(), DTYPE_MISMATCH, DATA_LENGTH, and those of reading. */
 SAFETENSORS_API safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name,
                                                            size_t name_length, const safetensors_tensor* tensor,
                                                            safetensors_error* error);
 /** Completes the file and puts it in place. The error INCOMPLETE_WRITE names the first missing range. The writer stays
- * usable after it. Errors: INCOMPLETE_WRITE, WRITER_CLOSED, and those of safetensors_write_file(). */
+ * usable after it.
+ * Errors: INCOMPLETE_WRITE, WRITER_CLOSED, and those of safetensors_write_file(). */
 SAFETENSORS_API safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error);
 /** Closes the writer. Removes the bytes written, unless they are committed. */
 SAFETENSORS_API safetensors_status safetensors_writer_abort(safetensors_writer* writer, safetensors_error* error);

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* --- Checkpoints: many files opened as one set of tensors --- */
+/* --- Checkpoints --- */
 
 /** The tensors of several files, such as the shards of a model. */
 typedef struct safetensors_checkpoint safetensors_checkpoint;
@@ -37,7 +37,7 @@ typedef struct safetensors_checkpoint_options {
  * - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
  *   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
  * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
- * for itself.
+ *   for itself.
  *
  * At most half of the descriptors that the process may have stay open. The library opens the other files again when it
  * reads them. If such a file is another file by then, that call returns FILE_CHANGED.
@@ -77,13 +77,13 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_contains(const safeten
                                                                    const char* name, size_t name_length,
                                                                    int32_t* contained, safetensors_error* error);
 /** Returns the file at an index. The order is that of the paths. The files of one path are sorted by the bytes of their
- * names. A file shows all its tensors, also those that an index does not name. Error: NOT_FOUND when `index` is not
- * below the number of files. */
+ * names. A file shows all its tensors, also those that an index does not name.
+ * Error: NOT_FOUND when `index` is not below the number of files. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetensors_checkpoint* checkpoint,
                                                                   uint64_t index, safetensors_file** file,
                                                                   safetensors_error* error);
 
-/* --- Arenas: memory that results are read into, kept between loads --- */
+/* --- Arenas --- */
 
 /** An allocator of huge pages for the results of read plans. It keeps memory between loads.
  *
@@ -105,7 +105,7 @@ SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_aren
 SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* arena, uint64_t* trimmed,
                                                           safetensors_error* error);
 
-/* --- Read plans: many tensors and slices, of one file or many, read by several threads within a budget --- */
+/* --- Read plans --- */
 
 /** A list of tensors and slices to read, and of their destinations. */
 typedef struct safetensors_read_plan safetensors_read_plan;
@@ -178,8 +178,8 @@ typedef struct safetensors_read_options {
    * freed. */
   void* user;
   /** Called with the number of bytes completed (`done`) and the total, from time to time and once at the end. Runs in
-   * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel (CANCELLED).
-   */
+   * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel
+   * (CANCELLED). */
   int32_t (*progress)(void* user, uint64_t done, uint64_t total);
   /** Called for each chunk of a result while it is still in the cache of a processor. The chunks cover each byte of
    * each result exactly once.
@@ -205,8 +205,9 @@ SAFETENSORS_API void safetensors_read_plan_free(safetensors_read_plan* plan);
 /** Adds a slice of a tensor as the next item. The index of the first item is 0.
  *
  * If `slice` is NULL, the item is the whole tensor. You may free the slice and the tensor afterwards. On failure, the
- * plan does not change. Errors: BUFFER_SIZE (the size of the destination is wrong), INVALID_ARGUMENT (strides or
- * device), DTYPE_MISMATCH (this cast is not possible), and those of safetensors_slice_resolve(). */
+ * plan does not change.
+ * Errors: BUFFER_SIZE (the size of the destination is wrong), INVALID_ARGUMENT (strides or device), DTYPE_MISMATCH
+ * (this cast is not possible), and those of safetensors_slice_resolve(). */
 SAFETENSORS_API safetensors_status safetensors_read_plan_add(safetensors_read_plan* plan,
                                                              const safetensors_tensor* tensor,
                                                              const safetensors_slice* slice,
@@ -239,8 +240,8 @@ SAFETENSORS_API safetensors_status safetensors_read_result_count(const safetenso
  *
  * New memory is aligned to 64 bytes. It is released when the result and all arrays that use it are freed. For an item
  * with a destination, the array is a view of the memory of the caller (SAFETENSORS_MEMORY_BORROWED). For a destination
- * with strides or on a device, the array has no bytes. Error: NOT_FOUND when `index` is not below the number of items.
- */
+ * with strides or on a device, the array has no bytes.
+ * Error: NOT_FOUND when `index` is not below the number of items. */
 SAFETENSORS_API safetensors_status safetensors_read_result_array(const safetensors_read_result* result, uint64_t index,
                                                                  safetensors_array** array, safetensors_error* error);
 /** Returns the report of the read. */
@@ -248,12 +249,13 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
                                                                   safetensors_read_report** report,
                                                                   safetensors_error* error);
 
-/* --- Streams: the items of a plan in the order in which they become complete --- */
+/* --- Streams --- */
 
 /** Starts to read the items in the background. You may change or free the plan in the meantime.
  *
  * The threads of the stream wait when `memory_budget` bytes are being read, or wait for safetensors_stream_next(). In a
- * forked child, you may only free the stream. Errors: those of safetensors_read_plan_execute() for devices. */
+ * forked child, you may only free the stream.
+ * Errors: those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,
                                                                 safetensors_stream** stream, safetensors_error* error);
@@ -262,7 +264,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensor
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
 /** Waits for the next complete item and writes its index to `*item`. Returns its array as
  * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. After an error,
- * every later call returns the same error. Errors: those of safetensors_read_plan_execute(). */
+ * every later call returns the same error.
+ * Errors: those of safetensors_read_plan_execute(). */
 SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
                                                            safetensors_array** array, safetensors_error* error);
 /** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. Call it from any
@@ -273,7 +276,7 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
                                                              safetensors_read_report** report,
                                                              safetensors_error* error);
 
-/* --- Reports: what a plan did --- */
+/* --- Reports --- */
 
 /** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT. */
 typedef struct safetensors_read_report_info {
@@ -303,12 +306,13 @@ SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safete
                                                                     safetensors_read_report_info* info,
                                                                     safetensors_error* error);
 /** Returns one feature that was requested but is unavailable (huge pages, direct reads), as a sentence that names the
- * file. Error: NOT_FOUND when `index` is not below `fallback_count`. */
+ * file.
+ * Error: NOT_FOUND when `index` is not below `fallback_count`. */
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
 
-/* --- Writing several files, the shards of a checkpoint --- */
+/* --- Writing several files --- */
 
 /** One of the files that safetensors_write_files() writes. */
 typedef struct safetensors_file_contents {
@@ -324,8 +328,9 @@ typedef struct safetensors_file_contents {
  * All files are written and synced before the first new file replaces an old one. An error or a crash before that
  * leaves all old files unchanged. Each file is replaced atomically, but the set is not. The message of an error during
  * the replacement says how many files were already replaced. Up to three descriptors per file are open at the same
- * time. Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the
- * same file. */
+ * time.
+ * Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the same
+ * file. */
 SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
                                                            const safetensors_write_options* options,
                                                            const safetensors_layout_options* layout_options,

@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+/* --- Status codes and errors --- */
+
 /** A status code: SAFETENSORS_OK or one of the codes `SAFETENSORS_ERROR_...`. */
 typedef int32_t safetensors_status;
 
@@ -96,6 +98,8 @@ typedef struct safetensors_error {
   char path[512];
 } safetensors_error;
 
+/* --- Dtypes --- */
+
 /** A dtype: one of the numbers `SAFETENSORS_DTYPE_...`. */
 typedef int32_t safetensors_dtype;
 
@@ -127,7 +131,7 @@ enum {
   SAFETENSORS_DTYPE_F4 = 22       /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
 };
 
-/* --- How headers are read --- */
+/* --- Options for reading headers --- */
 
 /** How headers are read. Initialize it with SAFETENSORS_PARSE_OPTIONS_INIT. */
 typedef struct safetensors_parse_options {
@@ -148,9 +152,9 @@ typedef struct safetensors_parse_options {
 #define SAFETENSORS_PARSE_OPTIONS_INIT \
   { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
 
-/* --- DLPack (https://dmlc.github.io/dlpack), version 1.1 --- */
+/* --- DLPack --- */
 
-/** Major version of DLPack. */
+/** Major version of DLPack (https://dmlc.github.io/dlpack). The structs below are those of version 1.1. */
 #define SAFETENSORS_DLPACK_MAJOR_VERSION 1
 /** Minor version of DLPack. */
 #define SAFETENSORS_DLPACK_MINOR_VERSION 1

@@ -75,8 +75,7 @@ class Checkpoint {
   /// - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
   ///   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
   /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
-  /// stands
-  ///   for itself. The matching files are sorted by the bytes of their names.
+  ///   stands for itself. The matching files are sorted by the bytes of their names.
   ///
   /// Names that begin with a dot are ignored in folders. A pattern matches them only if it contains the dot.
   ///
@@ -92,8 +91,7 @@ class Checkpoint {
   ///
   /// Errors: those of File::open(), and
   /// - invalid_index: not an index, a name that occurs twice, a file name that is not allowed, or a tensor that is not
-  /// in
-  ///   its file;
+  ///   in its file;
   /// - ambiguous_checkpoint: a folder with several candidates; the message names them;
   /// - not_found: a folder without a candidate, or a pattern without a match;
   /// - duplicate_name: a tensor that is in two files; the message names them.

@@ -1,6 +1,6 @@
 /** @file
- * The version of the library, the visibility of its symbols, and a check of the byte order. Every public
- * header includes this one. */
+ * The version of the library, the visibility of its symbols, and a check of the byte order. Every public header
+ * includes this one. */
 #pragma once
 
 /* Tensors are little-endian on every machine, in files and in memory. On a big-endian machine, a program that passes

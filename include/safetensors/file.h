@@ -55,7 +55,8 @@ class File {
   static SAFETENSORS_API Result<File> open(std::string_view path, const OpenOptions& options = {}) noexcept;
 
   /// Opens a file through a descriptor. Duplicates the descriptor: the caller keeps their own. Neither uses nor moves
-  /// its file position. Errors: as open().
+  /// its file position.
+  /// Errors: as open().
   static SAFETENSORS_API Result<File> from_fd(int descriptor, const OpenOptions& options = {}) noexcept;
 
   /// Opens a file that is in memory. `bytes` is the whole file, and `owner` keeps it alive. view() points into it.
@@ -78,7 +79,8 @@ class File {
   /// Returns the bytes of all tensors as one Array of dtype U8. Tensor t is the range [t.begin, t.end) of it.
   ///
   /// One call maps many tensors at the cost of one. In the cases where Tensor::view() reads into owned memory, this
-  /// function does so too, with several threads. Errors: as Tensor::view().
+  /// function does so too, with several threads.
+  /// Errors: as Tensor::view().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
   /// Returns `map` or `read`, as decided when the file was opened. It never returns `automatic`.
@@ -122,7 +124,8 @@ class Tensor {
   ///
   /// The Array is a view when `file().access()` is `map` or when the Source provides memory. Otherwise the tensor is
   /// read into owned memory. Array::memory() tells which case applies. If the system refuses the map, the tensor is
-  /// read. Therefore map_failed never occurs. Errors: as read().
+  /// read. Therefore map_failed never occurs.
+  /// Errors: as read().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
   /// @{
@@ -138,7 +141,8 @@ class Tensor {
   ///
   /// In a slice, runs of 64 KiB and more are read exactly. Shorter runs go through a bounce buffer of at most 1 MiB.
   /// With this buffer, the call may read up to a quarter more bytes than the slice has, or more when runs are shorter
-  /// than 512 bytes. Uses positioned reads only. Thread-safe. Errors: buffer_size, and those of read().
+  /// than 512 bytes. Uses positioned reads only. Thread-safe.
+  /// Errors: buffer_size, and those of read().
   [[nodiscard]] SAFETENSORS_API Status read_into(std::span<std::byte> destination) const noexcept;
   [[nodiscard]] SAFETENSORS_API Status read_into(const Slice& slice, std::span<std::byte> destination) const noexcept;
   /// @}

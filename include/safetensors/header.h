@@ -22,9 +22,9 @@ inline namespace v0 {
 
 /// How a header is read.
 struct ParseOptions {
-  /// Maximum length of the header in bytes. A longer header is refused before memory is allocated for it.
-  /// 100,000,000 is the limit of the format. With a larger value, the library accepts files that other readers refuse.
-  /// The maximum is 4 GiB - 1; a larger value has the same effect.
+  /// Maximum length of the header in bytes. A longer header is refused before memory is allocated for it. 100,000,000
+  /// is the limit of the format. With a larger value, the library accepts files that other readers refuse. The maximum
+  /// is 4 GiB - 1; a larger value has the same effect.
   std::uint64_t max_header_bytes = 100'000'000;
   /// Accept white space before the `{`, as the reference implementation does. The format requires that the header
   /// begins with `{`.
@@ -90,8 +90,8 @@ class IndexIterator {
 };
 }  // namespace detail
 
-/// A view of the tensors of a Header, in one of its two orders. It is valid as long as any copy of the Header.
-/// Call const functions from any thread.
+/// A view of the tensors of a Header, in one of its two orders. It is valid as long as any copy of the Header. Call
+/// const functions from any thread.
 class TensorList {
  public:
   /// A random-access iterator over TensorInfo.
@@ -161,8 +161,8 @@ class Header {
   ///
   /// `prefix` holds at least the first 8 bytes of the file, or the whole file if it is shorter. `file_size` is in
   /// bytes. If the file has another common format, such as a zip archive, the message of the error names that format. A
-  /// prefix of 512 bytes suffices to recognise all of them. Errors: header_too_small, header_too_large,
-  /// invalid_header_length.
+  /// prefix of 512 bytes suffices to recognise all of them.
+  /// Errors: header_too_small, header_too_large, invalid_header_length.
   static SAFETENSORS_API Result<std::uint64_t> length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                       const ParseOptions& options = {}) noexcept;
 
@@ -261,14 +261,16 @@ class HeaderBuilder {
   SAFETENSORS_API Status add(std::string_view name, Dtype dtype, ShapeView shape) noexcept;
   SAFETENSORS_API Status add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape) noexcept;
   /// @}
-  /// Adds a metadata pair. Copies both texts. Errors: duplicate_name, invalid_utf8, out_of_memory.
+  /// Adds a metadata pair. Copies both texts.
+  /// Errors: duplicate_name, invalid_utf8, out_of_memory.
   SAFETENSORS_API Status metadata(std::string_view key, std::string_view value) noexcept;
   /// Makes the header contain `"__metadata__":{}` even if you add no pair. Error: out_of_memory.
   SAFETENSORS_API Status metadata_present() noexcept;
 
   /// Builds the header. Places the tensors one after the other from offset 0, sorted by dtype rank() (highest first)
-  /// and then by name. You may call it several times. Errors: invalid_alignment, header_too_large (more than
-  /// 100,000,000 bytes with padding), size_overflow (more than 2^64-1 bytes of data), out_of_memory.
+  /// and then by name. You may call it several times.
+  /// Errors: invalid_alignment, header_too_large (more than 100,000,000 bytes with padding), size_overflow (more than
+  /// 2^64-1 bytes of data), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;
 
  private:

@@ -189,7 +189,8 @@ class ReadPlan {
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
   /// Starts to read the items in the background, in the order of add(). Stream::next() returns each item when it is
-  /// complete. Errors: out_of_memory, and the errors of execute() for devices.
+  /// complete.
+  /// Errors: out_of_memory, and the errors of execute() for devices.
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:
@@ -221,7 +222,8 @@ class Stream {
 
   /// Waits for the next complete item and returns it. Returns nullopt after the last item.
   ///
-  /// An error stops all reading, and every later call returns the same error. Errors: as ReadPlan::execute().
+  /// An error stops all reading, and every later call returns the same error.
+  /// Errors: as ReadPlan::execute().
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.

@@ -143,7 +143,8 @@ class Slice {
   /// Parses the text of a NumPy index, such as `1:3,:,-1,::2,...`.
   ///
   /// Brackets around the text are allowed. White space between numbers and signs is ignored. An empty text takes the
-  /// whole tensor. Error: slice_syntax, with the column.
+  /// whole tensor.
+  /// Error: slice_syntax, with the column.
   [[nodiscard]] static SAFETENSORS_API Result<Slice> parse(std::string_view text) noexcept;
 
   /// Returns the slices of the dimensions. The reference is valid as long as this object.

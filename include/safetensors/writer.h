@@ -89,8 +89,9 @@ struct Serialized {
 /// If the tensors are invalid, nothing is written. Tensors may be views of the file that is replaced. The mode of the
 /// file is that of the old file, or depends on the umask. Symlinks are followed, unless `options.replace_symlinks` is
 /// set. If the old file has several hard links, only this path gets the new file. Devices, FIFOs, sockets and
-/// directories are refused. Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC
-/// or another code), sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled.
+/// directories are refused.
+/// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
+/// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled.
 [[nodiscard]] SAFETENSORS_API Status write_file(std::string_view path, std::span<const TensorData> tensors,
                                                 const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                 const WriteOptions& options = {},
@@ -139,8 +140,9 @@ class Writer {
   ///
   /// Unless the durability is `none`, calls with at least 256 KiB write to the disk at once, with up to four threads of
   /// their own. Few large calls are then faster than many small ones. A Writer needs at most 8 MiB of memory in
-  /// addition. Errors: not_found, overlapping_write, buffer_size (after the end of the tensor), write_failed,
-  /// out_of_memory, writer_closed, cancelled.
+  /// addition.
+  /// Errors: not_found, overlapping_write, buffer_size (after the end of the tensor), write_failed, out_of_memory,
+  /// writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              std::span<const std::byte> bytes) noexcept;
 
@@ -148,7 +150,8 @@ class Writer {
   ///
   /// It uses the same 8 MiB of memory. Several threads may read the Source of `tensor` at the same time. If only
   /// reading fails, no byte of the tensor counts as written, and you may try again. This holds for every error code
-  /// that a Source returns. Errors: those of write(), dtype_mismatch, data_length, and those of reading.
+  /// that a Source returns.
+  /// Errors: those of write(), dtype_mismatch, data_length, and those of reading.
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
 
   /// Completes the file and puts it in place. No other call may run at the same time.
@@ -193,7 +196,8 @@ struct MetadataEdit {
 /// Without EditOptions::in_place, it writes a new file, and the system copies the bytes of the tensors. The new file
 /// replaces the old one as in write_file(). If the old file was changed or replaced in the meantime, the error is
 /// file_changed and the file stays as it is. This is best effort: a change between the last check and the replacement
-/// is lost. Errors: those of File::open(), HeaderBuilder and write_file(), header_does_not_fit, file_changed.
+/// is lost.
+/// Errors: those of File::open(), HeaderBuilder and write_file(), header_does_not_fit, file_changed.
 [[nodiscard]] SAFETENSORS_API Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(std::string_view path, std::initializer_list<MetadataEdit> edits,

@@ -14,43 +14,83 @@ _Path = str | bytes | PathLike[str] | PathLike[bytes]
 _version: str
 
 class SafetensorError(Exception):
+    """A file that is not a safetensors file, or a request that cannot be met.
+
+    `code` is a str such as "invalid_offset", `offset` is the byte in the file, and `errno` is the error
+    number of the system. Each one is None if it is not known.
+    """
+
     code: str | None
     offset: int | None
     errno: int | None
 
 class TensorSpec:
+    """The dtype, the shape and the memory of a tensor that is to be written.
+
+    The object keeps no reference to the memory. Keep it alive until the write is over.
+    """
+
     def __init__(
         self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int
     ) -> None: ...
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """The dtype in the file, such as "F32"."""
     @property
-    def shape(self) -> list[int]: ...
+    def shape(self) -> list[int]:
+        """The dimensions in elements, outermost first."""
     @property
-    def data_ptr(self) -> int: ...
+    def data_ptr(self) -> int:
+        """The address of the elements."""
     @property
-    def data_len(self) -> int: ...
+    def data_len(self) -> int:
+        """The size of the memory in bytes."""
 
 class TensorMeta:
+    """The entry of a tensor in the header. It stays valid after the file is closed."""
+
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """The dtype in the file, such as "F32"."""
     @property
-    def shape(self) -> list[int]: ...
+    def shape(self) -> list[int]:
+        """The dimensions in elements, outermost first."""
     @property
-    def data_offsets(self) -> tuple[int, int]: ...
+    def data_offsets(self) -> tuple[int, int]:
+        """The range [begin, end) of the tensor, in bytes from the start of the data."""
 
 class TensorStream:
-    def __iter__(self) -> Self: ...
+    """An iterator over the pairs (name, tensor) of a PrefetchLoader, in the order of reading."""
+
+    def __iter__(self) -> Self:
+        """Return the iterator itself."""
     def __next__(self) -> tuple[str, Any]: ...
 
 class PrefetchLoader:
-    def names(self) -> list[str]: ...
-    def take(self, name: str) -> Any: ...
-    def close(self) -> None: ...
-    def __getitem__(self, name: str) -> Any: ...
-    def __len__(self) -> int: ...
-    def __contains__(self, name: object) -> bool: ...
-    def __iter__(self) -> TensorStream: ...
+    """Read tensors in the background and hand out each one as soon as it is complete.
+
+    You may take a tensor again: it is the same object until the loader is closed. The loader is a
+    context manager. It may outlive the `safe_open` that made it. Use it from any number of threads at
+    once, but not in a forked child.
+    """
+
+    def names(self) -> list[str]:
+        """Return the names of the plan, in the order of their bytes in the file."""
+    def take(self, name: str) -> Any:
+        """Wait for a tensor and return it.
+
+        Raises SafetensorError for a name that is not in the plan, after `close`, and if reading failed.
+        """
+    def close(self) -> None:
+        """Stop reading and release the tensors read. Tensors that you took stay valid."""
+    def __getitem__(self, name: str) -> Any:
+        """Do the same as `take`."""
+    def __len__(self) -> int:
+        """Return the number of tensors in the plan."""
+    def __contains__(self, name: object) -> bool:
+        """Return whether the plan has a tensor with this name."""
+    def __iter__(self) -> TensorStream:
+        """Iterate over all pairs (name, tensor), in the order of reading."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -61,11 +101,36 @@ class PrefetchLoader:
     ) -> None: ...
 
 class PySafeSlice:
-    def get_shape(self) -> list[int]: ...
-    def get_dtype(self) -> str: ...
-    def __getitem__(self, index: Any) -> Any: ...
+    """A tensor of an open file that is read in parts: `part[2:4, ..., -1]` reads only these elements.
+
+    It stays valid after the file is closed. Use it from any thread.
+    """
+
+    def get_shape(self) -> list[int]:
+        """Return the dimensions in elements, outermost first."""
+    def get_dtype(self) -> str:
+        """Return the dtype in the file, such as "F32"."""
+    def __getitem__(self, index: Any) -> Any:
+        """Read a part of the tensor.
+
+        With torch, an index has the meaning that torch gives it. Other frameworks take integers, slices
+        with any step, and one Ellipsis; an index past the end is an error. Raises SafetensorError.
+        """
 
 class safe_open:
+    """A file whose tensors are loaded when you ask for them.
+
+    `filename`: a str or os.PathLike. `framework`: "pt", "np", "tf", "jax", "mlx" or "paddle".
+    `device`: the device of the tensors (torch and paddle).
+
+    `backend`: "mmap" returns views of the file, whose pages are read on first access. "pread" reads
+    tensors into memory of their own, through the page cache. "auto" does the same, but reads data that
+    is not in the page cache directly from the device.
+
+    The object is a context manager. Tensors and slices stay valid after it is closed and after the file
+    is removed. Use it from any number of threads at once.
+    """
+
     def __init__(
         self,
         filename: _Path,
@@ -82,23 +147,42 @@ class safe_open:
         traceback: TracebackType | None = None,
         /,
     ) -> None: ...
-    def keys(self) -> list[str]: ...
-    def offset_keys(self) -> list[str]: ...
-    def metadata(self) -> dict[str, str] | None: ...
-    def get_tensor(self, name: str) -> Any: ...
-    def get_tensors(self) -> dict[str, Any]: ...
-    def get_slice(self, name: str) -> PySafeSlice: ...
-    def get_tensor_meta(self, name: str) -> TensorMeta: ...
+    def keys(self) -> list[str]:
+        """Return the names of the tensors, sorted by their bytes."""
+    def offset_keys(self) -> list[str]:
+        """Return the names of the tensors, in the order of their bytes in the file."""
+    def metadata(self) -> dict[str, str] | None:
+        """Return the metadata of the header, or None if there is none."""
+    def get_tensor(self, name: str) -> Any:
+        """Return one tensor. Raises SafetensorError for a name that is not in the file."""
+    def get_tensors(self) -> dict[str, Any]:
+        """Return all tensors in a dict, in the order of their bytes in the file."""
+    def get_slice(self, name: str) -> PySafeSlice:
+        """Return one tensor to read in parts. The call itself reads nothing."""
+    def get_tensor_meta(self, name: str) -> TensorMeta:
+        """Return the entry of one tensor in the header. The call reads nothing."""
     def prefetch(
         self,
         plan: dict[str, slice | None] | None = None,
         *,
         device: Any = None,
         threads: int = 8,
-    ) -> PrefetchLoader: ...
-    def __len__(self) -> int: ...
-    def __contains__(self, name: object) -> bool: ...
-    def __iter__(self) -> Iterator[str]: ...
+    ) -> PrefetchLoader:
+        """Start to read tensors in the background, and return a PrefetchLoader that hands them out.
+
+        `plan`: a dict from names to None (the whole tensor) or to a slice of rows, with step 1 and inside
+        of the tensor. None reads every tensor. `device`: the device of the tensors (torch and paddle); None
+        is the device of the file. `threads`: the number of reader threads; 0 uses as many as are useful.
+        The memory needed is that of the planned tensors.
+
+        Raises SafetensorError for a plan that cannot be met. `PrefetchLoader.take` raises errors of reading.
+        """
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+    def __contains__(self, name: object) -> bool:
+        """Return whether the file has a tensor with this name."""
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the tensors, sorted by their bytes."""
 
 def _safe_open_handle(
     f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
