@@ -28,7 +28,8 @@ class Maker {
   Maker& operator=(const Maker&) = delete;
   virtual ~Maker() = default;
 
-  // Returns an array over the memory of `array`, or over an aligned copy of it.
+  // Returns an array of the framework over the memory of `array`. Copies if the memory is misaligned, the framework
+  // needs a copy, or the device is not the CPU.
   [[nodiscard]] virtual nb::object make(const Array& array) = 0;
   // Returns an array over a part of `whole`. memory: the object that make_memory() returned for `whole`. Used for many
   // arrays over one memory.
@@ -44,7 +45,8 @@ class Maker {
   [[nodiscard]] virtual bool indexes() const noexcept { return false; }
 };
 
-// Imports NumPy. extended_as_bits: makes unsigned integers for dtypes that NumPy has only with the package ml_dtypes.
+// These functions import the framework. extended_as_bits: makes unsigned integers for dtypes that NumPy has only with
+// the package ml_dtypes.
 [[nodiscard]] std::shared_ptr<Maker> make_numpy_maker(bool extended_as_bits = false);
 // The name in ml_dtypes of a dtype that NumPy lacks, otherwise null.
 [[nodiscard]] const char* extended_name(Dtype dtype) noexcept;

@@ -1,5 +1,5 @@
-// Makes NumPy arrays by calling numpy.ndarray(shape, dtype, buffer, offset), so that the extension needs neither the
-// headers of NumPy nor a build per NumPy version.
+// Makes NumPy arrays by calling numpy.ndarray(shape, dtype, buffer, offset), so that the extension needs no headers of
+// NumPy.
 #include <array>
 #include <atomic>
 #include <bit>
