@@ -274,6 +274,7 @@ class HeaderBuilder {
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;
 
  private:
+  friend struct detail::Access<HeaderBuilder>;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -65,6 +65,14 @@ struct MetadataPair {
   TextRange value;
 };
 
+// A new header, and its text as it is in the file. The header itself does not keep that: it unescapes strings in place.
+struct BuiltHeader {
+  Header header;
+  std::string text;
+};
+// As HeaderBuilder::build. Throws std::bad_alloc.
+[[nodiscard]] Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options);
+
 }  // namespace safetensors::format
 
 namespace safetensors {

@@ -54,8 +54,7 @@ struct HeaderBuilder::State {
     order.reserve(entries.size());
     for (const Entry& entry : entries) order.push_back(&entry);
     std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-      if (a->dtype != b->dtype) return rank(a->dtype) > rank(b->dtype);
-      return a->name < b->name;
+      return format::written_before(a->dtype, a->name, b->dtype, b->name);
     });
     return order;
   }
@@ -96,7 +95,7 @@ struct HeaderBuilder::State {
     return {};
   }
 
-  Result<Header> build(const LayoutOptions& options) const {
+  Result<format::BuiltHeader> build(const LayoutOptions& options) const {
     const std::uint32_t alignment = options.data_alignment == 0 ? 8 : options.data_alignment;
     if (!std::has_single_bit(alignment) || alignment > 65536) {
       return base::make_error(Errc::invalid_alignment, "data_alignment is " + std::to_string(alignment) +
@@ -125,7 +124,9 @@ struct HeaderBuilder::State {
       return std::move(status).error();
     }
     // Parse our own text like any other: the library never writes a header that it would refuse.
-    return Header::parse(text, offset);
+    Result<Header> header = Header::parse(text, offset);
+    if (!header) return std::move(header).error();
+    return format::BuiltHeader{*std::move(header), std::move(text)};
   }
 };
 
@@ -161,8 +162,31 @@ Status HeaderBuilder::metadata_present() noexcept {
 }
 
 Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
-  return base::guarded([&]() -> Result<Header> { return state_ ? state_->build(options) : State().build(options); });
+  return base::guarded([&]() -> Result<Header> {
+    Result<format::BuiltHeader> built = format::build_header(*this, options);
+    if (!built) return std::move(built).error();
+    return std::move(built->header);
+  });
 }
 
+namespace detail {
+
+template <>
+struct Access<HeaderBuilder> {
+  static Result<format::BuiltHeader> build(const HeaderBuilder& builder, const LayoutOptions& options) {
+    return builder.state_ ? builder.state_->build(options) : HeaderBuilder::State().build(options);
+  }
+};
+
+}  // namespace detail
+
 }  // namespace v0
+
+namespace format {
+
+Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options) {
+  return detail::Access<HeaderBuilder>::build(builder, options);
+}
+
+}  // namespace format
 }  // namespace safetensors

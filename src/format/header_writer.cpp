@@ -42,7 +42,7 @@ void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, s
 
 void HeaderWriter::tensors(const TensorList& list) {
   const auto before = [](const TensorInfo* a, const TensorInfo* b) {
-    return rank(a->dtype) != rank(b->dtype) ? rank(a->dtype) > rank(b->dtype) : a->name < b->name;
+    return written_before(a->dtype, a->name, b->dtype, b->name);
   };
   std::vector<const TensorInfo*> empty;  // the tensors without bytes at one offset
   for (std::size_t i = 0; i < list.size();) {

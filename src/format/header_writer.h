@@ -14,6 +14,11 @@ namespace safetensors::format {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference reader
 
+// The order in which tensors are written: the dtype with the highest rank first, then by name.
+[[nodiscard]] inline bool written_before(Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) noexcept {
+  return a != b && rank(a) != rank(b) ? rank(a) > rank(b) : a_name < b_name;
+}
+
 // Call in this order: metadata pairs sorted by key, then tensors in the writer's order, then finish(). Functions throw
 // std::bad_alloc.
 class HeaderWriter {

@@ -60,7 +60,7 @@ Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape
 }
 
 Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous) {
-  if (tensor.begin != expected || tensor.end < tensor.begin) return invalid_offset(tensor, expected, previous);
+  if (!is_consecutive(tensor.begin, tensor.end, expected)) return invalid_offset(tensor, expected, previous);
   std::uint64_t nbytes = 0;
   if (const Errc code = count_bytes(tensor.dtype, tensor.shape, nbytes); code != Errc::ok) {
     return bytes_error(code, tensor.name, tensor.dtype, tensor.shape);
@@ -152,7 +152,7 @@ bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
   bool consecutive = true;
   for (std::size_t i = 0; i < count; ++i) {
     order[i] = ranges[i].index;
-    consecutive = consecutive && ranges[i].begin == expected && ranges[i].end >= expected;
+    consecutive = consecutive && is_consecutive(ranges[i].begin, ranges[i].end, expected);
     expected = ranges[i].end;
   }
   state.order = order;

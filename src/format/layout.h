@@ -30,13 +30,17 @@ namespace safetensors::format {
 // Returns the error, with its message, for a code from count_bytes().
 [[nodiscard]] Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape);
 
+// Rule 6 for one tensor: its bytes [begin, end) start where the bytes before them end.
+[[nodiscard]] inline bool is_consecutive(std::uint64_t begin, std::uint64_t end, std::uint64_t expected) noexcept {
+  return begin == expected && end >= begin;
+}
+
 // Returns whether tensor may follow previous directly (null: tensor is the first). Checks rule 6, and the order by name
 // among tensors without bytes.
 [[nodiscard]] inline bool follows(const TensorInfo* previous, const TensorInfo& tensor) noexcept {
-  if (tensor.end < tensor.begin) return false;
-  if (previous == nullptr) return tensor.begin == 0;
-  if (tensor.begin != previous->end) return false;
-  return tensor.begin != previous->begin || tensor.end != tensor.begin || previous->name < tensor.name;
+  if (!is_consecutive(tensor.begin, tensor.end, previous == nullptr ? 0 : previous->end)) return false;
+  return previous == nullptr || tensor.begin != previous->begin || tensor.end != tensor.begin ||
+         previous->name < tensor.name;
 }
 
 // Checks rules 7 to 9 for one tensor.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "format/header.h"
 #include "format/printable.h"
 #include "io/atomic_file.h"
 #include "io/write_images.h"
@@ -42,8 +43,8 @@ Status check_lengths(const Header& header, std::span<const TensorData> tensors) 
   return {};
 }
 
-Result<Header> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                       const LayoutOptions& options) {
+Result<format::BuiltHeader> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                                    const LayoutOptions& options) {
   HeaderBuilder builder;
   for (const TensorData& tensor : tensors) {
     if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
@@ -54,28 +55,27 @@ Result<Header> lay_out(std::span<const TensorData> tensors, const std::optional<
   for (const auto& [key, value] : metadata ? *metadata : MetadataPairs()) {
     if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
   }
-  Result<Header> header = builder.build(options);
-  if (!header) return header;
-  if (Status status = check_lengths(*header, tensors); !status) return std::move(status).error();
-  return header;
+  Result<format::BuiltHeader> built = format::build_header(builder, options);
+  if (!built) return built;
+  if (Status status = check_lengths(built->header, tensors); !status) return std::move(status).error();
+  return built;
 }
 
 Result<Image> make_image(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                          const LayoutOptions& options) {
-  const Result<Header> header = lay_out(tensors, metadata, options);
-  if (!header) return header.error();
-  const Result<std::string> text = header->text();
-  if (!text) return text.error();
-  Result<std::string> head = write::file_head(*text);
+  const Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
+  if (!built) return built.error();
+  const Header& header = built->header;
+  Result<std::string> head = write::file_head(built->text);
   if (!head) return std::move(head).error();
-  const Result<std::uint64_t> size = write::file_size(*head, header->data_bytes());
+  const Result<std::uint64_t> size = write::file_size(*head, header.data_bytes());
   if (!size) return size.error();
   Image image{.head = std::make_shared<const std::string>(std::move(*head)), .pieces = {}, .size = *size};
   image.pieces.reserve(tensors.size() + 1);
   image.pieces.push_back({0, write::bytes_of(*image.head)});
   for (const TensorData& tensor : tensors) {
     if (!tensor.bytes.empty())
-      image.pieces.push_back({image.head->size() + header->find(tensor.name)->begin, tensor.bytes});
+      image.pieces.push_back({image.head->size() + header.find(tensor.name)->begin, tensor.bytes});
   }
   std::ranges::sort(image.pieces, {}, &Piece::offset);
   return image;
@@ -117,7 +117,11 @@ Result<Replacements> make_replacements(std::span<const FileContents> files, std:
 
 Result<Header> layout(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                       const LayoutOptions& options) noexcept {
-  return base::guarded([&] { return lay_out(tensors, metadata, options); });
+  return base::guarded([&]() -> Result<Header> {
+    Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
+    if (!built) return std::move(built).error();
+    return std::move(built->header);
+  });
 }
 
 Result<Serialized> serialize(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
