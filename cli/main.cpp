@@ -2,12 +2,13 @@
 #include "command.h"
 #include "formatted.h"
 
+#include "file/did_you_mean.h"
+
 #include <safetensors/error.h>
 
 #include <algorithm>
 #include <csignal>
 #include <new>
-#include <numeric>
 #include <vector>
 
 namespace safetensors::cli {
@@ -28,26 +29,12 @@ exit: 0 success; 1 a negative answer: an invalid file, or a name that is not in
 )";
 }
 
-// The number of letters to insert, remove or change to turn a into b.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 Exit unknown_command(const std::string& name, Console& console) {
-  const auto far = [&](const Command* command) { return distance(name.substr(0, 32), command->name); };
-  const Command* nearest =
-      *std::min_element(std::begin(kCommands), std::end(kCommands), [&](auto* a, auto* b) { return far(a) < far(b); });
-  const std::string hint = far(nearest) <= 2 ? formatted(" (did you mean {}?)", nearest->name) : "";
+  file::DidYouMean similar(name);
+  for (const Command* command : kCommands) {
+    if (!similar.offer(command->name)) break;
+  }
+  const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
   console.message(formatted("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
   return Exit::usage;
 }
