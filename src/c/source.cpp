@@ -32,13 +32,10 @@ Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
     if (status != SAFETENSORS_OK) return said(status, error, callback);
     if (count > most)
       return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
-                                               " bytes, room was for " + std::to_string(most));
+                                               " bytes, expected at most " + std::to_string(most));
     return count;
   } catch (...) {
-    Error error;
-    error.code = Errc::out_of_memory;
-    error.message = "out of memory";
-    return error;
+    return base::out_of_memory();
   }
 }
 

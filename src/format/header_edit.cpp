@@ -2,6 +2,7 @@
 // of the data stay as they are.
 #include "format/header_edit.h"
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "format/header_writer.h"
 
@@ -11,11 +12,9 @@ namespace {
 Status check_utf8(std::string_view what, std::string_view key, std::string_view text) {
   const std::size_t index = base::first_invalid_utf8(text);
   if (index == std::string_view::npos) return {};
-  Error error;
-  error.code = Errc::invalid_utf8;
-  error.message = "metadata key `" + printable(key) + "`: its " + std::string(what) + " is not UTF-8 at byte " +
-                  std::to_string(index) + " of " + std::to_string(text.size());
-  return error;
+  return base::make_error(Errc::invalid_utf8, "metadata key `" + printable(key) + "`: its " + std::string(what) +
+                                                  " is not UTF-8 at byte " + std::to_string(index) + " of " +
+                                                  std::to_string(text.size()));
 }
 
 }  // namespace

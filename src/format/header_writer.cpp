@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
 #include "json/writer.h"
 
 namespace safetensors {
@@ -71,12 +72,10 @@ Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack)
       text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
   const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
   if (length > kMaxHeaderBytes) {
-    Error error;
-    error.code = Errc::header_too_large;
-    error.message = "header too large: " + std::to_string(text.size()) + " bytes of text, " + std::to_string(slack) +
-                    " of slack, aligned to " + std::to_string(alignment) + ", are over the limit of " +
-                    std::to_string(kMaxHeaderBytes);
-    return error;
+    return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(text.size()) +
+                                                        " bytes of text, " + std::to_string(slack) +
+                                                        " of slack, aligned to " + std::to_string(alignment) +
+                                                        ", are over the limit of " + std::to_string(kMaxHeaderBytes));
   }
   text.resize(static_cast<std::size_t>(length), ' ');
   return {};
@@ -87,7 +86,7 @@ Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack)
 inline namespace v0 {
 
 Result<std::string> Header::text() const noexcept {
-  try {
+  return base::guarded([&]() -> Result<std::string> {
     format::HeaderWriter writer;
     if (metadata().present()) {
       writer.metadata_begin();
@@ -100,12 +99,7 @@ Result<std::string> Header::text() const noexcept {
     const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
     text.resize(static_cast<std::size_t>(length), ' ');
     return text;
-  } catch (const std::exception&) {  // bad_alloc or length_error
-    Error error;
-    error.code = Errc::out_of_memory;
-    error.message = "out of memory";
-    return error;
-  }
+  });
 }
 
 }  // namespace v0

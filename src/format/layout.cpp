@@ -66,13 +66,11 @@ Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const Tens
     return bytes_error(code, tensor.name, tensor.dtype, tensor.shape);
   }
   if (nbytes == tensor.nbytes()) return {};
-  Error error;
-  error.code = Errc::size_mismatch;
-  error.message = "invalid shape, data type, or offset for tensor " + quoted(tensor.name) + ": " +
-                  std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape) + " needs " +
-                  std::to_string(nbytes) + " bytes, its data_offsets " + offsets_text(tensor) + " span " +
-                  std::to_string(tensor.nbytes());
-  return error;
+  return base::make_error(Errc::size_mismatch, "invalid shape, data type, or offset for tensor " + quoted(tensor.name) +
+                                                   ": " + std::string(to_string(tensor.dtype)) + " " +
+                                                   to_string(tensor.shape) + " needs " + std::to_string(nbytes) +
+                                                   " bytes, its data_offsets " + offsets_text(tensor) + " span " +
+                                                   std::to_string(tensor.nbytes()));
 }
 
 namespace {

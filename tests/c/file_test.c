@@ -318,7 +318,7 @@ static void sources(void) {
   user.most = 1000;
   user.lie = 1;
   FAILS(safetensors_tensor_read_into(tensor, NULL, read, 192, &error), READ_FAILED);
-  CHECK(strstr(error.message, "gave 193 bytes, room was for 192") != NULL);
+  CHECK(strstr(error.message, "gave 193 bytes, expected at most 192") != NULL);
   user.lie = 0;
   safetensors_file_free(file);
   CHECK(user.released == 0);
