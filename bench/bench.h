@@ -1,4 +1,4 @@
-// What the benchmarks share: interleaved rounds, medians, scratch files.
+// Helpers of all benchmarks: interleaved rounds, medians, temporary files.
 #pragma once
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ inline double median(std::vector<double> of) {
   return of[of.size() / 2];
 }
 
-// What this process and its threads have used so far.
+// CPU time that this process and its threads have used so far.
 inline double cpu_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -40,7 +40,7 @@ struct Contender {
   [[nodiscard]] double median() const { return bench::median(seconds); }
 };
 
-// Each contender in turn, `rounds` times: what disturbs one round disturbs them all.
+// Runs each contender in turn, `rounds` times. So a disturbance in one round affects all contenders.
 inline void race(std::vector<Contender>& contenders, int rounds, bool warm_up = true) {
   for (int round = warm_up ? -1 : 0; round < rounds; ++round) {
     for (Contender& contender : contenders) {
@@ -56,7 +56,7 @@ inline void race(std::vector<Contender>& contenders, int rounds, bool warm_up = 
   }
 }
 
-// Medians, and their ratios to that of the first contender, which is the limit.
+// Prints the medians, and their ratios to the median of the first contender, which is the limit.
 inline void print(const std::vector<Contender>& contenders) {
   for (const Contender& contender : contenders) {
     std::printf("  %-58s %10.3f ms  %6.2f x\n", contender.name.c_str(), contender.median() * 1e3,
@@ -64,7 +64,7 @@ inline void print(const std::vector<Contender>& contenders) {
   }
 }
 
-// Ends the program: a benchmark that failed has measured nothing.
+// Ends the program on failure, because a benchmark that failed has measured nothing.
 template <class Outcome>
 auto must(Outcome outcome) {
   if (!outcome.ok()) {
@@ -79,7 +79,7 @@ inline void require(bool good, const char* what) {
   std::exit(1);
 }
 
-// A folder under $TMPDIR or /tmp (or the one given), removed with its files at the end.
+// A new folder in the given one, by default in $TMPDIR or /tmp. The destructor removes it with its files.
 class Scratch {
  public:
   explicit Scratch(const char* parent = nullptr) {

@@ -1,4 +1,4 @@
-// Casting elements in memory, against a memcpy that reads and writes as many bytes in sum.
+// Casting elements in memory, against a memcpy that reads and writes the same total number of bytes.
 #include <safetensors/dtype.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ constexpr Pair kPairs[] = {{st::Dtype::BF16, st::Dtype::F32},     {st::Dtype::F3
                            {st::Dtype::F64, st::Dtype::F32},      {st::Dtype::F64, st::Dtype::F16},
                            {st::Dtype::F32, st::Dtype::F64}};
 
-// The larger of the two arrays has size bytes; `times` in a row are one run.
+// The larger of the two arrays has `size` bytes. One run is `times` casts in a row.
 void race(const Pair& pair, std::size_t size, std::size_t times) {
   std::vector<std::byte> in(size), out(size);
   std::uint32_t state = 1;
@@ -59,7 +59,7 @@ void race(const Pair& pair, std::size_t size, std::size_t times) {
 
 int main(int argc, char** argv) {
   const std::size_t largest = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 64) << 20;
-  // Near the core, as a chunk is that was just read, and in memory.
+  // The first size stays in the cache of a core, like a chunk that was just read. The second is in memory.
   for (const std::size_t size : {std::size_t{256} << 10, largest}) {
     std::printf("the larger array has %zu KiB; GB/s of bytes read and written, and time / that of memcpy\n",
                 size >> 10);

@@ -72,7 +72,7 @@ def find_limits(given: str | None) -> str | None:
 
 
 def pythons(arguments: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the interpreters by peer, ours first, and why there is none of others."""
+    """Return the interpreters by peer, ours first, and for each peer without one the reason."""
     given = dict(each.split("=", 1) for each in arguments.peer)
     absent = {}
     for peer in PEERS if arguments.make_environments else []:
@@ -86,13 +86,13 @@ def pythons(arguments: argparse.Namespace) -> tuple[dict[str, str], dict[str, st
 
 
 def say(what: str) -> None:
-    """Tell a terminal what is being done."""
+    """Show the current step if the output is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{what[:100]}", end="", file=sys.stderr, flush=True)
 
 
 def race(races: Races, arguments: argparse.Namespace) -> list[Row]:
-    """Do all the work that was asked for, and print each row as soon as it is there."""
+    """Do all the requested work, and print each row as soon as it is complete."""
     rows = []
     works = [work for work in WORKS if not arguments.chosen or work.name in arguments.chosen]
     for i, work in enumerate(works):
@@ -111,7 +111,7 @@ def without_folder(argument: str) -> str:
 
 
 def head(races: Races, arguments: argparse.Namespace) -> dict[str, str]:
-    """Return what a reader must know of the run."""
+    """Return the facts of the run that a reader of the table needs."""
     made = {
         "Machine": report.machine(),
         "Date": datetime.date.today().isoformat(),

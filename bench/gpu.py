@@ -51,7 +51,7 @@ def parse() -> argparse.Namespace:
 
 
 def refusal() -> str:
-    """Return why nothing can be done here, or nothing."""
+    """Return the reason why this machine cannot run the checks, or an empty text."""
     try:
         import torch
     except ImportError as error:
@@ -64,7 +64,7 @@ def refusal() -> str:
 
 
 def describe(device: str) -> dict[str, str]:
-    """Return what a reader must know of the machine."""
+    """Return the facts of the machine that a reader of the table needs."""
     import torch
 
     told = {"Machine": report.machine(), "Date": datetime.date.today().isoformat()}
@@ -76,7 +76,7 @@ def describe(device: str) -> dict[str, str]:
 
 
 def check_driver(built: building.Built, fake: bool, seconds: float) -> str:
-    """Run bench/gpu_check and return what it said."""
+    """Run bench/gpu_check. Return its last line, or the reason of a failure."""
     if "gpu_check" not in built.programs or (fake and "fake_cuda" not in built.programs):
         return "not run: " + built.missing.get("gpu_check", "the driver of the tests is not built")
     command = [str(built.programs["gpu_check"])] + ([str(built.programs["fake_cuda"])] if fake else [])
@@ -106,7 +106,7 @@ def check_python(built: building.Built, device: str, seconds: float) -> dict[str
 
 
 def lines_of_check(checked: dict[str, Any]) -> list[str]:
-    """Return what a person is told of the checks of the package."""
+    """Return the lines that tell a person the results of the package's checks."""
     if "missing" in checked:
         return [f"Python: not checked: {checked['missing']}"]
     made = [f"Python: {checked['passed']} tensors equal, {len(checked['failed'])} not"]
@@ -117,7 +117,7 @@ def lines_of_check(checked: dict[str, Any]) -> list[str]:
 
 
 def table(row: timing.Row) -> list[str]:
-    """Return a row as a table for GitHub."""
+    """Return a row as a Markdown table for GitHub."""
     pinned, ours = row.entry("pinned"), row.entry("ours")
     text = [
         f"{row.name}: {row.says}",
@@ -145,7 +145,7 @@ def table(row: timing.Row) -> list[str]:
 
 
 def race(races: timing.Races, deadline: float, say: Any) -> list[timing.Row]:
-    """Do all rows that there is time for."""
+    """Time as many rows as the time limit allows."""
     rows = []
     for name, data, cold, share in ROWS:
         ends = timing.reserve(deadline, share)
@@ -160,7 +160,7 @@ def race(races: timing.Races, deadline: float, say: Any) -> list[timing.Row]:
 
 
 def work(arguments: argparse.Namespace, scratch: Path, say: Any) -> dict[str, Any]:
-    """Build, check and time; return all of it for JSON."""
+    """Build, check and time. Return all results for JSON."""
     start = time.monotonic()
     deadline = start + 60 * arguments.minutes
     made: dict[str, Any] = {"pretended": arguments.pretend_cpu, "head": describe(arguments.device)}

@@ -1,7 +1,7 @@
 // Plans into memory of a CUDA device against the same plans into memory of the host.
 //
-// gpu_check [DRIVER [SEED]]: DRIVER is the library, by default libcuda.so.1; the tests give their own. Ends with 0 when
-// all is equal, with 1 when it is not, with 77 when there is no driver or no device.
+// gpu_check [DRIVER [SEED]]: DRIVER is the driver's library, by default libcuda.so.1; the tests give the fake driver.
+// Ends with 0 if all results are equal, with 1 if some are not, and with 77 if there is no driver or no device.
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -64,7 +64,7 @@ class Gpu {
   std::optional<device::Current> current_;
 };
 
-// Page-locked memory of one byte, over and over.
+// Pinned memory that is filled with one byte value.
 class Pinned {
  public:
   Pinned(const Gpu& gpu, std::size_t size, unsigned char byte) : gpu_(gpu) {
@@ -81,7 +81,7 @@ class Pinned {
   void* memory_ = nullptr;
 };
 
-// Memory of the device at any alignment, poisoned, with guards before and behind.
+// Memory of the device at any alignment. It is filled with poison, and has guards before and behind it.
 class Region {
  public:
   Region(const Gpu& gpu, std::size_t size, std::size_t skew = 0) : gpu_(gpu), size_(size), before_(kGuard + skew) {
@@ -96,7 +96,7 @@ class Region {
   ~Region() { (void)gpu_.calls().memory_free(base_); }
 
   [[nodiscard]] device::Address address() const { return base_ + before_; }
-  // Whether these bytes are there, and nothing around them was touched.
+  // Returns whether the region holds these bytes, and whether its guards are unchanged.
   [[nodiscard]] bool holds(const std::string& bytes) const {
     std::string all(before_ + size_ + kGuard, '\0');
     gpu_.check(gpu_.calls().copy_from_device(all.data(), base_, all.size()), "cuMemcpyDtoH");
@@ -117,12 +117,12 @@ std::string text_of(const st::Array& array) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One plan twice: into the host's own memory and into regions of the device.
+// The same plan twice: into memory of the host and into regions of the device.
 class Pair {
  public:
   explicit Pair(const Gpu& gpu) : gpu_(gpu) {}
 
-  // Leaves out what no plan takes, such as half bytes of F4.
+  // Leaves out items that no plan accepts, such as slices of F4 that end within a byte.
   void add(const st::Tensor& tensor, const st::Slice& slice = {}, const st::AddOptions& options = {},
            std::size_t skew = 0) {
     const std::uint64_t before = host_.nbytes();
@@ -158,7 +158,7 @@ class Pair {
   std::vector<std::string> wanted_;
 };
 
-// Every dtype, two matrices of some size, an empty tensor, and many small ones.
+// Every dtype, large tensors, an empty tensor, and many small ones.
 void write_file(const std::string& path, std::mt19937_64& random) {
   st::HeaderBuilder builder;
   for (const st::Dtype dtype : st::all_dtypes())
@@ -297,7 +297,7 @@ class Checks {
     }
   }
 
-  // What a stream was given before must not come after what the plan copies.
+  // Work that a CUDA stream was given earlier must not end after the plan's copies.
   void after_work_of_a_stream() {
     device::Stream stream = nullptr;
     gpu_.check(gpu_.calls().stream_create(&stream, device::kStreamNonBlocking), "cuStreamCreate");

@@ -1,5 +1,5 @@
-// Read, parse, check and index a header of 100,000 tensors, against one read() of it into freshly mapped 4 KiB pages.
-// The least that must move: each byte of the header once from the page cache into memory, which is what read() does.
+// Reading, parsing, checking and indexing a header of 100,000 tensors, against one read() of it into freshly mapped 4
+// KiB pages. Lower bound: each byte of the header moves once from the page cache into memory, as in read().
 #include <fcntl.h>
 #include <safetensors/safetensors.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ struct Name {
   std::uint64_t rows;
 };
 
-// As a mixture-of-experts checkpoint has them: layer by layer, two dtypes.
+// Names as in a mixture-of-experts checkpoint: layer by layer, with two dtypes.
 std::vector<Name> layer_names(std::size_t count) {
   std::vector<Name> names;
   const char* const parts[] = {"gate_proj.weight", "up_proj.weight", "down_proj.weight", "norm.weight"};
@@ -39,7 +39,7 @@ std::string entry(const Name& name, std::uint64_t begin, std::uint64_t& end) {
          "]}";
 }
 
-// entries_shuffled: the text lists them in another order than their bytes.
+// entries_shuffled: the order of the entries in the text differs from the order of their bytes.
 std::string text_of(const std::vector<Name>& names, bool entries_shuffled, std::uint64_t& data_size) {
   std::vector<std::string> entries;
   data_size = 0;
@@ -63,7 +63,7 @@ void write_sparse(const std::string& path, const std::string& text, std::uint64_
   close(fd);
 }
 
-// The limit. Small pages are asked for, whatever the system's default.
+// The limit. Asks for small pages, whatever the system's default is.
 void plain_read(const std::string& path, std::size_t size) {
   const int fd = open(path.c_str(), O_RDONLY);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

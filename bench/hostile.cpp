@@ -1,5 +1,5 @@
-// Headers of 100 MB made to hurt: time to refuse or accept them, and memory against the bound of 6 x header + 1 MiB.
-// Each is opened in a process of its own. Usage: hostile [MB]
+// Hostile headers of 100 MB: the time to refuse or accept each, and its memory against the bound of 6 x header + 1 MiB.
+// A new process opens each header. Usage: hostile [MB]
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -46,7 +46,7 @@ void measure(const char* title, const std::string& text) {
   if (child == 0) {
     struct rusage before;
     struct rusage after;
-    madvise(const_cast<char*>(text.data()), text.size(), MADV_DONTNEED);  // the parent's copy does not count here
+    madvise(const_cast<char*>(text.data()), text.size(), MADV_DONTNEED);  // the parent's copy must not count
     getrusage(RUSAGE_SELF, &before);
     const auto start = std::chrono::steady_clock::now();
     const st::Result<st::File> file = st::File::open(path);

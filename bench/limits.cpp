@@ -1,8 +1,9 @@
-// What the system itself takes to move bytes: memcpy, pread, O_DIRECT, io_uring, maps and writes, by threads.
+// Moving bytes by the system alone: memcpy, pread, O_DIRECT, io_uring, maps and writes, per number of threads.
 // Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--threads N] [--rounds N]
 //               [--no-warm-up]
-// --only takes names or their first words (pread, pread_huge, pread_huge_1); --json prints one object a line; --file is
-// read, its first MIB, instead of random bytes. What this machine cannot do is said, and is no failure.
+// --only takes names or their first words (pread, pread_huge, pread_huge_1). --json prints one object per line. With
+// --file, the first MIB of FILE are read instead of random bytes. If the machine cannot run a contender, limits says so
+// and goes on.
 #include <sys/utsname.h>
 
 #include <optional>
@@ -25,7 +26,7 @@ constexpr unsigned kDepth = 16;
 
 volatile std::uint64_t sink;
 
-// 1, 2, 4, ... and the last.
+// Returns 1, 2, 4, ... and `last`.
 std::vector<unsigned> counts(unsigned last) {
   std::vector<unsigned> all;
   for (unsigned n = 1; n < last; n *= 2) all.push_back(n);
@@ -99,7 +100,7 @@ void warm_reads(Bench& b, const Options& options) {
   group.run();
 }
 
-// A map of the file: of every page one byte is read or, in a private one, written.
+// Maps the file and touches one byte of every page. Reads it in a shared map, or writes it in a private map.
 void touch_map(Bench& b, unsigned threads, bool write) {
   const int protection = write ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const map = mmap(nullptr, b.bytes, protection, write ? MAP_PRIVATE : MAP_SHARED, b.fd(), 0);
@@ -145,7 +146,7 @@ double resident(int fd, std::uint64_t size) {
   return static_cast<double>(in) / static_cast<double>(pages.size());
 }
 
-// The file leaves the page cache. Empty, or why it stays.
+// Removes the file from the page cache. Returns an empty text, or the reason why the file stays.
 std::string evict(int fd, std::uint64_t size) {
   posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   if (resident(fd, size) < 0.01) return "";
@@ -158,8 +159,8 @@ std::string evict(int fd, std::uint64_t size) {
   return resident(fd, size) < 0.01 ? "" : "the file stays in the page cache after drop_caches";
 }
 
-// Reads the file with kDepth requests under way: into memory for all of it, or round and round into as little as
-// needed.
+// Reads the file with kDepth requests under way. The memory holds the whole file, or, if ring_only, just one part per
+// request, which is used again and again.
 void read_uring(Bench& b, char* memory, bool ring_only) {
   bench::Uring uring;
   bench::require(uring.open(kDepth), "io_uring_setup");

@@ -1,4 +1,4 @@
-// What bench/limits shares: its options, the memory and files of a run, races with names.
+// Shared by the races of bench/limits: options, the memory and files of a run, and races with names.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Options {
     };
     return only.empty() || std::any_of(only.begin(), only.end(), names);
   }
-  // Whether one whose name begins with one of these may be wanted.
+  // Returns whether --only may select a contender whose name begins with one of these.
   [[nodiscard]] bool wants_any(std::initializer_list<std::string> beginnings) const {
     return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& given) {
              return std::any_of(beginnings.begin(), beginnings.end(),
@@ -40,7 +40,7 @@ struct Options {
   }
 };
 
-// Calls job(begin, size) for each part of [0, size); the threads take the next part when they are free.
+// Calls job(begin, size) for each part of [0, size). A thread that is free takes the next part.
 template <class Job>
 void parallel(unsigned threads, std::uint64_t size, std::uint64_t part, const Job& job) {
   std::atomic<std::uint64_t> next{0};
@@ -55,7 +55,7 @@ void parallel(unsigned threads, std::uint64_t size, std::uint64_t part, const Jo
   for (std::thread& helper : helpers) helper.join();
 }
 
-// The memory and the files that contenders share; made when first asked for, never while the clock runs.
+// The memory and the files that contenders share. They are made at the first request, and never while the clock runs.
 class Bench {
  public:
   explicit Bench(const Options& options)
@@ -70,15 +70,15 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Fresh memory for the next run; what the one before used is given back first.
+  // Makes fresh memory for the next run. Gives back the memory of the run before first.
   void renew(int advice) {
     fresh.reset();
     if (advice < 0) return;
     pretouch();
     fresh = std::make_unique<bench::FreshMemory>(bytes, advice);
   }
-  // Memory that a virtual machine has given back to its host costs up to 20 times more at its first touch: not while
-  // the clock runs.
+  // Touches as much memory as a run needs, while no clock runs. The first touch costs up to 20 times more if a virtual
+  // machine has given the memory back to its host.
   void pretouch() const {
     const bench::FreshMemory memory(bytes, MADV_HUGEPAGE);
     std::memset(memory.data(), 1, bytes);
@@ -101,7 +101,7 @@ class Bench {
     }
     return fd_;
   }
-  // -1 where the file system has no O_DIRECT; errno says why.
+  // Returns -1 if the file system has no O_DIRECT. Then errno is the reason.
   int direct() {
     if (direct_ < 0) {
       (void)fd();
@@ -109,7 +109,7 @@ class Bench {
     }
     return direct_;
   }
-  // O_DIRECT moves whole blocks; the rest of the last one is left out.
+  // Number of bytes in whole blocks, because O_DIRECT moves nothing else. A last block that is not whole is left out.
   [[nodiscard]] std::uint64_t blocks() const { return bytes / 4096 * 4096; }
 
  private:
@@ -142,7 +142,7 @@ class Bench {
   std::unique_ptr<bench::FreshMemory> touched_[2];
 };
 
-// Contenders of one race, with the names that --only and --json know, and what could not take part.
+// The contenders of one race, with their names for --only and --json, and the contenders that could not take part.
 class Group {
  public:
   Group(const Options& options, std::string title) : options_(options), title_(std::move(title)) {}

@@ -1,4 +1,4 @@
-// A checkpoint for the benchmarks, and the system's own ways of reading.
+// A checkpoint for the benchmarks, and plain reads of it by system calls.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ namespace bench {
 
 namespace st = safetensors;
 
-// `count` matrices of BF16 with 4096 columns, `size` bytes together, of random bits.
+// Writes `count` matrices of BF16 with 4096 columns, of random bits. Together, they have `size` bytes.
 inline void write_model(const std::string& path, std::size_t count, std::uint64_t size) {
   st::HeaderBuilder builder;
   const std::uint64_t rows = size / count / 8192;
@@ -36,7 +36,7 @@ inline void write_model(const std::string& path, std::size_t count, std::uint64_
   must(writer.commit());
 }
 
-// Fresh memory each time, in pages of 4 KiB or of 2 MiB (`advice`: MADV_NOHUGEPAGE or MADV_HUGEPAGE).
+// Memory that was never touched, in pages of 4 KiB (advice: MADV_NOHUGEPAGE) or 2 MiB (advice: MADV_HUGEPAGE).
 class FreshMemory {
  public:
   FreshMemory(std::size_t size, int advice) : size_(size + (2u << 20)) {
@@ -57,7 +57,7 @@ class FreshMemory {
   void* map_;
 };
 
-// All of [offset, offset + size), in calls of at most `chunk`.
+// Reads all bytes of [offset, offset + size), in calls of at most `chunk` bytes.
 inline void pread_all(int fd, char* to, std::uint64_t offset, std::uint64_t size, std::uint64_t chunk = 2u << 20) {
   for (std::uint64_t done = 0; done < size;) {
     const ssize_t got = pread(fd, to + done, std::min(chunk, size - done), static_cast<off_t>(offset + done));

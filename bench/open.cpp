@@ -1,4 +1,5 @@
-// Opening files and listing their tensors, against open, fstat and read of the same header into fresh 4 KiB pages.
+// Opening files and listing their tensors, against open(), fstat() and read() of the same header into fresh 4 KiB
+// pages.
 #include "model.h"
 
 namespace st = safetensors;

@@ -1,5 +1,5 @@
-// ReadPlan against the system's own ways of moving the same bytes. Usage: plan [MIB]
-// The least that must move: each byte once from the page cache, or from the device, into memory.
+// ReadPlan, against plain system calls that move the same bytes. Usage: plan [MIB]. Lower bound: each byte moves once
+// from the page cache, or from the device, into memory.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ void pread_two(int fd, char* to, std::uint64_t offset, std::uint64_t size) {
   other.join();
 }
 
-// O_DIRECT by eight threads, each taking the next MiB.
+// Reads with O_DIRECT in eight threads. Each thread takes the next MiB.
 void direct_eight(const std::string& path, char* to, std::uint64_t size) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECT);
   bench::require(fd >= 0, "open with O_DIRECT");

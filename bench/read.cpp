@@ -1,5 +1,5 @@
-// Reading all of a checkpoint, one thread, against pread of the same bytes and against memcpy. Usage: read [MIB]
-// The least that must move: each byte once from the page cache into memory; nothing for a view until it is touched.
+// Reading a whole checkpoint with one thread, against pread of the same bytes and against memcpy. Usage: read [MIB].
+// Lower bound: each byte moves once from the page cache into memory. For a view, no byte moves until it is touched.
 #include "model.h"
 
 namespace st = safetensors;

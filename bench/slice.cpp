@@ -1,4 +1,5 @@
-// Slices of one matrix of BF16, against a pread of as many bytes in one piece, and the bytes read for each byte needed.
+// Slices of one matrix of BF16, against one pread of the same number of bytes. Also the number of bytes read per byte
+// needed.
 #include <atomic>
 
 #include "model.h"
@@ -7,7 +8,7 @@ namespace st = safetensors;
 
 namespace {
 
-// Counts what a File reads.
+// Counts the reads of a File and their bytes.
 class Counting final : public st::Source {
  public:
   explicit Counting(const std::string& path) : fd_(open(path.c_str(), O_RDONLY)) { bench::require(fd_ >= 0, "open"); }

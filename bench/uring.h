@@ -1,4 +1,4 @@
-// Reads by io_uring, through raw system calls: as much of it as a benchmark needs.
+// Reads by io_uring, through raw system calls. Has only the functions that a benchmark needs.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace bench {
 
 #ifdef SAFETENSORS_BENCH_URING
 
-// One thread's. open() sets errno where the system refuses it.
+// For one thread only. open() sets errno if the system refuses it.
 class Uring {
  public:
   Uring() = default;
@@ -53,7 +53,7 @@ class Uring {
     return true;
   }
 
-  // Queued; sent by the next wait(). At most `depth` may be under way.
+  // Queues a read, which the next wait() sends. At most `depth` reads may be under way.
   void read(unsigned slot, int fd, void* to, unsigned size, std::uint64_t offset) {
     const unsigned tail = *sq_tail_;
     const unsigned index = tail & sq_mask_;
@@ -70,7 +70,7 @@ class Uring {
     ++queued_;
   }
 
-  // The slot of a read that has ended, and what it returned: bytes, or a negative errno.
+  // Waits for a read. Returns its slot and its result: a number of bytes, or a negative error_number.
   [[nodiscard]] std::pair<unsigned, int> wait() {
     unsigned head = *cq_head_;
     while (queued_ > 0 || head == __atomic_load_n(cq_tail_, __ATOMIC_ACQUIRE)) {
@@ -113,7 +113,7 @@ class Uring {
 
 #else
 
-class Uring {  // not known when this was compiled
+class Uring {  // io_uring was not available when this was compiled
  public:
   [[nodiscard]] bool open(unsigned) {
     errno = ENOSYS;

@@ -1,6 +1,6 @@
-// Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB [ROUNDS]]
-// The least that must move: each byte once, to the page cache (none) or to the device (file, full); for a copy, also
-// once from the device.
+// Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB [ROUNDS]]. Lower bound:
+// each byte moves once, to the page cache (Durability::none) or to the device (file, full). For a copy, each byte also
+// moves once from the device.
 #include <sys/resource.h>
 
 #include "model.h"
@@ -9,7 +9,7 @@ namespace st = safetensors;
 
 namespace {
 
-volatile char sink;  // so that what is copied counts as used
+volatile char sink;  // makes the compiler keep the copies
 
 enum class End { nothing, fsync };
 
@@ -24,7 +24,7 @@ void plain(const std::string& path, const char* bytes, std::uint64_t size, End e
   close(fd);
 }
 
-// What the device can do: allocated first, past the page cache.
+// The speed of the device: allocates the file first, then writes past the page cache.
 bool direct(const std::string& path, const char* bytes, std::uint64_t size) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, 0644);
   if (fd < 0) return false;
@@ -37,7 +37,7 @@ bool direct(const std::string& path, const char* bytes, std::uint64_t size) {
   return true;
 }
 
-// What a program does that knows nothing of checkpoints.
+// Copies a file as a program does that knows nothing of checkpoints.
 void plain_copy(const std::string& from, const std::string& to) {
   const int in = open(from.c_str(), O_RDONLY);
   const int out = open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);

@@ -1,7 +1,7 @@
-// Calls of every function of the C interface in any order, with any arguments that its contract allows, and with those
-// that it says it refuses: NULL, numbers out of range, structs of the wrong size, callbacks that fail and lie.
+// Calls every function of the C interface in any order. The arguments are those that the contract allows, and those
+// that it promises to refuse: NULL, numbers out of range, structs of the wrong size, callbacks that fail or lie.
 //
-// The calls are written by generate_c_api.py from the headers.
+// generate_c_api.py writes the calls from the headers.
 #include "c_api_session.h"
 
 namespace fuzz {
@@ -55,9 +55,9 @@ void Session::end(safetensors_status status) {
 
 namespace {
 
-// The bytes of a source, and its mistakes.
+// A callback of a source fails here: with an error, or with a status that is no code.
 safetensors_status refuse(std::uint8_t whim, safetensors_error* error) {
-  std::memset(error->message, 'e', whim % 2 == 0 ? sizeof error->message : 10);  // with and without an end
+  std::memset(error->message, 'e', whim % 2 == 0 ? sizeof error->message : 10);  // with or without a terminating NUL
   return whim % 3 == 0 ? SAFETENSORS_ERROR_READ_FAILED : whim * 1000 + 1;
 }
 
@@ -83,7 +83,7 @@ void Session::callback_read_at(safetensors_status (*&field)(void*, std::uint64_t
     const auto from = static_cast<std::size_t>(std::min<std::uint64_t>(offset, bytes.size()));
     *count = std::min({capacity, bytes.size() - from, whim % 2 == 0 ? capacity : std::size_t{7}});
     if (*count != 0) std::memcpy(destination, bytes.data() + from, *count);
-    if (whim >= 246) *count = capacity + whim;  // more than there was room for
+    if (whim >= 246) *count = capacity + whim;  // a lie: more than the capacity
     return SAFETENSORS_OK;
   };
 }

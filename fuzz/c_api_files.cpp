@@ -1,5 +1,5 @@
-// A folder with one small file, an index of it and a text. In memory where the system has such a file system: the calls
-// write, and nothing has to outlive the program.
+// A folder with one small file, an index of it and a text. The folder is in memory if the system has such a file
+// system, because the calls write and no file has to outlive the program.
 #include "c_api_files.h"
 
 #include <fcntl.h>

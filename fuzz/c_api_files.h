@@ -1,4 +1,5 @@
-// The files that calls of the C interface find, in a folder of their own, and texts to give them.
+// The files that calls of the C interface can open, in a folder of their own, and the texts that calls take as
+// arguments.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ class Files {
   // Made at the first call, removed when the program ends.
   static Files& get();
 
-  // As they were at first.
+  // Restores the files to their first state.
   void restore();
-  // A path of a file, an index, a folder, a pattern, or of nothing. All lie in the folder.
+  // The path of a file, an index or a folder, a pattern, or a path that does not exist. All are in the folder.
   [[nodiscard]] std::string path(std::uint8_t choice) const;
   // A name, a piece of JSON, a whole file, or bytes of the input. Valid until the next call.
   [[nodiscard]] std::string_view bytes(std::uint8_t choice, Input& in);
-  // Of a file, of a folder, or of nothing.
+  // The descriptor of a file or of a folder, or an invalid one.
   [[nodiscard]] int descriptor(std::uint64_t choice) const;
   [[nodiscard]] const std::string& whole() const { return whole_; }
 

@@ -1,7 +1,7 @@
-// What the generated calls of the C interface draw their arguments from: handles that are alive, memory of exactly the
-// size that is told, texts, numbers in and out of range, structs of every size, callbacks that fail and lie.
+// Draws the arguments of the generated calls of the C interface: live handles, memory of exactly the size that the call
+// is told, texts, numbers in and out of range, structs of every size, callbacks that fail or lie.
 //
-// Memory and callbacks live as long as the session, for handles may need them until they are freed.
+// Memory and callbacks live as long as the session, because handles may need them until they are freed.
 #pragma once
 
 #include <fcntl.h>
@@ -108,7 +108,7 @@ class Session {
 
   // --- Memory ---
 
-  // Exactly count elements, so that a sanitizer sees an access past them.
+  // Allocates exactly `count` elements, so that a sanitizer sees an access past the end.
   template <class T>
   T* memory(std::size_t count, unsigned char fill) {
     memory_.emplace_back(new (std::align_val_t{alignof(std::max_align_t)}) unsigned char[count * sizeof(T)]);
@@ -145,7 +145,7 @@ class Session {
 
   // --- Structs ---
 
-  // One that grows: of the size that is known, and of every other.
+  // A struct that grows, with the known size or any other size.
   template <class T, class Fill>
   Pointer<const T> options(Fill&& fill, bool optional) {
     if (none(!optional)) return Pointer<const T>(nullptr);
@@ -183,14 +183,14 @@ class Session {
   }
   Pointer<const safetensors_error> failure() {
     if (none(true)) return Pointer<const safetensors_error>(nullptr);
-    auto* const made = memory<safetensors_error>(1, in_.byte() < 100 ? 'x' : 0);  // texts without an end
+    auto* const made = memory<safetensors_error>(1, in_.byte() < 100 ? 'x' : 0);  // texts without a terminating NUL
     made->code = enumerator();
     return Pointer<const safetensors_error>(made);
   }
 
   // --- Handles and results ---
 
-  // One that is alive, made if there is none of its kind.
+  // A live handle. Makes one if there is none of its type.
   template <class T>
   Pointer<T> handle(bool needed) {
     if (none(needed)) return Pointer<T>(nullptr);
@@ -208,7 +208,7 @@ class Session {
     };
     return Pointer<T*>(out);
   }
-  // told: also set by a call that fails.
+  // told: a call that fails sets it, too.
   template <class T>
   Pointer<T> out_value(bool needed, bool told) {
     if (none(needed)) return Pointer<T>(nullptr);
@@ -256,7 +256,7 @@ class Session {
   void callback_read_at(safetensors_status (*&field)(void*, std::uint64_t, void*, std::size_t, std::size_t*,
                                                      safetensors_error*));
   void callback_memory(const void* (*&field)(void*, std::uint64_t, std::uint64_t));
-  // A driver that is not there, so that no address of a device is used.
+  // A driver that does not exist, so that no device address is ever used.
   void no_device(void*& stream) { stream = nullptr; }
   void no_device(const char*& driver) { driver = "/nonexistent/libcuda.so.1"; }
 
@@ -276,13 +276,13 @@ class Session {
   template <class... T>
   using Pools = std::tuple<std::vector<T*>...>;
 
-  // NULL, now and then. needed: the call then has to refuse.
+  // Returns true now and then: the caller then passes NULL. needed: the call must refuse NULL.
   bool none(bool needed) {
     if (in_.byte() >= 8) return false;
     missing_ = missing_ || needed;
     return true;
   }
-  // NULL with a count: refused unless the count is 0.
+  // Returns true now and then: the caller then passes NULL with a count. A call must refuse this unless the count is 0.
   bool null_pair() {
     const std::uint8_t kind = in_.byte();
     lost_count_ = kind < 4 ? kind : 0;
@@ -293,8 +293,8 @@ class Session {
     const std::uint8_t kind = in_.byte();
     if (kind < 200) return known;
     wrong_ = wrong_ || kind < 215 || kind >= 240;
-    if (kind < 215) return kind % 8;                                // less than any
-    if (kind < 240) return known + 8 * std::uint64_t{kind - 214U};  // of a later version
+    if (kind < 215) return kind % 8;                                // smaller than any struct
+    if (kind < 240) return known + 8 * std::uint64_t{kind - 214U};  // the size in a later version
     return kind < 248 ? 4097 : ~std::uint64_t{0};
   }
   Pointer<const std::uint64_t> shape() {
@@ -312,7 +312,7 @@ class Session {
   void check(bool holds, const char* what) const {
     if (!holds) require(false, std::string(function_) + ": " + what);
   }
-  // A number for callbacks, which are called from any thread.
+  // A pseudo-random number for callbacks. Any thread may call it.
   std::uint8_t whim() { return static_cast<std::uint8_t>((whim_.fetch_add(0x9E3779B9U) * 2654435761U) >> 24); }
   void look_at(const void* bytes, std::size_t size) {
     unsigned sum = 0;
@@ -326,7 +326,7 @@ class Session {
   template <class T>
   void free_all(std::vector<T*>& alive);
 
-  // Handles that the first call needing one gets.
+  // Makes the first handle of a type for a call that needs one.
   template <class T>
   void make(T*) {}
   void make(safetensors_file*);
@@ -352,7 +352,7 @@ class Session {
   bool missing_ = false;    // a needed pointer is NULL
   bool wrong_ = false;      // the call must fail
   bool releases_ = false;   // the call was given a function to release its memory
-  std::uint64_t owed_ = 0;  // calls of such functions, of calls that succeeded
+  std::uint64_t owed_ = 0;  // expected calls of such functions, one per call that succeeded
   std::size_t lost_count_ = 0;
   safetensors_error* error_ = nullptr;
   std::vector<Out> outs_;

@@ -1,4 +1,4 @@
-// Large headers made to hurt: memory, calls of the allocator and lookups stay in proportion to the text.
+// Large hostile headers: memory, calls of the allocator and the cost of lookups stay in proportion to the text.
 #include <safetensors/header.h>
 
 #include <cstdint>
@@ -19,10 +19,11 @@ using safetensors::Result;
 using safetensors::format::HeaderBuffer;
 using safetensors::format::ParseWork;
 
-// A lookup reads about two slots; by chance never this many on average, and a few more for very few keys.
+// Limits of the slots that lookups read. A lookup reads about two slots. Chance never makes the average exceed these
+// limits, which add some slots for headers with very few keys.
 constexpr std::uint64_t kProbesPerEntry = 8;
 constexpr std::uint64_t kMoreProbes = 256;
-// One call of the allocator per block, per large shape and per list that grows.
+// Limits of the calls of the allocator: one per block of memory, per large shape, and per list that grows.
 constexpr std::uint64_t kBytesPerCall = 1024;
 constexpr std::uint64_t kMoreCalls = 128;
 

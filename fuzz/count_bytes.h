@@ -1,4 +1,4 @@
-// The bytes of a tensor, counted the plain way.
+// Counts the bytes of a tensor with the simplest code.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -9,7 +9,7 @@
 
 namespace fuzz {
 
-// Nothing when they cannot be counted: rules 7 and 8.
+// Returns nullopt if the tensor breaks rule 7 or 8, because the bytes cannot be counted then.
 inline std::optional<std::uint64_t> count_bytes(safetensors::Dtype dtype, safetensors::ShapeView shape) {
   std::uint64_t count = 1;
   for (const std::uint64_t dim : shape) {

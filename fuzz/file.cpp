@@ -1,4 +1,4 @@
-// A file of any bytes. What opens can be read in every way, with the bytes of the file, and written again.
+// A file of any bytes. If it opens, every way to read it gives the bytes of the file, and it can be written again.
 #include <safetensors/safetensors.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@ bool equal(Bytes a, Bytes b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// Bytes through reading only.
+// A Source that gives its bytes only through read_at().
 class Reading final : public Source {
  public:
   explicit Reading(Bytes bytes) : bytes_(bytes) {}
   Result<std::uint64_t> size() const noexcept override { return bytes_.size(); }
-  // Seven bytes at a time at most: a Source may give less than it is asked for.
+  // Gives at most seven bytes per call, because a Source may give fewer bytes than requested.
   Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
     if (offset >= bytes_.size()) return std::size_t{0};
     const std::size_t count =
@@ -39,7 +39,7 @@ class Reading final : public Source {
 
 void check_parts(const Tensor& tensor, Bytes expected) {
   if (tensor.shape().empty()) return;
-  // Both halves along the first dimension, laid side by side, are the whole.
+  // Both halves along the first dimension, one after the other, are equal to the whole tensor.
   std::vector<std::byte> joined;
   for (std::uint64_t rank = 0; rank < 2; ++rank) {
     const auto half = tensor.read(Slice::shard(0, rank, 2));

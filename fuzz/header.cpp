@@ -1,4 +1,5 @@
-// A header of any bytes. What is accepted is consistent and survives being written; what is refused says where.
+// A header of any bytes. An accepted header is consistent and survives being written. A refused header gives an error
+// with an offset.
 #include <safetensors/header.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ void check_error(const Error& error, std::string_view text) {
           "names are printable in a message");
 }
 
-// Rule 4 comes before rule 5, wherever the two are broken.
+// Rule 4 is checked before rule 5, whichever is broken first in the text.
 void check_utf8(const Result<Header>& header, std::string_view text) {
   const std::size_t at = safetensors::base::first_invalid_utf8(text);
   const bool refused = !header && header.error().code == Errc::invalid_utf8;
@@ -110,7 +111,7 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   ParseOptions lax;
   lax.allow_leading_whitespace = true;
-  // How much data the header asks for, from the error that says so.
+  // Takes the data size that the header requires from the error that reports it.
   std::uint64_t data_size = ~std::uint64_t{0} - 8 - size;
   auto header = parse_bounded(text, data_size, lax);
   check_utf8(header, text);

@@ -1,7 +1,7 @@
-// Builds a large header from a few bytes of a fuzzer: which members it has, how often, in which order, how wrong.
+// Builds a large header from a few bytes of a fuzzer. They choose the members, their number, order and mistakes.
 //
-// A fuzzer's inputs have a few kilobytes, in which no bound on memory or work can be exceeded. So a byte here stands
-// for a whole group of members, and the bounds are tested on texts of up to 4 MiB.
+// A fuzzer's input has a few kilobytes, which is too little to exceed a bound on memory or work. So one byte here
+// stands for a whole group of members, and the bounds are tested on texts of up to 4 MiB.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class HostileText {
   static constexpr std::size_t kLongestMember = std::size_t{1} << 20;
   enum Kind { kTensor, kShape, kFields, kMetadata, kCycle, kKinds };
 
-  // A run of members of one kind, as many as the input says or as there is space for.
+  // Adds members of one kind, as many as the input says, but no more than fit.
   void group() {
     const auto kind = static_cast<Kind>(input_.up_to(kKinds - 1));
     style_ = input_.byte();
@@ -52,7 +52,8 @@ class HostileText {
     if (text_.back() != '{') text_ += ',';
   }
 
-  // Names: numbers, numbers that descend, one name for all, or names that once cancelled the seed of a hash.
+  // A name. The style chooses ascending numbers, descending numbers, one name for all members, or names that cancelled
+  // the seed of an earlier hash.
   std::string name() {
     const std::string number = std::to_string(++next_);
     if ((style_ & 3) == 1) return std::to_string(99'999'999 - next_);
@@ -76,7 +77,7 @@ class HostileText {
     text_ += quoted();
     text_ += (style_ & 4) != 0 ? ":{\"dtype\":\"U8\",\"shape\":" : ": {\"x\":0,\"dtype\":\"F32\",\"shape\":";
     dims(rank);
-    // Offsets in order, or not: then they are sorted before they are refused.
+    // Offsets in order or not. If not, the parser sorts them before it refuses them.
     const std::string offset = (style_ & 8) != 0 ? std::to_string((next_ * 7919) % 1'000'003) : "0";
     text_ += ",\"data_offsets\":[" + offset + "," + offset + "]}";
   }

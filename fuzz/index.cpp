@@ -1,6 +1,6 @@
-// Any text as an index of shards: what is refused says why and where, what is accepted is consistent and safe to open.
-// The memory for it is bounded: also of a large index, which a short text becomes as the entry of a weight_map that is
-// repeated, with each # replaced by a number.
+// Any text as an index of shards. The error of a refused text says why and where. An accepted index is consistent and
+// safe to open. Its memory is bounded. To test this bound on large indexes, a short text is also used as an entry of a
+// weight_map: it is repeated, with each # replaced by a number.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -42,7 +42,8 @@ Result<std::unique_ptr<const ShardIndex>> parse_bounded(std::string_view text) {
   if (!text.empty()) std::memcpy(copy.get(), text.data(), text.size());
   auto index = ShardIndex::parse(std::move(copy), text.size());
   require(peak.bytes() <= 4 * text.size() + (64 << 10), "memory is at most 4 x text + 64 KiB");
-  // Keys of a good hash meet now and then: about two slots per name are read. Eight never are, but for very few names.
+  // Keys collide now and then, even with a good hash: a lookup reads about two slots per name. It never reads eight per
+  // name, unless there are very few names.
   require(!index || (*index)->probes() <= 8 * (*index)->size() + 64, "lookups take constant time each");
   return index;
 }

@@ -1,4 +1,4 @@
-// Takes numbers off the front of a fuzzer's input; zeros when there is none left.
+// Takes numbers off the front of a fuzzer's input. Gives zeros when the input is used up.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Input {
     --size_;
     return *data_++;
   }
-  // 0 to most.
+  // A number from 0 to `most`.
   std::uint64_t up_to(std::uint8_t most) noexcept { return byte() % (most + 1U); }
   std::uint64_t u64() noexcept {
     std::uint64_t value = 0;

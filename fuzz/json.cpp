@@ -1,4 +1,5 @@
-// Any bytes as JSON: the same verdict as Boost.JSON and simdjson, except where those are known to be laxer or stricter.
+// Any bytes as JSON. Our verdict equals that of Boost.JSON and simdjson, except for texts for which these are known to
+// be laxer or stricter.
 #include <simdjson.h>
 #include <boost/json.hpp>
 
@@ -18,7 +19,7 @@ using fuzz::require;
 using safetensors::Errc;
 using safetensors::json::Reader;
 
-// Text as the reader wants it, which it changes.
+// A padded copy of the text, as the reader requires it. The reader changes the copy.
 class Text {
  public:
   explicit Text(std::string_view text) : bytes_(text.begin(), text.end()) {
@@ -39,7 +40,7 @@ Errc verdict(std::string_view text) {
   return reader.failure().code;
 }
 
-// Depth and numbers outside the range of double are our own limits: nothing to compare.
+// The limits of depth and of numbers beyond double are our own, so there is nothing to compare.
 bool comparable(Errc ours) {
   return ours != Errc::json_depth && ours != Errc::json_number;
 }
@@ -50,7 +51,7 @@ void compare_boost(std::string_view text, Errc ours) {
   boost::json::error_code error;
   boost::json::monotonic_resource memory;
   const boost::json::value value = boost::json::parse(text, error, &memory, options);
-  if (error == boost::json::error::exponent_overflow) return;  // an exponent that no int holds, such as 0e9999999999
+  if (error == boost::json::error::exponent_overflow) return;  // an exponent larger than int, such as 0e9999999999
   require((ours == Errc::ok) == !error, "the verdict of Boost.JSON");
   if (error || !comparable(ours)) return;
   Text copy(text);

@@ -1,5 +1,5 @@
-// A plan of any items, read in any way. Results are those of a naive reader, memory stays within the budget, progress
-// never goes back, and after an error no thread is left.
+// A plan of any items, read in any way. Results equal those of a naive reader, memory stays within the budget, progress
+// never goes back, and no thread is left after an error.
 #include <dirent.h>
 #include <safetensors/arena.h>
 #include <safetensors/read_plan.h>
@@ -27,14 +27,14 @@ using test::PlannedItem;
 using test::PlanRandom;
 
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
-constexpr std::uint64_t kOwnOfThread = std::uint64_t{1} << 20;  // for slices of short runs
+constexpr std::uint64_t kOwnOfThread = std::uint64_t{1} << 20;  // bounce buffer, for slices of short pieces
 constexpr std::uint64_t kDefaultChunk = std::uint64_t{2} << 20;
-constexpr std::uint64_t kSmallestRead = 4096;      // read at once, however small the budget is
-constexpr std::uint64_t kNoted = 1024;             // bytes of notes that an item needs
-constexpr std::uint64_t kNotedOfThread = 4 << 10;  // and a thread
+constexpr std::uint64_t kSmallestRead = 4096;      // bytes that are read at once, even if the budget is smaller
+constexpr std::uint64_t kNoted = 1024;             // bytes of bookkeeping per item
+constexpr std::uint64_t kNotedOfThread = 4 << 10;  // per thread
 constexpr std::uint64_t kNotedOnce = 16 << 10;
 
-// The thread sanitizer adds a thread of its own when the first one starts: it is counted, too.
+// The thread sanitizer adds a thread of its own when the first thread starts. This thread counts, too.
 std::size_t thread_count() {
   static std::once_flag started;
   std::call_once(started, [] { std::thread([] {}).join(); });
@@ -46,7 +46,7 @@ std::size_t thread_count() {
   return count;
 }
 
-// A thread that was joined is listed for a moment.
+// Waits, because the system still lists a joined thread for a moment.
 void require_threads(std::size_t count) {
   for (int i = 0; i < 5000; ++i) {
     if (thread_count() <= count) return;
@@ -55,7 +55,7 @@ void require_threads(std::size_t count) {
   require(false, "no thread is left");
 }
 
-// The bytes of a file, in short reads. Fails or ends early when told to.
+// The bytes of a file, in short reads. On request, a read fails or the file ends early.
 class Faulty final : public Source {
  public:
   Faulty(const std::string& bytes, std::size_t at_once) : bytes_(bytes), at_once_(at_once) {}
@@ -87,7 +87,7 @@ class Faulty final : public Source {
   mutable std::atomic<int> reads_{-1};
 };
 
-// What progress is told: never less than before, by one thread.
+// Checks the reports of progress: they never decrease, and all come from one thread.
 struct Progress {
   std::thread::id owner = std::this_thread::get_id();
   std::uint64_t done = 0;
@@ -164,7 +164,7 @@ class PlanCase {
       require(stream.ok(), "a stream begins");
       judge(take(*stream));
     }
-    // The item that was taken last is the caller's: it stays until the next one comes.
+    // The caller holds the item taken last until the next one comes.
     require_bound(peak.bytes(), std::min(results_, std::max(budget, largest_) + largest_));
     require_threads(threads);
   }
@@ -180,7 +180,7 @@ class PlanCase {
                                      : plan_.add(from, to, {.cast = made.cast});
     require(status.ok(), "the item is good");
     largest_ = std::max<std::uint64_t>(largest_, made.result.size());
-    // In its memory an item begins at a multiple of 64.
+    // In memory, each item begins at a multiple of 64.
     if (made.memory.empty()) results_ += (made.result.size() + 63) / 64 * 64;
     sliced_ = sliced_ || made.slice.has_value();
   }
@@ -216,7 +216,7 @@ class PlanCase {
 
   Status take(Stream& stream) {
     std::vector<bool> seen(items_.size());
-    int pauses = in_.up_to(3) == 0 ? 3 : 0;  // the threads get ahead of a caller who is slow
+    int pauses = in_.up_to(3) == 0 ? 3 : 0;  // a slow caller, so that the threads get ahead
     for (;;) {
       if (pauses-- > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       Result<std::optional<StreamItem>> next = stream.next();
@@ -242,7 +242,7 @@ class PlanCase {
     require(item.memory == item.expected, "the memory that was given");
   }
 
-  // results: those that may be there at one time, in memory of the library's.
+  // results: bytes of the results that may exist at one time in memory of the library.
   void require_bound(std::uint64_t peak, std::uint64_t results) const {
     const std::uint64_t chunk =
         options_.chunk_bytes == 0 ? kDefaultChunk : std::max(options_.chunk_bytes, kSmallestRead);
@@ -250,7 +250,7 @@ class PlanCase {
     std::uint64_t bound = results + std::max(std::min(budget, options_.threads * chunk), kSmallestRead);
     bound += kNotedOnce + kNoted * items_.size() + kNotedOfThread * options_.threads;
     if (sliced_) bound += kOwnOfThread * options_.threads;
-    // A mapping is made with a huge page more, to be aligned, and ends at a whole page.
+    // A mapping has one more huge page for alignment, and its end is rounded up to a whole page.
     if (results >= kHugePage || chunk >= kHugePage) bound += 2 * kHugePage * (1 + options_.threads);
     if (options_.arena != nullptr) bound += 2 * kHugePage;
     require(peak <= bound, "memory is at most the results, the budget and what is said of threads");

@@ -1,5 +1,5 @@
-// Runs a fuzz target over files and folders of files: for the seeds in ctest, and for what a fuzzer found.
-// -random=COUNT runs COUNT inputs of random bytes as well, the same ones each time.
+// Runs a fuzz target over files and folders of files: for the seeds in ctest, and for inputs that a fuzzer found.
+// -random=COUNT also runs COUNT inputs of random bytes, the same ones each time.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +18,7 @@ bool run(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   if (!in) return false;
-  // A buffer of its own size, so that a sanitizer sees a read past its end.
+  // A buffer of exactly the input's size, so that a sanitizer sees a read past its end.
   const std::vector<unsigned char> copy(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
   return true;

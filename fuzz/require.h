@@ -1,4 +1,4 @@
-// What a fuzz target asserts, in every build type.
+// Assertions of fuzz targets, which work in every build type.
 #pragma once
 
 #include <cstdio>

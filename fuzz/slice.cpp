@@ -1,4 +1,5 @@
-// Any slice of any shape: of small ones, exactly what a naive loop gives; of huge ones, runs inside the tensor.
+// Any slice of any shape. For small shapes, the result equals that of a naive loop. For huge shapes, all runs are
+// inside the tensor.
 #include <safetensors/slice.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using safetensors::Errc;
 using safetensors::ResolvedSlice;
 using safetensors::Slice;
 
-constexpr std::int64_t kFar = 1000;  // further than any small dimension
+constexpr std::int64_t kFar = 1000;  // larger than any small dimension
 
 std::int64_t number(Input& in) {
   const std::uint8_t kind = in.byte();
@@ -51,7 +52,7 @@ DimSlice dim_slice(Input& in) {
   }
 }
 
-// The same slice of a small shape, with numbers that a naive loop can add.
+// The same slice for a small shape, with numbers small enough for a naive loop.
 std::vector<DimSlice> nearer(std::vector<DimSlice> dims) {
   const auto clamp = [](std::int64_t n) { return std::clamp(n, -kFar, kFar); };
   for (DimSlice& dim : dims) {
@@ -64,7 +65,7 @@ std::vector<DimSlice> nearer(std::vector<DimSlice> dims) {
 }
 
 void check_runs(const ResolvedSlice& slice, std::uint64_t nbytes) {
-  constexpr std::uint64_t kMost = 1000;  // looked at
+  constexpr std::uint64_t kMost = 1000;  // number of runs to check
   ResolvedSlice::Runs runs = slice.runs();
   std::uint64_t total = 0;
   ByteRun before{};
@@ -119,7 +120,7 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const auto part = Slice::shard(along, in.up_to(9), world).resolve(dtype, shape);
   if (part) check_runs(*part, nbytes);
 
-  // Text of any kind: an answer, and a slice that resolves or says why not.
+  // Any text: parsing ends with a slice or an error, and so does resolving the slice.
   if (const auto parsed = Slice::parse(in.rest())) {
     if (const auto resolved = parsed->resolve(dtype, shape)) check_runs(*resolved, nbytes);
   } else {

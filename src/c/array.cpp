@@ -4,7 +4,8 @@
 
 namespace {
 
-// A type for one dtype, as large and as aligned as its elements. For F4 and F6: bytes.
+// A type with the size and alignment of a dtype's elements. For F4 and F6, whose elements do not fill whole bytes, it
+// is a byte.
 template <safetensors::Dtype D, class Storage>
 struct Element {
   Storage storage;

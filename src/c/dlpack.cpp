@@ -35,7 +35,8 @@ void delete_managed(Managed* self) {
   ::operator delete(owner);
 }
 
-// Row-major strides in elements. The strides of an array without elements mean nothing, but must not overflow.
+// Row-major strides in elements. The strides of an array without elements have no meaning, but their computation must
+// not overflow.
 void fill_dims(safetensors::ShapeView from, int64_t* shape, int64_t* strides) {
   int64_t stride = 1;
   for (std::size_t i = from.size(); i-- > 0;) {

@@ -31,7 +31,7 @@ Result<Map> map_of(int32_t map) {
   return static_cast<Map>(map);
 }
 
-// Memory of the caller. Calls their release function, once arm() was called.
+// Memory of the caller. The destructor calls `release` if it was set, which happens after the file is open.
 struct Borrowed {
   void (*release)(void*) = nullptr;
   void* user = nullptr;

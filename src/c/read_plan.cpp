@@ -214,7 +214,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
   clear(item, array);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{stream, "stream"}, {item, "item"}, {array, "array"}}); !status) return status;
-    // Allocated before the item is taken, so that no item is lost.
+    // Allocate the handle before the item is taken: a failed allocation then loses no item.
     std::unique_ptr<safetensors_array> handle(stream->out_of_memory ? nullptr : new (std::nothrow) safetensors_array());
     if (!handle) {
       stream->out_of_memory = true;

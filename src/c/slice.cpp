@@ -1,4 +1,4 @@
-// Slices in C: their parts, the slice resolved for a dtype and shape, and the walk over its runs.
+// Slices in C: building a slice, resolving it for a dtype and shape, and walking over its runs.
 #include <vector>
 
 #include "c/support.h"

@@ -21,7 +21,7 @@ Error said(safetensors_status status, const safetensors_error& error, const char
   return result;
 }
 
-// Runs a callback with an empty error to fill. Returns the number that it gave.
+// Runs a callback and gives it an empty error to fill. Returns the count that the callback stored, at most `most`.
 template <class Count, class Call>
 Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
   try {

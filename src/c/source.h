@@ -10,7 +10,7 @@ class CallbackSource final : public Source, public std::enable_shared_from_this<
   explicit CallbackSource(const safetensors_source& callbacks) noexcept : callbacks_(callbacks) {}
   ~CallbackSource() override;
 
-  // From now on, the release function of the caller is called when nothing needs the source.
+  // After this call, the destructor calls the caller's release function.
   void own() noexcept { owned_ = true; }
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override;

@@ -78,7 +78,7 @@ SAFETENSORS_SAME(CANCELLED, cancelled);
 
 static_assert(sizeof(safetensors_error) == 1040, "never changes: it lies in the caller's memory");
 
-// An unknown number becomes an Errc that is unknown, too.
+// Turns an unknown number into an unknown Errc.
 Errc code_of(safetensors_status status) noexcept {
   return status >= 0 && status <= 0xFFFF ? static_cast<Errc>(status) : static_cast<Errc>(0xFFFF);
 }

@@ -18,7 +18,7 @@ std::uint64_t size_of_struct(const void* data) noexcept {
   return size;
 }
 
-// A larger struct_size was never set. Nothing is read or written then.
+// If struct_size is larger, the caller never set it. Then the struct is neither read nor written.
 constexpr std::uint64_t kMostStruct = 4096;
 
 Error wrong_size(std::uint64_t size, std::size_t minimum) {

@@ -36,7 +36,7 @@ struct safetensors_resolved_slice {
   std::shared_ptr<const safetensors::ResolvedSlice> slice;
 };
 struct safetensors_runs {
-  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // that `runs` walks
+  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // `runs` walks over it
   safetensors::ResolvedSlice::Runs runs;
 };
 struct safetensors_file {
@@ -66,7 +66,7 @@ struct safetensors_read_report {
 struct safetensors_stream {
   std::shared_ptr<const safetensors::Arena> arena;  // outlives the stream, whatever the caller frees first
   safetensors::Stream stream;
-  bool out_of_memory = false;  // of a handle; every later call then fails so
+  bool out_of_memory = false;  // a handle could not be allocated; every later call fails with this error
 };
 struct safetensors_writer {
   safetensors::Header header;
@@ -85,7 +85,7 @@ using base::make_error;
 // Error not_found if the index is not below count.
 [[nodiscard]] Error out_of_range(const char* what, std::uint64_t index, std::size_t count);
 
-// Runs body, which returns a Status. Reports that, or its exception.
+// Runs body, which returns a Status. Reports this Status or the exception that body throws.
 template <class Body>
 safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
   try {
@@ -96,7 +96,7 @@ safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
   }
 }
 
-// Sets results to their values for failure, before all checks.
+// Sets results to the values that they have on failure. Call this before all checks.
 template <class... T>
 void clear(T*... results) noexcept {
   ((results ? static_cast<void>(*results = T{}) : static_cast<void>(0)), ...);
@@ -149,12 +149,12 @@ template <class T>
 // Cuts text to the capacity, at a whole character, and ends it with NUL.
 void copy_text(std::string_view text, char* destination, std::size_t capacity, std::string_view mark) noexcept;
 
-// The bytes of a growing struct, checked as the top of c.h documents it. minimum: its size in ABI version 1.
+// Copies a growing struct, and checks it as the top of c.h documents. minimum: size of the struct in ABI version 1.
 [[nodiscard]] Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum);
 [[nodiscard]] Status check_result_struct(const void* to, std::size_t minimum);
 void write_struct(const void* from, void* to, std::size_t size) noexcept;
 
-// A growing struct of options: as given, or all defaults.
+// Returns the growing struct of options that the caller gave, or all defaults if it is NULL.
 template <class T>
 [[nodiscard]] Result<T> options_of(const T* given, std::size_t minimum) {
   T options{};
@@ -174,13 +174,13 @@ void give_struct(T filled, T* to) noexcept {
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
 [[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
-// ParseOptions::cancelled of options. A struct that ends inside of `user` has neither function nor user.
+// ParseOptions::cancelled of options. If the struct ends before the end of `user`, it has no function.
 template <class Given>
 [[nodiscard]] std::function<bool()> cancelled_of(const Given& given) {
   if (given.cancelled == nullptr || given.struct_size < offsetof(Given, user) + sizeof given.user) return {};
   return [cancelled = given.cancelled, user = given.user] { return cancelled(user) != 0; };
 }
-// For safetensors_open_options, and for structs with its fields.
+// For safetensors_open_options, and for structs that have the same fields.
 template <class Given>
 [[nodiscard]] Result<OpenOptions> open_options_of(const Given& given) {
   if (given.access < SAFETENSORS_ACCESS_AUTOMATIC || given.access > SAFETENSORS_ACCESS_READ)
@@ -193,7 +193,7 @@ template <class Given>
 [[nodiscard]] Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given);
 [[nodiscard]] Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename);
 
-// Checks the struct and sets all members to their values for failure.
+// Checks the struct and sets all members to the values that they have on failure.
 [[nodiscard]] Status clear_info(safetensors_tensor_info* info);
 [[nodiscard]] safetensors_tensor_info info_of(const TensorInfo& tensor) noexcept;
 

@@ -68,7 +68,7 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
   return std::optional<MetadataPairs>(std::move(pairs));
 }
 
-// Empty if it is not given.
+// The result is empty if the caller gave no function.
 template <class Options>
 std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
   if (!options.progress) return nullptr;
@@ -118,7 +118,7 @@ Result<std::vector<safetensors::MetadataEdit>> edits_of(const safetensors_metada
   return result;
 }
 
-// The arguments of layout, serialize and write_file, and of write_files per file.
+// The arguments that layout, serialize and write_file share. For write_files, the arguments of one file.
 struct Content {
   std::vector<TensorData> tensors;
   std::optional<MetadataPairs> metadata;

@@ -1,4 +1,4 @@
-// Checks that the elements of an array can be used in place, and controls the pages of arrays that are mapped files.
+// Checks that the elements of an array can be used in place, and controls the pages of file-mapped arrays.
 #include <safetensors/array.h>
 
 #include <algorithm>

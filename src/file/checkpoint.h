@@ -1,4 +1,4 @@
-// The state of a Checkpoint, which its lists share, and its opening.
+// The state of a Checkpoint, which its lists of tensors share, and the function that opens a Checkpoint.
 #pragma once
 
 #include <safetensors/checkpoint.h>
@@ -30,7 +30,7 @@ struct CheckpointState {
     return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
   }
 
-  std::string path;  // given by the caller; empty if they gave several
+  std::string path;  // the caller's path; empty if the caller gave several
   std::vector<File> files;
   std::vector<Entry> entries;
   base::HashKey hash_key = base::HashKey::random();

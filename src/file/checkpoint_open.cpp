@@ -1,5 +1,5 @@
-// Opens the files of a checkpoint with several threads, then puts their tensors into one index of names. Two tensors of
-// one name are an error, which names both files.
+// Opens the files of a checkpoint with several threads, then puts their tensors into one index of names. It is an error
+// if two tensors have the same name. The error names both files.
 #include "file/checkpoint.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 
 using detail::CheckpointState;
 
-constexpr unsigned kThreads = 16;  // more than processors: they wait for the storage
+constexpr unsigned kThreads = 16;  // more than there are processors, because threads wait for the storage
 constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
 
-constexpr std::size_t kTensorsPerLook = 4096;  // between two looks at the cancellation
+constexpr std::size_t kTensorsPerLook = 4096;  // between two checks of the cancellation
 
 struct OpenedFile {
   File file;
@@ -48,7 +48,7 @@ class OpenFiles final : public os::Tasks {
     });
   }
 
-  // After all tasks have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
+  // Call this after all tasks have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
   Status join(CheckpointState& state);
 
  private:
@@ -141,7 +141,7 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     // Every thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
     Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
-    // The rest of the process may hold most descriptors. One is enough to go on.
+    // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread.
     if (!status && status.error().os_error == EMFILE && threads > 1)
       status = open_files(parts, options, descriptors, 1, cancellation, *state);
     if (!status) return std::move(status).error();

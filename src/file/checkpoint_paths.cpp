@@ -1,5 +1,5 @@
-// Turns paths into the list of files of a checkpoint: files as they are, the shards that an index names, the one index
-// or file of a folder, and the files that match a pattern.
+// Turns paths into the list of files of a checkpoint. A path may name a file, an index (which stands for its shards), a
+// folder (which stands for its one index or file), or it may be a pattern (which stands for all files that match).
 #include "file/checkpoint_paths.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ Status CheckpointPaths::add(const std::string& path) {
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   const os::PathKind kind = os::kind_of(path);
   if (kind != os::PathKind::nothing) return add_existing(path, kind == os::PathKind::directory);
-  if (!base::is_glob(path)) return add_file(path), Status();  // opening it gives the error
+  if (!base::is_glob(path)) return add_file(path), Status();  // the error comes when the file is opened
   const Result<std::vector<std::string>> matches = os::expand_pattern(path);
   if (!matches) return matches.error();
   if (matches->empty()) return base::make_error(Errc::not_found, "no file matches this pattern", path);

@@ -1,4 +1,4 @@
-// The files that the paths given to Checkpoint::open name.
+// Finds the files for the paths given to Checkpoint::open.
 #pragma once
 
 #include <safetensors/error.h>
@@ -15,11 +15,11 @@ namespace safetensors::file {
 
 struct IndexFile {
   std::string path;
-  std::string folder;  // of its files; empty, or ends with a separator
+  std::string folder;  // folder of the shards; empty, or ends with a separator
   std::unique_ptr<const format::ShardIndex> shards;
 };
 
-// Files in order. The path of a shard is made when it is needed, because an index may name millions of shards.
+// The files, in order. A shard's path is made only on request, because an index may name millions of shards.
 class CheckpointPaths {
  public:
   struct Part {

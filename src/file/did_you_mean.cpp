@@ -1,6 +1,6 @@
 // Ranks names by their likeness to the name that the caller gave: by edits, then by case, then by a common tail. Myers'
-// algorithm counts the edits (J. ACM 46, 1999; in blocks as by Hyyro). It keeps a column of the usual table in two bit
-// vectors, so one character of a name costs a few operations per 64 characters of the given name.
+// algorithm (J. ACM 46, 1999), in Hyyro's version for several blocks, counts the edits. It keeps a column of the usual
+// table in two bit vectors, so one character of a name costs a few operations per 64 characters of the given name.
 #include "file/did_you_mean.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace safetensors::file {
 namespace {
 
-constexpr std::uint64_t kMaxSteps = 20'000'000;  // of counting edits, per question
+constexpr std::uint64_t kMaxSteps = 20'000'000;  // of counting edits, per suggestion
 constexpr std::uint64_t kMaxNames = 2'000'000;   // further names are ignored
 constexpr std::size_t kMostEdits = 8;
 
@@ -37,11 +37,12 @@ std::size_t index_of(char c) noexcept {
 
 // 64 rows of one column of the table. Each bit is the difference between a row and the row above it.
 struct Column {
-  std::uint64_t up = ~std::uint64_t{0};  // the row is one more
-  std::uint64_t down = 0;                // the row is one less
+  std::uint64_t up = ~std::uint64_t{0};  // the row is one more than the row above
+  std::uint64_t down = 0;                // the row is one less than the row above
 
   // Computes the next column for a character that equals the characters of the rows `equal`. before: the horizontal
-  // difference in the row above the first. Returns the horizontal difference in the row `last`, which is one bit.
+  // difference in the row above the first. last: a mask with the bit of one row. Returns the horizontal difference in
+  // that row.
   int advance(std::uint64_t equal, int before, std::uint64_t last) noexcept {
     const std::uint64_t vertical = equal | down;
     if (before < 0) equal |= 1;
@@ -72,8 +73,8 @@ DidYouMean::DidYouMean(std::string_view meant) noexcept
   }
 }
 
-// Number of bytes to insert, delete or change to turn `name` into the given name; limit + 1 or more if it exceeds
-// limit.
+// Number of bytes to insert, delete or change to turn `name` into the given name. If this number exceeds limit, the
+// result is only known to be limit + 1 or more.
 std::size_t DidYouMean::distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept {
   const std::size_t blocks = (meant_.size() + 63) / 64;
   const std::uint64_t last = std::uint64_t{1} << (meant_.size() - 1) % 64;
@@ -88,7 +89,7 @@ std::size_t DidYouMean::distance(std::string_view name, const Rows& rows, std::s
     edits = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(edits) + difference);
     steps_ += blocks;
     if (edits > limit + (name.size() - i - 1))
-      return limit + 1;  // the remaining characters cannot lower it to the limit
+      return limit + 1;  // the remaining characters cannot lower edits to the limit
   }
   return edits;
 }
@@ -114,7 +115,7 @@ bool DidYouMean::offer(std::string_view name) noexcept {
     likeness_ = found;
     best_ = name;
   }
-  return likeness_ > Likeness{Kind::edits, 1, 0};  // no name is nearer than one letter of another case
+  return likeness_ > Likeness{Kind::edits, 1, 0};  // nothing is nearer than a name with one change of case
 }
 
 std::string counted(std::size_t number, const char* noun) {

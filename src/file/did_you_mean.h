@@ -12,11 +12,11 @@
 
 namespace safetensors::file {
 
-// Chooses among names the one most like the given name:
+// Chooses the name that is most like the given name:
 //   1. the name with the fewest edits; among equals, the one whose edits are mostly changes of case;
 //   2. else a name that differs in case only;
 //   3. else a name that ends with the given name, or the other way round, and is nearest in length.
-// The first of equal names wins. The work has a limit for any names.
+// The first of equally good names wins. The amount of work is limited, whatever the names are.
 class DidYouMean {
  public:
   explicit DidYouMean(std::string_view meant) noexcept;
@@ -30,13 +30,13 @@ class DidYouMean {
   enum class Kind : std::uint8_t { edits, letter_case, tail, none };  // most alike first
   struct Likeness {
     Kind kind = Kind::none;
-    std::size_t amount = 0;      // edits; for a tail, the bytes before it
+    std::size_t amount = 0;      // number of edits; for a tail, number of bytes before the tail
     std::size_t other_case = 0;  // edits that do more than change the case
     friend auto operator<=>(const Likeness&, const Likeness&) = default;
   };
   static constexpr std::size_t kBlocks = 2;
   static constexpr std::size_t kMaxLength = 64 * kBlocks;            // longer names are not compared
-  using Rows = std::array<std::array<std::uint64_t, kBlocks>, 256>;  // per byte, the positions of it in meant_
+  using Rows = std::array<std::array<std::uint64_t, kBlocks>, 256>;  // per byte value, its positions in meant_
 
   Likeness compare(std::string_view name) noexcept;
   std::size_t distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept;

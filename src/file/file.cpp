@@ -1,5 +1,5 @@
-// Opens files: reads and checks the header, and no byte of a tensor. A map of the whole file is made at the first view
-// and then shared by all views.
+// Opens files: reads and checks the header, but reads no byte of a tensor. The first view maps the whole file, and all
+// later views share this map.
 #include "file/file.h"
 
 #include <safetensors/file.h>
@@ -33,8 +33,8 @@ Error with_path(const detail::FileState& state, Error error) {
   return error;
 }
 
-// Reads more of a file whose header is refused, to name the kind of the file in the message. Keeps the error if nothing
-// more can be read.
+// Reads the start of a file whose header was refused, so that the message can name the kind of the file. Keeps the
+// error if nothing more can be read.
 Error with_file_kind(const Source& source, std::uint64_t file_size, Error error) {
   const int rule = format_rule(error.code);
   if (rule < 1 || rule > 5) return error;
@@ -59,13 +59,13 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
   return format::parse_header(std::move(text), file_size - 8 - *length, options, nullptr, &cancellation);
 }
 
-// Reads the header. All other members of the state are set.
+// Reads the header. All other members of the state must be set.
 Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads,
               base::Cancellation& cancellation) {
   Result<std::uint64_t> size = state.source->size();
   if (!size) {
     Error error = std::move(size).error();
-    if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may say anything
+    if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may return any error
     return with_path(state, std::move(error));
   }
   Result<Header> header = read_header(*state.source, *size, options, threads, cancellation);

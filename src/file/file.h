@@ -1,4 +1,4 @@
-// The state of a File, which its Tensors share, and its opening.
+// The state of a File, which its Tensors share, and the function that opens a File.
 #pragma once
 
 #include <safetensors/file.h>
@@ -26,8 +26,8 @@ struct FileState {
   FileState& operator=(const FileState&) = delete;
   ~FileState() { delete shared_map_.load(std::memory_order_relaxed); }
 
-  // A map of the whole file. The first call makes it, later calls share it. No bytes if the system refuses; the next
-  // call then asks again. It takes no lock, so a forked child may call it at any time.
+  // A map of the whole file. The first call makes the map, later calls share it. If the system refuses, the result has
+  // no bytes, and the next call tries again. The function takes no lock, so a forked child may call it at any time.
   [[nodiscard]] os::Mapping shared_map() const noexcept;
 
   struct View {
@@ -35,9 +35,9 @@ struct FileState {
     std::shared_ptr<const void> owner;
     MemoryKind kind;
   };
-  // A range of the file in place. None if it must be read: the file is not mapped, the system refuses to map it, or the
-  // Source has no such memory. A private map is of the range alone, so it works for files of any size on machines of 32
-  // bits.
+  // A range of the file in place. Returns nullopt if the range must be read instead: the file is not mapped, the system
+  // refuses to map it, or the Source has no such memory. A private map covers the range only, so on 32-bit machines it
+  // works for files of any size.
   [[nodiscard]] std::optional<View> view(std::uint64_t offset, std::uint64_t size, Map map) const noexcept;
 
   // Reads destination.size() bytes from an offset in the file. Errors name the tensor, the path and the offset.
@@ -47,10 +47,11 @@ struct FileState {
   // Adds the tensor and the path to an error of a lower layer.
   [[nodiscard]] Error describe(const TensorInfo& tensor, Error error) const noexcept;
 
-  // Completes the error of a read at an offset in the file: as describe(), and with a code and the offset.
+  // Completes the error of a read at an offset in the file. Does what describe() does, and sets the code and the offset
+  // if they are missing.
   [[nodiscard]] Error failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept;
 
-  // The bytes of the tensor if the Source has them in memory, else none.
+  // The bytes of the tensor if the caller's Source has them in memory. Otherwise, the result has no bytes.
   [[nodiscard]] Source::Memory memory(const TensorInfo& tensor) const noexcept;
 
   std::shared_ptr<const Source> source;
@@ -82,7 +83,7 @@ struct Access<Tensor> {
 namespace safetensors::file {
 
 // If the slot has a pool, the descriptor of the file is in the slot. threads: number of threads that read a long
-// header; 0 selects it. Ignores options.parse.cancelled. Errors: as File::open.
+// header; 0 lets the library choose. Ignores options.parse.cancelled. Errors: as File::open.
 [[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot,
                                      unsigned threads, base::Cancellation& cancellation) noexcept;
 

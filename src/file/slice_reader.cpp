@@ -1,6 +1,6 @@
-// Groups the pieces of a slice before reading. A read costs as much as copying some tens of kilobytes, so small pieces
-// are read in one read with the gaps between them, as long as the gaps are few or narrow, and gathered from a bounce
-// buffer.
+// Groups the pieces of a slice before reading. A read costs as much as copying some tens of kilobytes. So one read gets
+// many small pieces together with the gaps between them, as long as the gaps are few or narrow. It goes into a bounce
+// buffer, from which the pieces are gathered.
 #include "file/slice_reader.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class Cursor {
   std::uint64_t left_;
 };
 
-// Pieces that one read gets.
+// The pieces of one read.
 struct Group {
   std::uint64_t low = 0, high = 0;  // range of the tensor
   std::uint64_t pieces = 0;
@@ -80,7 +80,7 @@ class Planner {
   Planner(const ResolvedSlice& slice, PieceRange pieces)
       : cursor_(slice, pieces), size_(detail::Access<ResolvedSlice>::piece_size(slice)) {}
 
-  // The next group; without pieces at the end.
+  // Returns the next group. After the last one, returns a group without pieces.
   Group next() {
     Group group;
     while (!cursor_.done()) {
@@ -130,11 +130,11 @@ class Planner {
     return group.low >= offset + size_ ? group.low - offset - size_ : 0;
   }
 
-  // Number of pieces of this row, with the piece at offset, that fit into the bounce buffer.
+  // Number of pieces of this row that fit into the bounce buffer, counting the piece at offset.
   [[nodiscard]] std::uint64_t tiny_run(const Group& group, std::uint64_t offset) const {
     const std::uint64_t apart = base::magnitude(cursor_.stride());
     if (apart == 0 || apart > kMaxGap) return 1;
-    std::uint64_t capacity = 0;  // bytes of the buffer beyond the piece at offset, in the direction of the row
+    std::uint64_t capacity = 0;  // free bytes of the buffer after the piece at offset, in the direction of the row
     if (cursor_.stride() > 0) {
       capacity = kBounceBytes - (offset + size_ - std::min(group.low, offset));
     } else {
@@ -173,7 +173,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes
                   std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   Planner planner(slice, pieces);
-  Cursor cursor(slice, pieces);  // at the first piece not yet delivered; the planner is ahead
+  Cursor cursor(slice, pieces);  // at the first piece not yet delivered; the planner's cursor is ahead
   for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
     const auto span = static_cast<std::size_t>(group.span());
     if (group.gapless) {

@@ -1,4 +1,5 @@
-// Reads the pieces of a slice: a large piece straight into the result, small pieces together through a bounce buffer.
+// Reads the pieces of a slice. Reads a large piece straight into the result, and small pieces together through a bounce
+// buffer.
 #pragma once
 
 #include <safetensors/error.h>
@@ -18,7 +19,7 @@ inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces
 inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; wider gaps are not read
 inline constexpr std::uint64_t kBounceBytes = io::BounceBuffer::kBytes;
 
-// Reads bytes of the tensor. offset: in the tensor.
+// Reads bytes of a tensor. offset: bytes from the start of the tensor.
 class ReadTensorBytes {
  public:
   ReadTensorBytes() = default;
@@ -36,7 +37,8 @@ struct PieceRange {
   std::uint64_t count = 0;
 };
 
-// Writes the pieces to destination, one after the other. bounce: of the calling thread. May throw std::bad_alloc.
+// Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
+// std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
                                 io::BounceBuffer& bounce, std::byte* destination);
 // The same for a tensor in memory.

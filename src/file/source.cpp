@@ -1,4 +1,4 @@
-// Defaults of Source: a source without memory.
+// Defaults of Source: its bytes are not in memory.
 #include <safetensors/source.h>
 
 namespace safetensors {

@@ -1,4 +1,4 @@
-// Gives the bytes of a tensor: in place if the file is mapped or in memory, else read into new memory.
+// Gives the bytes of a tensor: in place if the file is mapped or in memory, otherwise in new memory.
 #include <safetensors/file.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// The public Arena. See os/huge_page_allocator.h for the allocator behind it.
+// The public Arena. os/huge_page_allocator.h describes the allocator that it uses.
 #include <safetensors/arena.h>
 
 #include <new>

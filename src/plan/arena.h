@@ -15,7 +15,7 @@ struct ArenaState {
 
 template <>
 struct Access<Arena> {
-  // Null if the arena was moved from, or had no memory for its state.
+  // Returns null if the arena was moved from, or if there was no memory for its state.
   static os::HugePageAllocator* pages(Arena& arena) noexcept { return arena.state_ ? &arena.state_->pages : nullptr; }
 };
 

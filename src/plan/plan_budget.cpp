@@ -1,5 +1,5 @@
-// Chooses the number of threads and the size of jobs: first what is fastest, then no more than there is work, then what
-// the memory budget allows, and at last what the pinned memory of devices allows.
+// Chooses the number of threads and the size of jobs. It begins with the fastest choice, then applies three limits: the
+// amount of work, the memory budget, and the pinned memory of devices.
 #include "plan/plan_budget.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kDefaultStreamBudget = std::uint64_t{256} << 20;
 constexpr std::size_t kMinChunk = 4096;
 constexpr std::size_t kMaxChunk = std::size_t{1} << 30;
-constexpr unsigned kThreadsPerDevice = 8;  // keep a storage device busy
+constexpr unsigned kThreadsPerDevice = 8;  // enough to keep a storage device busy
 constexpr unsigned kThreadsPerNetwork = 16;
 constexpr unsigned kRingSlots = 16;
 constexpr std::size_t kRingSlotBytes = std::size_t{8} << 20;
@@ -49,7 +49,7 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
   result_bytes_ = memory_budget_ - std::min(staging, memory_budget_);
 }
 
-// About one thread per job at most. Small items that wait for a device may each be a job.
+// Allows about one thread per job. If reads wait for a storage device or a network, each small item may be a job.
 void PlanBudget::limit_to_work(std::span<const PlanItem> items,
                                std::span<const std::unique_ptr<io::SourceReader>> readers) {
   std::uint64_t bytes = 0;
@@ -60,7 +60,8 @@ void PlanBudget::limit_to_work(std::span<const PlanItem> items,
   threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
 }
 
-// The other half of the budget is for results or for pinned memory, however few threads that leaves.
+// Limits threads x chunk to half of the budget, even if that leaves only one thread. The other half is for results or
+// for pinned memory.
 void PlanBudget::limit_to_budget() noexcept {
   const std::uint64_t reading = std::max<std::uint64_t>(memory_budget_ / 2, kMinChunk);
   if (reading < max_chunk_) max_chunk_ = static_cast<std::size_t>(reading / kMinChunk * kMinChunk);
@@ -84,7 +85,7 @@ device::RingOptions PlanBudget::ring_options(std::size_t devices) const noexcept
 
 void PlanBudget::fit(std::span<const PlanItem> items,
                      std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept {
-  std::size_t growth = 1;  // of bytes that are cast
+  std::size_t growth = 1;  // factor by which a cast enlarges a result
   for (const PlanItem& item : items) {
     if (item.on_device() && item.casts())
       growth = std::max<std::size_t>(growth, bits(item.dtype) / bits(item.tensor.dtype()));

@@ -1,4 +1,4 @@
-// How much of a plan is read at once. The memory limit of a plan is applied here and nowhere else.
+// Decides how much of a plan is read at once. The memory limit of a plan is applied here and nowhere else.
 #pragma once
 
 #include <safetensors/read_plan.h>
@@ -15,13 +15,13 @@
 namespace safetensors::plan {
 
 // Splits ReadOptions::memory_budget:
-//   half    limits threads() x chunk_bytes(): bytes being read, converted or gathered;
-//   half    is pinned memory, if the plan has destinations on devices (ring_options());
-//   result_bytes() of it may be results that wait for Stream::next(): all bytes that staging can never need.
-// Without a budget, execute() has no limit but threads x chunk, and a Stream has 256 MiB.
+//   one half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered;
+//   the other half is pinned memory, if the plan has destinations on devices (ring_options());
+//   results that wait for Stream::next() may take result_bytes() of the whole, all bytes that staging never needs.
+// Without a budget, threads x chunk is the only limit of execute(), and a Stream has a budget of 256 MiB.
 class PlanBudget {
  public:
-  // streamed: for a Stream. May throw std::bad_alloc.
+  // streamed: whether the budget is for a Stream. May throw std::bad_alloc.
   PlanBudget(const ReadOptions& options, bool streamed, std::span<const PlanItem> items,
              std::span<const std::unique_ptr<io::SourceReader>> readers);
 
@@ -32,10 +32,10 @@ class PlanBudget {
   // Maximum number of bytes of results that a Stream holds.
   [[nodiscard]] std::uint64_t result_bytes() const noexcept { return result_bytes_; }
 
-  // The ring of pinned memory of one of so many devices.
+  // Options of the ring of pinned memory of each device. devices: number of devices of the plan.
   [[nodiscard]] device::RingOptions ring_options(std::size_t devices) const noexcept;
-  // Makes the result of every job fit into a slot of a ring, and leaves slots for the devices to empty while threads
-  // fill others. A ring may have less memory than ring_options() asked for.
+  // Makes the result of every job fit into a slot of a ring. Limits the threads, so that devices can empty some slots
+  // while threads fill others. A ring may have less memory than ring_options() asked for.
   void fit(std::span<const PlanItem> items, std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept;
 
  private:
@@ -43,10 +43,10 @@ class PlanBudget {
   void limit_to_budget() noexcept;
 
   std::uint64_t memory_budget_;  // 0: no limit
-  bool chunk_given_;             // by the caller
+  bool chunk_given_;             // the caller chose the chunk
   void* device_stream_;
   unsigned threads_ = 1;
-  std::size_t max_chunk_ = 0;  // for results in memory
+  std::size_t max_chunk_ = 0;  // for results in memory of the host
   std::size_t max_device_chunk_ = ~std::size_t{0};
   std::uint64_t result_bytes_ = 0;
 };

@@ -1,5 +1,5 @@
 // Opens the CUDA driver and makes a ring of pinned memory for each device. Does nothing for a plan without devices, so
-// that the driver is no dependency of the others.
+// such a plan does not need the driver.
 #include "plan/plan_devices.h"
 
 #include <map>

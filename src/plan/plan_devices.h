@@ -16,8 +16,9 @@ namespace safetensors::plan {
 // One ring of pinned memory per device.
 class PlanDevices {
  public:
-  // Opens the driver if an item has a destination on a device, makes the rings and gives each such item's slot its
-  // ring. Errors: invalid_argument, and those of device::Cuda and device::CopyRing. May throw std::bad_alloc.
+  // Opens the driver if an item has a destination on a device, makes the rings, and stores the ring of each such item
+  // in the item's slot. Errors: invalid_argument, and those of device::Cuda and device::CopyRing. May throw
+  // std::bad_alloc.
   [[nodiscard]] Status open(std::span<const PlanItem> items, std::span<PlanSlot> slots, const ReadOptions& options,
                             PlanBudget& budget);
   // Waits until all copies to devices have ended. Error: device_failed.

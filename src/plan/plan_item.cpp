@@ -1,4 +1,4 @@
-// Checks what the caller asks of one item when it is added, so that execution meets no mistakes of the caller.
+// Checks the caller's request for an item when the item is added. So execution meets no mistakes of the caller.
 #include "plan/plan_item.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ Status refuse(const PlanItem& item, Errc code, std::string message) {
   return item.file().describe(item.info(), base::make_error(code, std::move(message)));
 }
 
-// Whether no two elements share a byte: from the smallest stride up, each stride is at least as large as the range that
-// the loops before it cover. reach: set to the end of the last element.
+// Returns whether no two elements share a byte. Goes from the smallest stride to the largest: each stride must be at
+// least as large as the range that the loops with smaller strides cover. Sets reach to the end of the last element.
 bool apart(const PlanItem& item, std::uint64_t& reach) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> loops;  // stride, count
   for (std::size_t i = 0; i < item.strides.size(); ++i)

@@ -41,7 +41,7 @@ struct PlanItem {
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
   [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
-  // Bytes of the result that so many bytes of the file make: of whole elements, if the item casts.
+  // Number of bytes of the result for this number of bytes of the file. If the item casts, only whole elements count.
   [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
     return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;
   }
@@ -51,7 +51,7 @@ struct PlanItem {
 struct PlanSlot {
   const io::SourceReader* reader = nullptr;
   Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
-  std::byte* memory = nullptr;  // of the result; null on devices
+  std::byte* memory = nullptr;  // memory of the result; null on devices
   std::shared_ptr<std::byte> owner = nullptr;
   device::CopyRing* ring = nullptr;         // null for memory of the host
   std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete
@@ -61,7 +61,7 @@ struct PlanSlot {
 [[nodiscard]] Result<PlanItem> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
                                          const AddOptions& options);
 
-// Copies a range of the result, in C order, to the destination's strides. offset: of the range in the result.
+// Copies a range of the result, in C order, to the destination's strides. offset: offset of the range in the result.
 void scatter(const PlanItem& item, std::uint64_t offset, std::span<const std::byte> bytes);
 
 }  // namespace safetensors::plan

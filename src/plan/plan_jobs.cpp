@@ -1,5 +1,5 @@
 // Cuts items into jobs in the order of the file, so that the storage device sees nearly sequential reads. Large items
-// are cut into chunks, small neighbours become one job, and pieces of a slice are taken together while they fit a
+// are cut into chunks. Small neighbours become one job. Pieces of a slice become one job as long as they fit into a
 // chunk.
 #include "plan/plan_jobs.h"
 
@@ -12,12 +12,12 @@ namespace safetensors::plan {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMaxReach = std::uint64_t{16} << 20;  // bytes of the file that small pieces of one job span
-constexpr std::uint64_t kMinPieces = 256;                     // per job, however far apart they are
+constexpr std::uint64_t kMaxReach = std::uint64_t{16} << 20;  // bytes of the file that one job's small pieces span
+constexpr std::uint64_t kMinPieces = 256;                     // per job, even if they are far apart
 
-// Whether chunks of the item end at multiples of a page in the file. Direct I/O can then write straight to the result.
-// Such an end cuts no element if elements start at multiples of their size, which any offset that is a multiple of 8
-// grants.
+// Returns whether chunks of the item end at multiples of a page in the file, so that direct I/O can write straight to
+// the result. Such an end must not cut an element of whole bytes. It does not if the item's offset is a multiple of 8:
+// elements have at most 8 bytes, so they then start at multiples of their size.
 bool ends_on_pages(const PlanItem& item) noexcept {
   return item.plain() && item.file_offset() % 8 == 0;
 }
@@ -66,7 +66,7 @@ PlanJob PlanJobs::range(const PlanItem& item, std::size_t chunk) {
   return {.kind = PlanJob::Kind::range, .offset = offset, .size = size, .item_offset = done_};
 }
 
-// A piece larger than a chunk is cut, smaller pieces are taken together.
+// Cuts a piece that is larger than a chunk. Puts smaller pieces together into one job.
 PlanJob PlanJobs::pieces(const PlanItem& item, std::size_t chunk) {
   const std::uint64_t piece = detail::Access<ResolvedSlice>::piece_size(*item.slice);
   const std::uint64_t index = done_ / piece;
@@ -86,8 +86,8 @@ bool PlanJobs::batches(std::size_t position, std::size_t chunk) const noexcept {
   return !candidate.slice && candidate.stored < std::min<std::uint64_t>(kSmallItem, chunk) && candidate.stored != 0;
 }
 
-// Adds the next items while they follow in the same file, with gaps of at most kMaxGap, and while no more than a
-// fifth of the bytes read are gaps.
+// Adds the next items to the batch as long as they follow in the same file, each gap has at most kMaxGap bytes, and
+// gaps are at most a fifth of the bytes read.
 void PlanJobs::extend(PlanJob& batch, std::size_t chunk, const std::function<bool(std::size_t item)>& admit) {
   const Source* const source = item(batch.first).file().source.get();
   std::uint64_t end = batch.offset + batch.size;

@@ -15,19 +15,19 @@ namespace safetensors::plan {
 // Items with fewer bytes in the file are read together, through a staging buffer of the thread.
 inline constexpr std::uint64_t kSmallItem = 256 << 10;
 
-// What one thread does at a time.
+// A unit of work for one thread.
 struct PlanJob {
   enum class Kind : std::uint8_t {
-    range,   // a range of the file, which is one item or a part of it
-    batch,   // a range of the file with several small items, which are complete
+    range,   // a range of the file: one item, or a range of one item
+    batch,   // a range of the file that holds several small items completely
     pieces,  // pieces of an item that is a slice
   };
   Kind kind = Kind::range;
-  std::size_t first = 0;          // item, by its position in the order of execution
-  std::size_t count = 1;          // items
+  std::size_t first = 0;          // position of the first item in the order of execution
+  std::size_t count = 1;          // number of items
   std::uint64_t offset = 0;       // in the file; for a range or a batch
   std::uint64_t size = 0;         // bytes of the range; for pieces, the sum of their bytes
-  std::uint64_t item_offset = 0;  // of these bytes among the bytes that the item has in the file
+  std::uint64_t item_offset = 0;  // of the job's first byte, counted in the bytes that are read for the item
   file::PieceRange pieces = {};
 };
 
@@ -56,8 +56,8 @@ class PlanJobs {
   std::span<const std::size_t> order_;
   std::function<std::size_t(std::size_t item)> chunk_bytes_;
   std::size_t position_ = 0;  // in order_
-  bool admitted_ = false;     // the item at position_
-  std::uint64_t done_ = 0;    // bytes that it has in the file and that were handed out
+  bool admitted_ = false;     // the item at position_ was admitted
+  std::uint64_t done_ = 0;    // bytes of this item, as stored in the file, that were handed out
 };
 
 }  // namespace safetensors::plan

@@ -1,5 +1,5 @@
-// Places results one behind the other in huge pages. Few mappings and few page faults: with pages of 4 KiB, faults
-// would cost as much as reading from the page cache.
+// Places results one behind the other in huge pages, so that there are few mappings and few page faults. With pages of
+// 4 KiB, the faults would cost as much as reading from the page cache.
 #include "plan/plan_memory.h"
 
 #include <utility>
@@ -13,12 +13,12 @@ namespace {
 
 using Pages = os::HugePageAllocator;
 
-constexpr std::uint64_t kMinAlignedItem = 256 << 10;  // bytes; a smaller item is not worth the page that this may cost
+constexpr std::uint64_t kMinAlignedItem = 256 << 10;  // bytes; for a smaller item, alignment may waste a page
 
 }  // namespace
 
-// Direct I/O writes to memory whose address and file offset are equal modulo the block. A large item is placed so if
-// its address is then still a multiple of 64.
+// Direct I/O writes to memory whose address and file offset are equal modulo the block. A large item is placed in this
+// way if its address can then still be a multiple of 64.
 std::uint32_t PlanMemory::phase(std::size_t index) const noexcept {
   const PlanItem& item = items_[index];
   const std::uint64_t offset = item.file_offset();
@@ -39,7 +39,7 @@ Status PlanMemory::place(std::span<const std::size_t> indices) {
   Status status = pages != nullptr ? pages->place(requests) : Pages::place_once(requests, huge);
   if (pages != nullptr) huge = pages->huge();
   if (!status) {
-    // One tensor is named. For several the sum counts.
+    // The error names the tensor if there is only one. For several tensors, the sum of their sizes is the cause.
     if (indices.size() != 1) return status;
     const PlanItem& item = items_[indices.front()];
     return item.file().describe(item.info(), std::move(status).error());

@@ -19,10 +19,11 @@ class PlanMemory {
   PlanMemory(std::span<const PlanItem> items, std::span<PlanSlot> slots, Arena* arena) noexcept
       : items_(items), slots_(slots), arena_(arena) {}
 
-  // Sets memory aside for the items with these indices, and untouched memory it stays. Items with a destination get
-  // that. Error: out_of_memory, which names the tensor if there is one index. May throw std::bad_alloc.
+  // Reserves memory for the items with these indices, without touching it. An item with a destination uses the
+  // destination instead. Error: out_of_memory, which names the tensor if there is only one index. May throw
+  // std::bad_alloc.
   [[nodiscard]] Status place(std::span<const std::size_t> indices);
-  // Hands out the result of an item. Once per item.
+  // Hands out the result of an item. Call it once per item.
   [[nodiscard]] Array take(std::size_t index);
   // Whether the system refused huge pages.
   [[nodiscard]] bool huge_pages_refused() const noexcept { return huge_pages_refused_; }

@@ -1,5 +1,5 @@
-// Prepares the execution of a plan: one reader per file, which knows the bytes that the plan wants of the file, and the
-// order of the items. Afterwards it collects what the threads report.
+// Prepares the execution of a plan: the order of the items, and one reader per file. A reader knows which bytes of its
+// file the plan needs. Later, PlanRun adds up the reports of the threads.
 #include "plan/plan_run.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace safetensors::plan {
 namespace {
 
-constexpr std::size_t kMaxDirectFiles = 16;  // open for direct I/O at one time, unless more are being read
+constexpr std::size_t kMaxDirectFiles = 16;  // maximum open for direct I/O at one time, unless more are being read
 
 io::Caching to_caching(Cache cache) noexcept {
   switch (cache) {
@@ -31,7 +31,7 @@ io::Caching to_caching(Cache cache) noexcept {
   return io::Caching::keep;
 }
 
-// The range of a file that a plan reads, and the results that come of it.
+// The range of a file that a plan reads, and the size of the results made from it.
 struct FileUse {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
@@ -42,8 +42,8 @@ struct FileUse {
     std::uint64_t first = item.file_offset();
     std::uint64_t last = first + item.stored;
     if (item.slice && item.stored != 0) {
-      // The first and the last piece, in either order. A slice with steps of both signs has pieces outside of this
-      // range: it is an estimate.
+      // From the first to the last piece, whichever has the lower offset. This is an estimate: a slice with steps of
+      // both signs has pieces outside of this range.
       const std::uint64_t one = format::piece_offset(*item.slice, 0);
       const std::uint64_t other = format::piece_offset(*item.slice, format::piece_count(*item.slice) - 1);
       first = item.info().file_offset + std::min(one, other);
@@ -102,7 +102,7 @@ std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
   return readers;
 }
 
-// By file, in the order in which the plan first names the files, then by offset.
+// Sorts by file, then by offset. Files are in the order in which the plan first names them.
 void PlanRun::sort_order() {
   std::map<const io::SourceReader*, std::size_t> rank;
   for (const std::unique_ptr<io::SourceReader>& reader : readers_) rank.emplace(reader.get(), rank.size());
@@ -114,7 +114,7 @@ void PlanRun::sort_order() {
 }
 
 void PlanRun::add_completed(std::size_t index, std::uint64_t bytes) noexcept {
-  // completed_ before remaining: a thread that sees nothing remaining may read completed_ next.
+  // Update completed_ before remaining: a thread that sees zero remaining may read completed_ next.
   completed_.fetch_add(bytes, std::memory_order_relaxed);
   slots_[index].remaining.fetch_sub(bytes);
 }

@@ -20,7 +20,7 @@
 
 namespace safetensors::plan {
 
-// What one job has cost.
+// The cost of one job.
 struct JobCost {
   io::ReadCounts reads;
   std::uint64_t bytes_mapped = 0;
@@ -29,14 +29,14 @@ struct JobCost {
 
 class PlanRun {
  public:
-  // streamed: items are read in the order of add(), and each is complete when its last job ends. Else they are read in
-  // the order of the files. The items must outlive this, and so must the objects that options point to. May throw
+  // If streamed, items are read in the order of add(), and each is complete when its last job ends. Otherwise, items
+  // are read in the order of the files. The items and the objects that options point to must outlive this. May throw
   // std::bad_alloc.
   PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool streamed);
   PlanRun(const PlanRun&) = delete;
   PlanRun& operator=(const PlanRun&) = delete;
 
-  // Before anything else is called. Errors: as PlanDevices::open. May throw std::bad_alloc.
+  // Call this before any other function. Errors: as PlanDevices::open. May throw std::bad_alloc.
   [[nodiscard]] Status open_devices() { return devices_.open(items_, slots(), options_, budget_); }
   // Waits until all copies to devices have ended. Error: device_failed.
   [[nodiscard]] Status finish_devices() noexcept { return devices_.finish(); }
@@ -50,7 +50,7 @@ class PlanRun {
   [[nodiscard]] PlanMemory& memory() noexcept { return memory_; }
   [[nodiscard]] bool streamed() const noexcept { return streamed_; }
 
-  // Bytes of results.
+  // Number of bytes of all results.
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
   void add_completed(std::size_t index, std::uint64_t bytes) noexcept;
@@ -70,9 +70,9 @@ class PlanRun {
   const ReadOptions options_;
   const bool streamed_;
   std::vector<std::size_t> order_;
-  const std::unique_ptr<PlanSlot[]> slots_;  // of each item
+  const std::unique_ptr<PlanSlot[]> slots_;  // one per item
   std::vector<const detail::FileState*> files_;
-  std::vector<std::unique_ptr<io::SourceReader>> readers_;  // of each file
+  std::vector<std::unique_ptr<io::SourceReader>> readers_;  // one per file
   PlanBudget budget_;
   PlanMemory memory_;
   PlanDevices devices_;

@@ -1,6 +1,6 @@
-// Does the jobs of one thread: reads a range straight into the result if the result has the bytes of the file, and
-// through a staging buffer if bytes must be cast or scattered. For a device, all of that happens in a slot of pinned
-// memory, which the device then copies.
+// Executes the jobs of one thread. If the result has the same bytes as the file, reads straight into the result. If
+// bytes must be cast or scattered, reads into a staging buffer first. For a device, the result of a job is made in a
+// slot of pinned memory, which the device then copies.
 #include "plan/plan_worker.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace safetensors::plan {
 namespace {
 
-constexpr std::size_t kCastBytes = 64 << 10;  // of the result, cast before they are scattered; fits the first cache
+// Bytes of the result that are cast at once, before they are scattered. They fit into the cache of a core.
+constexpr std::size_t kCastBytes = 64 << 10;
 
 }  // namespace
 
@@ -56,7 +57,7 @@ Status PlanWorker::work_on_host(const PlanJob& job) {
   return range(job);
 }
 
-// destination() collects the parts of the slot while the job is done as for the host.
+// Executes the job as for the host. Meanwhile, destination() hands out parts of the slot and collects them.
 Status PlanWorker::work_on_device(const PlanJob& job, device::CopyRing& ring) {
   Result<device::CopyRing::Slot> slot = ring.acquire();
   if (!slot) return std::move(slot).error();
@@ -67,7 +68,7 @@ Status PlanWorker::work_on_device(const PlanJob& job, device::CopyRing& ring) {
   if (Status status = work_on_host(job); !status) return status;
   if (Status status = ring.copy_parts(std::move(slot).value(), parts_); !status) return status;
   if (run_.streamed()) {
-    // The item may be handed out next.
+    // The Stream may hand out the item next, so its copy must have ended.
     if (Status status = ring.finish(); !status) return status;
   }
   for (const auto& [index, bytes] : copied_) run_.add_completed(index, bytes);
@@ -93,7 +94,8 @@ Status PlanWorker::range(const PlanJob& job) {
   return {};
 }
 
-// If destinations are contiguous in file order, reads straight into them, else through the staging buffer.
+// If destinations are contiguous in file order, reads straight into them. Otherwise reads into the staging buffer
+// first.
 Status PlanWorker::batch(const PlanJob& job) {
   const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
   std::byte* const start = run_.slot(indices.front()).memory;
@@ -165,7 +167,7 @@ Status PlanWorker::read(const PlanItem& item, const PlanSlot& slot, std::uint64_
   return item.file().failed(item.info(), offset, std::move(status).error());
 }
 
-// One read for all items of the batch. An error names the item that holds its offset.
+// Reads all items of the batch with one read. An error names the item that holds the error's offset.
 Status PlanWorker::read_batch(const PlanJob& job, std::span<std::byte> to) noexcept {
   const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
   const PlanSlot& slot = run_.slot(indices.front());
@@ -190,8 +192,8 @@ Status PlanWorker::read_batch(const PlanJob& job, std::span<std::byte> to) noexc
   return failed_item.file().failed(failed_item.info(), job.offset, std::move(error));
 }
 
-// Copies, casts or scatters staged bytes to the result. item_offset: of these bytes among those of the item in the
-// file.
+// Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes, counted in the bytes that
+// are read for the item.
 void PlanWorker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
   const PlanItem& item = run_.items()[index];
   if (item.casts()) return cast(index, item_offset, stored);
@@ -220,7 +222,7 @@ void PlanWorker::cast(std::size_t index, std::uint64_t item_offset, std::span<co
   }
 }
 
-// Memory for a range of the result: in the result itself, or the next part of the pinned slot.
+// Returns memory for a range of the result: the range in the result itself, or the next part of the pinned slot.
 std::byte* PlanWorker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
   if (run_.slot(index).ring == nullptr) return run_.slot(index).memory + offset;
   parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});
@@ -229,7 +231,7 @@ std::byte* PlanWorker::destination(std::size_t index, std::uint64_t offset, std:
   return pinned_ + parts_.back().from;
 }
 
-// A range of the result is written. Bytes for a device are complete only when the device has copied them.
+// Called when a range of the result is written. Bytes for a device are complete only when the device has copied them.
 void PlanWorker::finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   if (run_.options().on_chunk) run_.options().on_chunk(index, offset, bytes);
   run_.slot(index).reader->finish(bytes.size());

@@ -16,14 +16,14 @@
 
 namespace safetensors::plan {
 
-// Does jobs, with buffers of its own. Made, used and destroyed by one thread.
+// Executes jobs with its own buffers. One thread makes, uses and destroys it.
 class PlanWorker {
  public:
   explicit PlanWorker(PlanRun& run) noexcept : run_(run) {}
   PlanWorker(const PlanWorker&) = delete;
   PlanWorker& operator=(const PlanWorker&) = delete;
 
-  // Reads a job, and tells the run the bytes completed and the cost. Errors name tensor, path and offset.
+  // Executes a job, and reports the bytes completed and the cost to the run. Errors name tensor, path and offset.
   [[nodiscard]] Status work(const PlanJob& job) noexcept;
 
  private:
@@ -50,11 +50,11 @@ class PlanWorker {
   std::shared_ptr<std::byte> staging_;
   std::size_t staging_capacity_ = 0;
 
-  // Of a job whose results go to a device.
+  // State of a job whose results go to a device.
   std::byte* pinned_ = nullptr;  // a slot of the ring
   std::size_t pinned_used_ = 0;
-  std::vector<device::CopyRing::Part> parts_;                  // of the slot, and their places on the device
-  std::vector<std::pair<std::size_t, std::uint64_t>> copied_;  // index of the item and bytes, per part
+  std::vector<device::CopyRing::Part> parts_;                  // ranges of the slot, and their addresses on the device
+  std::vector<std::pair<std::size_t, std::uint64_t>> copied_;  // per part: index of the item, and number of bytes
 };
 
 }  // namespace safetensors::plan

@@ -21,8 +21,8 @@ namespace safetensors {
 namespace plan {
 namespace {
 
-// Executes a plan with the calling thread and others. Of several failures the one of the first job is returned, so that
-// the same files give the same error every time.
+// Executes a plan with the calling thread and other threads. If several jobs fail, returns the error of the first of
+// these jobs, so that the same files give the same error every time.
 class Execution {
  public:
   explicit Execution(PlanRun& run)
@@ -33,7 +33,7 @@ class Execution {
   [[nodiscard]] Status execute() {
     const unsigned threads = run_.budget().threads();
     os::ThreadGroup helpers;
-    if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // fewer threads do the same work
+    if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // if fewer start, they do the same work
     work();
     helpers.join();
     if (failed_) return std::move(error_);
@@ -94,7 +94,7 @@ Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination
   return base::guarded([&]() -> Status { return State::add(state_, tensor, &slice, destination, options); });
 }
 
-// Copies the state if a Stream shares it: the Stream goes on with the plan as it was.
+// Copies the state if a Stream shares it, so that the Stream goes on with the old plan.
 Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
                             const Destination& destination, const AddOptions& options) {
   Result<plan::PlanItem> item = plan::make_item(tensor, slice, destination, options);

@@ -1,5 +1,5 @@
-// Hands out the items of a plan while others are read. Threads take jobs under one mutex and wait while the results
-// that nobody has taken fill the budget.
+// Hands out the items of a plan while others are read. Threads take jobs under one mutex. They wait while the budget is
+// full of results that the caller has not taken.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,19 +60,19 @@ struct Stream::State {
   std::condition_variable ready_changed;
   std::condition_variable capacity_changed;
   plan::PlanJobs jobs;
-  std::deque<std::size_t> ready;  // complete and not yet taken
+  std::deque<std::size_t> ready;  // complete items that the caller has not taken
   std::vector<bool> announced;
-  std::uint64_t held_bytes = 0;  // of results that were started and not yet taken
+  std::uint64_t held_bytes = 0;  // of results that were begun and that the caller has not taken
   bool stopping = false;
   std::optional<Error> failure;
-  std::size_t working = 0;  // threads
+  std::size_t working = 0;  // threads that have not ended
   os::ThreadGroup threads;
 };
 
 Status Stream::State::start() noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = run.open_devices(); !status) return status;
-    const std::lock_guard lock(mutex);  // the threads wait for it until `working` is set
+    const std::lock_guard lock(mutex);  // blocks the threads until `working` is set
     const unsigned wanted = items().empty() ? 0 : run.budget().threads();
     const int error_number = threads.start(wanted, [this] { work(); });
     working = threads.size();
@@ -165,7 +165,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   });
   if (taken) tell_progress();
   lock.lock();
-  // An item taken off the list and not handed out is lost, so no later call may succeed.
+  // The item is off the list. If it is not handed out, it is lost, so no later call may succeed.
   if (!taken) {
     fail(std::move(taken).error());
     return *failure;
@@ -174,7 +174,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   return std::optional<StreamItem>(*std::move(taken));
 }
 
-// Without the mutex: the caller's function may call cancel().
+// Called without the mutex, because the caller's function may call cancel().
 void Stream::State::tell_progress() noexcept {
   if (!run.tell_progress()) cancel();
 }

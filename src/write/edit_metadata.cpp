@@ -46,8 +46,8 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   return io::overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
 }
 
-// Protects a change that somebody made to the file meanwhile. Best effort: no system call compares and renames at once,
-// so a change between this check and the rename is lost.
+// Fails if another program has changed the file since it was opened, so that its change is not lost. This is best
+// effort: no system call compares and renames at once, so a change between this check and the rename is still lost.
 Status check_unchanged(std::string_view path, const File& file) {
   const auto* opened = dynamic_cast<const os::PosixFile*>(&file.source());
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
@@ -58,7 +58,7 @@ Status report(std::string_view path, const WriteOptions& options, std::uint64_t 
   return base::cancelled(done, total, path);
 }
 
-// Copies the data to the offset `head`. The caller reports the last bytes.
+// Copies the data to the offset `head`. Leaves the last report of progress to the calling function.
 Status copy_data(io::AtomicFile& out, std::string_view path, const File& file, std::uint64_t head,
                  const WriteOptions& options) {
   const std::uint64_t data = file.header().data_bytes();
@@ -86,7 +86,7 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
   if (!out) return out.error();
   if (Status status = (*out)->write_at(0, write::bytes_of(*head)); !status) return status;
   if (Status status = copy_data(**out, path, file, head->size(), options.write); !status) return status;
-  // The sync may take long, so the last chance to cancel is after it.
+  // The sync may take long, so the last report, which can cancel, comes after it.
   if (Status status = (*out)->file().finish(); !status) return status;
   if (Status status = report(path, options.write, *size, *size); !status) return status;
   if (Status status = check_unchanged(path, file); !status) return status;

@@ -1,4 +1,4 @@
-// Makes the bytes before the data of a file: the length of the header, and the header.
+// Makes the bytes that come before the data of a file: the length of the header, then the header.
 #include "write/file_head.h"
 
 #include "base/checked.h"

@@ -17,7 +17,7 @@ namespace safetensors::write {
 // The length of the text in 8 bytes, then the text. Error: header_too_large.
 [[nodiscard]] Result<std::string> file_head(std::string_view header_text);
 
-// Bytes of a file with this head. Error: size_overflow.
+// Size of a file with this head, in bytes. Error: size_overflow.
 [[nodiscard]] Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes);
 
 [[nodiscard]] io::Sync to_sync(Durability durability) noexcept;

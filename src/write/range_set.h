@@ -16,8 +16,8 @@ struct ByteRange {
 
 class RangeSet {
  public:
-  // Adds a range. If a byte of it is in the set, adds nothing and returns the first range that is. May throw
-  // std::bad_alloc, and adds nothing then.
+  // Adds a range. If some of its bytes are already in the set, adds nothing and returns the first range of such bytes.
+  // May throw std::bad_alloc, and then adds nothing.
   std::optional<ByteRange> claim(ByteRange range) {
     if (range.begin == range.end) return std::nullopt;
     auto next = written_.lower_bound(range.begin);
@@ -31,7 +31,7 @@ class RangeSet {
     return std::nullopt;
   }
 
-  // Removes a range that claim() added. May throw std::bad_alloc, and removes nothing then.
+  // Removes a range that claim() added. May throw std::bad_alloc, and then removes nothing.
   void release(ByteRange range) {
     if (range.begin == range.end) return;
     auto found = std::prev(written_.upper_bound(range.begin));

@@ -1,5 +1,5 @@
-// Writes files whose tensors are all in memory. The header is built first, so that every byte has its place; then
-// pieces of all files are written by several threads.
+// Writes files whose tensors are all in memory. The header is built first, so that the offset of every byte is known.
+// Then several threads write the pieces of all files.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ Error with_path(Error error, std::string_view path) {
   return error;
 }
 
-// Reserves the space of all files before a byte is written.
+// Reserves disk space for all files before the first byte is written.
 Result<Replacements> make_replacements(std::span<const FileContents> files, std::span<const Image> images,
                                        const WriteOptions& options) {
   Replacements made;

@@ -1,5 +1,5 @@
-// Writes a file whose tensors come in pieces, in any order and from several threads. A set of ranges knows the bytes
-// written: a byte is written once, and commit() finds the bytes that are missing.
+// Writes a file whose tensors come in pieces, in any order and from several threads. A RangeSet records the ranges
+// written. It stops a second write to the same byte, and commit() finds missing bytes with it.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -23,13 +23,13 @@ struct Writer::State {
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
-  // Calls step(offset, size) for the range [0, total), in order: once, or several times with reports of progress
-  // between.
+  // Calls step(offset, size) for the range [0, total), in order. Without a progress function, calls it once. With one,
+  // calls it for at most kMaxBytesPerReport bytes at a time and reports progress after each call.
   template <class Step>
   Status in_steps(std::uint64_t total, Step step);
   Status report(std::uint64_t written);
   void take_back(std::uint64_t written);
-  // The result of a write. Keeps the first failure, which every later call returns.
+  // Records the result of a write. Keeps the first failure, which every later call returns.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
   Error error(Errc code, std::string message) const { return base::make_error(code, std::move(message), path); }
@@ -196,7 +196,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
                                     memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     });
     if (!source_failed) return state_->conclude(std::move(status));
-    // Only reading failed: the tensor counts as not written, and the caller may try again.
+    // Only the reading failed. So the tensor counts as not written, and the caller may try again.
     state_->take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);

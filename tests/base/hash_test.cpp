@@ -1,4 +1,4 @@
-// SipHash against its published vectors: of the text 00 01 02 ... of 0 to 63 bytes, by the key 00 01 ... 0F.
+// SipHash against its published vectors. The texts are 00 01 02 ... with 0 to 63 bytes, and the key is 00 01 ... 0F.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,5 +1,5 @@
-// UTF-8: every sequence of up to three bytes and the borders of those of four, against a decoder that goes by the table
-// of the Unicode Standard's scalar values.
+// UTF-8: every sequence of up to three bytes, and sequences of four bytes at the limits of the valid ranges, against a
+// decoder that follows the Unicode Standard's table of scalar values.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/* Cancelling from C: by a count, and by a flag that a signal handler sets. */
+/* Cancelling from C: after a number of calls, and by a flag that a signal handler sets. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <signal.h>

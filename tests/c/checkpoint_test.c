@@ -1,4 +1,4 @@
-/* The C interface opening many files as one set of tensors. */
+/* Checkpoints in the C interface: many files opened as one set of tensors. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "c/test_files.h"

@@ -1,4 +1,4 @@
-/* Checks that count and print: what the C tests share. */
+/* Checks that the C tests share: they print failures and count them. */
 #ifndef SAFETENSORS_TESTS_C_TEST_H
 #define SAFETENSORS_TESTS_C_TEST_H
 

@@ -1,4 +1,4 @@
-/* The C interface on files: reading, sources, memory, DLPack. */
+/* Files in the C interface: reading, sources, memory, DLPack. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <fcntl.h>

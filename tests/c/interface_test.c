@@ -1,4 +1,4 @@
-/* The C interface without files: versions, codes, dtypes, headers, slices, and the structs that grow. */
+/* Parts of the C interface that need no files: versions, codes, dtypes, headers, slices, and structs that grow. */
 #include "c/expect.h"
 
 static const safetensors_dtype kDtypes[] = {

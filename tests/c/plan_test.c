@@ -1,4 +1,4 @@
-/* The C interface reading many tensors at once: plans, results, reports, arenas. */
+/* Reading many tensors at once in the C interface: plans, results, reports, arenas. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "c/test_plans.h"

@@ -1,4 +1,5 @@
-// Reports in the C interface: each field, and fallbacks, which no system can be relied upon to need.
+// Reports in the C interface: each field, and fallbacks. The fallbacks are made here, because no system is sure to need
+// one.
 #include <gtest/gtest.h>
 
 #include <string>

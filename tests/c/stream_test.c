@@ -1,4 +1,4 @@
-/* The C interface reading many tensors one after the other, as they become complete. */
+/* Streams in the C interface: tensors are handed out one after the other, as they become complete. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "c/test_plans.h"

@@ -1,4 +1,4 @@
-/* A directory, and a file in it with every dtype: what the C tests that use files share. */
+/* Shared by the C tests that use files: a directory, and in it a file with every dtype. */
 #ifndef SAFETENSORS_TESTS_C_TEST_FILES_H
 #define SAFETENSORS_TESTS_C_TEST_FILES_H
 

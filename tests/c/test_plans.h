@@ -1,4 +1,4 @@
-/* Plans over the file of write_all, and callbacks: what the C tests of plans and of streams share. */
+/* Shared by the C tests of plans and streams: plans over the file of write_all, and callbacks. */
 #ifndef SAFETENSORS_TESTS_C_TEST_PLANS_H
 #define SAFETENSORS_TESTS_C_TEST_PLANS_H
 

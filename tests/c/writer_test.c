@@ -1,4 +1,4 @@
-/* The C interface writing files: whole, in pieces, and their metadata. */
+/* Writing files in the C interface: whole files, files in pieces, and edits of metadata. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <sys/stat.h>

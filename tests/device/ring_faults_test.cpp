@@ -1,4 +1,5 @@
-// Every call of the driver fails once, at every place: the right error, nothing left, nothing used too early.
+// Fails every call of the driver in turn. Each time, the error is right, nothing is left, and no memory is used too
+// early.
 #include <safetensors/error.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// The malloc family and mmap of a program under test: they count, and fail where injection.h says so. The C library
-// lets a program replace its malloc as a whole. The replacements call the C library's own functions by other names.
+// The malloc family and mmap of a program under test. They count calls, and fail the call that injection.h chooses. The
+// C library lets a program replace its malloc as a whole. The replacements call the C library's own functions by other
+// names.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>

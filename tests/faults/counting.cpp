@@ -1,5 +1,5 @@
-// Counts allocations or system calls while a call is under test, and picks the one that fails. All counters are atomic:
-// the threads of a plan allocate and read at once.
+// Counts allocations or system calls while a call is under test, and picks the one that fails. All counters are atomic,
+// because the threads of a plan allocate and read at the same time.
 #include "faults/counting.h"
 
 #include <atomic>

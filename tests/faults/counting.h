@@ -1,4 +1,4 @@
-// The state that the two kinds of injection share.
+// The state that both kinds of injection share: of allocations and of system calls.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Fails every allocation and every system call of every function of the C interface in turn, one in each run of a
-// scenario. Afterwards the files are as they were, or as the function says, and nothing is left: no file beside them,
-// no memory, no mapping, no descriptor, no thread.
+// scenario. Afterwards, the files are unchanged or as the function documents, and nothing is left: no other file, no
+// memory, no mapping, no descriptor, no thread.
 #include <gtest/gtest.h>
 #include <safetensors/c.h>
 

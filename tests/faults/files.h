@@ -1,4 +1,4 @@
-// The files that the scenarios read. Their bytes tell where they stand.
+// The files that the scenarios read. Each byte follows from its offset, so a byte from a wrong offset is found.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Scenarios of checkpoints, arenas, read plans and streams.
+// Scenarios that use checkpoints, arenas, read plans and streams.
 #include <algorithm>
 
 #include "faults/files.h"

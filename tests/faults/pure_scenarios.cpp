@@ -1,4 +1,4 @@
-// Scenarios of functions that only compute: versions, dtypes, headers, slices, bytes in memory.
+// Scenarios that call functions that only compute: versions, dtypes, headers, slices, bytes in memory.
 #include "faults/trial.h"
 
 namespace safetensors::test::faults {

@@ -1,5 +1,5 @@
-// Fails system calls by a seccomp filter whose user notifications another thread answers. It needs no privileges, and
-// it sees every call that goes to the kernel, also those that the C library makes by itself.
+// Fails system calls by a seccomp filter. Another thread answers the filter's user notifications. This needs no
+// privileges, and it sees every call to the kernel, even calls that the C library makes by itself.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>

@@ -1,4 +1,5 @@
-// One run of a scenario: calls functions of the C interface while a fault is armed, and checks what each must keep to.
+// One run of a scenario: calls functions of the C interface while a fault is armed, and checks each against its
+// contract.
 //
 //   TRY(run, safetensors_file_open, path, nullptr, out(run, file));
 //

@@ -1,5 +1,5 @@
-// A table of what each failed system call may lead to. A call that is not in the table is a mistake of the test:
-// somebody who adds a system call to the library says here what its failure means.
+// A table of the outcomes that each failed system call may have. A call that is not in the table fails the test: if you
+// add a system call to the library, say here what its failure means.
 #include "faults/verdict.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Which outcomes of a call are right when one allocation or one system call in it failed.
+// Decides whether the outcome of a call is right after one allocation or one system call in it has failed.
 #pragma once
 
 #include <safetensors/c.h>

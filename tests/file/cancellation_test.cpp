@@ -1,4 +1,5 @@
-// Opening can be cancelled: before it begins, in the guard of any piece of its work, by whoever sets a flag.
+// Opening can be cancelled: before it begins, at every question during its work, and by anybody who sets a flag: a
+// Source, another thread, or a signal handler.
 #include <safetensors/checkpoint.h>
 #include <safetensors/file.h>
 

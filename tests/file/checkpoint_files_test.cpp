@@ -1,4 +1,4 @@
-// Checkpoint: what of its files is open, when, and what becomes of those that change.
+// Checkpoint: which of its files are open at which time, and the effect of files that change.
 #include <safetensors/checkpoint.h>
 #include <safetensors/read_plan.h>
 #include <safetensors/writer.h>

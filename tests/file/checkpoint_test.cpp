@@ -1,4 +1,4 @@
-// Checkpoint: which files a path stands for, and which of their tensors are seen.
+// Checkpoint: which files a path stands for, and which of their tensors are visible.
 #include <safetensors/checkpoint.h>
 
 #include <gtest/gtest.h>

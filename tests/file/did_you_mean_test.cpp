@@ -1,4 +1,4 @@
-// The name that was probably meant.
+// The suggestion of the name that the caller probably meant.
 #include "file/did_you_mean.h"
 
 #include <gtest/gtest.h>

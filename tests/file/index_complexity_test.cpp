@@ -1,6 +1,6 @@
-// Names of tensors in an index, or in the files of a checkpoint, cannot be made to collide: both read few slots of
-// their tables for names that were solved against a known key of the hash in use, and for those that cancelled the seed
-// of the hash that this project had first.
+// Nobody can make names of tensors collide, neither in an index nor in the files of a checkpoint. Lookups read few
+// slots of the tables even for two kinds of hostile names: names computed for a known key of the current hash, and
+// names that cancelled the seed of this project's first hash.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The memory that an index takes is bounded by its size, whatever it holds.
+// The size of an index limits the memory that it takes, whatever the index contains.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 

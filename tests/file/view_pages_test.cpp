@@ -1,4 +1,4 @@
-// Pages of views: brought into memory ahead of use, and given back.
+// Pages of views: prefault() brings them into memory before use, and release() gives them back.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <unistd.h>

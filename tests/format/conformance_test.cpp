@@ -1,5 +1,5 @@
-// Every case of tests/data and every example of docs/format.md, against the header and against a file in memory: code,
-// place and message.
+// Every case of tests/data and every example of docs/format.md, read as a header and as a file in memory: the code, the
+// offset and the message.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>

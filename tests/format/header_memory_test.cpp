@@ -1,4 +1,4 @@
-// The memory that a header takes to parse is bounded by its size, whatever it holds.
+// The size of a header limits the memory for parsing it, whatever the header contains.
 #include <gtest/gtest.h>
 #include <safetensors/header.h>
 

@@ -1,4 +1,5 @@
-// What a Header gives out, and what a HeaderBuilder refuses. Which texts are accepted: conformance_test.cpp.
+// The contents of a Header, and the mistakes that a HeaderBuilder refuses. conformance_test.cpp tests which texts are
+// accepted.
 #include <safetensors/header.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The index of names: it finds each name, and names made to collide cost no more than others.
+// The index of names finds each name. Names that were made to collide cost no more than others.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What must hold for any content: what is built and written reads back the same, and nothing else can be written.
+// Properties for any content: a file that is built and written reads back the same, and no other file can be written.
 #include <gtest/gtest.h>
 #include <safetensors/safetensors.h>
 

@@ -1,4 +1,4 @@
-// The index of a model of several files: what is accepted, and what each mistake is called.
+// The index of a model of several files: the accepted texts, and the error of each mistake.
 #include "format/shard_index.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What each system call that fails while a file is written leads to.
+// The effect of each system call that fails while a file is written.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Atomic replacement: what is at the path afterwards, and what is beside it.
+// Atomic replacement: the file at the path afterwards, and the files beside it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>

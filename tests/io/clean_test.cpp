@@ -1,4 +1,4 @@
-// clean_directory: what is a killed writer's and what is not.
+// clean_directory: which files a killed writer left, and which files must stay.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/clean.h>

@@ -1,4 +1,4 @@
-// Writing past the page cache: every size, offset and refusal gives the same bytes.
+// Writing past the page cache: the bytes are right for every size and offset, and after every refusal of the system.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>

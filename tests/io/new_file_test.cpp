@@ -1,5 +1,5 @@
-// New paths: a file that has no name until it is linked, the ways round what the system refuses, and every system call
-// of a replacement failed in turn.
+// Writing to a new path: the file has no name until it is linked. Tests the other ways that are used if the system
+// refuses this, and fails every system call of a replacement in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>

@@ -1,4 +1,5 @@
-// Reads past the page cache, over a system whose calls fail on order, and files of which only so many stay open for it.
+// Reads past the page cache, on a system whose calls fail when the test says so. Also the limit of files that stay open
+// for such reads.
 #include "io/source_reader.h"
 
 #include <dirent.h>

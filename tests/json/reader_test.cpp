@@ -1,4 +1,4 @@
-// The pull reader of JSON: what is read, and the code, place and text of each failure.
+// The pull reader of JSON: the values read, and the code, offset and text of each failure.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The writer of JSON: every escape, and that the reader reads it back.
+// The writer of JSON: every escape. The reader reads the text back.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A tensor that the builder may have refused.
+// The Status of add() is ignored: the builder may have refused the tensor.
 #include <safetensors/safetensors.h>
 
 void add(safetensors::HeaderBuilder& builder) {

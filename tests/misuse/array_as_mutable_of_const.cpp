@@ -1,4 +1,4 @@
-// A const Array is not written to.
+// Writing to the elements of a const Array.
 #include <safetensors/safetensors.h>
 
 bool clear([[maybe_unused]] const safetensors::Array& shared, safetensors::Array& own) {

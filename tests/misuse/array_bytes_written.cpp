@@ -1,4 +1,4 @@
-// bytes() is to look at.
+// Writing to bytes(), which are read-only.
 #include <safetensors/safetensors.h>
 
 void clear(safetensors::Array& array) {

@@ -1,4 +1,4 @@
-// No dtype has the elements of a std::string; ElementOf says which has what.
+// No dtype has elements of type std::string. ElementOf lists the types of each dtype.
 #include <safetensors/safetensors.h>
 
 bool text(const safetensors::Array& array) {

@@ -1,4 +1,4 @@
-// A commit that may have failed.
+// The Status of commit() is ignored: the commit may have failed.
 #include <safetensors/safetensors.h>
 
 void finish(safetensors::Writer& writer) {

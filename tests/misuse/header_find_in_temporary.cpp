@@ -1,4 +1,4 @@
-// What find() returns points into the Header.
+// The pointer that find() returns points into the Header.
 #include <safetensors/safetensors.h>
 
 bool has(std::string_view text) {

@@ -1,4 +1,4 @@
-// Metadata point into their Header.
+// Metadata points into its Header.
 #include <safetensors/safetensors.h>
 
 std::size_t pairs(std::string_view text) {

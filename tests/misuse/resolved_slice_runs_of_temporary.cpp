@@ -1,4 +1,4 @@
-// Runs walk over a ResolvedSlice that must be there.
+// Runs walk over a ResolvedSlice, which must outlive them.
 #include <safetensors/safetensors.h>
 
 bool any(const safetensors::Slice& slice, safetensors::ShapeView shape) {

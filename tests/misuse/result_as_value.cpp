@@ -1,4 +1,4 @@
-// A Result is not its value: the error has to be looked at.
+// A Result is not its value: you must check for an error first.
 #include <safetensors/safetensors.h>
 
 std::uint64_t total(std::string_view text) {

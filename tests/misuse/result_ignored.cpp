@@ -1,4 +1,4 @@
-// Creating a Writer and dropping it at once.
+// Creating a Writer and ignoring the Result.
 #include <safetensors/safetensors.h>
 
 void create(const safetensors::Header& header) {

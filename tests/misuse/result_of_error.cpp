@@ -1,4 +1,4 @@
-// A Result of an Error could not be told from a failure.
+// A Result whose value is an Error: nobody could distinguish it from a failure.
 #include <safetensors/safetensors.h>
 
 int answer() {

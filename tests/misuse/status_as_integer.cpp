@@ -1,4 +1,4 @@
-// A Status converts to bool only where a condition is asked for.
+// A Status converts to bool in conditions only.
 #include <safetensors/safetensors.h>
 
 int code(safetensors::Writer& writer) {

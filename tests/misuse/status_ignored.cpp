@@ -1,4 +1,4 @@
-// An error that nobody looks at.
+// A Status that nobody checks.
 #include <safetensors/safetensors.h>
 
 void write(safetensors::Writer& writer, std::span<const std::byte> bytes) {

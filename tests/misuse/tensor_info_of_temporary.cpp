@@ -1,4 +1,4 @@
-// A TensorInfo lives in what the Tensor keeps alive.
+// The Tensor keeps the memory of its TensorInfo alive.
 #include <safetensors/safetensors.h>
 
 std::uint64_t offset(const safetensors::File& file) {

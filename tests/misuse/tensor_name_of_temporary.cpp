@@ -1,4 +1,4 @@
-// The name points into what the Tensor keeps alive.
+// The Tensor keeps the memory of its name alive.
 #include <safetensors/safetensors.h>
 
 std::size_t length(const safetensors::File& file) {

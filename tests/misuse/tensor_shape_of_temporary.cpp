@@ -1,4 +1,4 @@
-// A ShapeView points into what the Tensor keeps alive.
+// The Tensor keeps the memory of its ShapeView alive.
 #include <safetensors/safetensors.h>
 
 std::size_t rank(const safetensors::File& file) {

@@ -1,4 +1,4 @@
-// One Writer commits.
+// A Writer cannot be copied: only one Writer commits a file.
 #include <safetensors/safetensors.h>
 
 safetensors::Writer take(safetensors::Writer& writer) {

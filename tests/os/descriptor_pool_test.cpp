@@ -1,4 +1,4 @@
-// A pool of descriptors: how many are open, and what is opened again.
+// A pool of descriptors: how many are open, and which files are opened again.
 #include "os/descriptor_pool.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Names in directories, and patterns of them.
+// Names in directories, and patterns for such names.
 #include "os/directory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Stretches of huge pages: where they are put, when their memory comes back, and that it never does before.
+// The allocator of huge pages: the addresses of allocations, and the time at which their memory is free again, but
+// never earlier.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>

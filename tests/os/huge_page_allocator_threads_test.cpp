@@ -1,4 +1,5 @@
-// Stretches of huge pages that several threads place and drop, and that a forked child drops.
+// The allocator of huge pages with several threads that place and release memory, and with a forked child that releases
+// it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

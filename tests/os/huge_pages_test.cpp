@@ -1,4 +1,4 @@
-// Whether a report names huge pages that could not be had.
+// A report names huge pages as a fallback if they are unavailable.
 #include "os/huge_pages.h"
 
 #include <gtest/gtest.h>

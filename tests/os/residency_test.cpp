@@ -1,4 +1,5 @@
-// What is said of the page cache holds for files on a disk, by each way of asking.
+// The reported share of a file in the page cache is right for files on a disk, with each system call that can report
+// it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A consumer in C: writes a file, opens it, reads a slice. */
+/* A program that uses the package in C: writes a file, opens it, reads a slice. */
 #include <safetensors/safetensors.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// A consumer in C++: writes a file, opens it, reads a slice. Also compiled with -fno-exceptions.
+// A program that uses the package in C++: writes a file, opens it, reads a slice. Also compiled with -fno-exceptions.
 #include <safetensors/safetensors.h>
 
 #include <array>

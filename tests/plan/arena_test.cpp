@@ -1,4 +1,4 @@
-// Memory that loads find again, and that nothing live is ever in twice.
+// Memory of an Arena: a later load uses it again, and it never holds two live results at the same address.
 #include <gtest/gtest.h>
 #include <safetensors/arena.h>
 #include <safetensors/read_plan.h>

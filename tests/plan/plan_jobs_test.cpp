@@ -1,4 +1,5 @@
-// Between two jobs a plan may be cancelled: none may take long, however little of what it reads is wanted.
+// The size of jobs. A plan can be cancelled between two jobs only, so no job may take long, even if it needs only few
+// of the bytes that it reads.
 #include "plan/plan_jobs.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What goes wrong while a plan is read: it ends promptly, names tensor, path and offset, and leaves nothing behind.
+// Failures while a plan is read. The plan ends promptly, its error names the tensor, the path and the offset, and
+// nothing is left behind.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>

@@ -1,4 +1,4 @@
-// Any plan over any files, read in any way, gives what a naive reader does.
+// Any plan over any files, read in any way, gives the same results as a naive reader.
 #include <gtest/gtest.h>
 #include <safetensors/arena.h>
 #include <safetensors/file.h>

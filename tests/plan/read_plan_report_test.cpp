@@ -1,4 +1,4 @@
-// What a plan says of itself: how it read, how far it is, and that it read no more than it had to.
+// The reports of a plan: how it read, its progress, and that it read no more than necessary.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,4 +1,4 @@
-// What a read past the page cache says goes wrong, on order: this program has a pread() of its own.
+// Failures of reads past the page cache. This program has its own pread(), which fails when the test says so.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/file.h>

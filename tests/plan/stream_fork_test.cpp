@@ -1,4 +1,4 @@
-// A child of a fork has none of the threads that a Stream waits for.
+// A Stream in a forked child, which has none of the threads that a Stream waits for.
 #include <gtest/gtest.h>
 #include <safetensors/read_plan.h>
 #include <sys/wait.h>

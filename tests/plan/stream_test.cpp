@@ -1,4 +1,5 @@
-// A plan's items handed out while others are read: each once, within the budget, until an error or the end.
+// A Stream hands out a plan's items while others are read: each item once, within the budget, until an error or the
+// end.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>

@@ -1,4 +1,5 @@
-// Counts what is allocated with new by this program. To be included by one file of a program: it replaces operator new.
+// Counts this program's allocations with new. Include it in one file of a program only, because it replaces operator
+// new.
 #pragma once
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// Reads the cases of tests/data: tests/data/cases/README.md describes the text.
+// Reads the cases of tests/data. tests/data/cases/README.md describes their format.
 #pragma once
 
 #include <safetensors/header.h>

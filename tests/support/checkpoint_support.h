@@ -1,4 +1,4 @@
-// Models of several files.
+// Makes models of several files.
 #pragma once
 
 #include <safetensors/checkpoint.h>

@@ -1,9 +1,9 @@
-// What emulators of another machine's system calls (qemu-user) do not do. This is the one list. Each entry looks for
-// the gap itself, so that a test runs in full where there is none.
+// The gaps of emulators of another machine's system calls (qemu-user). This is the only list of them. The function of
+// each entry looks for the gap itself, so a test runs in full where the gap does not exist.
 //  - madvise() does nothing and succeeds: pages are not populated.
 //  - mmap() drops the high half of an offset on 32-bit machines, so it maps other bytes of the file.
 //  - statx() says that no file can be read past the page cache: see denies_direct_io().
-//  - A signal handler leaves its thread with the thread-local memory of the thread that was made last (i386 only).
+//  - A signal handler leaves its thread with the thread-local memory of the thread that was started last (i386 only).
 //  - setrlimit() sets no limit of memory and succeeds.
 //  - prctl() installs no seccomp filter: tests that need one ask for it.
 #pragma once

@@ -1,4 +1,4 @@
-// The fake CUDA driver as the tests see it, and memory of a device.
+// Access to the fake CUDA driver for tests, and memory of a device.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Files built byte by byte, and Sources that watch or misbehave.
+// Files built byte by byte, Sources that record calls, and Sources that misbehave.
 #pragma once
 
 #include <safetensors/file.h>

@@ -1,4 +1,5 @@
-// What an element of a float dtype is, and the nearest one to a number: found slowly, by looking at the numbers.
+// A slow reference for float dtypes: the value of an element, and the element nearest to a number, found by comparing
+// numbers.
 #pragma once
 
 #include <safetensors/dtype.h>

@@ -1,4 +1,5 @@
-// Names made to be slow to look up: by a hash that has a hole, and by the hash in use with a key that became known.
+// Names made to be slow to look up, for two hashes: an earlier hash with a weakness, and the current hash with a key
+// that became known.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A system whose calls fail on order, and a directory to replace a file in.
+// A system whose calls fail when the test says so, and a directory in which a file is replaced.
 #pragma once
 
 #include <fcntl.h>

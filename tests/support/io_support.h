@@ -1,4 +1,4 @@
-// A directory of a test's own, and looking at what is in it.
+// A directory for one test, and functions that look at its files.
 #pragma once
 
 #include <dirent.h>

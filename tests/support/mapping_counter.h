@@ -1,5 +1,6 @@
-// Adds the mappings that this program makes to what allocation_counter.h counts: large memory is mapped, not allocated.
-// To be included by one file of a program: it replaces mmap and munmap. The C library's own mappings are not counted.
+// Adds this program's mappings to the count of allocation_counter.h, because large memory is mapped, not allocated.
+// Include it in one file of a program only, because it replaces mmap and munmap. The C library's own mappings are not
+// counted.
 #pragma once
 
 #include <dlfcn.h>

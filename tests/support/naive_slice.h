@@ -1,4 +1,4 @@
-// What a slice means, said as plainly as possible: every element is visited. For small shapes only.
+// The meaning of a slice, in the simplest code: it visits every element. For small shapes only.
 #pragma once
 
 #include <safetensors/slice.h>

@@ -1,4 +1,4 @@
-// Random files and plans, and what must come of them, said as plainly as possible.
+// Random files and plans, and their expected results, made by the simplest code.
 #pragma once
 
 #include <fcntl.h>

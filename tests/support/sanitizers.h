@@ -1,4 +1,4 @@
-// Which sanitizer this program is built with: some count memory of their own, all are slow.
+// Tells which sanitizer this program is built with. Some allocate memory of their own, and all are slow.
 #pragma once
 
 namespace safetensors::test {

@@ -1,4 +1,4 @@
-// Prints what the library says of each case of tests/data that it refuses, "NAME<TAB>MESSAGE", for update_messages.py.
+// Prints the library's message for each case of tests/data that it refuses, "NAME<TAB>MESSAGE", for update_messages.py.
 #include <exception>
 #include <iostream>
 

@@ -1,5 +1,5 @@
-// Writes files for pseudocode_reader.py into the folder given, and prints what is in them: a line
-// "FILE METADATA-KEYS" and then for each tensor "NAME DTYPE SHAPE BYTES", names and bytes in hexadecimal.
+// Writes files for pseudocode_reader.py into the given folder, and prints their contents: a line "FILE METADATA-KEYS"
+// and then for each tensor "NAME DTYPE SHAPE BYTES", names and bytes in hexadecimal.
 #include <safetensors/safetensors.h>
 
 #include <cstdio>

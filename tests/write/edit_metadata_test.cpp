@@ -1,4 +1,4 @@
-// Changing metadata: by a new file, and in place.
+// Editing metadata: in a new file that replaces the old, and in place.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/writer.h>

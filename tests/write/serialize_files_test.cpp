@@ -1,4 +1,4 @@
-// Several files at once: all of them or none, as far as that can be had.
+// Writing several files at once: all are replaced or none, as far as the system allows.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>

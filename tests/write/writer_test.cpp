@@ -1,4 +1,4 @@
-// What is written, byte by byte, and what is refused.
+// The files that a Writer writes, byte by byte, and the calls that it refuses.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/writer.h>

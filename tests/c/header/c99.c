@@ -1,4 +1,4 @@
-/* c.h alone, as C99; and as safetensors.h, which is the same when compiled as C. */
+/* c.h alone, as C99. Also safetensors.h, which is the same as c.h when it is compiled as C. */
 #include <safetensors/c.h>
 #include <safetensors/safetensors.h>
 

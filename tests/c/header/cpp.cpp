@@ -1,4 +1,5 @@
-// c.h in C++ beside the C++ interface, and beside a dlpack.h that was included before (its types, declared here).
+// c.h in C++, together with the C++ interface and with a dlpack.h that was included before. This file declares the
+// types of that dlpack.h.
 #include <safetensors/safetensors.h>
 
 #include <cstdint>

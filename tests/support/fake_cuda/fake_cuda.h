@@ -1,5 +1,5 @@
-// What a test tells the fake driver, and what it asks of it. These are exported by the shared object beside the entry
-// points of the driver; fake_driver.h finds them.
+// Functions by which a test controls the fake driver and queries it. The shared object exports them beside the entry
+// points of the driver. fake_driver.h finds them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A driver that lacks all but one entry point, which must never be called.
+// A driver with only one entry point, which must never be called.
 #include <cstdlib>
 
 extern "C" int cuInit(unsigned) {

@@ -1,4 +1,5 @@
-// The device of the fake driver: a thread that does what the streams were given, late and in an order of its own.
+// The device of the fake driver: a thread that does the work of the CUDA streams late, and in a random order between
+// streams.
 #pragma once
 
 #include <atomic>
