@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Times the Python package against its peers and against what the system takes, in one run on the same files.
 
-Run it with the interpreter of an environment that holds this package, NumPy and torch. Each peer is a process of its
-own, in an environment of its own, that does one piece of work when it is told to; they take turns, in changing order,
-and bench/limits takes turns with them. Printed are medians: time, time / ours, the fraction of the limit, CPU seconds,
-peak memory, bytes read by read calls. The first turn is not counted; in it the tensors of all are compared. With --size
-2048 it needs about 15 GiB of disk and 24 GiB of memory. Absolute figures are noise on a shared machine; ratios within
-one run count.
+Run it with the interpreter of an environment that holds this package, NumPy and torch. Each peer is a process in an
+environment of its own, which does one piece of work on request. The peers take turns in changing order, and bench/limits
+takes turns with them. The first turn is not counted: it compares the tensors that all peers loaded. The output is medians:
+time, time / ours, the fraction of the limit, CPU seconds, peak memory, and bytes read by read calls. With --size 2048 the
+run needs about 15 GiB of disk and 24 GiB of memory. On a shared machine absolute figures are noise. Compare the ratios
+within one run.
 """
 
 from __future__ import annotations

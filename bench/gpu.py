@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Builds, checks and times loading into the memory of a CUDA device: one command, without a network.
 
-Needs CMake, a C++20 compiler, Python 3.12 with torch and NumPy, and a device; without a device it says so and ends with
-0. First come the checks: bench/gpu_check on the driver itself, then the Python package on every dtype, slices and casts.
-Then all peers load the same file into tensors of the device, in turns, from the page cache and from the disk. The limits
-are copying page-locked memory to the device, and reading the file. Peers other than torch are imported from wheels
-(--wheels) or are the interpreter's own; one that is not there is left out with the reason. --pretend-cpu runs all of it
-on the CPU and a driver of the tests: what it prints are no figures.
+It needs CMake, a C++20 compiler, Python 3.12 with torch and NumPy, and a device. Without a device it says so and ends
+with 0. The checks come first: bench/gpu_check on the driver itself, then the Python package on every dtype, slices and
+casts. Then all peers load the same file into tensors on the device, in turns, from the page cache and from the disk. The
+limits are a copy of pinned memory to the device, and a read of the file. Peers other than torch come from wheels (--wheels)
+or from the interpreter's own packages. The output names each missing peer with the reason. --pretend-cpu runs everything on
+the CPU with a driver of the tests, so its times mean nothing.
 """
 
 from __future__ import annotations

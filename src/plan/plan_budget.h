@@ -15,9 +15,13 @@
 namespace safetensors::plan {
 
 // Splits ReadOptions::memory_budget:
-//   one half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered;
-//   the other half is pinned memory, if the plan has destinations on devices (ring_options());
-//   results that wait for Stream::next() may take result_bytes() of the whole, all bytes that staging never needs.
+//   - threads() x chunk_bytes() is at most half of it: the bytes that are being read, converted or gathered.
+//   - With destinations on devices, the other half is pinned memory (ring_options()). Such results take no memory of
+//   the
+//     host.
+//   - A Stream may hold result_bytes() of results that wait for next(): the whole budget, less what the first line
+//   needs
+//     if an item is staged.
 // Without a budget, threads x chunk is the only limit of execute(), and a Stream has a budget of 256 MiB.
 class PlanBudget {
  public:
