@@ -53,7 +53,7 @@ def with_torch(folder: str) -> None:
     timed("load_state_dict(torch.load)", lambda: other.load_state_dict(torch.load(theirs)))
     assert not missing and not unexpected and other.head.weight is other.embed.weight
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters()))
-    print(f"  {os.path.getsize(ours) / 2**20:.0f} MiB, with the shared matrix stored once; weights equal and still tied")
+    print(f"  {os.path.getsize(ours) / 2**20:.0f} MiB, shared matrix stored once; weights are equal and still tied")
     os.remove(ours)
     os.remove(theirs)
 
