@@ -76,7 +76,7 @@ class Weights {
   std::vector<std::uint16_t> halves_;
 };
 
-// Lays the file out first and then writes it in pieces, so that the whole is never in memory.
+// Lays out the file first and then writes it in pieces, so the whole file is never in memory.
 st::Status write(const char* path) {
   st::HeaderBuilder builder;
   if (st::Status s = builder.metadata("format", "pt"); !s) return s;
@@ -100,7 +100,7 @@ st::Status write(const char* path) {
   return {};
 }
 
-// A Source of our own: a file whose reads are counted.
+// A user-defined Source: a file that counts the bytes read.
 class CountingSource : public st::Source {
  public:
   explicit CountingSource(const char* path) : descriptor_(::open(path, O_RDONLY | O_CLOEXEC)) {}

@@ -18,7 +18,7 @@ def timed(what: str, work: Callable[[], Any]) -> Any:
 
 
 def with_numpy(path: str) -> None:
-    """Load a checkpoint lazily, and look at a part of it."""
+    """Load a checkpoint lazily, and read a slice of it."""
     from safetensors import safe_open
     from safetensors.numpy import load_file
 
@@ -32,7 +32,7 @@ def with_numpy(path: str) -> None:
 
 
 def with_torch(folder: str) -> None:
-    """Save and load a model whose head is its embedding, and time it against torch's own."""
+    """Save and load a model that ties its head to its embedding, and compare the times with those of torch."""
     import torch
     from safetensors.torch import load_model, save_model
 
@@ -46,20 +46,20 @@ def with_torch(folder: str) -> None:
 
     model, other = Tied(), Tied()
     ours, theirs = os.path.join(folder, "model.safetensors"), os.path.join(folder, "model.pt")
-    print("safetensors.torch, a model whose head is its embedding:")
+    print("safetensors.torch, a model that ties its head to its embedding:")
     timed("save_model (safe after a power cut)", lambda: save_model(model, ours))
     timed("torch.save (not synced)", lambda: torch.save(model.state_dict(), theirs))
     missing, unexpected = timed("load_model", lambda: load_model(other, ours))
     timed("load_state_dict(torch.load)", lambda: other.load_state_dict(torch.load(theirs)))
     assert not missing and not unexpected and other.head.weight is other.embed.weight
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters()))
-    print(f"  {os.path.getsize(ours) / 2**20:.0f} MiB, the shared matrix once; weights are equal and still tied")
+    print(f"  {os.path.getsize(ours) / 2**20:.0f} MiB, shared matrix stored once; weights are equal and still tied")
     os.remove(ours)
     os.remove(theirs)
 
 
 def main() -> None:
-    """Run both parts, the second where torch is installed."""
+    """Run the part with NumPy, and the part with torch if torch is installed."""
     with_numpy(sys.argv[1])
     try:
         import torch  # noqa: F401

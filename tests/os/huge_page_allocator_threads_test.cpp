@@ -51,7 +51,7 @@ std::vector<Marked> place(HugePageAllocator& arena, std::mt19937& random) {
   return made;
 }
 
-TEST(PageArenaThreads, WhatIsLiveIsNeverGivenOutTwice) {
+TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
   auto arena = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
   std::vector<Marked> shared;  // dropped by threads that did not place it
@@ -89,7 +89,7 @@ TEST(PageArenaThreads, WhatIsLiveIsNeverGivenOutTwice) {
 }
 
 // A byte of each page is looked at, so that sizes may differ by much and free runs often are too short.
-TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
+TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
   auto arena = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
   std::vector<Marked> shared;
@@ -127,7 +127,7 @@ TEST(PageArenaThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
 
 // Who drops a large stretch is still counting its pages when the first of them is placed again; and then the arena
 // goes.
-TEST(PageArenaThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {
+TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {
   // Never touched, so it costs nothing; the larger, the longer its pages are counted.
   const auto machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * 4096;
   const std::uint64_t large_size = machine / 2 / kHugePage * kHugePage;
@@ -160,7 +160,7 @@ TEST(PageArenaThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {
   if (overlapped == 0) GTEST_SKIP() << "two threads never ran at once";
 }
 
-TEST(PageArenaThreads, AForkedChildMayDropMemoryWhileAnotherThreadIsInTheArena) {
+TEST(HugePageAllocatorThreads, AForkedChildMayDropMemoryWhileAnotherThreadIsInTheArena) {
   HugePageAllocator arena;
   std::atomic<bool> stop{false};
   std::thread busy([&] {

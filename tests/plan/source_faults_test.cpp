@@ -40,7 +40,7 @@ namespace {
 
 using namespace test;
 
-class ReadPathFaults : public testing::Test {
+class SourceFaults : public testing::Test {
  protected:
   static constexpr std::uint64_t kBytes = 3'000'017;
 
@@ -68,7 +68,7 @@ class ReadPathFaults : public testing::Test {
   ReadPlan plan;
 };
 
-TEST_F(ReadPathFaults, InterruptedReadsAreBegunAgain) {
+TEST_F(SourceFaults, InterruptedReadsAreBegunAgain) {
   for (const bool direct : {false, true}) {
     order(direct, 2, 5, EINTR);
     const Result<ReadResult> result = read(direct ? Cache::bypass : Cache::fill);
@@ -80,7 +80,7 @@ TEST_F(ReadPathFaults, InterruptedReadsAreBegunAgain) {
   }
 }
 
-TEST_F(ReadPathFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
+TEST_F(SourceFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
   for (const auto& [number, said] :
        {std::pair(EINVAL, "invalid argument"), std::pair(EOPNOTSUPP, "not supported by this file system")}) {
     for (const int after : {0, 1, 4}) {
@@ -99,7 +99,7 @@ TEST_F(ReadPathFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
   }
 }
 
-TEST_F(ReadPathFaults, ABrokenDiskIsTheErrorOfThePlan) {
+TEST_F(SourceFaults, ABrokenDiskIsTheErrorOfThePlan) {
   order(true, 3, 1'000'000, EIO);
   const Error error = error_of(read(Cache::bypass));
   EXPECT_EQ(error.code, Errc::read_failed);

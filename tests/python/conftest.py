@@ -1,4 +1,4 @@
-"""What every test of the Python package stands on."""
+"""Fixtures and helpers for all tests of the Python package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files for readers to judge: good ones, and ones with something wrong, the same for the same seed."""
+"""Makes valid and invalid files for readers to judge. The same seed makes the same files."""
 
 from __future__ import annotations
 

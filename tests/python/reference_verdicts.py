@@ -1,6 +1,6 @@
-"""Run by an interpreter that has the reference package: what it thinks of each of these files.
+"""Prints the verdict of the reference package on files. An interpreter that has this package runs it.
 
-Reads paths from standard input, a JSON string a line, and writes a JSON object for each.
+Reads paths from standard input, one JSON string per line, and writes one JSON object per path.
 """
 
 import json

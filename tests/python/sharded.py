@@ -1,4 +1,4 @@
-"""Checkpoints of several files, made by hand, and what they hold."""
+"""Helpers: example tensors, checkpoints of several files made by hand, and comparison of tensors."""
 
 from __future__ import annotations
 

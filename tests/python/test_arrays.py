@@ -1,4 +1,4 @@
-"""numpy, flax, tensorflow, mlx and paddle: what each must do alike."""
+"""numpy, flax, tensorflow, mlx and paddle: the behaviour that all of them share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python blocks of the documentation, each document's in order and in one namespace, and what they print."""
+"""Runs the Python blocks of each document in order, in one namespace, and checks their output."""
 
 from __future__ import annotations
 

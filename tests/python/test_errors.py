@@ -1,4 +1,4 @@
-"""The texts of errors, whole: programs compare them."""
+"""The full texts of errors, because programs compare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of other kinds, made by the tools that make them: the error names the kind and keeps its phrase."""
+"""Files of other kinds, each made by its own tool: the error names the kind, and its phrase does not change."""
 
 from __future__ import annotations
 

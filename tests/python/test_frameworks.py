@@ -1,4 +1,4 @@
-"""numpy, flax, tensorflow, mlx and paddle: errors' whole texts, devices, and arrays that are laid out otherwise."""
+"""numpy, flax, tensorflow, mlx and paddle: full texts of errors, devices, and arrays of other memory layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of any shape, dtype, index and dictionary."""
+"""Properties that hold for any shape, dtype, index and dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our package and the reference's: each reads what the other wrote, and both judge headers alike."""
+"""Our package and the reference read the files of each other, and give the same verdicts on headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps what alive: leaks, order of deletion, threads, forks, processes."""
+"""The lifetime of objects: leaks, order of deletion, threads, forks, processes."""
 
 from __future__ import annotations
 

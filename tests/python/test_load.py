@@ -1,4 +1,4 @@
-"""load: many tensors at once; what keys, slices, dtype, out and the rest come to."""
+"""load: many tensors at once, with keys, slices, dtype, out and the other arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""load(dtype=...): floats as other floats, against torch and ml_dtypes; and all that names a dtype."""
+"""load(dtype=...): casts between floats, compared with torch and ml_dtypes, and every name of a dtype."""
 
 from __future__ import annotations
 

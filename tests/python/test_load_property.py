@@ -1,4 +1,4 @@
-"""Random checkpoints, slices, casts and destinations against the naive way."""
+"""Random checkpoints, slices, casts and destinations, compared with a naive reader."""
 
 from __future__ import annotations
 

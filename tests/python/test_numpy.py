@@ -1,4 +1,4 @@
-"""NumPy's own ways: memory, byte order, packed dtypes, private names."""
+"""Behaviour of NumPy only: memory, byte order, packed dtypes, private names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wheel says of itself, and the README as a package index shows it."""
+"""The metadata of the wheel, and the README as a package index shows it."""
 
 from __future__ import annotations
 

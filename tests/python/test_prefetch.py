@@ -1,4 +1,4 @@
-"""safe_open.prefetch: plans, loaders, what they hand out, and when they cannot."""
+"""safe_open.prefetch: plans, loaders, their tensors, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefetch loaders: threads, forks, leaks, reads that do not come back, the end of the program."""
+"""Prefetch loaders: threads, forks, leaks, reads that never return, the end of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""safe_open.prefetch and hostile names: how errors show them, and how long it takes to find them."""
+"""safe_open.prefetch and hostile names: their form in errors, and the time to find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose tensors share memory: what is saved, what load_model forgives, and what it does not."""
+"""Models whose tensors share memory: the tensors saved, and the differences that load_model accepts and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stream: tensors one after the other, while others are read."""
+"""stream: returns tensors one after the other, while it reads the next."""
 
 from __future__ import annotations
 

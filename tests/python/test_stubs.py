@@ -1,4 +1,4 @@
-"""The stubs of the compiled part say what is there, no more and no less."""
+"""The stubs of the compiled part declare exactly its names and signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program or a reader sees of the package: names, signatures, help, stubs, and what importing it costs."""
+"""The public surface of the package: names, signatures, help, stubs, and the cost of its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving over a symlink: the reference's functions replace the link, and what it leads to stays as it is."""
+"""Saving over a symlink: the functions of the reference replace the link, and leave its target as it is."""
 
 from __future__ import annotations
 

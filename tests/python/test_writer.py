@@ -1,4 +1,4 @@
-"""Writer: files whose tensors come in pieces."""
+"""Writer: files whose tensors are written in pieces."""
 
 from __future__ import annotations
 
