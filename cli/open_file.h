@@ -13,8 +13,8 @@ namespace safetensors::cli {
 // Opens a file for positioned reads, without a map. White space before the header's `{` is accepted with a notice.
 [[nodiscard]] Result<File> open_file(const std::string& path, Console& console, const ParseOptions& parse = {});
 
-// Finds the tensor `name`, or else the tensor whose escaped name, as the commands show it, is `name`. nullptr if there
-// is none.
+// Returns the tensor `name`, or else the tensor whose escaped name, as the commands show it, is `name`. nullptr if the
+// header has no such tensor.
 [[nodiscard]] const TensorInfo* find_tensor(const Header& header, std::string_view name);
 
 // "[2,3]". A long shape is cut.

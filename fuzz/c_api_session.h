@@ -190,7 +190,7 @@ class Session {
 
   // --- Handles and results ---
 
-  // A live handle. Makes one if there is none of its type.
+  // Returns a live handle of this type. Makes a new one if no handle of the type is live.
   template <class T>
   Pointer<T> handle(bool needed) {
     if (none(needed)) return Pointer<T>(nullptr);

@@ -8,9 +8,9 @@
  * descriptions of the functions do not repeat these two errors, and they leave out the prefix `SAFETENSORS_ERROR_`.
  *
  * **Ownership.** A handle that a call returns belongs to the caller. Free it with its function `..._free`, on any
- * thread and in any order. NULL is allowed. A handle keeps alive what it needs of other handles. A pointer that a call
- * returns points into the handle of that call. It is valid until that handle is freed, unless the description says
- * otherwise.
+ * thread and in any order. NULL is allowed. A handle keeps alive the objects that it uses, such as the file of a
+ * tensor. A pointer that a call returns points into the handle of that call. It is valid until that handle is freed,
+ * unless the description says otherwise.
  *
  * **Threads.** Any number of threads may make calls with the same const handle at the same time. Only one thread at a
  * time may make calls with a handle that is not const. c_write.h and c_plan.h name the exceptions. Do
@@ -407,8 +407,8 @@ typedef struct safetensors_source {
    * 0 means the end. `*count` is 0 on entry. If `capacity` is 0, `destination` may be NULL and `*count` must stay 0. */
   safetensors_status (*read_at)(void* user, uint64_t offset, void* destination, size_t capacity, size_t* count,
                                 safetensors_error* error);
-  /** Returns memory that holds `size` bytes at `offset`, or NULL if there is none. The memory is valid until `release`.
-   * May be NULL. */
+  /** Returns memory that holds `size` bytes at `offset`, or NULL if the source has no such memory. The memory is valid
+   * until `release`. May be NULL. */
   const void* (*memory)(void* user, uint64_t offset, uint64_t size);
   /** Called once, on any thread, when no file, tensor, array or DLPack tensor needs the source. May be NULL. */
   void (*release)(void* user);

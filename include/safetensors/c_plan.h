@@ -34,8 +34,8 @@ typedef struct safetensors_checkpoint_options {
  * `path` is one of these:
  * - a safetensors file;
  * - an index, whose name ends in `.json`; it decides which tensors exist;
- * - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
- *   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
+ * - a folder. The library takes `model.safetensors.index.json`. Without that file, it takes the only
+ *   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`;
  * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
  *   for itself.
  *
@@ -271,7 +271,7 @@ SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* s
 /** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. Call it from any
  * thread, also while another thread is in safetensors_stream_next(). */
 SAFETENSORS_API safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error);
-/** Returns a report of what the stream has done until now. Call it from any thread, as safetensors_stream_cancel(). */
+/** Returns a report on the bytes read until now. Call it from any thread, as safetensors_stream_cancel(). */
 SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_stream* stream,
                                                              safetensors_read_report** report,
                                                              safetensors_error* error);

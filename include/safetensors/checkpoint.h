@@ -72,8 +72,8 @@ class Checkpoint {
   /// `path` is one of these:
   /// - a safetensors file;
   /// - an index, whose name ends in `.json`;
-  /// - a folder. The library takes `model.safetensors.index.json`. If there is none, it takes the only
-  ///   `*.safetensors.index.json`. If there is none, it takes the only `*.safetensors`;
+  /// - a folder. The library takes `model.safetensors.index.json`. Without that file, it takes the only
+  ///   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`;
   /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
   ///   stands for itself. The matching files are sorted by the bytes of their names.
   ///

@@ -28,7 +28,7 @@ enum class TemporaryState : std::uint8_t {
 struct Temporary {
   std::string path;        ///< the path given to clean_directory(), a separator, and the path below it
   std::uint64_t size = 0;  ///< in bytes; 0 for a directory
-  TemporaryState state = TemporaryState::stale;  ///< what was found or done
+  TemporaryState state = TemporaryState::stale;  ///< the state of the file, or the action on it
   std::optional<Error> error = std::nullopt;     ///< set if and only if `state` is `failed`
 };
 

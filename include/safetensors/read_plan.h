@@ -27,7 +27,7 @@ struct DeviceMemory {
   std::uint64_t size = 0;     ///< in bytes; must be exactly the size of the result
 };
 
-/// Where a result goes: to memory of the caller or to memory of a device. Without both, the result gets new memory.
+/// The destination of a result: memory of the caller or memory of a device. By default, the result gets new memory.
 struct Destination {
   /// Memory of the caller. Its size must be exactly the size of the result. With `strides`, it must reach at least to
   /// the end of the last element. It must stay valid until the read is over.
@@ -139,7 +139,7 @@ struct ReadResult {
   /// For an item with a Destination, the Array is a view of the memory of the caller (MemoryKind::borrowed). It does
   /// not keep that memory alive. For a destination with strides or on a device, the Array has no bytes.
   std::vector<Array> arrays;
-  ReadReport report;  ///< what the plan did
+  ReadReport report;  ///< bytes, times and fallbacks of the plan
 };
 
 class Stream;
@@ -229,7 +229,7 @@ class Stream {
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.
   SAFETENSORS_API void cancel() noexcept;
 
-  /// Returns what the Stream has done until now. Call it from any thread. Error: out_of_memory.
+  /// Returns a report on the bytes read until now. Call it from any thread. Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<ReadReport> report() const noexcept;
 
  private:

@@ -37,7 +37,8 @@ class SAFETENSORS_API Source {
     std::span<const std::byte> bytes;   ///< the bytes; valid as long as `owner`
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   };
-  /// Returns memory that holds the bytes [offset, offset + size). Returns {} if there is none, which is the default.
+  /// Returns memory that holds the bytes [offset, offset + size). Returns {} if the source has no such memory. That is
+  /// the default.
   [[nodiscard]] virtual Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept;
 };
 

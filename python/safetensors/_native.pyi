@@ -152,7 +152,7 @@ class safe_open:
     def offset_keys(self) -> list[str]:
         """Return the names of the tensors, in the order of their bytes in the file."""
     def metadata(self) -> dict[str, str] | None:
-        """Return the metadata of the header, or None if there is none."""
+        """Return the metadata of the header, or None if the header has no metadata."""
     def get_tensor(self, name: str) -> Any:
         """Return one tensor. Raises SafetensorError for a name that is not in the file."""
     def get_tensors(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Target = tuple[int, int, "tuple[int, ...] | None", Any]
 
 
 def is_torch(array: Any) -> bool:
-    """Return whether it is a torch tensor. Without torch imported, there are none."""
+    """Return whether the object is a torch tensor. Does not import torch: without it, no object is one."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 

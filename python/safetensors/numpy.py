@@ -53,7 +53,7 @@ _EXTENDED = {
 
 
 def _getdtype(dtype_str: str) -> type[Any]:
-    """Return the NumPy type for a dtype of the format. Raises KeyError if there is none."""
+    """Return the NumPy type for a dtype of the format. Raises KeyError if NumPy has no such type."""
     if dtype_str in _EXTENDED:
         try:
             import ml_dtypes

@@ -46,8 +46,8 @@ class Watch {
   }
   // Whether this thread is inside of the watched call: in a signal handler or in the progress function.
   [[nodiscard]] bool asking() const noexcept { return ReentrancyGuard::of(this); }
-  // Returns the exception that ended the call, once. Null if there is none. Call it in the thread that made the call,
-  // after the call returned.
+  // Returns the exception that ended the call, once. Null if no exception ended the call. Call it in the thread that
+  // made the call, after the call returned.
   [[nodiscard]] std::exception_ptr take() noexcept { return std::exchange(raised_, nullptr); }
   // Throws that exception, if there is one. Needs the GIL.
   void rethrow();

@@ -10,8 +10,8 @@ namespace safetensors::base {
 // Returns the index of the first byte that does not begin a well-formed sequence, or npos if all of the text is UTF-8.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text) noexcept;
 
-// Returns the length, 1 to 4 bytes, of the well-formed sequence at the start of text. Returns 0 if there is none. text
-// must not be empty.
+// Returns the length, 1 to 4 bytes, of the well-formed sequence at the start of text. Returns 0 if text starts with no
+// such sequence. text must not be empty.
 [[nodiscard]] std::size_t utf8_sequence_length(std::string_view text) noexcept;
 
 // Writes a Unicode scalar value as UTF-8 and returns the number of bytes written, 1 to 4.

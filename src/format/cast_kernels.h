@@ -18,8 +18,8 @@ enum class Instructions : std::uint8_t { portable, avx2 };
 // floating-point exceptions must be masked.
 using CastKernel = void (*)(const std::byte* in, std::byte* out, std::size_t count) noexcept;
 
-// Returns the loop from one dtype to another, or nullptr if there is none. Loops exist from every float dtype to F32,
-// and from F32 and F64 to every float dtype except F8_E8M0. A caller may run the loop only if instructions are
+// Returns the loop from one dtype to another, or nullptr if no such loop exists. Loops exist from every float dtype to
+// F32, and from F32 and F64 to every float dtype except F8_E8M0. A caller may run the loop only if instructions are
 // available.
 [[nodiscard]] CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept;
 

@@ -92,7 +92,7 @@ class AtomicFile {
   const std::string path_;
   const AtomicFileOptions options_;
   Target target_;
-  std::string temporary_;   // the name of the temporary file, or empty if there is none
+  std::string temporary_;   // the name of the temporary file, or empty without a temporary file
   bool anonymous_ = false;  // the new file has no name yet
   FileWriter file_;
   pid_t process_ = 0;  // the child of a fork must not remove its parent's temporary

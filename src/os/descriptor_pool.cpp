@@ -104,7 +104,7 @@ void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
   }
 }
 
-// Closes the first slot that has no users and no use since the hand passed it last. Returns false if there is none.
+// Closes the first slot that has no users and no use since the hand passed it last. Returns false if no slot is idle.
 bool DescriptorPool::close_idle() noexcept {
   const std::uint64_t process = this_process();
   // Two rounds: the first one clears the marks of recent use, so the second one finds every idle slot.

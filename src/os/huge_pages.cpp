@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kEnabled = "/sys/kernel/mm/transparent_hugepage/enabled";
 constexpr const char* kEnabledForSize = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-// Returns the word in brackets: "madvise" for "always [madvise] never". Empty if there is none.
+// Returns the word in brackets: "madvise" for "always [madvise] never". Empty without brackets.
 std::string_view chosen(std::string_view text) noexcept {
   const std::size_t begin = text.find('[');
   const std::size_t end = text.find(']');

@@ -15,14 +15,11 @@
 namespace safetensors::plan {
 
 // Splits ReadOptions::memory_budget:
-//   - threads() x chunk_bytes() is at most half of it: the bytes that are being read, converted or gathered.
-//   - With destinations on devices, the other half is pinned memory (ring_options()). Such results take no memory of
-//   the
-//     host.
-//   - A Stream may hold result_bytes() of results that wait for next(): the whole budget, less what the first line
-//   needs
-//     if an item is staged.
-// Without a budget, threads x chunk is the only limit of execute(), and a Stream has a budget of 256 MiB.
+//   - One half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered.
+//   - The other half is pinned memory, if the plan has destinations on devices (see ring_options()).
+//   - A Stream may hold result_bytes() of results that wait for next(): the budget minus the bytes for staging.
+// Results on devices take no memory of the host. Without a budget, threads x chunk is the only limit of execute(), and
+// a Stream has a budget of 256 MiB.
 class PlanBudget {
  public:
   // streamed: whether the budget is for a Stream. May throw std::bad_alloc.
