@@ -2,6 +2,8 @@
 // std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
 #include "element_text.h"
 
+#include <safetensors/element.h>
+
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -9,44 +11,6 @@
 
 namespace safetensors::cli {
 namespace {
-
-// The codes of a small float that are not finite numbers.
-enum class Special : std::uint8_t {
-  none,          // every code is a finite number
-  ieee,          // the highest exponent means infinity and NaN
-  nan_all_ones,  // only the code with all bits set below the sign is NaN
-  nan_is_minus_zero,
-};
-
-struct SmallFloat {
-  unsigned exponent_bits;
-  unsigned mantissa_bits;
-  int bias;
-  Special special;
-};
-
-SmallFloat small_float_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F16:
-      return {5, 10, 15, Special::ieee};
-    case Dtype::BF16:
-      return {8, 7, 127, Special::ieee};
-    case Dtype::F8_E5M2:
-      return {5, 2, 15, Special::ieee};
-    case Dtype::F8_E4M3:
-      return {4, 3, 7, Special::nan_all_ones};
-    case Dtype::F8_E4M3FNUZ:
-      return {4, 3, 8, Special::nan_is_minus_zero};
-    case Dtype::F8_E5M2FNUZ:
-      return {5, 2, 16, Special::nan_is_minus_zero};
-    case Dtype::F6_E2M3:
-      return {2, 3, 1, Special::none};
-    case Dtype::F6_E3M2:
-      return {3, 2, 3, Special::none};
-    default:
-      return {2, 1, 1, Special::none};  // F4
-  }
-}
 
 bool is_small_float(Dtype dtype) {
   switch (dtype) {
@@ -65,8 +29,6 @@ bool is_small_float(Dtype dtype) {
       return false;
   }
 }
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Returns the shortest decimal that reads back as this double: "1.0", "1e-07". It has a point or an exponent, so that
 // no reader takes it for an integer.
@@ -111,32 +73,13 @@ void append_text(std::string& out, const std::string& text, bool json) {
 
 }  // namespace
 
-float decode_small_float(Dtype dtype, std::uint32_t code) noexcept {
-  if (dtype == Dtype::F8_E8M0) return code == 0xFF ? kNan : std::ldexp(1.0f, static_cast<int>(code) - 127);
-  const SmallFloat format = small_float_of(dtype);
-  const unsigned sign_bit = format.exponent_bits + format.mantissa_bits;
-  const std::uint32_t mantissa = code & ((1u << format.mantissa_bits) - 1);
-  const std::uint32_t highest = (1u << format.exponent_bits) - 1;
-  const std::uint32_t exponent = code >> format.mantissa_bits & highest;
-  const std::uint32_t magnitude = code & ((1u << sign_bit) - 1);
-  const float sign = (code >> sign_bit & 1) != 0 ? -1.0f : 1.0f;
-  if (format.special == Special::ieee && exponent == highest) {
-    return mantissa != 0 ? kNan : sign * std::numeric_limits<float>::infinity();
-  }
-  if (format.special == Special::nan_all_ones && magnitude == (1u << sign_bit) - 1) return kNan;
-  if (format.special == Special::nan_is_minus_zero && code == 1u << sign_bit) return kNan;
-  const int scale = static_cast<int>(exponent == 0 ? 1 : exponent) - format.bias;
-  const std::uint32_t whole = exponent == 0 ? mantissa : mantissa | 1u << format.mantissa_bits;
-  return sign * std::ldexp(static_cast<float>(whole), scale - static_cast<int>(format.mantissa_bits));
-}
-
 ElementText::ElementText(Dtype dtype, bool json) : dtype_(dtype), json_(json) {
   if (is_small_float(dtype)) texts_.resize(std::size_t{1} << bits(dtype));
 }
 
 const std::string& ElementText::small_float(std::uint32_t code) {
   std::string& text = texts_[code];
-  if (text.empty()) text = shortest(static_cast<double>(decode_small_float(dtype_, code)));
+  if (text.empty()) text = shortest(static_cast<double>(to_float(dtype_, static_cast<std::uint16_t>(code))));
   return text;
 }
 

@@ -31,7 +31,4 @@ class ElementText {
   std::vector<std::string> texts_;  // cached texts of small floats, indexed by their bits
 };
 
-// The value of a float of at most 16 bits.
-[[nodiscard]] float decode_small_float(Dtype dtype, std::uint32_t code) noexcept;
-
 }  // namespace safetensors::cli

@@ -3,13 +3,18 @@
 #pragma once
 
 #include <safetensors/dtype.h>
+#include <safetensors/element.h>
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
+#include <safetensors/slice.h>
+#include <safetensors/typed_view.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace safetensors {
@@ -25,6 +30,14 @@ enum class MemoryKind : std::uint8_t {
   private_map,
   /// Memory of the caller, read-only for the Array: the memory that a File was opened over, or a Destination of a plan.
   borrowed,
+};
+
+/// How a program will access the pages of an Array: a hint to the system.
+enum class Advice : std::uint8_t {
+  normal,      ///< no hint; cancels `sequential` and `random`
+  sequential,  ///< from the first byte to the last: read ahead far, release pages behind
+  random,      ///< at random: do not read ahead
+  will_need,   ///< soon: start to read all pages now, without waiting
 };
 
 /// A tensor in memory: elements in C (row-major) order, little-endian, without gaps.
@@ -78,6 +91,8 @@ class Array {
   /// Returns the shape. The reference is valid as long as this object.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
+  /// Returns the number of elements.
+  [[nodiscard]] std::uint64_t numel() const noexcept { return shape_.numel(); }
   /// Returns the size of the memory in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return size_; }
   /// Returns the kind of memory.
@@ -101,13 +116,12 @@ class Array {
   /// Returns the elements as values of type T. ElementOf<T> says which dtypes T accepts.
   ///
   /// Errors:
-  /// - dtype_mismatch: T does not accept dtype().
+  /// - dtype_mismatch: T does not accept dtype(), or T is bool and a byte is neither 0 nor 1.
   /// - misaligned_memory: a file may store a tensor at an odd offset. Use Tensor::read() or bytes() then.
   /// - unsupported: elements of several bytes on a big-endian machine. Use bytes() and swap them.
   template <class T>
   [[nodiscard]] Result<std::span<const T>> as() const& noexcept {
-    if (Status status = check_element(ElementOf<T>::accepts(dtype_), alignof(T), sizeof(T)); !status)
-      return std::move(status).error();
+    if (Status status = check<T>(); !status) return std::move(status).error();
     return std::span<const T>(reinterpret_cast<const T*>(data_), size_ / sizeof(T));
   }
   template <class T>
@@ -117,12 +131,45 @@ class Array {
   template <class T>
   [[nodiscard]] Result<std::span<T>> as_mutable() & noexcept {
     if (!writable()) return read_only_error();
-    if (Status status = check_element(ElementOf<T>::accepts(dtype_), alignof(T), sizeof(T)); !status)
-      return std::move(status).error();
+    if (Status status = check<T>(); !status) return std::move(status).error();
     return std::span<T>(reinterpret_cast<T*>(data_), size_ / sizeof(T));
   }
   template <class T>
   Result<std::span<T>> as_mutable() && = delete;
+
+  /// @{
+  /// Returns the elements as a typed view, which keeps the memory alive.
+  ///
+  /// With `shape`, the array must have exactly this shape. Without it, every shape is accepted.
+  /// Errors: shape_mismatch, and those of as(). An error names both dtypes and shapes.
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
+    return typed<const T>(nullptr);
+  }
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get(const Shape& shape) const noexcept {
+    return typed<const T>(&shape);
+  }
+  /// @}
+  /// @{
+  /// Returns the elements as a writable typed view. Errors: not_writable, and those of get().
+  template <class T>
+  [[nodiscard]] Result<TypedView<T>> get_mutable() noexcept {
+    if (!writable()) return read_only_error();
+    return typed<T>(nullptr);
+  }
+  template <class T>
+  [[nodiscard]] Result<TypedView<T>> get_mutable(const Shape& shape) noexcept {
+    if (!writable()) return read_only_error();
+    return typed<T>(&shape);
+  }
+  /// @}
+
+  /// Returns a part of the array without a copy. It shares the memory.
+  ///
+  /// The slice must be contiguous, such as a range of rows: ResolvedSlice::contiguous().
+  /// Errors: slice_not_contiguous, and those of Slice::resolve().
+  [[nodiscard]] SAFETENSORS_API Result<Array> slice(const Slice& slice) const noexcept;
 
   /// Loads the pages of bytes [offset, offset + size) of a map into memory, so that later access does not wait.
   ///
@@ -136,12 +183,42 @@ class Array {
   /// Error: unsupported for other kinds of memory. In a private map, the changes would be lost.
   [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
 
+  /// Tells the system how the program will access the pages of a map. The pages at both ends may belong to other
+  /// tensors, too. For other kinds of memory, this function does nothing. Error: unsupported (the system refuses).
+  [[nodiscard]] SAFETENSORS_API Status advise(Advice advice) const noexcept;
+  /// @{
+  /// Locks the pages of the array in memory, so that the system never writes them out or drops them, and unlocks them.
+  /// lock() reads missing pages first. Pages at both ends may belong to other tensors, too: unlock() unlocks them as
+  /// well, however often they were locked. Unmapping and releasing memory unlock it.
+  /// Errors: out_of_memory (the limit `RLIMIT_MEMLOCK`, or memory), read_failed, as prefault().
+  [[nodiscard]] SAFETENSORS_API Status lock() const noexcept;
+  SAFETENSORS_API void unlock() const noexcept;
+  /// @}
+
   /// Returns the owner of the memory. A copy of it keeps the memory alive without the Array.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
  private:
-  [[nodiscard]] SAFETENSORS_API Status check_element(bool accepted, std::size_t alignment,
-                                                     std::size_t size) const noexcept;
+  // What a C++ type requires of the array.
+  struct TypeCheck {
+    bool accepted;  // the type accepts the dtype
+    bool boolean;
+    bool indexed;  // by shape, so an element must be whole bytes
+    std::size_t alignment, size;
+    std::optional<Dtype> dtype;    // for the message
+    const Shape* shape = nullptr;  // null: every shape is accepted
+  };
+  [[nodiscard]] SAFETENSORS_API Status check(const TypeCheck& type) const noexcept;
+  template <class T>
+  [[nodiscard]] Status check(bool indexed = false, const Shape* shape = nullptr) const noexcept {
+    return check({ElementOf<T>::accepts(dtype_), std::is_same_v<T, bool>, indexed, alignof(T), sizeof(T),
+                  detail::own_dtype<T>(), shape});
+  }
+  template <class T>
+  [[nodiscard]] Result<TypedView<T>> typed(const Shape* shape) const noexcept {
+    if (Status status = check<std::remove_const_t<T>>(true, shape); !status) return std::move(status).error();
+    return TypedView<T>(reinterpret_cast<T*>(data_), shape_, owner_);
+  }
   [[nodiscard]] static SAFETENSORS_API Error read_only_error() noexcept;
 
   Dtype dtype_ = Dtype::U8;

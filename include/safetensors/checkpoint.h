@@ -23,39 +23,6 @@ struct CheckpointOptions {
   unsigned threads = 0;
 };
 
-namespace detail {
-struct CheckpointState;
-}
-
-/// A view of the tensors of a Checkpoint: file after file, sorted by offset within a file.
-///
-/// The view is valid as long as any copy of the Checkpoint. The Tensors that it returns may outlive both. Call const
-/// functions from any thread.
-class CheckpointTensors {
- public:
-  /// A random-access iterator over Tensor.
-  using iterator = detail::IndexIterator<CheckpointTensors>;
-
-  /// Makes an empty view.
-  CheckpointTensors() noexcept = default;
-  /// Returns the number of tensors.
-  [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
-  /// Returns true when size() is 0.
-  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Returns a tensor. `index` must be below size().
-  [[nodiscard]] SAFETENSORS_API Tensor operator[](std::size_t index) const noexcept;
-  /// @{
-  /// Iterates over the tensors.
-  [[nodiscard]] iterator begin() const noexcept { return {*this, 0}; }
-  [[nodiscard]] iterator end() const noexcept { return {*this, size()}; }
-  /// @}
-
- private:
-  friend class Checkpoint;
-  explicit CheckpointTensors(const detail::CheckpointState* state) noexcept : state_(state) {}
-  const detail::CheckpointState* state_ = nullptr;
-};
-
 /// The tensors of several files, such as the shards of a model.
 ///
 /// open() reads and checks all headers, but no bytes of tensors. Copies are cheap, because they share the open files.
@@ -65,7 +32,7 @@ class CheckpointTensors {
 /// half of `RLIMIT_NOFILE`, as it was in open(). The library opens the other files again, by their paths, when it reads
 /// them. Such a file must still have the same device, inode, size and change time. Otherwise that call returns
 /// file_changed. Existing maps stay valid.
-class Checkpoint {
+class Checkpoint : public TensorSet<Checkpoint> {
  public:
   /// Opens all files that a path stands for.
   ///
@@ -95,7 +62,7 @@ class Checkpoint {
   /// - ambiguous_checkpoint: a folder with several candidates; the message names them;
   /// - not_found: a folder without a candidate, or a pattern without a match;
   /// - duplicate_name: a tensor that is in two files; the message names them.
-  static SAFETENSORS_API Result<Checkpoint> open(std::string_view path, const CheckpointOptions& options = {}) noexcept;
+  static SAFETENSORS_API Result<Checkpoint> open(PathView path, const CheckpointOptions& options = {}) noexcept;
   /// @{
   /// Opens all files that several paths stand for, in the order of the paths.
   /// Errors: as for one path, and invalid_argument if there are no paths.
@@ -107,18 +74,22 @@ class Checkpoint {
   }
   /// @}
 
-  /// Returns the number of tensors.
-  [[nodiscard]] std::size_t size() const noexcept { return CheckpointTensors(state_.get()).size(); }
-  /// Returns true when size() is 0.
-  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Returns the tensors. The view is valid as long as any copy of this Checkpoint.
-  [[nodiscard]] CheckpointTensors tensors() const& noexcept { return CheckpointTensors(state_.get()); }
-  CheckpointTensors tensors() const&& = delete;
+  /// Returns the tensors, file after file, sorted by offset within a file. The view is valid as long as any copy of
+  /// this Checkpoint.
+  [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
+  Tensors tensors() const&& = delete;
 
   /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
   /// Returns true when there is a tensor with this name.
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
+
+  /// Returns the metadata of the first file. The shards of a model usually have the same metadata; files() gives that
+  /// of each. The view is valid as long as any copy of this Checkpoint.
+  [[nodiscard]] Metadata metadata() const& noexcept {
+    return files().empty() ? Metadata() : files().front().metadata();
+  }
+  Metadata metadata() const&& = delete;
 
   /// Returns the files, in the order of the paths. The files of one path are sorted by the bytes of their names.
   /// A File shows all its tensors, also those that an index does not name. The span is valid as long as any copy of

@@ -65,57 +65,5 @@ struct DLPackType {
 /// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.
 [[nodiscard]] SAFETENSORS_API std::optional<Dtype> parse_dtype(std::string_view name) noexcept;
 
-/// Says which dtypes Array::as() can return as the C++ type T. The members below are specializations for the arithmetic
-/// types.
-///
-/// To read F16 or BF16 as your own type, specialize this template:
-/// @code
-/// template <>
-/// struct safetensors::ElementOf<my_half> {
-///   static constexpr bool accepts(Dtype dtype) { return dtype == Dtype::F16; }
-/// };
-/// @endcode
-template <class T>
-struct ElementOf;
-
-namespace detail {
-template <Dtype... Accepted>
-struct ElementOfAny {
-  static constexpr bool accepts(Dtype dtype) noexcept { return ((dtype == Accepted) || ...); }
-};
-}  // namespace detail
-
-/// F32.
-template <>
-struct ElementOf<float> : detail::ElementOfAny<Dtype::F32> {};
-/// F64.
-template <>
-struct ElementOf<double> : detail::ElementOfAny<Dtype::F64> {};
-/// I8.
-template <>
-struct ElementOf<std::int8_t> : detail::ElementOfAny<Dtype::I8> {};
-/// I16.
-template <>
-struct ElementOf<std::int16_t> : detail::ElementOfAny<Dtype::I16> {};
-/// I32.
-template <>
-struct ElementOf<std::int32_t> : detail::ElementOfAny<Dtype::I32> {};
-/// I64.
-template <>
-struct ElementOf<std::int64_t> : detail::ElementOfAny<Dtype::I64> {};
-/// U8, and the bits of BOOL and of the 8-bit floats, because C++20 has no types for these floats.
-template <>
-struct ElementOf<std::uint8_t> : detail::ElementOfAny<Dtype::U8, Dtype::BOOL, Dtype::F8_E4M3, Dtype::F8_E5M2,
-                                                      Dtype::F8_E8M0, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ> {};
-/// U16, and the bits of F16 and BF16, because C++20 has no types for them.
-template <>
-struct ElementOf<std::uint16_t> : detail::ElementOfAny<Dtype::U16, Dtype::F16, Dtype::BF16> {};
-/// U32.
-template <>
-struct ElementOf<std::uint32_t> : detail::ElementOfAny<Dtype::U32> {};
-/// U64.
-template <>
-struct ElementOf<std::uint64_t> : detail::ElementOfAny<Dtype::U64> {};
-
 }  // namespace v0
 }  // namespace safetensors

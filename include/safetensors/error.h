@@ -66,12 +66,14 @@ enum class Errc : std::uint16_t {
   misaligned_memory = 143,  ///< Array::as(): the address is not aligned for the type
   buffer_size = 144,        ///< the destination does not have exactly the size of the result
   not_writable = 145,       ///< the memory is read-only
+  shape_mismatch = 146,     ///< the tensor has another shape than the call needs
 
-  slice_index = 150,   ///< an index is out of range
-  slice_step = 151,    ///< a step is 0
-  slice_rank = 152,    ///< more indices than dimensions
-  slice_bits = 153,    ///< a slice of a sub-byte dtype does not begin and end on byte boundaries
-  slice_syntax = 154,  ///< the text is not a slice
+  slice_index = 150,           ///< an index is out of range
+  slice_step = 151,            ///< a step is 0
+  slice_rank = 152,            ///< more indices than dimensions
+  slice_bits = 153,            ///< a slice of a sub-byte dtype does not begin and end on byte boundaries
+  slice_syntax = 154,          ///< the text is not a slice
+  slice_not_contiguous = 155,  ///< the slice has several runs, so it cannot be viewed without a copy
 
   out_of_memory = 160,         ///< memory could not be allocated
   open_failed = 170,           ///< the file could not be opened; Error::os_error has the reason
@@ -187,6 +189,19 @@ class [[nodiscard]] Status {
     if (error_) detail::throw_error(*error_);
   }
 
+  /// Returns `next()`, a Status or a Result, when ok() is true. Otherwise returns the error.
+  template <class Next>
+  auto and_then(Next&& next) const -> std::invoke_result_t<Next> {
+    if (error_) return *error_;
+    return std::forward<Next>(next)();
+  }
+  /// Returns this Status when ok() is true. Otherwise returns `handle(error())`, a Status.
+  template <class Handle>
+  Status or_else(Handle&& handle) const {
+    if (ok()) return *this;
+    return std::forward<Handle>(handle)(*error_);
+  }
+
  private:
   std::optional<Error> error_;
 };
@@ -236,8 +251,53 @@ class [[nodiscard]] Result {
   // Deleted because it would point into a temporary. Give the Result a name first.
   T* operator->() && = delete;
 
+  /// @{
   /// Returns the value, or `other` when ok() is false.
-  [[nodiscard]] T value_or(T other) && { return ok() ? std::move(**this) : std::move(other); }
+  [[nodiscard]] T value_or(T other) && { return ok() ? T(std::move(*this).operator*()) : std::move(other); }
+  [[nodiscard]] T value_or(T other) const& { return ok() ? **this : std::move(other); }
+  /// @}
+
+  /// @{
+  /// Returns `next(value)`, a Status or a Result, when ok() is true. Otherwise returns the error.
+  template <class Next>
+  auto and_then(Next&& next) && -> std::invoke_result_t<Next, T> {
+    if (!ok()) return std::move(*this).error();
+    return std::forward<Next>(next)(std::move(*this).operator*());
+  }
+  template <class Next>
+  auto and_then(Next&& next) const& -> std::invoke_result_t<Next, const T&> {
+    if (!ok()) return error();
+    return std::forward<Next>(next)(**this);
+  }
+  /// @}
+
+  /// @{
+  /// Returns `change(value)` as a Result when ok() is true. Otherwise returns the error.
+  template <class Change>
+  auto transform(Change&& change) && -> Result<std::remove_cvref_t<std::invoke_result_t<Change, T>>> {
+    if (!ok()) return std::move(*this).error();
+    return std::forward<Change>(change)(std::move(*this).operator*());
+  }
+  template <class Change>
+  auto transform(Change&& change) const& -> Result<std::remove_cvref_t<std::invoke_result_t<Change, const T&>>> {
+    if (!ok()) return error();
+    return std::forward<Change>(change)(**this);
+  }
+  /// @}
+
+  /// @{
+  /// Returns this Result when ok() is true. Otherwise returns `handle(error())`, a Result of the same type.
+  template <class Handle>
+  Result or_else(Handle&& handle) && {
+    if (ok()) return std::move(*this);
+    return std::forward<Handle>(handle)(std::move(*this).error());
+  }
+  template <class Handle>
+  Result or_else(Handle&& handle) const& {
+    if (ok()) return *this;
+    return std::forward<Handle>(handle)(error());
+  }
+  /// @}
 
  private:
   const T* held() const noexcept {

@@ -5,15 +5,22 @@
 #include <safetensors/array.h>
 #include <safetensors/error.h>
 #include <safetensors/header.h>
+#include <safetensors/path.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
@@ -37,22 +44,124 @@ enum class Map : std::uint8_t {
   copy_on_write,  ///< writable and private; the file never changes; owned memory if the system refuses the map
 };
 
+/// How Tensor::read() reads. Every member has a default.
+struct TensorReadOptions {
+  Slice slice = {};                          ///< the part to read, also as text: `"1:3,::2"`
+  std::optional<Dtype> cast = std::nullopt;  ///< dtype of the result: see AddOptions::cast; nullopt: that of the tensor
+  /// Memory of the caller for the result, exactly of its size. Empty: new memory.
+  std::span<std::byte> destination = {};
+};
+
 namespace detail {
 struct FileState;
+struct CheckpointState;
+// Returns false if there is not enough memory.
+template <class Vector>
+bool resize(Vector& vector, std::uint64_t size) noexcept {
+  if (size > vector.max_size()) return false;
+#if defined(__cpp_exceptions)
+  try {
+    vector.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  vector.resize(static_cast<std::size_t>(size));
+#endif
+  return true;
+}
 }  // namespace detail
 class Tensor;
+class File;
+class Checkpoint;
+
+/// A view of the tensors of a File or a Checkpoint: sorted by offset, file after file.
+///
+/// The view is valid as long as any copy of its File or Checkpoint. The Tensors that it returns may outlive both. Call
+/// const functions from any thread.
+class Tensors {
+ public:
+  /// A random-access iterator over Tensor.
+  using iterator = detail::IndexIterator<Tensors>;
+
+  /// Makes an empty view.
+  Tensors() noexcept = default;
+  /// Returns the number of tensors.
+  [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  /// Returns true when size() is 0.
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Returns a tensor. `index` must be below size().
+  [[nodiscard]] SAFETENSORS_API Tensor operator[](std::size_t index) const noexcept;
+  /// @{
+  /// Iterates over the tensors.
+  [[nodiscard]] inline iterator begin() const noexcept;
+  [[nodiscard]] inline iterator end() const noexcept;
+  /// @}
+
+ private:
+  friend class File;
+  friend class Checkpoint;
+  explicit Tensors(const detail::FileState* file) noexcept : file_(file) {}
+  explicit Tensors(const detail::CheckpointState* checkpoint) noexcept : checkpoint_(checkpoint) {}
+  const detail::FileState* file_ = nullptr;
+  const detail::CheckpointState* checkpoint_ = nullptr;
+};
+
+/// The functions that File and Checkpoint have in common, so that generic code takes either.
+template <class Set>
+class TensorSet {
+ public:
+  /// Returns the number of tensors.
+  [[nodiscard]] std::size_t size() const noexcept { return set().tensors().size(); }
+  /// Returns true when size() is 0.
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// @{
+  /// Iterates over the tensors, in the order of tensors(). Valid as long as any copy of this object.
+  [[nodiscard]] auto begin() const noexcept { return set().tensors().begin(); }
+  [[nodiscard]] auto end() const noexcept { return set().tensors().end(); }
+  /// @}
+  /// Returns the names, in the order of tensors(). They are valid as long as any copy of this object. May throw
+  /// `std::bad_alloc`.
+  [[nodiscard]] std::vector<std::string_view> names() const& {
+    std::vector<std::string_view> names;
+    names.reserve(size());
+    for (const auto& tensor : *this) names.push_back(tensor.name());
+    return names;
+  }
+  std::vector<std::string_view> names() const&& = delete;
+  /// Returns the tensor with this name. Throws Exception if there is none: use tensor() to get a Result instead.
+  [[nodiscard]] Tensor operator[](std::string_view name) const;
+  /// Returns the dtype, shape and offsets of a tensor, without its bytes. They are valid as long as any copy of this
+  /// object. Error: not_found.
+  [[nodiscard]] Result<TensorInfo> info(std::string_view name) const& noexcept;
+  Result<TensorInfo> info(std::string_view name) const&& = delete;
+  /// @{
+  /// Returns the elements of a tensor as a typed view, without a copy if possible. With `shape`, the tensor must have
+  /// this shape. Errors: not_found, and those of Tensor::get().
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name) const noexcept;
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name, const Shape& shape) const noexcept;
+  /// @}
+
+ private:
+  friend class File;
+  friend class Checkpoint;
+  TensorSet() noexcept = default;
+  [[nodiscard]] const Set& set() const noexcept { return static_cast<const Set&>(*this); }
+};
 
 /// A safetensors file with a checked header.
 ///
 /// Copies are cheap, because they share the open file. Tensors and Arrays may outlive the File. Call const functions
 /// from any thread.
-class File {
+class File : public TensorSet<File> {
  public:
   /// Opens a file, and reads and checks its header. It reads nothing else. It never waits for a FIFO or a device.
   ///
   /// Errors: open_failed (with os_error), not_regular_file, read_failed, file_truncated, out_of_memory, cancelled, and
   /// all errors of rules 1 to 10.
-  static SAFETENSORS_API Result<File> open(std::string_view path, const OpenOptions& options = {}) noexcept;
+  static SAFETENSORS_API Result<File> open(PathView path, const OpenOptions& options = {}) noexcept;
 
   /// Opens a file through a descriptor. Duplicates the descriptor: the caller keeps their own. Neither uses nor moves
   /// its file position.
@@ -73,6 +182,14 @@ class File {
   [[nodiscard]] SAFETENSORS_API const Header& header() const& noexcept;
   const Header& header() const&& = delete;
 
+  /// Returns the tensors, in the order of their bytes in the file. The view is valid as long as any copy of this File.
+  [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
+  Tensors tensors() const&& = delete;
+  /// Returns true when there is a tensor with this name.
+  [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
+  /// Returns the metadata of the header. The view is valid as long as any copy of this File.
+  [[nodiscard]] Metadata metadata() const& noexcept { return header().metadata(); }
+  Metadata metadata() const&& = delete;
   /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
 
@@ -117,6 +234,8 @@ class Tensor {
   /// Returns the shape. It is valid as info().
   [[nodiscard]] ShapeView shape() const& noexcept { return info_->shape; }
   ShapeView shape() const&& = delete;
+  /// Returns the number of elements.
+  [[nodiscard]] std::uint64_t numel() const noexcept { return info_->numel(); }
   /// Returns the size in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return info_->nbytes(); }
 
@@ -128,12 +247,49 @@ class Tensor {
   /// Errors: as read().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
+  /// Returns a slice of the tensor without a copy, if possible, as the function above.
+  ///
+  /// The slice must be contiguous, such as a range of rows: ResolvedSlice::contiguous().
+  /// Errors: slice_not_contiguous, and those of read().
+  [[nodiscard]] SAFETENSORS_API Result<Array> view(const Slice& slice, Map map = Map::shared) const noexcept;
+
+  /// @{
+  /// Returns the elements as a typed view: without a copy if possible. With `shape`, the tensor must have this shape.
+  ///
+  /// A tensor at an offset that is not aligned for T is read into new memory.
+  /// Errors: dtype_mismatch, shape_mismatch, unsupported (as Array::as()), and those of read().
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
+    return typed<T>(nullptr);
+  }
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> get(const Shape& shape) const noexcept {
+    return typed<T>(&shape);
+  }
+  /// @}
+
   /// @{
   /// Reads the tensor, or a slice of it, into new memory that is aligned to 64 bytes.
   /// Errors: out_of_memory, read_failed, file_truncated, and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> read() const noexcept;
-  [[nodiscard]] SAFETENSORS_API Result<Array> read(const Slice& slice) const noexcept;
+  template <class SliceLike>
+  requires std::is_convertible_v<const SliceLike&, Slice>
+  [[nodiscard]] Result<Array> read(const SliceLike& slice) const { return read_slice(slice); }
+  [[nodiscard]] Result<Array> read(std::initializer_list<DimSlice> slice) const { return read_slice(slice); }
   /// @}
+
+  /// Reads a slice, casts it and stores it in memory of the caller, or does some of these: a ReadPlan with one item.
+  ///
+  /// With a destination, the Array is a view of it (MemoryKind::borrowed).
+  /// Errors: as ReadPlan::add() and ReadPlan::execute().
+  [[nodiscard]] SAFETENSORS_API Result<Array> read(const TensorReadOptions& options) const noexcept;
+
+  /// Reads the tensor, or a slice of it, and converts the elements to T.
+  ///
+  /// Casts are possible between floats, as in AddOptions::cast. Other dtypes must be accepted by ElementOf<T>.
+  /// Errors: dtype_mismatch, and those of read().
+  template <class T>
+  [[nodiscard]] Result<std::vector<T>> read_as(const Slice& slice = {}) const noexcept;
 
   /// @{
   /// Reads the tensor, or a slice of it, into memory of the caller. The destination must have exactly the size of the
@@ -152,12 +308,78 @@ class Tensor {
 
  private:
   friend class File;
+  friend class Tensors;
   friend struct detail::Access<Tensor>;
+  template <class T>
+  [[nodiscard]] Result<TypedView<const T>> typed(const Shape* shape) const noexcept;
+  // Returns the number of elements of a slice. Errors: those of Slice::resolve().
+  [[nodiscard]] SAFETENSORS_API Result<std::uint64_t> count(const Slice& slice) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Error describe(Error error) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Result<Array> read_slice(const Slice& slice) const noexcept;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}
   std::shared_ptr<const detail::FileState> state_;
   const TensorInfo* info_;
 };
+
+template <class T>
+Result<TypedView<const T>> Tensor::typed(const Shape* shape) const noexcept {
+  const auto look = [&](Result<Array> array) -> Result<TypedView<const T>> {
+    if (!array) return std::move(array).error();
+    return shape == nullptr ? array->template get<T>() : array->template get<T>(*shape);
+  };
+  Result<TypedView<const T>> found = look(view());
+  if (!found && found.error().code == Errc::misaligned_memory) found = look(read());
+  if (!found && found.error().path.empty()) return describe(std::move(found).error());
+  return found;
+}
+
+template <class T>
+Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
+  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
+  Result<std::uint64_t> count = this->count(slice);
+  if (!count) return std::move(count).error();
+  std::vector<T> values;
+  if (!detail::resize(values, *count)) return describe({.code = Errc::out_of_memory, .message = "out of memory"});
+  const bool same = ElementOf<T>::accepts(dtype());
+  Result<Array> read = this->read({.slice = slice,
+                                   .cast = same ? std::nullopt : std::optional<Dtype>(detail::dtype_of<T>()),
+                                   .destination = std::as_writable_bytes(std::span(values))});
+  if (!read) return std::move(read).error();
+  return values;
+}
+
+inline Tensors::iterator Tensors::begin() const noexcept {
+  return {*this, 0};
+}
+inline Tensors::iterator Tensors::end() const noexcept {
+  return {*this, size()};
+}
+
+template <class Set>
+Tensor TensorSet<Set>::operator[](std::string_view name) const {
+  return set().tensor(name).value();
+}
+template <class Set>
+Result<TensorInfo> TensorSet<Set>::info(std::string_view name) const& noexcept {
+  Result<Tensor> tensor = set().tensor(name);
+  if (!tensor) return std::move(tensor).error();
+  return tensor->info();
+}
+template <class Set>
+template <class T>
+Result<TypedView<const T>> TensorSet<Set>::get(std::string_view name) const noexcept {
+  Result<Tensor> tensor = set().tensor(name);
+  if (!tensor) return std::move(tensor).error();
+  return tensor->template get<T>();
+}
+template <class Set>
+template <class T>
+Result<TypedView<const T>> TensorSet<Set>::get(std::string_view name, const Shape& shape) const noexcept {
+  Result<Tensor> tensor = set().tensor(name);
+  if (!tensor) return std::move(tensor).error();
+  return tensor->template get<T>(shape);
+}
 
 }  // namespace v0
 }  // namespace safetensors

@@ -49,6 +49,8 @@ struct TensorInfo {
 
   /// Returns the size of the tensor in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return end - begin; }
+  /// Returns the number of elements.
+  [[nodiscard]] std::uint64_t numel() const noexcept { return safetensors::numel(shape); }
 };
 
 namespace detail {

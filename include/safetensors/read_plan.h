@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace safetensors {
@@ -132,6 +133,10 @@ struct ReadReport {
   std::vector<std::string> fallbacks = {};
 };
 
+namespace detail {
+struct PlanNames;
+}
+
 /// The results of ReadPlan::execute().
 struct ReadResult {
   /// The arrays, in the order of add(). New memory is aligned to 64 bytes.
@@ -140,6 +145,19 @@ struct ReadResult {
   /// not keep that memory alive. For a destination with strides or on a device, the Array has no bytes.
   std::vector<Array> arrays;
   ReadReport report;  ///< bytes, times and fallbacks of the plan
+
+  /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first. It
+  /// is valid until `arrays` changes. `arrays` must have the order that execute() returned.
+  [[nodiscard]] SAFETENSORS_API const Array* find(std::string_view name) const& noexcept;
+  const Array* find(std::string_view name) const&& = delete;
+  /// Returns the array of the tensor with this name. Throws Exception if there is none.
+  [[nodiscard]] const Array& operator[](std::string_view name) const& {
+    if (const Array* array = find(name)) return *array;
+    detail::throw_error({.code = Errc::not_found, .message = "the plan read no tensor `" + printable(name) + "`"});
+  }
+  const Array& operator[](std::string_view name) const&& = delete;
+
+  std::shared_ptr<const detail::PlanNames> names = nullptr;  ///< for find()
 };
 
 class Stream;

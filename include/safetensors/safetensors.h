@@ -8,13 +8,18 @@
 #include <safetensors/checkpoint.h>
 #include <safetensors/clean.h>
 #include <safetensors/dtype.h>
+#include <safetensors/element.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
+#include <safetensors/path.h>
+#include <safetensors/print.h>
 #include <safetensors/read_plan.h>
+#include <safetensors/save.h>
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
+#include <safetensors/typed_view.h>
 #include <safetensors/writer.h>
 #else
 #include <safetensors/c.h>

@@ -18,6 +18,19 @@ inline namespace v0 {
 /// A view of dimensions. It does not own them.
 using ShapeView = std::span<const std::uint64_t>;
 
+/// Returns the number of elements of a shape: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the
+/// product does not fit.
+[[nodiscard]] constexpr std::uint64_t numel(ShapeView shape) noexcept {
+  std::uint64_t product = 1;
+  bool fits = true;
+  for (const std::uint64_t size : shape) {
+    if (size == 0) return 0;
+    fits = fits && product <= ~std::uint64_t{0} / size;
+    if (fits) product *= size;
+  }
+  return fits ? product : ~std::uint64_t{0};
+}
+
 /// An own copy of dimensions. Up to kInline dimensions need no allocation. With more dimensions, construction and copy
 /// may throw `std::bad_alloc`.
 class Shape {
@@ -73,6 +86,9 @@ class Shape {
   /// @}
   /// Returns a dimension. `dim` must be below rank().
   [[nodiscard]] std::uint64_t operator[](std::size_t dim) const noexcept { return data()[dim]; }
+  /// Returns the number of elements: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the product does
+  /// not fit. In a Header, every product fits.
+  [[nodiscard]] std::uint64_t numel() const noexcept { return safetensors::numel({data(), rank_}); }
   /// Returns a view. It is valid until the Shape is changed, moved or destroyed.
   operator ShapeView() const& noexcept { return {data(), rank_}; }  // NOLINT(google-explicit-constructor)
 

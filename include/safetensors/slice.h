@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -119,6 +120,8 @@ class ResolvedSlice {
 
 /// A request for a part of any tensor. It takes dimensions without a DimSlice completely.
 ///
+/// Functions that take a Slice also take its text: `tensor.read("1:3,::2")`.
+///
 /// Call const functions from any thread.
 class Slice {
  public:
@@ -129,6 +132,11 @@ class Slice {
   Slice(std::initializer_list<DimSlice> dims) : dims_(dims) {}
   explicit Slice(std::vector<DimSlice> dims) noexcept : dims_(std::move(dims)) {}
   /// @}
+  /// Takes the slice that a text names: see parse(). If the text is not a slice, resolve() has the error slice_syntax.
+  /// May throw `std::bad_alloc`.
+  template <class Text>
+  requires std::is_convertible_v<const Text&, std::string_view> Slice(const Text& text)
+      : Slice(from_text(text)) {}  // NOLINT(google-explicit-constructor)
   /// Takes the whole tensor.
   static Slice all() noexcept { return {}; }
 
@@ -155,14 +163,17 @@ class Slice {
   ///
   /// The size of such a tensor must be a whole number of bytes that fits 64 bits (rules 7 and 8). The shape of a
   /// TensorInfo always fulfils this.
-  /// Errors: slice_index, slice_step, slice_rank (also for a second ellipsis), slice_bits (a slice of F4 or F6 must
-  /// begin and end on byte boundaries), size_overflow, invalid_argument (unknown dtype).
+  /// Errors: slice_syntax (of a Slice from text), slice_index, slice_step, slice_rank (also for a second ellipsis),
+  /// slice_bits (a slice of F4 or F6 must begin and end on byte boundaries), size_overflow, invalid_argument (unknown
+  /// dtype).
   [[nodiscard]] SAFETENSORS_API Result<ResolvedSlice> resolve(Dtype dtype, ShapeView shape) const noexcept;
 
  private:
   friend struct detail::Access<Slice>;
+  static SAFETENSORS_API Slice from_text(std::string_view text);
   std::vector<DimSlice> dims_;
-  std::optional<std::int64_t> only_dim_;  // if set, dims_ has one element, for this dimension
+  std::shared_ptr<const Error> syntax_error_;  // of the text, or null
+  std::optional<std::int64_t> only_dim_;       // if set, dims_ has one element, for this dimension
 };
 
 }  // namespace v0

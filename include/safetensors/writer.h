@@ -5,6 +5,7 @@
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
+#include <safetensors/path.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -92,14 +93,14 @@ struct Serialized {
 /// directories are refused.
 /// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
 /// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled.
-[[nodiscard]] SAFETENSORS_API Status write_file(std::string_view path, std::span<const TensorData> tensors,
+[[nodiscard]] SAFETENSORS_API Status write_file(PathView path, std::span<const TensorData> tensors,
                                                 const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                 const WriteOptions& options = {},
                                                 const LayoutOptions& layout_options = {}) noexcept;
 
 /// One of the files that write_files() writes.
 struct FileContents {
-  std::string_view path;                                 ///< path of the file
+  PathView path;                                         ///< path of the file
   std::span<const TensorData> tensors;                   ///< tensors of the file
   std::optional<MetadataPairs> metadata = std::nullopt;  ///< metadata of the file
 };
@@ -122,7 +123,7 @@ struct FileContents {
 class Writer {
  public:
   /// Starts to write a file with this header. Errors: as write_file().
-  static SAFETENSORS_API Result<Writer> create(std::string_view path, const Header& header,
+  static SAFETENSORS_API Result<Writer> create(PathView path, const Header& header,
                                                const WriteOptions& options = {}) noexcept;
 
   /// @{
@@ -198,9 +199,9 @@ struct MetadataEdit {
 /// file_changed and the file stays as it is. This is best effort: a change between the last check and the replacement
 /// is lost.
 /// Errors: those of File::open(), HeaderBuilder and write_file(), header_does_not_fit, file_changed.
-[[nodiscard]] SAFETENSORS_API Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits,
+[[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
-[[nodiscard]] inline Status edit_metadata(std::string_view path, std::initializer_list<MetadataEdit> edits,
+[[nodiscard]] inline Status edit_metadata(PathView path, std::initializer_list<MetadataEdit> edits,
                                           const EditOptions& options = {}) noexcept {
   return edit_metadata(path, std::span<const MetadataEdit>(edits.begin(), edits.size()), options);
 }

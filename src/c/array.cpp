@@ -17,7 +17,10 @@ struct Complex64 {
 }  // namespace
 
 template <safetensors::Dtype D, class Storage>
-struct safetensors::ElementOf<Element<D, Storage>> : safetensors::detail::ElementOfAny<D> {};
+struct safetensors::ElementOf<Element<D, Storage>> {
+  static constexpr Dtype dtype = D;
+  static constexpr bool accepts(Dtype given) noexcept { return given == D; }
+};
 
 namespace {
 using safetensors::Array;

@@ -82,7 +82,7 @@ safetensors_status safetensors_checkpoint_tensor_at(const safetensors_checkpoint
   clear(tensor);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{checkpoint, "checkpoint"}, {tensor, "tensor"}}); !status) return status;
-    const safetensors::CheckpointTensors tensors = checkpoint->checkpoint.tensors();
+    const safetensors::Tensors tensors = checkpoint->checkpoint.tensors();
     if (index >= tensors.size()) return out_of_range("tensor", index, tensors.size());
     *tensor = new safetensors_tensor{tensors[static_cast<std::size_t>(index)]};
     return {};

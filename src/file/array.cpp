@@ -4,38 +4,89 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "file/file.h"
+#include "format/slice.h"
 #include "os/memory.h"
 
 namespace safetensors {
+namespace file {
+namespace {
+
+std::string described(std::string_view dtype, const Shape* shape) {
+  return std::string(dtype) + (shape == nullptr ? "" : " " + to_string(ShapeView(*shape)));
+}
+
+std::string mismatch(const Array& array, std::optional<Dtype> wanted, std::size_t size, const Shape* shape) {
+  const std::string elements = wanted ? std::string(to_string(*wanted))
+                                      : "elements of " + std::to_string(size) + (size == 1 ? " byte" : " bytes");
+  return "expected " + described(elements, shape) + ", found " +
+         described(to_string(array.dtype()), shape == nullptr ? nullptr : &array.shape());
+}
+
+// A byte that is neither 0 nor 1 would be undefined behaviour in a bool.
+Status check_booleans(std::span<const std::byte> bytes) {
+  const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (wrong == bytes.end()) return {};
+  return base::make_error(Errc::dtype_mismatch,
+                          "element " + std::to_string(wrong - bytes.begin()) + " is " +
+                              std::to_string(std::to_integer<int>(*wrong)) +
+                              ", expected 0 or 1 in a BOOL that is used as bool (use std::uint8_t)");
+}
+
+}  // namespace
+
+Status check_contiguous(const ResolvedSlice& slice) {
+  if (slice.contiguous()) return {};
+  return base::make_error(Errc::slice_not_contiguous, "the slice has " + std::to_string(slice.run_count()) +
+                                                          " runs in the tensor, expected one: read() copies any slice");
+}
+
+std::uint64_t first_byte(const ResolvedSlice& slice) noexcept {
+  return slice.nbytes() == 0 ? 0 : detail::Access<ResolvedSlice>::first(slice);
+}
+
+}  // namespace file
+
 inline namespace v0 {
 
-Status Array::check_element(bool accepted, std::size_t alignment, std::size_t size) const noexcept {
+Status Array::check(const TypeCheck& type) const noexcept {
   return base::guarded([&]() -> Status {
-    const unsigned wide = bits(dtype_);
-    const bool fits = wide % 8 == 0 ? size * 8 == wide : size == 1;
-    if (!accepted || !fits) {
-      return base::make_error(Errc::dtype_mismatch, "an array of " + std::string(to_string(dtype_)) +
-                                                        " cannot be looked at as elements of the type asked for (" +
-                                                        std::to_string(size) + " bytes)");
-    }
-    const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % alignment;
+    const bool packed = bits(dtype_) % 8 != 0;  // as() shows the bytes of packed elements
+    const bool whole = packed ? type.size == 1 && !type.indexed : bits(dtype_) == 8 * type.size;
+    const bool shaped = type.shape == nullptr || *type.shape == shape_;
+    if (!type.accepted || !whole || !shaped)
+      return base::make_error(type.accepted && whole ? Errc::shape_mismatch : Errc::dtype_mismatch,
+                              file::mismatch(*this, type.dtype, type.size, type.shape));
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % type.alignment;
     if (past != 0 && size_ != 0) {
       return base::make_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
-                                                           " past a multiple of " + std::to_string(alignment) +
+                                                           " past a multiple of " + std::to_string(type.alignment) +
                                                            ", where " + std::string(to_string(dtype_)) +
                                                            " cannot be read in place: use Tensor::read(), or bytes()");
     }
-    if (std::endian::native != std::endian::little && size > 1 && size_ != 0) {
+    if (std::endian::native != std::endian::little && type.size > 1 && size_ != 0) {
       return base::make_error(Errc::unsupported,
-                              "an array of " + std::string(to_string(dtype_)) +
-                                  " cannot be looked at as elements: its bytes are little-endian, this machine is "
-                                  "big-endian (swap bytes())");
+                              "cannot use an array of " + std::string(to_string(dtype_)) +
+                                  " in place: its bytes are little-endian, this machine is big-endian (swap bytes())");
     }
-    return {};
+    return type.boolean ? file::check_booleans(bytes()) : Status();
+  });
+}
+
+Result<Array> Array::slice(const Slice& slice) const noexcept {
+  return base::guarded([&]() -> Result<Array> {
+    const Result<ResolvedSlice> part = slice.resolve(dtype_, shape_);
+    if (!part) return part.error();
+    if (Status status = file::check_contiguous(*part); !status) return std::move(status).error();
+    const auto first = static_cast<std::size_t>(file::first_byte(*part));
+    const std::span<std::byte> all(data_, size_);
+    return Array(dtype_, part->shape(), all.subspan(first, static_cast<std::size_t>(part->nbytes())), owner_, memory_);
   });
 }
 
@@ -56,6 +107,20 @@ Status Array::release() const noexcept {
                               "cannot release pages: the map is private, and changes to it would be lost");
     return base::make_error(Errc::unsupported, "cannot release pages: the array is not file-mapped");
   });
+}
+
+Status Array::advise(Advice advice) const noexcept {
+  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::private_map) return {};
+  static_assert(static_cast<int>(Advice::will_need) == static_cast<int>(os::PageAdvice::will_need));
+  return os::advise({data_, size_}, static_cast<os::PageAdvice>(advice));
+}
+
+Status Array::lock() const noexcept {
+  return os::lock_pages({data_, size_});
+}
+
+void Array::unlock() const noexcept {
+  os::unlock_pages({data_, size_});
 }
 
 Error Array::read_only_error() noexcept {

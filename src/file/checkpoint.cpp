@@ -26,18 +26,9 @@ Error not_found(const detail::CheckpointState& state, std::string_view name) {
 
 inline namespace v0 {
 
-std::size_t CheckpointTensors::size() const noexcept {
-  return state_ == nullptr ? 0 : state_->entries.size();
-}
-
-Tensor CheckpointTensors::operator[](std::size_t index) const noexcept {
-  const detail::CheckpointState::Entry& entry = state_->entries[index];
-  return detail::Access<Tensor>::make(state_->files[entry.file], *entry.info);
-}
-
 Checkpoint::Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}
 
-Result<Checkpoint> Checkpoint::open(std::string_view path, const CheckpointOptions& options) noexcept {
+Result<Checkpoint> Checkpoint::open(PathView path, const CheckpointOptions& options) noexcept {
   return base::guarded([&]() -> Result<Checkpoint> {
     const std::string one(path);
     return open(std::span(&one, 1), options);

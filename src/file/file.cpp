@@ -117,7 +117,7 @@ inline namespace v0 {
 
 File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
 
-Result<File> File::open(std::string_view path, const OpenOptions& options) noexcept {
+Result<File> File::open(PathView path, const OpenOptions& options) noexcept {
   base::Cancellation cancellation(options.parse.cancelled);
   return file::open_file(path, options, {}, 0, cancellation);
 }
@@ -155,6 +155,10 @@ Result<File> File::from_source(std::shared_ptr<const Source> source, const Parse
 
 const Header& File::header() const& noexcept {
   return state_->header;
+}
+
+bool File::contains(std::string_view name) const noexcept {
+  return state_->header.find(name) != nullptr;
 }
 
 Result<Tensor> File::tensor(std::string_view name) const noexcept {

@@ -20,7 +20,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace detail {
 
-struct FileState {
+struct FileState : std::enable_shared_from_this<FileState> {
   FileState() = default;
   FileState(const FileState&) = delete;
   FileState& operator=(const FileState&) = delete;
@@ -81,6 +81,11 @@ struct Access<Tensor> {
 }  // namespace safetensors
 
 namespace safetensors::file {
+
+// Error: slice_not_contiguous.
+[[nodiscard]] Status check_contiguous(const ResolvedSlice& slice);
+// The offset of a contiguous slice in the tensor, in bytes.
+[[nodiscard]] std::uint64_t first_byte(const ResolvedSlice& slice) noexcept;
 
 // If the slot has a pool, the descriptor of the file is in the slot. threads: number of threads that read a long
 // header; 0 lets the library choose. Ignores options.parse.cancelled. Errors: as File::open.

@@ -73,6 +73,28 @@ Result<Array> Tensor::view(Map map) const noexcept {
   });
 }
 
+Result<Array> Tensor::view(const Slice& slice, Map map) const noexcept {
+  return base::guarded([&]() -> Result<Array> {
+    const Result<ResolvedSlice> part = slice.resolve(dtype(), shape());
+    if (!part) return describe(part.error());
+    if (Status status = file::check_contiguous(*part); !status) return describe(std::move(status).error());
+    std::optional<detail::FileState::View> view =
+        state_->view(info_->file_offset + file::first_byte(*part), part->nbytes(), map);
+    if (!view) return read(slice);
+    return file::make_array(*info_, part->shape(), view->bytes, std::move(view->owner), view->kind);
+  });
+}
+
+Result<std::uint64_t> Tensor::count(const Slice& slice) const noexcept {
+  const Result<ResolvedSlice> part = slice.resolve(dtype(), shape());
+  if (!part) return describe(part.error());
+  return part->shape().numel();
+}
+
+Error Tensor::describe(Error error) const noexcept {
+  return state_->describe(*info_, std::move(error));
+}
+
 Result<Array> Tensor::read() const noexcept {
   return base::guarded([&]() -> Result<Array> {
     Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, nbytes());
@@ -83,7 +105,7 @@ Result<Array> Tensor::read() const noexcept {
   });
 }
 
-Result<Array> Tensor::read(const Slice& slice) const noexcept {
+Result<Array> Tensor::read_slice(const Slice& slice) const noexcept {
   return base::guarded([&]() -> Result<Array> {
     const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
     if (!resolved) return state_->describe(*info_, resolved.error());

@@ -15,6 +15,7 @@ template <>
 struct Access<Slice> {
   static const std::vector<DimSlice>& dims(const Slice& slice) noexcept { return slice.dims_; }
   static const auto& only_dim(const Slice& slice) noexcept { return slice.only_dim_; }
+  static const auto& syntax_error(const Slice& slice) noexcept { return slice.syntax_error_; }
 };
 
 template <>

@@ -250,6 +250,7 @@ std::uint64_t join(std::vector<Loop>& loops, std::uint64_t piece) {
 inline namespace v0 {
 
 Result<ResolvedSlice> detail::Access<ResolvedSlice>::resolve(const Slice& slice, Dtype dtype, ShapeView shape) {
+  if (const auto& error = Access<Slice>::syntax_error(slice)) return *error;
   const Result<std::uint64_t> total = format::total_bits(dtype, shape);
   if (!total) return total.error();
   format::Request request(Access<Slice>::dims(slice), Access<Slice>::only_dim(slice), shape.size());

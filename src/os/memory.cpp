@@ -29,6 +29,14 @@ std::size_t whole_pages(std::size_t size) noexcept {
   return (size + page - 1) / page * page;
 }
 
+// The bytes from the start of their first page on, because madvise() takes whole pages.
+std::span<std::byte> touched_pages(std::span<const std::byte> bytes) noexcept {
+  const std::size_t skipped =
+      reinterpret_cast<std::uintptr_t>(bytes.data()) % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes.empty()) return {};
+  return {const_cast<std::byte*>(bytes.data()) - skipped, bytes.size() + skipped};
+}
+
 class LargeMemory final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t size, std::size_t alignment) override {
@@ -83,18 +91,15 @@ bool unmap_pages(const Pages& pages) noexcept {
 Status populate(std::span<const std::byte> mapped) noexcept {
   if (mapped.empty()) return {};
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
-  auto* const begin = const_cast<std::byte*>(mapped.data()) - skipped;
-  const std::size_t size = mapped.size() + skipped;
+  const std::span<std::byte> pages = touched_pages(mapped);
   int result = -1;
   do {
-    result = ::madvise(begin, size, kPopulateRead);
+    result = ::madvise(pages.data(), pages.size(), kPopulateRead);
   } while (result != 0 && (errno == EINTR || errno == EAGAIN));
   if (result == 0) return {};
   const int error_number = errno;
   if (error_number == EINVAL) {  // Linux before 5.14
-    (void)::madvise(begin, size, MADV_WILLNEED);
+    (void)::madvise(pages.data(), pages.size(), MADV_WILLNEED);
     return {};
   }
   return base::guarded([&]() -> Status {
@@ -104,6 +109,31 @@ Status populate(std::span<const std::byte> mapped) noexcept {
       return base::make_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
     return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, error_number, what);
   });
+}
+
+Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
+  constexpr int kAdvices[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED};
+  const std::span<std::byte> pages = touched_pages(mapped);
+  if (pages.empty() || ::madvise(pages.data(), pages.size(), kAdvices[static_cast<std::size_t>(advice)]) == 0)
+    return {};
+  const int error_number = errno;
+  return base::guarded([&]() -> Status {
+    return system_error(Errc::unsupported, error_number, "cannot give advice on the pages of a map");
+  });
+}
+
+Status lock_pages(std::span<const std::byte> bytes) noexcept {
+  if (Status status = populate(bytes); !status || bytes.empty()) return status;
+  if (::mlock(bytes.data(), bytes.size()) == 0) return {};
+  const int error_number = errno;
+  return base::guarded([&]() -> Status {
+    return system_error(Errc::out_of_memory, error_number,
+                        "cannot lock " + std::to_string(bytes.size()) + " bytes in memory (see `ulimit -l`)");
+  });
+}
+
+void unlock_pages(std::span<const std::byte> bytes) noexcept {
+  if (!bytes.empty()) (void)::munlock(bytes.data(), bytes.size());
 }
 
 void give_up_pages(std::span<const std::byte> mapped) noexcept {

@@ -36,6 +36,14 @@ bool unmap_pages(const Pages& pages) noexcept;
 // file that became shorter, because the system does not tell these apart. Linux before 5.14 cannot do it. There the
 // function only requests a read-ahead.
 [[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
+// The order of safetensors::Advice.
+enum class PageAdvice : std::uint8_t { normal, sequential, random, will_need };
+// Tells the system how mapped bytes will be used. Error: unsupported.
+[[nodiscard]] Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept;
+// Reads the pages under the bytes and keeps them in memory until unlock_pages(), or until they are unmapped. Errors: as
+// populate(); out_of_memory, also if the process may not lock as many bytes.
+[[nodiscard]] Status lock_pages(std::span<const std::byte> bytes) noexcept;
+void unlock_pages(std::span<const std::byte> bytes) noexcept;
 // Releases the memory of the whole pages among mapped bytes. In a shared map, the next access reads them from the file.
 void give_up_pages(std::span<const std::byte> mapped) noexcept;
 

@@ -13,6 +13,7 @@
 #include "os/thread_group.h"
 #include "plan/plan_item.h"
 #include "plan/plan_jobs.h"
+#include "plan/plan_names.h"
 #include "plan/plan_run.h"
 #include "plan/plan_worker.h"
 #include "plan/read_plan.h"
@@ -133,6 +134,7 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     ReadResult result;
     result.arrays.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
+    result.names = plan::name_items(items);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     result.report = run.report(taken.count());
     return result;

@@ -104,12 +104,12 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 
 }  // namespace
 
-Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
+Status edit_metadata(PathView path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
   Status status = base::guarded([&] { return edit(path, edits, options); });
   if (status || !status.error().path.empty()) return status;
   return base::guarded([&]() -> Status {
     Error error = status.error();
-    error.path = path;
+    error.path = std::string_view(path);
     return error;
   });
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "format/header_writer.h"
+#include "format/printable.h"
 
 namespace safetensors::write {
 
@@ -29,6 +30,13 @@ Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes)
                             "file would be larger than 2^64-1 bytes: " + std::to_string(head.size()) +
                                 " of header and " + std::to_string(data_bytes) + " of data");
   return size;
+}
+
+Status check_length(const TensorInfo& tensor, std::uint64_t given) {
+  if (given == tensor.nbytes()) return {};
+  return base::make_error(Errc::data_length, format::tensor_named(tensor.name) + ": " + std::to_string(given) +
+                                                 " bytes given, " + std::string(to_string(tensor.dtype)) + " " +
+                                                 to_string(tensor.shape) + " needs " + std::to_string(tensor.nbytes()));
 }
 
 io::Sync to_sync(Durability durability) noexcept {

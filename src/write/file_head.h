@@ -20,6 +20,9 @@ namespace safetensors::write {
 // Size of a file with this head, in bytes. Error: size_overflow.
 [[nodiscard]] Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes);
 
+// Error: data_length, if the tensor does not have `given` bytes.
+[[nodiscard]] Status check_length(const TensorInfo& tensor, std::uint64_t given);
+
 [[nodiscard]] io::Sync to_sync(Durability durability) noexcept;
 [[nodiscard]] io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept;
 

@@ -33,12 +33,7 @@ struct Image {
 
 Status check_lengths(const Header& header, std::span<const TensorData> tensors) {
   for (const TensorData& tensor : tensors) {
-    const std::uint64_t needed = header.find(tensor.name)->nbytes();
-    if (tensor.bytes.size() == needed) continue;
-    return base::make_error(Errc::data_length, format::tensor_named(tensor.name) + ": " +
-                                                   std::to_string(tensor.bytes.size()) + " bytes given, " +
-                                                   std::string(to_string(tensor.dtype)) + " " +
-                                                   to_string(tensor.shape) + " needs " + std::to_string(needed));
+    if (Status status = write::check_length(*header.find(tensor.name), tensor.bytes.size()); !status) return status;
   }
   return {};
 }
@@ -142,9 +137,8 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
   });
 }
 
-Status write_file(std::string_view path, std::span<const TensorData> tensors,
-                  const std::optional<MetadataPairs>& metadata, const WriteOptions& options,
-                  const LayoutOptions& layout_options) noexcept {
+Status write_file(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                  const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
   Status status = base::guarded([&]() -> Status {
     const Result<Image> image = make_image(tensors, metadata, layout_options);
     if (!image) return image.error();

@@ -132,7 +132,7 @@ Writer::Writer(Writer&&) noexcept = default;
 Writer& Writer::operator=(Writer&&) noexcept = default;
 Writer::~Writer() = default;
 
-Result<Writer> Writer::create(std::string_view path, const Header& header, const WriteOptions& options) noexcept {
+Result<Writer> Writer::create(PathView path, const Header& header, const WriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<Writer> {
     const Result<std::string> text = header.text();
     if (!text) return text.error();

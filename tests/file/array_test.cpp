@@ -72,7 +72,7 @@ TEST_F(ArrayTest, GivesElementsOfItsDtypeOnly) {
   EXPECT_EQ((*floats)[1], -2);
   const Error error = error_of(array.as<double>());
   EXPECT_EQ(error.code, Errc::dtype_mismatch);
-  EXPECT_EQ(error.message, "an array of F32 cannot be looked at as elements of the type asked for (8 bytes)");
+  EXPECT_EQ(error.message, "expected F64, found F32");
   EXPECT_EQ(error_of(array.as<std::uint32_t>()).code, Errc::dtype_mismatch);
 }
 
@@ -82,9 +82,9 @@ TEST_F(ArrayTest, RefusesElementsInAnotherByteOrder) {
   Array array = make(Dtype::F32, {1}, 4, MemoryKind::owned);
   const Error error = error_of(array.as<float>());
   EXPECT_EQ(error.code, Errc::unsupported);
-  EXPECT_EQ(error.message,
-            "an array of F32 cannot be looked at as elements: its bytes are little-endian, this machine is big-endian "
-            "(swap bytes())");
+  EXPECT_EQ(
+      error.message,
+      "cannot use an array of F32 in place: its bytes are little-endian, this machine is big-endian (swap bytes())");
   EXPECT_EQ(error_of(array.as_mutable<float>()).code, Errc::unsupported);
   EXPECT_EQ(elements<float>(array)[0], 1.5F);
   const Array bytes = make(Dtype::U8, {1}, 1, MemoryKind::owned);

@@ -84,13 +84,13 @@ TEST_F(CheckpointTest, TensorsAreARangeOfRandomAccess) {
   std::string names;
   for (const Tensor& tensor : model->tensors()) names += tensor.name();
   EXPECT_EQ(names, "xyz");
-  const CheckpointTensors tensors = model->tensors();
+  const Tensors tensors = model->tensors();
   EXPECT_EQ(tensors.end() - tensors.begin(), 3);
   const Tensor y = tensors.begin()[1];
   EXPECT_EQ(y.name(), "y");
   const auto found = std::find_if(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.nbytes() == 1; });
   EXPECT_EQ(found - tensors.begin(), 2);
-  EXPECT_TRUE(CheckpointTensors().empty());
+  EXPECT_TRUE(Tensors().empty());
 }
 
 TEST_F(CheckpointTest, AnIndexIsAnAllowList) {

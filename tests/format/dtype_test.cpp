@@ -93,11 +93,3 @@ TEST(Dtype, numbers_that_are_none_have_no_name) {
     EXPECT_EQ(st::to_string(static_cast<st::Dtype>(number)), "?");
   }
 }
-
-TEST(Dtype, types_may_look_at_what_they_can_hold) {
-  EXPECT_TRUE(st::ElementOf<float>::accepts(st::Dtype::F32));
-  EXPECT_FALSE(st::ElementOf<float>::accepts(st::Dtype::I32));
-  EXPECT_TRUE(st::ElementOf<std::uint16_t>::accepts(st::Dtype::BF16));
-  EXPECT_TRUE(st::ElementOf<std::uint8_t>::accepts(st::Dtype::BOOL));
-  EXPECT_FALSE(st::ElementOf<std::uint8_t>::accepts(st::Dtype::F4));
-}

@@ -1,0 +1,164 @@
+/// @file
+/// C++ types of elements: which dtypes each type can show, and the values of small floats.
+#pragma once
+
+#include <safetensors/dtype.h>
+#include <safetensors/export.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#if __has_include(<stdfloat>) && __cplusplus > 202002L
+#include <stdfloat>  // std::float16_t and std::bfloat16_t
+#endif
+#if defined(__FLT16_MAX__) && (defined(__clang__) || __GNUC__ >= 13)
+#define SAFETENSORS_HAS_FLOAT16 1
+#endif
+
+namespace safetensors {
+inline namespace v0 {
+
+namespace detail {
+// How the elements of a C++ type are stored.
+enum class ElementKind : std::uint8_t {
+  none,
+  boolean,
+  bytes,
+  text,
+  integer,
+  unsigned_integer,
+  floating,
+  brain,
+  complex
+};
+
+// Matches std::complex<float> and types with the same members, without their headers.
+template <class T>
+inline constexpr bool kIsComplexFloat = requires(const T& z) {
+  requires std::is_same_v < std::remove_cvref_t<decltype(z.real())>,
+  float > ;
+  requires std::is_same_v < std::remove_cvref_t<decltype(z.imag())>,
+  float > ;
+  requires sizeof(T) == 8 && std::is_trivially_copyable_v<T>;
+};
+
+template <class T>
+constexpr ElementKind element_kind() noexcept {
+#if defined(__STDCPP_BFLOAT16_T__)
+  if (std::is_same_v<T, std::bfloat16_t>) return ElementKind::brain;
+#endif
+#if defined(__STDCPP_FLOAT16_T__)
+  if (std::is_same_v<T, std::float16_t>) return ElementKind::floating;
+#endif
+#if defined(SAFETENSORS_HAS_FLOAT16)
+  if (std::is_same_v<T, _Float16>) return ElementKind::floating;
+#endif
+  if (std::is_same_v<T, bool>) return ElementKind::boolean;
+  if (std::is_same_v<T, std::byte>) return ElementKind::bytes;
+  if (std::is_same_v<T, char>) return ElementKind::text;
+  if (std::is_same_v<T, float> || std::is_same_v<T, double>) return ElementKind::floating;
+  if (std::is_same_v<T, wchar_t> || std::is_same_v<T, char8_t> || std::is_same_v<T, char16_t> ||
+      std::is_same_v<T, char32_t>)
+    return ElementKind::none;
+  if (std::is_integral_v<T> && sizeof(T) <= 8)
+    return std::is_signed_v<T> ? ElementKind::integer : ElementKind::unsigned_integer;
+  return kIsComplexFloat<T> ? ElementKind::complex : ElementKind::none;
+}
+
+// The dtype of a type of `size` bytes, or nullopt for types that show the bits of several dtypes.
+constexpr std::optional<Dtype> element_dtype(ElementKind kind, std::size_t size) noexcept {
+  constexpr Dtype kIntegers[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
+  constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
+  const std::size_t index = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+  switch (kind) {
+    case ElementKind::boolean:
+      return Dtype::BOOL;
+    case ElementKind::bytes:
+      return Dtype::U8;
+    case ElementKind::integer:
+      return kIntegers[index];
+    case ElementKind::unsigned_integer:
+      return kUnsigned[index];
+    case ElementKind::floating:
+      return size == 2 ? Dtype::F16 : size == 4 ? Dtype::F32 : Dtype::F64;
+    case ElementKind::brain:
+      return Dtype::BF16;
+    case ElementKind::complex:
+      return Dtype::C64;
+    default:
+      return std::nullopt;
+  }
+}
+
+constexpr bool element_accepts(ElementKind kind, std::size_t size, Dtype dtype) noexcept {
+  const bool float8 = dtype >= Dtype::F8_E4M3 && dtype <= Dtype::F8_E5M2FNUZ;
+  if (kind == ElementKind::text) return dtype == Dtype::I8 || dtype == Dtype::U8;
+  if (kind == ElementKind::bytes) return float8 || dtype == Dtype::U8 || dtype == Dtype::I8 || dtype == Dtype::BOOL;
+  if (kind == ElementKind::unsigned_integer && size == 1) return float8 || dtype == Dtype::U8 || dtype == Dtype::BOOL;
+  if (kind == ElementKind::unsigned_integer && size == 2 && (dtype == Dtype::F16 || dtype == Dtype::BF16)) return true;
+  return element_dtype(kind, size) == dtype;
+}
+}  // namespace detail
+
+/// Says which dtypes Array::as() can return as the C++ type T.
+///
+/// | T | dtypes |
+/// |---|---|
+/// | `float`, `double` | F32, F64 |
+/// | signed and unsigned integers of 8 to 64 bits, also `long long` | I8 to I64, U8 to U64 |
+/// | `std::uint8_t` | also the bits of BOOL and of the 8-bit floats |
+/// | `std::uint16_t` | also the bits of F16 and BF16 |
+/// | `bool` | BOOL, if every byte is 0 or 1 |
+/// | `char` | I8, U8 |
+/// | `std::byte` | U8, I8, BOOL and the 8-bit floats |
+/// | `std::complex<float>` | C64 |
+/// | `_Float16`, `std::float16_t` | F16, if the compiler has the type |
+/// | `std::bfloat16_t` | BF16, if the compiler has the type |
+///
+/// For a type of your own, specialize this template. `dtype` is needed only to save elements of the type:
+/// @code
+/// template <>
+/// struct safetensors::ElementOf<my_half> {
+///   static constexpr Dtype dtype = Dtype::F16;
+///   static constexpr bool accepts(Dtype dtype) { return dtype == Dtype::F16; }
+/// };
+/// @endcode
+template <class T>
+struct ElementOf {
+  static_assert(detail::element_kind<T>() != detail::ElementKind::none,
+                "no dtype has elements of this type: use float, double, bool, char, std::byte, an integer type of 8 to "
+                "64 bits, std::complex<float>, _Float16 or std::bfloat16_t, or specialize safetensors::ElementOf");
+  /// Returns true when elements of `dtype` can be used as T.
+  static constexpr bool accepts(Dtype dtype) noexcept {
+    return detail::element_accepts(detail::element_kind<T>(), sizeof(T), dtype);
+  }
+};
+
+namespace detail {
+// The dtype of elements of T, or nullopt if T shows the bits of several dtypes.
+template <class T>
+constexpr std::optional<Dtype> own_dtype() noexcept {
+  if constexpr (requires { ElementOf<T>::dtype; })
+    return ElementOf<T>::dtype;
+  else
+    return element_dtype(element_kind<T>(), sizeof(T));
+}
+
+// The dtype that elements of T are saved with and cast to.
+template <class T>
+constexpr Dtype dtype_of() noexcept {
+  static_assert(ElementOf<T>::accepts(own_dtype<T>().value_or(Dtype::F4)),
+                "elements of this type have no dtype of their own: use std::int8_t or std::uint8_t for char, and give "
+                "ElementOf<T> a member `dtype` for a type of your own");
+  return *own_dtype<T>();
+}
+}  // namespace detail
+
+/// Returns the value of one element of a float of at most 16 bits: F16, BF16, F8, F6 or F4. `bits` holds the bits of
+/// the element, in its lowest bits. Returns NaN for other dtypes. To convert many elements, read them with a cast
+/// (Tensor::read_as(), AddOptions::cast).
+[[nodiscard]] SAFETENSORS_API float to_float(Dtype dtype, std::uint16_t bits) noexcept;
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,54 @@
+/// @file
+/// Text of the objects of this library: to_string() and `std::cout << object`. Include safetensors/format.h for
+/// std::format().
+#pragma once
+
+#include <safetensors/array.h>
+#include <safetensors/dtype.h>
+#include <safetensors/error.h>
+#include <safetensors/file.h>
+#include <safetensors/header.h>
+#include <safetensors/shape.h>
+
+#include <concepts>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace safetensors {
+inline namespace v0 {
+
+/// @{
+/// Returns a line such as "embed.weight F32 [30522, 384]": the name as printable() shows it, the dtype and the shape.
+/// An Array has no name. May throw `std::bad_alloc`.
+[[nodiscard]] SAFETENSORS_API std::string to_string(const TensorInfo& tensor);
+[[nodiscard]] SAFETENSORS_API std::string to_string(const Array& array);
+[[nodiscard]] inline std::string to_string(const Tensor& tensor) {
+  return to_string(tensor.info());
+}
+/// @}
+/// Returns Error::to_string(). May throw `std::bad_alloc`.
+[[nodiscard]] inline std::string to_string(const Error& error) {
+  return error.to_string();
+}
+/// Returns "ok", or the text of the error. May throw `std::bad_alloc`.
+[[nodiscard]] inline std::string to_string(const Status& status) {
+  return status ? std::string("ok") : status.error().to_string();
+}
+
+namespace detail {
+template <class T, class... Types>
+concept OneOf = (std::same_as<T, Types> || ...);
+// The types that streams and std::format() print.
+template <class T>
+concept Printable = OneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error, Status>;
+}  // namespace detail
+
+/// Writes the text that to_string() returns.
+template <detail::Printable T, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const T& object) {
+  return out << std::string_view(to_string(object));
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,131 @@
+/// @file
+/// A typed view: elements of a C++ type with a shape, and the owner that keeps their memory alive.
+#pragma once
+
+#include <safetensors/shape.h>
+
+#include <cassert>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#if __has_include(<mdspan>) && __cplusplus > 202002L
+#include <array>
+#include <mdspan>
+#endif
+
+namespace safetensors {
+inline namespace v0 {
+
+/// Elements of type T in C (row-major) order, without gaps. `TypedView<const float>` is read-only, `TypedView<float>`
+/// is writable.
+///
+/// File::get(), Checkpoint::get(), Tensor::get() and Array::get() make one:
+/// @code
+/// const auto embed = file.get<float>("embed.weight", {30522, 384}).value();
+/// float x = embed(17, 3);
+/// @endcode
+///
+/// Copies share the memory. The memory, which may be a map of a file, lives as long as the last copy. Call const
+/// functions from any thread. If you write to the elements, do your own locking.
+template <class T>
+class TypedView {
+ public:
+  /// The type of an element, also const.
+  using element_type = T;
+  /// The type of an element, without const.
+  using value_type = std::remove_const_t<T>;
+
+  /// Makes a view of shape [0], without memory.
+  TypedView() noexcept = default;
+  /// Makes a view over memory that `owner` keeps alive. `data` points to as many elements as `shape` has.
+  TypedView(T* data, Shape shape, std::shared_ptr<const void> owner)
+      : data_(data), shape_(std::move(shape)), owner_(std::move(owner)) {}
+
+  /// Returns the shape. The reference is valid as long as this object.
+  [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
+  const Shape& shape() const&& = delete;
+  /// Returns the number of elements.
+  [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(shape_.numel()); }
+  /// Returns true when size() is 0.
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+
+  /// @{
+  /// Returns the elements. They are valid as long as any copy of this view.
+  [[nodiscard]] T* data() const& noexcept { return data_; }
+  T* data() const&& = delete;
+  [[nodiscard]] std::span<T> span() const& noexcept { return {data_, size()}; }
+  std::span<T> span() const&& = delete;
+  [[nodiscard]] T* begin() const& noexcept { return data_; }
+  T* begin() const&& = delete;
+  [[nodiscard]] T* end() const& noexcept { return data_ + size(); }
+  T* end() const&& = delete;
+  /// @}
+
+  /// @{
+  /// Returns one element, by an index per dimension. Without `NDEBUG`, an assertion checks the number of indices and
+  /// their bounds. With `NDEBUG`, an index that is out of bounds is undefined behaviour.
+  template <std::integral... Index>
+  [[nodiscard]] value_type operator()(Index... index) const noexcept requires std::is_const_v<T> {
+    return data_[offset_of(index...)];
+  }
+  template <std::integral... Index>
+  [[nodiscard]] T& operator()(Index... index) const& noexcept requires(!std::is_const_v<T>) {
+    return data_[offset_of(index...)];
+  }
+  template <std::integral... Index>
+  T& operator()(Index... index) const&& noexcept requires(!std::is_const_v<T>) = delete;
+  /// @}
+
+  /// Returns the elements of one index of the first dimension, such as a row of a matrix. They are valid as long as any
+  /// copy of this view. Indices are checked as in operator().
+  [[nodiscard]] std::span<T> row(std::size_t index) const& noexcept {
+    assert(!shape_.empty() && index < shape_[0] && "row of a TypedView out of bounds");
+    const std::size_t width = size() / static_cast<std::size_t>(shape_[0]);
+    return {data_ + index * width, width};
+  }
+  std::span<T> row(std::size_t index) const&& = delete;
+
+#if defined(__cpp_lib_mdspan)
+  /// Returns a std::mdspan with `Rank` dimensions, which must be shape().rank(). It is valid as long as any copy of
+  /// this view. Needs C++23.
+  template <std::size_t Rank>
+  [[nodiscard]] auto mdspan() const& noexcept {
+    assert(shape_.rank() == Rank && "mdspan of another rank than the TypedView");
+    std::array<std::size_t, Rank> sizes{};
+    for (std::size_t i = 0; i < Rank; ++i) sizes[i] = static_cast<std::size_t>(shape_[i]);
+    return std::mdspan<T, std::dextents<std::size_t, Rank>>(data_, sizes);
+  }
+  template <std::size_t Rank>
+  void mdspan() const&& = delete;
+#endif
+
+  /// Returns the owner of the memory. A copy of it keeps the memory alive without the view.
+  [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept {
+    return owner_;
+  }
+
+ private:
+  template <class... Index>
+  [[nodiscard]] std::size_t offset_of(Index... index) const noexcept {
+    assert(sizeof...(Index) == shape_.rank() && "a TypedView needs one index per dimension");
+    [[maybe_unused]] const std::uint64_t* size = shape_.data();
+    std::size_t offset = 0;
+    [[maybe_unused]] const auto add = [&](std::uint64_t at) {
+      assert(at < *size && "index of a TypedView out of bounds");
+      offset = offset * static_cast<std::size_t>(*size++) + static_cast<std::size_t>(at);
+    };
+    (add(static_cast<std::uint64_t>(index)), ...);  // a negative index becomes a very large one
+    return offset;
+  }
+
+  T* data_ = nullptr;
+  Shape shape_{0};
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace v0
+}  // namespace safetensors

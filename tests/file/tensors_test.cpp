@@ -1,0 +1,190 @@
+// The interface that File and Checkpoint share, and views and reads of slices.
+#include <gtest/gtest.h>
+#include <safetensors/safetensors.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include "support/checkpoint_support.h"
+
+namespace safetensors::test {
+namespace {
+
+// A file of any size. Only its header has bytes.
+class HeaderSource final : public Source {
+ public:
+  HeaderSource(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}
+  Result<std::uint64_t> size() const noexcept override { return size_; }
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> to) const noexcept override {
+    if (offset >= bytes_.size()) return std::size_t{0};
+    const std::size_t count = std::min(to.size(), bytes_.size() - static_cast<std::size_t>(offset));
+    std::memcpy(to.data(), bytes_.data() + offset, count);
+    return count;
+  }
+
+ private:
+  std::string bytes_;
+  std::uint64_t size_;
+};
+
+class TensorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { put(directory_ / "two.safetensors", two_tensors()); }
+  TemporaryDirectory directory_;
+};
+
+// Generic code: takes a File or a Checkpoint.
+template <class Set>
+std::string summary(const Set& set) {
+  std::string text = std::to_string(set.size()) + (set.empty() ? " empty:" : ":");
+  for (const Tensor& tensor : set) text += " " + std::string(tensor.name());
+  for (const std::string_view name : set.names()) text += set.contains(name) ? "+" : "-";
+  text += " " + to_string(set.info("a").value().shape) + " " + std::to_string(set.info("b").value().numel());
+  return text + (set.contains("c") ? "!" : "") + " " + std::to_string(set.metadata().size());
+}
+
+TEST_F(TensorsTest, FileAndCheckpointLookTheSame) {
+  const std::filesystem::path path = directory_ / "two.safetensors";
+  const File file = File::open(path).value();
+  const Checkpoint checkpoint = Checkpoint::open(path).value();
+  EXPECT_EQ(summary(file), "2: a b++ [2, 3] 2 0");
+  EXPECT_EQ(summary(checkpoint), summary(file));
+  EXPECT_EQ(to_string(file.tensors()[1]), "b U16 [2]");
+  EXPECT_EQ(to_string(file.begin()[1]), "b U16 [2]");
+  EXPECT_EQ(file.end() - file.begin(), 2);
+  if (!kBigEndian) {
+    EXPECT_EQ(checkpoint.get<float>("a", {2, 3}).value()(1, 2), 5.0F);
+  }
+  EXPECT_EQ(error_of(file.info("c")).code, Errc::not_found);
+}
+
+TEST_F(TensorsTest, IndexByNameThrows) {
+  const File file = File::open(directory_ / "two.safetensors").value();
+  try {
+    (void)file["c"];
+    FAIL();
+  } catch (const Exception& exception) {
+    EXPECT_EQ(exception.error().code, Errc::not_found);
+    EXPECT_NE(exception.error().message.find("is it `a`?"), std::string::npos) << exception.what();
+  }
+}
+
+TEST_F(TensorsTest, OutliveFile) {
+  const Tensor last = File::open(directory_ / "two.safetensors").value()["b"];
+  EXPECT_EQ(last.read().value().nbytes(), 4U);
+  EXPECT_TRUE(Tensors().empty());
+}
+
+TEST_F(TensorsTest, ViewContiguousSliceWithoutCopy) {
+  for (const Access access : {Access::map, Access::read}) {
+    const File file = File::open(directory_ / "two.safetensors", {.access = access}).value();
+    const Tensor a = file["a"];
+    const Array row = a.view(Slice::shard(0, 1, 2)).value();
+    EXPECT_EQ(row.shape(), (Shape{1, 3}));
+    EXPECT_EQ(elements<float>(row), (std::vector<float>{3, 4, 5}));
+    EXPECT_EQ(elements<float>(a.view("1").value()), (std::vector<float>{3, 4, 5}));
+    EXPECT_EQ(a.view("0:0").value().nbytes(), 0U);
+    EXPECT_EQ(row.memory(), access == Access::map ? MemoryKind::shared_map : MemoryKind::owned);
+    if (access == Access::map) {
+      const Array whole = a.view().value();
+      EXPECT_EQ(row.bytes().data(), whole.bytes().data() + 12);
+    }
+    const Error error = error_of(a.view(":,1"));
+    EXPECT_EQ(error.code, Errc::slice_not_contiguous);
+    EXPECT_EQ(error.message, "tensor `a`: the slice has 2 runs in the tensor, expected one: read() copies any slice");
+    EXPECT_EQ(error_of(a.view("::-1")).code, Errc::slice_not_contiguous);
+    EXPECT_EQ(error_of(a.view("x")).code, Errc::slice_syntax);
+    EXPECT_EQ(error_of(a.view("2")).code, Errc::slice_index);
+  }
+}
+
+TEST_F(TensorsTest, ViewSliceCopyOnWrite) {
+  const File file = File::open(directory_ / "two.safetensors", {.access = Access::map}).value();
+  Array row = file["a"].view("1", Map::copy_on_write).value();
+  row.mutable_bytes().value()[0] = std::byte{9};
+  EXPECT_EQ(elements<float>(file["a"].read("1")), (std::vector<float>{3, 4, 5}));
+}
+
+TEST_F(TensorsTest, SliceOfArrayShares) {
+  const File file = File::open(directory_ / "two.safetensors").value();
+  Array array = file["a"].read().value();
+  const Array row = array.slice("1").value();
+  EXPECT_EQ(row.shape(), Shape{3});
+  array.mutable_bytes().value()[12] = std::byte{7};
+  EXPECT_EQ(row.bytes()[0], std::byte{7});
+  EXPECT_EQ(row.owner(), array.owner());
+  const Array none = array.slice("0:0,1:").value();
+  EXPECT_EQ(none.shape(), (Shape{0, 2}));
+  EXPECT_EQ(error_of(array.slice(":,0:2")).code, Errc::slice_not_contiguous);
+  EXPECT_EQ(error_of(array.slice("5")).code, Errc::slice_index);
+}
+
+TEST_F(TensorsTest, ReadSliceCastAndDestination) {
+  const File file = File::open(directory_ / "two.safetensors").value();
+  std::vector<double> column(2, -1);
+  const Array read =
+      file["a"]
+          .read({.slice = ":,1", .cast = Dtype::F64, .destination = std::as_writable_bytes(std::span(column))})
+          .value();
+  EXPECT_EQ(read.memory(), MemoryKind::borrowed);
+  EXPECT_EQ(read.shape(), Shape{2});
+  EXPECT_EQ(swapped_if_big_endian(column), (std::vector<double>{1, 4}));
+  EXPECT_EQ(elements<float>(file["a"].read({.slice = "1,1:"})), (std::vector<float>{4, 5}));
+  EXPECT_EQ(error_of(file["a"].read({.destination = std::as_writable_bytes(std::span(column))})).code,
+            Errc::buffer_size);
+  EXPECT_EQ(error_of(file["b"].read({.cast = Dtype::F32})).code, Errc::dtype_mismatch);
+}
+
+TEST_F(TensorsTest, ReadAsConvertsElements) {
+  const File file = File::open(directory_ / "two.safetensors").value();
+  EXPECT_EQ(swapped_if_big_endian(file["a"].read_as<double>("1,::2").value()), (std::vector<double>{3, 5}));
+  EXPECT_EQ(swapped_if_big_endian(file["a"].read_as<float>().value()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(swapped_if_big_endian(file["b"].read_as<std::uint16_t>().value()), (std::vector<std::uint16_t>{1, 2}));
+  EXPECT_TRUE(file["b"].read_as<std::uint16_t>("1:1").value().empty());
+  EXPECT_EQ(error_of(file["b"].read_as<float>()).code, Errc::dtype_mismatch);
+  EXPECT_EQ(error_of(file["a"].read_as<float>("7")).message,
+            "tensor `a`: index 7 is out of range for dimension 0 of size 2");
+}
+
+TEST_F(TensorsTest, ReadAsRefusesMoreThanMemoryHolds) {
+  const std::string header =
+      R"({"t":{"dtype":"F16","shape":[1152921504606846000],"data_offsets":[0,2305843009213692000]}})";
+  const std::uint64_t size = 8 + header.size() + 2305843009213692000;
+  Result<File> file = File::from_source(std::make_shared<HeaderSource>(file_bytes(header, ""), size));
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(error_of((*file)["t"].read_as<double>()).code, Errc::out_of_memory);
+}
+
+TEST_F(TensorsTest, PrintAsText) {
+  const File file = File::open(directory_ / "two.safetensors").value();
+  std::ostringstream out;
+  for (const Tensor& tensor : file) out << tensor << '\n';
+  out << file["a"].read().value() << '\n'
+      << file.info("b").value() << '\n'
+      << Dtype::BF16 << ' ' << Errc::not_found << '\n';
+  out << Shape{1, 2} << ' ' << Status() << ' ' << error_of(file["a"].view("x")) << '\n';
+  EXPECT_EQ(out.str(),
+            "a F32 [2, 3]\nb U16 [2]\nF32 [2, 3]\nb U16 [2]\nBF16 not_found\n[1, 2] ok " + directory_.path() +
+                "/two.safetensors: tensor `a`: invalid slice: unexpected `x` at column 1, want a number, `:` "
+                "or `...`\n");
+  put(directory_ / "hostile.safetensors", u8_file({{"\\u001b[31m", "x"}}));
+  const File hostile = File::open(directory_ / "hostile.safetensors").value();
+  EXPECT_EQ(to_string(hostile.tensors()[0]), "\\u{1b}[31m U8 [1]");
+}
+
+TEST_F(TensorsTest, LockAndAdviseMaps) {
+  const File file = File::open(directory_ / "two.safetensors", {.access = Access::map}).value();
+  const Array map = file["a"].view().value();
+  for (const Advice advice : {Advice::sequential, Advice::random, Advice::will_need, Advice::normal})
+    EXPECT_TRUE(succeeds(map.advise(advice)));
+  const Status locked = map.lock();
+  if (!locked && locked.error().code == Errc::out_of_memory) GTEST_SKIP() << "this process may not lock memory";
+  ASSERT_TRUE(succeeds(locked));
+  map.unlock();
+  EXPECT_TRUE(succeeds(Array().lock()));
+  EXPECT_TRUE(succeeds(file["a"].read().value().advise(Advice::random)));
+}
+
+}  // namespace
+}  // namespace safetensors::test

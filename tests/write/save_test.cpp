@@ -1,0 +1,107 @@
+// save(): dtypes from element types, tensors of other files, and its errors.
+#include <gtest/gtest.h>
+#include <safetensors/save.h>
+
+#include <array>
+#include <complex>
+#include <filesystem>
+#include <vector>
+
+#include "support/file_support.h"
+
+namespace safetensors::test {
+namespace {
+
+class SaveTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] File open(std::string_view name) const { return File::open(directory_ / name).value(); }
+  TemporaryDirectory directory_;
+  const std::vector<float> w_{0, 1, 2, 3, 4, 5};
+};
+
+TEST_F(SaveTest, DeducesDtypes) {
+  const std::array<std::int64_t, 2> b{7, 8};
+  const std::uint8_t raw[] = {1, 2, 3};
+  const bool flags[] = {true, false};
+  const std::vector<std::complex<float>> z{{1, 2}};
+  const std::filesystem::path path = directory_ / "out.safetensors";
+  ASSERT_TRUE(succeeds(save(path,
+                            {{"w", {2, 3}, w_},
+                             {"b", {2}, b},
+                             {"raw", {3}, raw},
+                             {"flags", {2}, flags},
+                             {"z", {}, z},
+                             {"part", {2}, std::span(w_).subspan(4)}},
+                            {{"format", "pt"}})));
+  const File file = open("out.safetensors");
+  const auto text = [&](std::string_view name) {
+    const Tensor tensor = file[name];
+    return std::string(to_string(tensor.dtype())) + to_string(tensor.shape());
+  };
+  EXPECT_EQ(text("w") + text("b") + text("raw") + text("flags") + text("z") + text("part"),
+            "F32[2, 3]I64[2]U8[3]BOOL[2]C64[]F32[2]");
+  EXPECT_EQ(file.metadata().find("format"), "pt");
+  if (!kBigEndian) {
+    EXPECT_EQ(file.get<float>("w", {2, 3}).value()(1, 2), 5.0F);
+    EXPECT_EQ(file.get<float>("part").value()(1), 5.0F);
+    EXPECT_EQ(file.get<bool>("flags").value()(0), true);
+  }
+}
+
+TEST_F(SaveTest, EqualsWriteFile) {
+  const Shape shape{2, 3};
+  const TensorData tensors[] = {{"w", Dtype::F32, shape, std::as_bytes(std::span(w_))}};
+  ASSERT_TRUE(succeeds(write_file(directory_ / "a", tensors)));
+  ASSERT_TRUE(succeeds(save(directory_ / "b", {{"w", {2, 3}, w_}})));
+  EXPECT_EQ(contents(directory_ / "a"), contents(directory_ / "b"));
+  ASSERT_TRUE(succeeds(save(directory_ / "empty", {})));
+  EXPECT_EQ(open("empty").size(), 0U);
+}
+
+TEST_F(SaveTest, CopiesTensorsAndArrays) {
+  put(directory_ / "two.safetensors", two_tensors());
+  const File two = open("two.safetensors");
+  ASSERT_TRUE(succeeds(save(directory_ / "mixed",
+                            {two["b"], {"other", two["a"]}, {"row", two["a"].view("1").value()}, {"w", {6}, w_}})));
+  const File mixed = open("mixed");
+  EXPECT_EQ(mixed.size(), 4U);
+  EXPECT_EQ(elements<std::uint16_t>(mixed["b"].read()), (std::vector<std::uint16_t>{1, 2}));
+  EXPECT_EQ(elements<float>(mixed["other"].read()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(elements<float>(mixed["row"].read()), (std::vector<float>{3, 4, 5}));
+}
+
+TEST_F(SaveTest, ReplacesFileThatItReads) {
+  put(directory_ / "two.safetensors", two_tensors());
+  const File two = open("two.safetensors");
+  ASSERT_TRUE(succeeds(save(directory_ / "two.safetensors", {two["a"], {"b2", two["b"]}})));
+  EXPECT_EQ(elements<float>(open("two.safetensors")["a"].read()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_TRUE(open("two.safetensors").contains("b2"));
+}
+
+TEST_F(SaveTest, RefusesWrongNumberOfElements) {
+  put(directory_ / "two.safetensors", two_tensors());
+  const Tensor b = open("two.safetensors")["b"];
+  const std::string path = directory_ / "out";
+  for (const Status& status : {save(path, {{"w", {2, 2}, w_}}), save(path, {b, {"w", {2, 2}, w_}})}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Errc::data_length);
+    EXPECT_EQ(status.error().message, "tensor `w`: 24 bytes given, F32 [2, 2] needs 16");
+    EXPECT_EQ(status.error().path, path);
+  }
+  EXPECT_EQ(error_of(save(path, {b, {"b", {6}, w_}})).code, Errc::duplicate_name);
+  EXPECT_EQ(error_of(save(path, {b}, {{"k", "1"}, {"k", "2"}})).code, Errc::duplicate_name);
+  EXPECT_EQ(directory_.names(), std::vector<std::string>{"two.safetensors"});
+}
+
+TEST_F(SaveTest, LeavesOldFileWhenCopyFails) {
+  put(directory_ / "two.safetensors", two_tensors());
+  put(directory_ / "out", "old");
+  const Tensor b = File::open(directory_ / "two.safetensors", {.access = Access::read}).value()["b"];
+  std::filesystem::resize_file(directory_ / "two.safetensors", 100);
+  EXPECT_EQ(error_of(save(directory_ / "out", {b, {"w", {6}, w_}})).code, Errc::file_truncated);
+  EXPECT_EQ(contents(directory_ / "out"), "old");
+  EXPECT_EQ(directory_.names(), (std::vector<std::string>{"out", "two.safetensors"}));
+}
+
+}  // namespace
+}  // namespace safetensors::test
