@@ -68,9 +68,8 @@ std::string HeaderWriter::finish() && {
 
 Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
   // The sum could overflow. If one part is over the limit alone, any number over the limit gives the same error.
-  const std::uint64_t wanted =
-      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
-  const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
+  const bool over = text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes;
+  const std::uint64_t length = padded_length(over ? kMaxHeaderBytes + 1 : text.size() + slack, alignment);
   if (length > kMaxHeaderBytes) {
     return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(text.size()) +
                                                         " bytes of text, " + std::to_string(slack) +
@@ -96,7 +95,7 @@ Result<std::string> Header::text() const noexcept {
     writer.tensors(tensors());
     std::string text = std::move(writer).finish();
     // Keep the length of the header that was read if the text fits, so that offsets in the file stay the same.
-    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
+    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : format::padded_length(text.size(), 8);
     text.resize(static_cast<std::size_t>(length), ' ');
     return text;
   });

@@ -39,6 +39,11 @@ class HeaderWriter {
   std::string text_ = "{";
 };
 
+// Returns the length of a text of `size` bytes after padding: 8 + length is a multiple of alignment.
+[[nodiscard]] constexpr std::uint64_t padded_length(std::uint64_t size, std::uint64_t alignment) noexcept {
+  return (8 + size + alignment - 1) / alignment * alignment - 8;
+}
+
 // Appends `slack` spaces to text, then more spaces until 8 + the text's length is a multiple of alignment, in bytes.
 // alignment must be a power of two. Error: header_too_large.
 [[nodiscard]] Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack);
