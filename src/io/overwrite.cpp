@@ -26,12 +26,9 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
                  std::span<const std::byte> bytes, Sync sync, os::System& system) noexcept {
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
-    os::Descriptor file;
     // O_NONBLOCK: the path may lead to a FIFO by now, and open() must not wait for its reader.
-    do {
-      file =
-          os::Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
-    } while (!file.valid() && errno == EINTR);
+    os::Descriptor file(os::retry(
+        [&] { return system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0); }));
     if (!file.valid()) return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
     struct stat status;
     if (::fstat(file.get(), &status) != 0)

@@ -43,10 +43,8 @@ void split(const std::string& path, std::string& directory, std::string& name) {
 // but not read gets an O_PATH descriptor, which is enough to create files but not to sync.
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
   const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
-  os::Descriptor opened;
-  do {
-    opened = os::Descriptor(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  } while (!opened.valid() && errno == EINTR);
+  os::Descriptor opened(
+      os::retry([&] { return ::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   target.directory_readable = opened.valid();
   if (!opened.valid() && errno == EACCES)
     opened = os::Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
