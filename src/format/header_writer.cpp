@@ -22,10 +22,6 @@ void HeaderWriter::pair(std::string_view key, std::string_view value) {
   json::append_string(text_, value);
 }
 
-void HeaderWriter::metadata_end() {
-  text_ += '}';
-}
-
 void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
   separate();
   json::append_string(text_, name);
@@ -87,11 +83,7 @@ inline namespace v0 {
 Result<std::string> Header::text() const noexcept {
   return base::guarded([&]() -> Result<std::string> {
     format::HeaderWriter writer;
-    if (metadata().present()) {
-      writer.metadata_begin();
-      for (const auto& [key, value] : metadata()) writer.pair(key, value);
-      writer.metadata_end();
-    }
+    if (metadata().present()) writer.metadata(metadata());
     writer.tensors(tensors());
     std::string text = std::move(writer).finish();
     // Keep the length of the header that was read if the text fits, so that offsets in the file stay the same.
