@@ -89,12 +89,8 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 
 Status edit_metadata(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
   Status status = base::guarded([&] { return edit(path, edits, options); });
-  if (status || !status.error().path.empty()) return status;
-  return base::guarded([&]() -> Status {
-    Error error = status.error();
-    error.path = path;
-    return error;
-  });
+  if (status) return status;
+  return base::guarded([&] { return base::with_path(std::move(status).error(), path); });
 }
 
 }  // namespace v0

@@ -162,9 +162,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     state_->meter.take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);
-    Error error = std::move(status).error();
-    if (error.path.empty()) error.path = file.path();
-    return error;
+    return base::with_path(std::move(status).error(), file.path());
   });
 }
 
