@@ -99,9 +99,8 @@ DirectFile::DirectFile(os::Descriptor descriptor, const os::DirectAlignment& ali
 std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, os::System& system) {
   if (!gains_from_direct(descriptor)) return nullptr;
   constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  os::Descriptor opened(name != nullptr
-                            ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
-                            : system.open_at(AT_FDCWD, os::path_of_descriptor(descriptor).c_str(), kFlags, 0));
+  os::Descriptor opened(name != nullptr ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
+                                        : system.open_at(AT_FDCWD, os::DescriptorPath(descriptor).text, kFlags, 0));
   struct stat same, expected;
   if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
       !os::identity_of(same).same_file(os::identity_of(expected)))

@@ -25,10 +25,6 @@ enum class Sync : std::uint8_t {
   full,  // the new file
 };
 
-// Minimum and maximum number of bytes that a writer writes between two reports of progress.
-inline constexpr std::uint64_t kMinBytesPerReport = std::uint64_t{8} << 20;
-inline constexpr std::size_t kMaxBytesPerReport = std::size_t{16} << 20;
-
 class FileWriter {
  public:
   // path: only for errors. system must outlive the FileWriter.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "format/printable.h"
 #include "io/atomic_file.h"
+#include "io/progress.h"
 #include "write/file_head.h"
 #include "write/range_set.h"
 
@@ -17,18 +18,13 @@ inline namespace v0 {
 using write::ByteRange;
 
 struct Writer::State {
-  State(const Header& checked, std::string_view target, const WriteOptions& options)
-      : header(checked), path(target), progress(options.progress) {}
+  State(const Header& checked, std::string_view target, const WriteOptions& options, std::uint64_t head,
+        std::uint64_t file_size)
+      : header(checked), path(target), data_start(head), meter(options.progress, file_size, head, target) {}
 
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
-  // Calls step(offset, size) for the range [0, total), in order. Without a progress function, calls it once. With one,
-  // calls it for at most kMaxBytesPerReport bytes at a time and reports progress after each call.
-  template <class Step>
-  Status in_steps(std::uint64_t total, Step step);
-  Status report(std::uint64_t written);
-  void take_back(std::uint64_t written);
   // Records the result of a write. Keeps the first failure, which every later call returns.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
@@ -36,14 +32,9 @@ struct Writer::State {
 
   const Header header;
   const std::string path;
-  const decltype(WriteOptions::progress) progress;
+  const std::uint64_t data_start;
   std::unique_ptr<io::AtomicFile> file;
-  std::uint64_t data_start = 0;
-  std::uint64_t file_size = 0;
-
-  std::mutex progress_mutex;  // held while progress runs; guards the next two
-  std::uint64_t done = 0;
-  std::uint64_t reported = 0;
+  io::ProgressMeter meter;
 
   std::mutex mutex;  // guards the members below
   write::RangeSet coverage;
@@ -82,33 +73,6 @@ Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
                                             std::to_string(tensor.nbytes()) + " were already written");
 }
 
-template <class Step>
-Status Writer::State::in_steps(std::uint64_t total, Step step) {
-  if (!progress) return step(std::uint64_t{0}, total);
-  for (std::uint64_t at = 0; at < total;) {
-    const std::uint64_t size = std::min<std::uint64_t>(io::kMaxBytesPerReport, total - at);
-    if (Status status = step(at, size); !status) return status;
-    if (Status status = report(size); !status) return status;
-    at += size;
-  }
-  return {};
-}
-
-Status Writer::State::report(std::uint64_t written) {
-  const std::lock_guard lock(progress_mutex);
-  done += written;
-  if (done - reported < io::kMinBytesPerReport && done != file_size) return {};
-  reported = done;
-  if (progress(done, file_size)) return {};
-  return base::cancelled(done, file_size, path);
-}
-
-void Writer::State::take_back(std::uint64_t written) {
-  const std::lock_guard lock(progress_mutex);
-  done -= written;
-  reported = std::min(reported, done);
-}
-
 Status Writer::State::conclude(Status status) {
   if (status) return status;
   const std::lock_guard lock(mutex);
@@ -143,10 +107,8 @@ Result<Writer> Writer::create(std::string_view path, const Header& header, const
     Result<std::unique_ptr<io::AtomicFile>> file =
         io::AtomicFile::create(path, *size, write::to_atomic_file_options(options));
     if (!file) return std::move(file).error();
-    auto state = std::make_unique<State>(header, path, options);
+    auto state = std::make_unique<State>(header, path, options, head->size(), *size);
     state->file = std::move(*file);
-    state->data_start = state->done = head->size();
-    state->file_size = *size;
     if (Status status = state->file->write_at(0, write::bytes_of(*head)); !status) return std::move(status).error();
     return Writer(std::move(state));
   });
@@ -160,7 +122,7 @@ Status Writer::write(std::string_view name, std::uint64_t offset, std::span<cons
     const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
     if (!range) return range.error();
     if (Status status = state_->claim(*tensor, *range); !status) return status;
-    return state_->conclude(state_->in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+    return state_->conclude(state_->meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
       return state_->file->write_at(state_->data_start + range->begin + at,
                                     bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     }));
@@ -188,7 +150,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
     std::uint64_t reached = 0;
     bool source_failed = false;
-    Status status = state_->in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
+    Status status = state_->meter.in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
       reached = at;
       if (memory.bytes.size() != tensor->nbytes())
         return state_->file->copy_at(target + at, file.source(), offset + at, size, &source_failed);
@@ -197,12 +159,10 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     });
     if (!source_failed) return state_->conclude(std::move(status));
     // Only the reading failed. So the tensor counts as not written, and the caller may try again.
-    state_->take_back(reached);
+    state_->meter.take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);
-    Error error = std::move(status).error();
-    if (error.path.empty()) error.path = file.path();
-    return error;
+    return base::with_path(std::move(status).error(), file.path());
   });
 }
 

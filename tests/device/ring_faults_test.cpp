@@ -153,7 +153,7 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
   EXPECT_EQ(error.code, Errc::device_failed);
   EXPECT_EQ(error.message, message);
   EXPECT_EQ(error_of(ring->acquire()).message, message);
-  EXPECT_EQ(error_of(ring->copy(std::move(*held), 1, memory.address())).message, message);
+  EXPECT_EQ(error_of(copy(*ring, std::move(*held), 1, memory.address())).message, message);
   EXPECT_EQ(error_of(ring->finish()).message, message);
 }
 
@@ -171,7 +171,7 @@ TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) 
     });
   }
   driver.fail("cuMemcpyHtoDAsync_v2", driver.calls("cuMemcpyHtoDAsync_v2") + 1, kLaunchFailed, 0);
-  EXPECT_FALSE(ring->copy(std::move(*first), 1, memory.address()).ok());
+  EXPECT_FALSE(copy(*ring, std::move(*first), 1, memory.address()).ok());
   for (std::thread& thread : waiting) thread.join();
 }
 

@@ -185,7 +185,7 @@ TEST_F(CopyRingTest, a_slot_that_is_dropped_goes_back) {
     ASSERT_TRUE(succeeds(slot));
     EXPECT_EQ(slot->bytes().size(), 16u);
     if (i % 2 != 0) continue;
-    ASSERT_TRUE(succeeds(ring->copy(std::move(*slot), 0, memory.address())));
+    ASSERT_TRUE(succeeds(copy(*ring, std::move(*slot), 0, memory.address())));
   }
   EXPECT_EQ(ring->stats().copies, 0u);
   EXPECT_EQ(ring->stats().max_in_use, 1u);
@@ -195,7 +195,7 @@ TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
   const FakeMemory memory(*cuda, 16);
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   auto slot = ring->acquire();
-  Error error = error_of(ring->copy(std::move(*slot), 17, memory.address()));
+  Error error = error_of(copy(*ring, std::move(*slot), 17, memory.address()));
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "part of 17 bytes from byte 0, but the slot has 16");
   slot = ring->acquire();
@@ -206,7 +206,8 @@ TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
   const std::array wraps = {CopyRing::Part{8, ~std::size_t{0} - 3, memory.address()}};
   EXPECT_EQ(error_of(ring->copy_parts(std::move(*slot), wraps)).message,
             "part of " + std::to_string(~std::size_t{0} - 3) + " bytes from byte 8, but the slot has 16");
-  EXPECT_EQ(error_of(ring->copy(std::move(*slot), 1, memory.address())).message, "slot is of another ring, or of none");
+  EXPECT_EQ(error_of(copy(*ring, std::move(*slot), 1, memory.address())).message,
+            "slot is of another ring, or of none");
   EXPECT_EQ(ring->stats().copies, 0u);
   ASSERT_TRUE(succeeds(send(*ring, "still here", memory.address())));
   ASSERT_TRUE(succeeds(ring->finish()));

@@ -124,12 +124,18 @@ inline void put_into(const device::CopyRing::Slot& slot, std::string_view text) 
   std::memcpy(slot.bytes().data(), text.data(), text.size());
 }
 
+// Begins a copy of the first `size` bytes of a slot.
+inline Status copy(device::CopyRing& ring, device::CopyRing::Slot slot, std::size_t size, device::Address address) {
+  const device::CopyRing::Part part{.from = 0, .size = size, .device_address = address};
+  return ring.copy_parts(std::move(slot), {&part, 1});
+}
+
 // What a thread that reads does: text to the device at address, through one slot.
 inline Status send(device::CopyRing& ring, std::string_view text, device::Address address) {
   auto slot = ring.acquire();
   if (!slot) return slot.error();
   put_into(*slot, text);
-  return ring.copy(std::move(*slot), text.size(), address);
+  return copy(ring, std::move(*slot), text.size(), address);
 }
 
 // All of text in chunks, by several threads; not yet finished. The first failure, if any.
