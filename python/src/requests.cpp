@@ -12,14 +12,6 @@ namespace {
 
 constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 
-std::optional<Dtype> to_dtype(nb::handle name) {
-  if (name.is_none()) return std::nullopt;
-  const std::string_view text = from_str(name, "dtype");
-  const std::optional<Dtype> dtype = parse_dtype(text);
-  if (!dtype) raise("dtype \"" + std::string(text) + "\" is unknown");
-  return dtype;
-}
-
 // The caller's memory and its strides.
 struct Target {
   std::vector<std::uint64_t> strides;
@@ -68,6 +60,14 @@ std::uint64_t to_count(nb::handle object, const char* argument) {
 }
 
 }  // namespace
+
+std::optional<Dtype> to_dtype(nb::handle name) {
+  if (name.is_none()) return std::nullopt;
+  const std::string_view text = from_str(name, "dtype");
+  const std::optional<Dtype> dtype = parse_dtype(text);
+  if (!dtype) raise("dtype \"" + std::string(text) + "\" is unknown");
+  return dtype;
+}
 
 Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
   if (const std::optional<std::string_view> text = to_name(name, "name")) {
