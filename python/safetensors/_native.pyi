@@ -15,6 +15,8 @@ _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 _version: str
 
+def _dtypes() -> list[tuple[str, str, int]]: ...
+
 class SafetensorError(Exception):
     """A file that is not a safetensors file, or a request that cannot be met.
 

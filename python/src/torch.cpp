@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dtype_names.h"
 #include "framework.h"
 
 namespace safetensors::python {
@@ -50,58 +51,6 @@ void destroy_capsule(PyObject* capsule) {
   forget(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
 }
 
-struct TorchType {
-  const char* name;
-  bool direct;  // every torch understands the DLPack type; otherwise bytes are exported and reinterpreted
-};
-
-TorchType torch_type(Dtype dtype) noexcept {
-  switch (dtype) {
-    case Dtype::BOOL:
-      return {"bool", false};
-    case Dtype::U8:
-      return {"uint8", true};
-    case Dtype::I8:
-      return {"int8", true};
-    case Dtype::I16:
-      return {"int16", true};
-    case Dtype::U16:
-      return {"uint16", false};
-    case Dtype::F16:
-      return {"float16", true};
-    case Dtype::BF16:
-      return {"bfloat16", true};
-    case Dtype::I32:
-      return {"int32", true};
-    case Dtype::U32:
-      return {"uint32", false};
-    case Dtype::F32:
-      return {"float32", true};
-    case Dtype::F64:
-      return {"float64", true};
-    case Dtype::I64:
-      return {"int64", true};
-    case Dtype::U64:
-      return {"uint64", false};
-    case Dtype::C64:
-      return {"complex64", true};
-    case Dtype::F8_E4M3:
-      return {"float8_e4m3fn", false};
-    case Dtype::F8_E5M2:
-      return {"float8_e5m2", false};
-    case Dtype::F8_E8M0:
-      return {"float8_e8m0fnu", false};
-    case Dtype::F8_E4M3FNUZ:
-      return {"float8_e4m3fnuz", false};
-    case Dtype::F8_E5M2FNUZ:
-      return {"float8_e5m2fnuz", false};
-    case Dtype::F4:
-      return {"float4_e2m1fn_x2", false};
-    default:
-      return {nullptr, false};
-  }
-}
-
 class TorchMaker final : public Maker {
  public:
   explicit TorchMaker(const Device& device)
@@ -128,13 +77,14 @@ class TorchMaker final : public Maker {
       tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
-      tensor = torch_type(dtype).direct ? import(usable, dlpack_type(dtype), shape) : reinterpret(usable, type, shape);
+      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable, dlpack_type(dtype), shape)
+                                                                   : reinterpret(usable, type, shape);
     }
     return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
   }
   bool has(Dtype dtype) const override {
-    const char* const name = torch_type(dtype).name;
-    return name != nullptr && nb::hasattr(torch_, name);
+    const FrameworkDtype& known = framework_dtype(dtype);
+    return known.torch != TorchImport::none && nb::hasattr(torch_, known.name);
   }
   bool shares() const noexcept override { return true; }
   bool indexes() const noexcept override { return true; }
@@ -190,7 +140,7 @@ class TorchMaker final : public Maker {
     if (!has(dtype))
       raise("Dtype not understood: " + std::string(to_string(dtype)) +
             " (torch has no such dtype; framework=\"np\" loads it as packed uint8)");
-    nb::object made = torch_.attr(torch_type(dtype).name);
+    nb::object made = torch_.attr(framework_dtype(dtype).name);
     PyObject* other = nullptr;
     if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
     return other;
@@ -200,7 +150,7 @@ class TorchMaker final : public Maker {
   Device device_;
   nb::object empty_;
   nb::object from_dlpack_;
-  std::array<std::atomic<PyObject*>, 23> dtypes_{};
+  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 }  // namespace
