@@ -1,5 +1,7 @@
 // Makes torch tensors through DLPack, so that the extension needs no headers of torch. Each tensor has a storage of
 // exactly its own size. Dtypes that DLPack or an older torch lacks are exported as bytes and reinterpreted.
+#include <safetensors/to_dlpack.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -13,42 +15,13 @@
 namespace safetensors::python {
 namespace {
 
-// DLPack 0.x, which every torch with from_dlpack accepts (https://dmlc.github.io/dlpack/latest/c_api.html).
-struct DLDevice {
-  std::int32_t type;
-  std::int32_t id;
-};
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  std::int32_t rank;
-  DLPackType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
-struct DLManagedTensor {
-  DLTensor tensor;
-  void* context;
-  void (*deleter)(DLManagedTensor*);
-};
-constexpr std::int32_t kDLCpu = 1;
+// The name of a capsule without a version, which every torch with from_dlpack accepts.
 constexpr const char* kCapsule = "dltensor";
 
-struct Exported {
-  DLManagedTensor managed;
-  std::vector<std::int64_t> shape;
-  std::shared_ptr<const void> owner;
-};
-
 // May be called from any thread, with or without the GIL.
-void forget(DLManagedTensor* managed) {
-  delete static_cast<Exported*>(managed->context);
-}
-
 void destroy_capsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // the consumer has renamed it and owns the memory now
-  forget(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
+  DLPackDeleter()(static_cast<safetensors_dl_unversioned_tensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
 }
 
 class TorchMaker final : public Maker {
@@ -77,8 +50,7 @@ class TorchMaker final : public Maker {
       tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
-      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable, dlpack_type(dtype), shape)
-                                                                   : reinterpret(usable, type, shape);
+      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type, shape);
     }
     return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
   }
@@ -96,29 +68,20 @@ class TorchMaker final : public Maker {
     return nb::tuple(list);
   }
 
-  nb::object import(const Array& array, DLPackType type, std::vector<std::int64_t> shape) {
-    auto* const exported = new Exported{{}, std::move(shape), array.owner()};
-    exported->managed.tensor = {const_cast<std::byte*>(array.bytes().data()),
-                                {kDLCpu, 0},
-                                static_cast<std::int32_t>(exported->shape.size()),
-                                type,
-                                exported->shape.data(),
-                                nullptr,
-                                0};
-    exported->managed.context = exported;
-    exported->managed.deleter = &forget;
-    const nb::object capsule = nb::steal(PyCapsule_New(&exported->managed, kCapsule, &destroy_capsule));
-    if (!capsule.is_valid()) {
-      delete exported;
-      throw nb::python_error();
-    }
+  nb::object import(const Array& array) {
+    Result<UnversionedDLPackTensor> exported = to_unversioned_dlpack(array);
+    if (!exported) raise_read_error(exported.error(), "", "");
+    const nb::object capsule = own(PyCapsule_New(exported->get(), kCapsule, &destroy_capsule));
+    (void)exported->release();
     return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule.ptr(), nullptr));
   }
 
   // Exports bytes, then sets them as the storage of an empty tensor. tensor.view(dtype) would make a view of another
   // tensor, and autograd treats views differently.
   nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
-    const nb::object bytes = import(array, dlpack_type(Dtype::U8), {static_cast<std::int64_t>(array.nbytes())});
+    const std::span<std::byte> memory(const_cast<std::byte*>(array.bytes().data()),
+                                      static_cast<std::size_t>(array.nbytes()));
+    const nb::object bytes = import(Array(Dtype::U8, Shape({array.nbytes()}), memory, array.owner(), array.memory()));
     const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
   }
