@@ -33,6 +33,13 @@ struct Target {
   }
 };
 
+// The package makes no invalid strides except those of an array with elements that share memory.
+[[noreturn]] void raise_refused_target(const Error& error, nb::handle name, const Destination& destination) {
+  if (error.code != Errc::invalid_argument || destination.strides.empty()) raise_read_error(error, "", "");
+  const std::string text = "out[" + nb::cast<std::string>(nb::repr(name)) + "]";
+  throw nb::value_error((text + " has elements that share memory (was it expanded?): copy it first").c_str());
+}
+
 void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   const Tensor tensor = find_tensor(checkpoint, nb::object(request[0]));
   const nb::object index = request[1];
@@ -44,7 +51,7 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   const Status status = index.is_none()
                             ? requests.plan.add(tensor, destination, options)
                             : requests.plan.add(tensor, parse_index(index, tensor.shape()), destination, options);
-  if (!status) raise_read_error(status.error(), "", "");
+  if (!status) raise_refused_target(status.error(), request[0], destination);
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }
 
