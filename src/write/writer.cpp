@@ -22,7 +22,11 @@ struct Writer::State {
         std::uint64_t file_size)
       : header(checked), path(target), data_start(head), meter(options.progress, file_size, head, target) {}
 
+  Result<const TensorInfo*> find(std::string_view name) const;
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
+  // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
+  Result<std::uint64_t> row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const;
+  Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
   // Records the result of a write. Keeps the first failure, which every later call returns.
@@ -54,12 +58,34 @@ std::string range_of(std::uint64_t begin, std::uint64_t end) {
 
 }  // namespace
 
+Result<const TensorInfo*> Writer::State::find(std::string_view name) const {
+  if (const TensorInfo* const tensor = header.find(name)) return tensor;
+  return error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+}
+
 Result<ByteRange> Writer::State::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
   if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
     return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
   return error(Errc::buffer_size, format::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
                                       std::to_string(offset) + " do not fit, it has " +
                                       std::to_string(tensor.nbytes()));
+}
+
+Result<std::uint64_t> Writer::State::row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const {
+  const auto refuse = [&](Errc code, const std::string& what) {
+    return error(code, format::tensor_named(tensor.name) + what);
+  };
+  if (tensor.shape.empty()) return refuse(Errc::slice_rank, " is a scalar and has no rows");
+  const std::uint64_t rows = tensor.shape[0];
+  if (rows != 0 && tensor.nbytes() % rows != 0)
+    return refuse(Errc::slice_bits, " has rows that do not end with a byte: write it whole");
+  if (row > rows)
+    return refuse(Errc::slice_index, " has " + std::to_string(rows) + " rows, the first row is " + std::to_string(row));
+  const std::uint64_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / rows;
+  if (row_bytes == 0 ? size != 0 : size % row_bytes != 0)
+    return refuse(Errc::data_length,
+                  " has rows of " + std::to_string(row_bytes) + " bytes, the data " + std::to_string(size));
+  return row * row_bytes;  // at most the size of the tensor
 }
 
 Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
@@ -114,26 +140,42 @@ Result<Writer> Writer::create(std::string_view path, const Header& header, const
   });
 }
 
+Status Writer::State::write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes) {
+  const Result<ByteRange> range = locate(tensor, offset, bytes.size());
+  if (!range) return range.error();
+  if (Status status = claim(tensor, *range); !status) return status;
+  return conclude(meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+    return file->write_at(data_start + range->begin + at,
+                          bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+  }));
+}
+
 Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
-    const TensorInfo* tensor = state_->header.find(name);
-    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
-    const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
-    if (!range) return range.error();
-    if (Status status = state_->claim(*tensor, *range); !status) return status;
-    return state_->conclude(state_->meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
-      return state_->file->write_at(state_->data_start + range->begin + at,
-                                    bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
-    }));
+    const Result<const TensorInfo*> tensor = state_->find(name);
+    if (!tensor) return tensor.error();
+    return state_->write(**tensor, offset, bytes);
+  });
+}
+
+Status Writer::write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const Result<const TensorInfo*> tensor = state_->find(name);
+    if (!tensor) return tensor.error();
+    const Result<std::uint64_t> offset = state_->row_offset(**tensor, first_row, bytes.size());
+    if (!offset) return offset.error();
+    return state_->write(**tensor, *offset, bytes);
   });
 }
 
 Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
-    const TensorInfo* tensor = state_->header.find(name);
-    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+    const Result<const TensorInfo*> found = state_->find(name);
+    if (!found) return found.error();
+    const TensorInfo* const tensor = *found;
     if (from.dtype() != tensor->dtype)
       return state_->error(Errc::dtype_mismatch, format::tensor_named(name) + ": is " +
                                                      std::string(to_string(tensor->dtype)) + ", copied from " +
