@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/direct_file.h"
+#include "io/direct_writer.h"
 #include "io/file_writer.h"
 #include "io/write_images.h"
 #include "os/descriptor.h"
