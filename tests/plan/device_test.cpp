@@ -52,7 +52,7 @@ class Wanted {
  public:
   explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
   void add(const Tensor& tensor, const Slice& slice, const AddOptions& cast, std::string bytes) {
-    memory_.push_back(std::make_unique<FakeMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
+    memory_.push_back(std::make_unique<TestDeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
     const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
     ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
     bytes_.push_back(std::move(bytes));
@@ -67,7 +67,7 @@ class Wanted {
 
  private:
   const device::Cuda& cuda_;
-  std::vector<std::unique_ptr<FakeMemory>> memory_;
+  std::vector<std::unique_ptr<TestDeviceMemory>> memory_;
   std::vector<std::string> bytes_;
 };
 
