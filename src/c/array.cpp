@@ -22,7 +22,6 @@ struct safetensors::ElementOf<Element<D, Storage>> : safetensors::detail::Elemen
 namespace {
 using safetensors::Array;
 using safetensors::Dtype;
-using safetensors::Errc;
 using safetensors::MemoryKind;
 using safetensors::Result;
 using safetensors::Status;

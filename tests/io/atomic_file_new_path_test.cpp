@@ -1,5 +1,5 @@
-// Writing to a new path: the file has no name until it is linked. Tests the other ways that are used if the system
-// refuses this, and fails every system call of a replacement in turn.
+// AtomicFile at a new path: the file has no name until it is linked. Also tests the methods that replace this one if
+// the system refuses it, and fails every system call of an AtomicFile in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -25,7 +25,7 @@ namespace {
 
 class NewFileTest : public ReplaceTest {
  protected:
-  // Whether the temporary directory's file system makes files without a name.
+  // Returns whether the file system of the temporary directory supports files without a name.
   bool unnamed() const {
     const os::Descriptor made(::open(directory.path().c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
     return made.valid() && os::real_system().linkable(made.get());
@@ -355,7 +355,7 @@ TEST(TemporaryName, IsRecognisedLetterForLetter) {
     EXPECT_FALSE(io::is_temporary_name(name)) << name;
 }
 
-// Fails the call with one number, counted over all calls that change something.
+// Fails one call with an error number. `failing` is the index of this call among all calls that change something.
 class FailingSystem final : public os::System {
  public:
   FailingSystem(int failing, int number) : failing_(failing), number_(number) {}
@@ -425,7 +425,7 @@ class EveryCall : public ReplaceTest {
  protected:
   enum class Before { nothing, old, appears, appears_and_stays };
 
-  // What is at the path must be what was there, or all that was to be written.
+  // The path must hold either the old bytes or all new bytes.
   void check(const std::string& there, const Status& status, const FailingSystem& failing, const std::string& text) {
     const bool written = std::filesystem::exists(path) && contents(path) == text;
     const bool replaced = !status && status.error().code == Errc::replaced_not_durable;
@@ -441,7 +441,7 @@ class EveryCall : public ReplaceTest {
     EXPECT_EQ(open_below(directory.path()), 0u);
   }
 
-  // False once no call is left to fail.
+  // Returns false if there were fewer calls than this index.
   bool fail(int call, int number, Before before, Sync sync, const std::string& text) {
     SCOPED_TRACE("call " + std::to_string(call) + ", errno " + std::to_string(number) + ", before " +
                  std::to_string(static_cast<int>(before)) + ", sync " + std::to_string(static_cast<int>(sync)));
