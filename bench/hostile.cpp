@@ -1,5 +1,5 @@
-// Hostile headers of 100 MB: the time to refuse or accept each, and its memory against the bound of 6 x header + 1 MiB.
-// A new process opens each header. Usage: hostile [MB]
+// Opens hostile headers of 100 MB, each in a new process. Prints the time until the header is refused or accepted, and
+// the peak memory divided by the bound (6 times the header plus 1 MiB). Usage: hostile [MB]
 #include <sys/resource.h>
 #include <sys/wait.h>
 

@@ -3,17 +3,18 @@
 
 #include <safetensors/error.h>
 
-#include <sys/types.h>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "io/atomic_file.h"
+
 namespace safetensors::cli {
 
-// The file is written in the directory of its path, and commit() puts it in place. Without commit() nothing remains.
-// Until then a new file has no name, if the file system supports that (O_TMPFILE). Otherwise it is a temporary like
-// those of the library: a killed process leaves it behind, and `clean` finds it. After an Interrupt has caught a
-// signal, the next call fails with Errc::cancelled.
+// The library's AtomicFile, with the messages of the command. After an Interrupt has caught a signal, the next call
+// fails with Errc::cancelled.
 class NewFile {
  public:
   // Fails like create() if path is not a regular file, or if it exists and replace is false.
@@ -22,9 +23,6 @@ class NewFile {
   // replace: whether to replace a file that exists at path. Symlinks are followed. Errors: open_failed,
   // not_regular_file, invalid_argument if the file exists and replace is false.
   [[nodiscard]] static Result<NewFile> create(const std::string& path, bool replace);
-  NewFile(NewFile&& other) noexcept;
-  NewFile& operator=(NewFile&&) = delete;
-  ~NewFile();
 
   // Errors: write_failed, cancelled.
   [[nodiscard]] Status write(std::string_view bytes);
@@ -32,15 +30,10 @@ class NewFile {
   [[nodiscard]] Status commit();
 
  private:
-  NewFile(std::string target, bool replace) : target_(std::move(target)), replace_(replace) {}
-  [[nodiscard]] Status open_named(mode_t mode);
-  [[nodiscard]] int link_as(const std::string& name) const;
-  [[nodiscard]] Status name_it(int error_number);
+  explicit NewFile(std::unique_ptr<io::AtomicFile> file) : file_(std::move(file)) {}
 
-  std::string target_;
-  std::string temporary_;  // empty: the file has no name
-  int descriptor_ = -1;
-  bool replace_;
+  std::unique_ptr<io::AtomicFile> file_;
+  std::uint64_t size_ = 0;  // bytes written
 };
 
 }  // namespace safetensors::cli

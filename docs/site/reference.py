@@ -249,6 +249,10 @@ class Reference:
             initializer = (value.findtext("initializer") or "").strip()
             number = f" {initializer}" if initializer else ""
             text = "\n\n    ".join(self.description(value, own))
+            if not text:  # Doxygen does not warn about these
+                location = xml.find("location")
+                place = f"{location.get('file')}:{location.get('line')}"
+                sys.exit(f"{place}: the value {value.findtext('name')} of the enum has no comment")
             lines.append(f"`{value.findtext('name')}{number}`\n:   {text}\n")
         name = "" if entry.name.startswith("@") else " " + entry.name
         strong = " class" if xml.get("strong") == "yes" else ""

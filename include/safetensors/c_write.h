@@ -120,9 +120,9 @@ SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, cons
 /** Starts to write a file with this header in several calls, in any order.
  *
  * Nothing appears at the path before safetensors_writer_commit(). Any number of threads may call
- * safetensors_writer_write() and safetensors_writer_copy() at the same time. No other call may run at the same time as
- * safetensors_writer_commit(), safetensors_writer_abort() or safetensors_writer_free(). Do not use the writer in a
- * forked child.
+ * safetensors_writer_write(), safetensors_writer_write_rows() and safetensors_writer_copy() at the same time. No other
+ * call may run at the same time as safetensors_writer_commit(), safetensors_writer_abort() or
+ * safetensors_writer_free(). Do not use the writer in a forked child.
  * Errors: those of safetensors_write_file(). */
 SAFETENSORS_API safetensors_status safetensors_writer_create(const char* path, const safetensors_header* header,
                                                              const safetensors_write_options* options,
@@ -135,6 +135,16 @@ SAFETENSORS_API safetensors_status safetensors_writer_create(const char* path, c
 SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name,
                                                             size_t name_length, uint64_t offset, const void* data,
                                                             size_t size, safetensors_error* error);
+/** Writes whole rows of a tensor. Row i is the elements whose first index is i. `first_row` is the index of the first
+ * row. `size` is in bytes: a whole number of rows, in C order. Write each row exactly once.
+ *
+ * Errors: those of safetensors_writer_write(), of which BUFFER_SIZE means more rows than there are after `first_row`;
+ * SLICE_RANK (a scalar has no rows), SLICE_BITS (the rows of this dtype and shape do not end with a byte), SLICE_INDEX
+ * (`first_row` is larger than the number of rows), DATA_LENGTH (not a whole number of rows). */
+SAFETENSORS_API safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name,
+                                                                 size_t name_length, uint64_t first_row,
+                                                                 const void* data, size_t size,
+                                                                 safetensors_error* error);
 /** Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape. The
  * memory is bounded.
  * Errors: those of safetensors_writer_write(), DTYPE_MISMATCH, DATA_LENGTH, and those of reading. */

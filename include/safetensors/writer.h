@@ -40,11 +40,11 @@ struct WriteOptions {
   bool in_place_if_no_rename = false;
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
   ///
-  /// Runs in the thread that calls write_file(), write_files(), Writer::write(), Writer::copy() or edit_metadata(), and
-  /// never in two threads at once. Return false to cancel: this call, and all later calls of the Writer, return
-  /// Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file is
-  /// durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it.
-  /// Must not throw. Must not use the Writer.
+  /// Runs in the thread that calls write_file(), write_files(), edit_metadata(), or write(), write_rows() or copy() of
+  /// a Writer, and never in two threads at once. Return false to cancel: this call, and all later calls of the Writer,
+  /// return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file
+  /// is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must not throw.
+  /// Must not use the Writer.
   std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
   /// What happens to a symlink at the path.
   ///
@@ -136,8 +136,8 @@ class Writer {
 
   /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor.
   ///
-  /// Write each byte exactly once. Any number of threads may call write() and copy() at the same time. After the first
-  /// failure to write, all calls return that failure.
+  /// Write each byte exactly once. Any number of threads may call write(), write_rows() and copy() at the same time.
+  /// After the first failure to write, all calls return that failure.
   ///
   /// Unless the durability is `none`, calls with at least 256 KiB write to the disk at once, with up to four threads of
   /// their own. Few large calls are then faster than many small ones. A Writer needs at most 8 MiB of memory in
@@ -146,6 +146,18 @@ class Writer {
   /// writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              std::span<const std::byte> bytes) noexcept;
+
+  /// Writes whole rows of a tensor. Row i is the elements whose first index is i, so a tensor of shape [n, ...] has n
+  /// rows of nbytes / n bytes.
+  ///
+  /// `first_row` is the index of the first row. `bytes` holds rows in C order; their number is its size divided by the
+  /// size of a row. No bytes write nothing. Everything else is as in write(), also that any number of threads may call
+  /// it at the same time.
+  /// Errors: those of write(), of which buffer_size means more rows than there are after `first_row`; slice_rank (a
+  /// scalar has no rows), slice_bits (the rows of this dtype and shape do not end with a byte), slice_index
+  /// (`first_row` is larger than n), data_length (not a whole number of rows).
+  [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
+                                                  std::span<const std::byte> bytes) noexcept;
 
   /// Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape.
   ///

@@ -4,42 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._native import TensorSpec
+from ._native import TensorSpec, _dtypes
 
 # The dtypes of the format, and their names in frameworks.
-FRAMEWORK_NAMES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "U16": "uint16",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I32": "int32",
-    "U32": "uint32",
-    "F32": "float32",
-    "F64": "float64",
-    "I64": "int64",
-    "U64": "uint64",
-    "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F6_E2M3": "float6_e2m3fn",
-    "F6_E3M2": "float6_e3m2fn",
-    "F4": "float4_e2m1fn_x2",
-}
+FRAMEWORK_NAMES = {dtype: name for dtype, name, _ in _dtypes()}
 _FORMAT_NAMES = {name: dtype for dtype, name in FRAMEWORK_NAMES.items()}
 
 # Dtypes with elements smaller than a byte, and the bits per element. A framework that lacks such a
 # dtype gets packed bytes.
-PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+PACKED = {dtype: bits for dtype, _, bits in _dtypes() if bits < 8}
 
 # Dtypes of ml_dtypes that take one byte per element, and the packed dtypes of the format with the
-# same values.
-UNPACKED = {"float4_e2m1fn": "F4", "float6_e2m3fn": "F6_E2M3", "float6_e3m2fn": "F6_E3M2"}
+# same values. torch's name of F4 ends in "_x2", because an element of torch is a pair.
+UNPACKED = {FRAMEWORK_NAMES[dtype].removesuffix("_x2"): dtype for dtype in PACKED}
 
 # Dtypes that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
 CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())

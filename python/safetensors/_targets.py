@@ -46,25 +46,6 @@ def check_storage(tensor: Any, what: str) -> None:
         raise ValueError(f"{what} has a storage of {storage.nbytes()} bytes, smaller than it")
 
 
-def _is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    expected = itemsize
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int | None:
-    """Return the number of bytes up to the end of the last element. None: elements may overlap."""
-    reach = itemsize
-    for stride, size in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
-        if stride < reach:
-            return None
-        reach += stride * (size - 1)
-    return reach
-
-
 def _check_torch(target: Any, what: str) -> None:
     if target.device.type != "cpu":
         raise ValueError(f"{what} is on {target.device}: only cpu can be read into")
@@ -91,13 +72,19 @@ def _check_numpy(target: Any, what: str) -> None:
         )
 
 
-def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int, str]:
-    """Return address, shape, strides in bytes, bytes per element, and the format's dtype."""
+def _described(
+    target: Any, what: str
+) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, int, str]:
+    """Return address, shape, strides in bytes, bytes per element, and the format's dtype.
+
+    The strides are None for an array in C order.
+    """
     try:
         if is_torch(target):
             _check_torch(target, what)
             itemsize = target.element_size()
-            strides = tuple(step * itemsize for step in target.stride())
+            ordered = target.is_contiguous()
+            strides = None if ordered else tuple(step * itemsize for step in target.stride())
             dtype = format_name(target.dtype)
             return target.data_ptr(), tuple(target.shape), strides, itemsize, dtype
         if is_numpy(target):
@@ -105,8 +92,9 @@ def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int,
             # A subclass may report any address. asarray() returns the plain array.
             array = sys.modules["numpy"].asarray(target)
             address = array.__array_interface__["data"][0]
+            strides = None if array.flags.c_contiguous else array.strides
             dtype = format_name(array.dtype)
-            return address, array.shape, array.strides, array.itemsize, dtype
+            return address, array.shape, strides, array.itemsize, dtype
     except SafetensorError:
         raise ValueError(f"{what} has dtype {target.dtype}, which no file holds") from None
     raise TypeError(
@@ -134,16 +122,14 @@ def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Targe
     wanted = _packed(shape, dtype)
     if wanted != own_shape:
         raise ValueError(f"{what} has shape {own_shape}, the result {wanted}")
-    size = math.prod(own_shape) * itemsize
-    if size == 0 or _is_c_order(own_shape, strides, itemsize):
-        return address, size, None, target
+    if strides is None:
+        return address, math.prod(own_shape) * itemsize, None, target
     if any(stride < 0 for stride in strides):
         raise ValueError(f"{what} has a negative stride")
-    reach = _reach(own_shape, strides, itemsize)
-    if reach is None:
-        raise ValueError(f"{what} has elements that share memory (was it expanded?): copy it first")
     if dtype in PACKED:
         raise ValueError(f"{what} is not contiguous, which {dtype} must be")
+    # The plan refuses elements that share memory.
+    reach = itemsize + sum((n - 1) * step for n, step in zip(own_shape, strides, strict=True))
     return address, reach, strides, target
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import index
+from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
 from . import _native
 from ._checkpoint import Checkpoint
-from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name, name_of
+from ._dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
 from ._types import Durability
 from ._values import to_value
@@ -94,34 +93,8 @@ class Writer:
         is released. Raises TypeError for an object without numbers, SafetensorError for data that
         does not fit.
         """
-        dtype, shape, nbytes = self._native.meta(name)
-        address, size, own_dtype, own_shape, held = to_value(data, name, dtype)
-        if own_dtype == "U8" and dtype in PACKED:
-            own_dtype = own_shape = None  # packed bytes: only their number is compared
-        if own_dtype is not None and own_dtype != dtype:
-            raise SafetensorError(f"tensor `{name}` has dtype {dtype}, the data {own_dtype}")
-        row = 0
-        if start is not None:
-            start = index(start)
-            if not shape:
-                raise SafetensorError(f"tensor `{name}` is a scalar and has no rows")
-            row, rest = divmod(nbytes, shape[0]) if shape[0] else (0, 0)
-            if rest:
-                raise SafetensorError(
-                    f"tensor `{name}` has rows that do not end with a byte: write it whole"
-                )
-            if start < 0:
-                raise SafetensorError(f"start is {start}: rows are counted from 0")
-            if start > shape[0]:
-                raise SafetensorError(f"start is {start}: tensor `{name}` has {shape[0]} rows")
-        if own_shape is not None and dtype not in PACKED:
-            _check_shape(name, shape, own_shape, start is not None)
-        elif start is None and size != nbytes:
-            raise SafetensorError(f"tensor `{name}` has {nbytes} bytes, the data {size}")
-        elif size and start is not None and (row == 0 or size % row != 0):
-            raise SafetensorError(f"tensor `{name}` has rows of {row} bytes, the data {size}")
-        self._native.write(name, row * (start or 0), address, size)
-        del held  # it owned the memory until here
+        value = to_value(data, name, self._native.dtype(name))
+        self._native.write(name, start, value)
 
     def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
         """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
@@ -157,15 +130,3 @@ class Writer:
                 self.commit()
         finally:
             self.close()
-
-
-def _check_shape(name: str, shape: Sequence[int], own: tuple[int, ...], rows: bool) -> None:
-    if rows:
-        fits = len(own) == len(shape) and list(own[1:]) == list(shape[1:])
-        wanted = ["rows", *shape[1:]]
-    else:
-        fits = list(own) == list(shape)
-        wanted = list(shape)
-    if not fits:
-        text = ", ".join(str(size) for size in wanted)
-        raise SafetensorError(f"tensor `{name}` takes shape [{text}], the data has {list(own)}")

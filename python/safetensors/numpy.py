@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _native
-from ._dtypes import UNPACKED
+from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Durability
 
@@ -27,28 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_file", "save", "save_file"]
 
 _TYPES: dict[str, type[Any]] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "I64": np.int64,
-    "U64": np.uint64,
-    "I32": np.int32,
-    "U32": np.uint32,
-    "I16": np.int16,
-    "U16": np.uint16,
-    "I8": np.int8,
-    "U8": np.uint8,
-    "BOOL": bool,
-    "C64": np.complex64,
+    dtype: bool if name == "bool" else getattr(np, name)
+    for dtype, name in FRAMEWORK_NAMES.items()
+    if name == "bool" or hasattr(np, name)
 }
 # Dtypes of the package ml_dtypes.
 _EXTENDED = {
-    "BF16": "bfloat16",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
+    dtype: name
+    for dtype, name in FRAMEWORK_NAMES.items()
+    if dtype not in _TYPES and dtype not in PACKED
 }
 
 

@@ -3,6 +3,7 @@
 
 #include <safetensors/c.h>
 
+#include "dtype_names.h"
 #include "memory.h"
 #include "prefetch.h"
 #include "signatures.h"
@@ -18,6 +19,7 @@ NB_MODULE(_native, module) {
              "Whether to print a warning for objects that are alive when the interpreter ends.");
   module.attr("_version") = safetensors_version_string();
   define_errors(module);
+  define_dtype_names(module);
   define_tensor_spec(module);
   define_memory(module);
   define_serialize(module);

@@ -5,64 +5,12 @@
 #include <bit>
 #include <string>
 
+#include "dtype_names.h"
 #include "framework.h"
 #include "memory.h"
 
 namespace safetensors::python {
 namespace {
-
-constexpr std::size_t kDtypes = 23;  // Dtype has the values 1 to 22
-
-// The name of a dtype in NumPy or in ml_dtypes. Packed elements are bytes for NumPy.
-struct NumpyName {
-  const char* numpy = nullptr;
-  const char* ml_dtypes = nullptr;
-};
-
-NumpyName numpy_name(Dtype dtype) noexcept {
-  switch (dtype) {
-    case Dtype::BOOL:
-      return {"?"};
-    case Dtype::U8:
-      return {"u1"};
-    case Dtype::I8:
-      return {"i1"};
-    case Dtype::I16:
-      return {"<i2"};
-    case Dtype::U16:
-      return {"<u2"};
-    case Dtype::F16:
-      return {"<f2"};
-    case Dtype::I32:
-      return {"<i4"};
-    case Dtype::U32:
-      return {"<u4"};
-    case Dtype::F32:
-      return {"<f4"};
-    case Dtype::F64:
-      return {"<f8"};
-    case Dtype::I64:
-      return {"<i8"};
-    case Dtype::U64:
-      return {"<u8"};
-    case Dtype::C64:
-      return {"<c8"};
-    case Dtype::BF16:
-      return {nullptr, "bfloat16"};
-    case Dtype::F8_E4M3:
-      return {nullptr, "float8_e4m3fn"};
-    case Dtype::F8_E5M2:
-      return {nullptr, "float8_e5m2"};
-    case Dtype::F8_E8M0:
-      return {nullptr, "float8_e8m0fnu"};
-    case Dtype::F8_E4M3FNUZ:
-      return {nullptr, "float8_e4m3fnuz"};
-    case Dtype::F8_E5M2FNUZ:
-      return {nullptr, "float8_e5m2fnuz"};
-    default:
-      return {"u1"};
-  }
-}
 
 [[noreturn]] void raise_no_ml_dtypes(Dtype dtype, const char* name) {
   raise("NumPy has no " + std::string(name) + ", which " + std::string(to_string(dtype)) +
@@ -119,11 +67,11 @@ class NumpyMaker final : public Maker {
 
   nb::handle dtype_of(Dtype dtype) {
     std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
-    if (PyObject* const known = slot.load(std::memory_order_acquire)) return known;
-    const NumpyName name = numpy_name(dtype);
+    if (PyObject* const made_before = slot.load(std::memory_order_acquire)) return made_before;
+    const FrameworkDtype& known = framework_dtype(dtype);
     nb::object made;
-    if (name.numpy != nullptr) {
-      made = numpy_.attr("dtype")(name.numpy);
+    if (known.numpy != nullptr) {
+      made = numpy_.attr("dtype")(known.numpy);
     } else if (extended_as_bits_) {
       made = numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
     } else {
@@ -137,8 +85,8 @@ class NumpyMaker final : public Maker {
       } catch (nb::python_error& error) {
         if (!error.matches(PyExc_ImportError)) throw;
       }
-      if (!types.is_valid() || !nb::hasattr(types, name.ml_dtypes)) raise_no_ml_dtypes(dtype, name.ml_dtypes);
-      made = numpy_.attr("dtype")(types.attr(name.ml_dtypes));
+      if (!types.is_valid() || !nb::hasattr(types, known.name)) raise_no_ml_dtypes(dtype, known.name);
+      made = numpy_.attr("dtype")(types.attr(known.name));
     }
     PyObject* other = nullptr;
     if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
@@ -149,7 +97,7 @@ class NumpyMaker final : public Maker {
   nb::object numpy_;
   nb::object ndarray_;
   nb::object empty_;
-  std::array<std::atomic<PyObject*>, kDtypes> dtypes_{};
+  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 }  // namespace
@@ -159,7 +107,8 @@ std::shared_ptr<Maker> make_numpy_maker(bool extended_as_bits) {
 }
 
 const char* extended_name(Dtype dtype) noexcept {
-  return numpy_name(dtype).ml_dtypes;
+  const FrameworkDtype& known = framework_dtype(dtype);
+  return known.numpy == nullptr ? known.name : nullptr;
 }
 
 }  // namespace safetensors::python

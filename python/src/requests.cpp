@@ -12,14 +12,6 @@ namespace {
 
 constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 
-std::optional<Dtype> to_dtype(nb::handle name) {
-  if (name.is_none()) return std::nullopt;
-  const std::string_view text = from_str(name, "dtype");
-  const std::optional<Dtype> dtype = parse_dtype(text);
-  if (!dtype) raise("dtype \"" + std::string(text) + "\" is unknown");
-  return dtype;
-}
-
 // The caller's memory and its strides.
 struct Target {
   std::vector<std::uint64_t> strides;
@@ -41,6 +33,13 @@ struct Target {
   }
 };
 
+// The package makes no invalid strides except those of an array with elements that share memory.
+[[noreturn]] void raise_refused_target(const Error& error, nb::handle name, const Destination& destination) {
+  if (error.code != Errc::invalid_argument || destination.strides.empty()) raise_read_error(error, "", "");
+  const std::string text = "out[" + nb::cast<std::string>(nb::repr(name)) + "]";
+  throw nb::value_error((text + " has elements that share memory (was it expanded?): copy it first").c_str());
+}
+
 void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   const Tensor tensor = find_tensor(checkpoint, nb::object(request[0]));
   const nb::object index = request[1];
@@ -52,7 +51,7 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   const Status status = index.is_none()
                             ? requests.plan.add(tensor, destination, options)
                             : requests.plan.add(tensor, parse_index(index, tensor.shape()), destination, options);
-  if (!status) raise_read_error(status.error(), "", "");
+  if (!status) raise_refused_target(status.error(), request[0], destination);
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }
 
@@ -68,6 +67,14 @@ std::uint64_t to_count(nb::handle object, const char* argument) {
 }
 
 }  // namespace
+
+std::optional<Dtype> to_dtype(nb::handle name) {
+  if (name.is_none()) return std::nullopt;
+  const std::string_view text = from_str(name, "dtype");
+  const std::optional<Dtype> dtype = parse_dtype(text);
+  if (!dtype) raise("dtype \"" + std::string(text) + "\" is unknown");
+  return dtype;
+}
 
 Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
   if (const std::optional<std::string_view> text = to_name(name, "name")) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct Requests {
   ReadPlan plan;
   std::vector<nb::object> targets;
 };
+
+// name: a name of the format, such as "F32", or None. Raises SafetensorError for any other text.
+[[nodiscard]] std::optional<Dtype> to_dtype(nb::handle name);
 
 // Returns the tensor of that name. Raises KeyError, and TypeError for an object that is not a str.
 [[nodiscard]] Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name);

@@ -1,55 +1,14 @@
-// Defines TensorSpec, translates names of dtypes in frameworks, and compares the format of a buffer with a dtype.
+// Defines TensorSpec, and compares the format of a buffer with a dtype.
 #include "tensor_spec.h"
 
 #include <bit>
 #include <optional>
 #include <string>
 
+#include "dtype_names.h"
+
 namespace safetensors::python {
 namespace {
-
-struct Name {
-  std::string_view text;
-  Dtype dtype;
-  std::uint64_t packed = 1;  // elements of the format per element of the framework
-};
-
-constexpr Name kNames[] = {
-    {"bool", Dtype::BOOL},
-    {"int8", Dtype::I8},
-    {"uint8", Dtype::U8},
-    {"int16", Dtype::I16},
-    {"uint16", Dtype::U16},
-    {"int32", Dtype::I32},
-    {"uint32", Dtype::U32},
-    {"int64", Dtype::I64},
-    {"uint64", Dtype::U64},
-    {"float16", Dtype::F16},
-    {"float32", Dtype::F32},
-    {"float64", Dtype::F64},
-    {"bfloat16", Dtype::BF16},
-    {"float8_e4m3fn", Dtype::F8_E4M3},
-    {"float8_e4m3fnuz", Dtype::F8_E4M3FNUZ},
-    {"float8_e5m2", Dtype::F8_E5M2},
-    {"float8_e5m2fnuz", Dtype::F8_E5M2FNUZ},
-    {"float8_e8m0fnu", Dtype::F8_E8M0},
-    {"float4_e2m1fn_x2", Dtype::F4, 2},
-    {"complex64", Dtype::C64},
-    {"float6_e2m3fn", Dtype::F6_E2M3},
-    {"float6_e3m2fn", Dtype::F6_E3M2},
-};
-
-const Name& find_name(std::string_view dtype) {
-  for (const Name& name : kNames) {
-    if (name.text == dtype) return name;
-  }
-  std::string text = "Unknown dtype \"" + std::string(dtype) + "\". Supported dtypes: ";
-  for (const Name& name : kNames) {
-    if (&name != kNames) text += ", ";
-    text += name.text;
-  }
-  raise(text);
-}
 
 std::string repr_of_spec(const TensorSpec& spec) {
   std::string text = "TensorSpec(dtype='" + std::string(to_string(spec.dtype)) + "', shape=[";
@@ -106,13 +65,13 @@ void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer) {
 }
 
 TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size) {
-  const Name& name = find_name(dtype);
-  TensorSpec spec{name.dtype, {}, data, size};
+  const FrameworkDtype& known = framework_dtype(dtype);
+  TensorSpec spec{known.dtype, {}, data, size};
   for (const nb::handle dim : nb::iter(shape)) spec.shape.push_back(to_unsigned(dim));
-  if (name.packed != 1 && !spec.shape.empty()) {
-    if (spec.shape.back() > ~std::uint64_t{0} / name.packed)
+  if (known.packed != 1 && !spec.shape.empty()) {
+    if (spec.shape.back() > ~std::uint64_t{0} / known.packed)
       raise("the last dimension of a " + std::string(dtype) + " is too large: " + std::to_string(spec.shape.back()));
-    spec.shape.back() *= name.packed;
+    spec.shape.back() *= known.packed;
   }
   return spec;
 }

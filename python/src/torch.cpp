@@ -1,5 +1,7 @@
 // Makes torch tensors through DLPack, so that the extension needs no headers of torch. Each tensor has a storage of
 // exactly its own size. Dtypes that DLPack or an older torch lacks are exported as bytes and reinterpreted.
+#include <safetensors/to_dlpack.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -7,99 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "dtype_names.h"
 #include "framework.h"
 
 namespace safetensors::python {
 namespace {
 
-// DLPack 0.x, which every torch with from_dlpack accepts (https://dmlc.github.io/dlpack/latest/c_api.html).
-struct DLDevice {
-  std::int32_t type;
-  std::int32_t id;
-};
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  std::int32_t rank;
-  DLPackType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
-struct DLManagedTensor {
-  DLTensor tensor;
-  void* context;
-  void (*deleter)(DLManagedTensor*);
-};
-constexpr std::int32_t kDLCpu = 1;
+// The name of a capsule without a version, which every torch with from_dlpack accepts.
 constexpr const char* kCapsule = "dltensor";
 
-struct Exported {
-  DLManagedTensor managed;
-  std::vector<std::int64_t> shape;
-  std::shared_ptr<const void> owner;
-};
-
 // May be called from any thread, with or without the GIL.
-void forget(DLManagedTensor* managed) {
-  delete static_cast<Exported*>(managed->context);
-}
-
 void destroy_capsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // the consumer has renamed it and owns the memory now
-  forget(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
-}
-
-struct TorchType {
-  const char* name;
-  bool direct;  // every torch understands the DLPack type; otherwise bytes are exported and reinterpreted
-};
-
-TorchType torch_type(Dtype dtype) noexcept {
-  switch (dtype) {
-    case Dtype::BOOL:
-      return {"bool", false};
-    case Dtype::U8:
-      return {"uint8", true};
-    case Dtype::I8:
-      return {"int8", true};
-    case Dtype::I16:
-      return {"int16", true};
-    case Dtype::U16:
-      return {"uint16", false};
-    case Dtype::F16:
-      return {"float16", true};
-    case Dtype::BF16:
-      return {"bfloat16", true};
-    case Dtype::I32:
-      return {"int32", true};
-    case Dtype::U32:
-      return {"uint32", false};
-    case Dtype::F32:
-      return {"float32", true};
-    case Dtype::F64:
-      return {"float64", true};
-    case Dtype::I64:
-      return {"int64", true};
-    case Dtype::U64:
-      return {"uint64", false};
-    case Dtype::C64:
-      return {"complex64", true};
-    case Dtype::F8_E4M3:
-      return {"float8_e4m3fn", false};
-    case Dtype::F8_E5M2:
-      return {"float8_e5m2", false};
-    case Dtype::F8_E8M0:
-      return {"float8_e8m0fnu", false};
-    case Dtype::F8_E4M3FNUZ:
-      return {"float8_e4m3fnuz", false};
-    case Dtype::F8_E5M2FNUZ:
-      return {"float8_e5m2fnuz", false};
-    case Dtype::F4:
-      return {"float4_e2m1fn_x2", false};
-    default:
-      return {nullptr, false};
-  }
+  DLPackDeleter()(static_cast<safetensors_dl_unversioned_tensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
 }
 
 class TorchMaker final : public Maker {
@@ -128,13 +50,13 @@ class TorchMaker final : public Maker {
       tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
-      tensor = torch_type(dtype).direct ? import(usable, dlpack_type(dtype), shape) : reinterpret(usable, type, shape);
+      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type, shape);
     }
     return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
   }
   bool has(Dtype dtype) const override {
-    const char* const name = torch_type(dtype).name;
-    return name != nullptr && nb::hasattr(torch_, name);
+    const FrameworkDtype& known = framework_dtype(dtype);
+    return known.torch != TorchImport::none && nb::hasattr(torch_, known.name);
   }
   bool shares() const noexcept override { return true; }
   bool indexes() const noexcept override { return true; }
@@ -146,29 +68,20 @@ class TorchMaker final : public Maker {
     return nb::tuple(list);
   }
 
-  nb::object import(const Array& array, DLPackType type, std::vector<std::int64_t> shape) {
-    auto* const exported = new Exported{{}, std::move(shape), array.owner()};
-    exported->managed.tensor = {const_cast<std::byte*>(array.bytes().data()),
-                                {kDLCpu, 0},
-                                static_cast<std::int32_t>(exported->shape.size()),
-                                type,
-                                exported->shape.data(),
-                                nullptr,
-                                0};
-    exported->managed.context = exported;
-    exported->managed.deleter = &forget;
-    const nb::object capsule = nb::steal(PyCapsule_New(&exported->managed, kCapsule, &destroy_capsule));
-    if (!capsule.is_valid()) {
-      delete exported;
-      throw nb::python_error();
-    }
+  nb::object import(const Array& array) {
+    Result<UnversionedDLPackTensor> exported = to_unversioned_dlpack(array);
+    if (!exported) raise_read_error(exported.error(), "", "");
+    const nb::object capsule = own(PyCapsule_New(exported->get(), kCapsule, &destroy_capsule));
+    (void)exported->release();
     return own(PyObject_CallFunctionObjArgs(from_dlpack_.ptr(), capsule.ptr(), nullptr));
   }
 
   // Exports bytes, then sets them as the storage of an empty tensor. tensor.view(dtype) would make a view of another
   // tensor, and autograd treats views differently.
   nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
-    const nb::object bytes = import(array, dlpack_type(Dtype::U8), {static_cast<std::int64_t>(array.nbytes())});
+    const std::span<std::byte> memory(const_cast<std::byte*>(array.bytes().data()),
+                                      static_cast<std::size_t>(array.nbytes()));
+    const nb::object bytes = import(Array(Dtype::U8, Shape({array.nbytes()}), memory, array.owner(), array.memory()));
     const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
   }
@@ -190,7 +103,7 @@ class TorchMaker final : public Maker {
     if (!has(dtype))
       raise("Dtype not understood: " + std::string(to_string(dtype)) +
             " (torch has no such dtype; framework=\"np\" loads it as packed uint8)");
-    nb::object made = torch_.attr(torch_type(dtype).name);
+    nb::object made = torch_.attr(framework_dtype(dtype).name);
     PyObject* other = nullptr;
     if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
     return other;
@@ -200,7 +113,7 @@ class TorchMaker final : public Maker {
   Device device_;
   nb::object empty_;
   nb::object from_dlpack_;
-  std::array<std::atomic<PyObject*>, 23> dtypes_{};
+  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 }  // namespace

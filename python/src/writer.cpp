@@ -1,5 +1,6 @@
 // The class _Writer: writes a file whose tensors come in pieces. Calls never wait for each other, because a caller may
 // be a signal handler inside of another call. A call that would have to wait is an error instead.
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,70 @@ NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb:
   return file;
 }
 
+// The bytes to write. They may have a dtype and a shape of their own, which must be those of the tensor.
+struct Value {
+  std::span<const std::byte> bytes;
+  std::optional<Dtype> dtype = std::nullopt;
+  std::optional<std::vector<std::uint64_t>> shape = std::nullopt;
+};
+
+// value: (address, size in bytes, name of the dtype or None, shape or None, owner of the bytes).
+Value make_value(nb::handle value) {
+  const auto address = static_cast<std::uintptr_t>(to_unsigned(value[0]));
+  Value made{{reinterpret_cast<const std::byte*>(address), static_cast<std::size_t>(to_unsigned(value[1]))}};
+  made.dtype = to_dtype(nb::object(value[2]));
+  if (const nb::object shape = value[3]; !shape.is_none()) {
+    made.shape.emplace();
+    for (const nb::handle dim : nb::iter(shape)) made.shape->push_back(to_unsigned(dim));
+  }
+  return made;
+}
+
+std::string tensor_text(const TensorInfo& tensor) {
+  return "tensor `" + printable(tensor.name) + "`";
+}
+
+// rows: whether the shape is that of rows of the tensor. The library checks the rest of rows.
+void check_shape(const TensorInfo& tensor, ShapeView shape, bool rows) {
+  if (rows && tensor.shape.empty()) return;
+  const std::size_t skipped = rows ? 1 : 0;
+  if (shape.size() == tensor.shape.size() &&
+      std::ranges::equal(shape.subspan(skipped), ShapeView(tensor.shape).subspan(skipped)))
+    return;
+  std::string wanted = to_string(tensor.shape);
+  if (rows) wanted.replace(1, std::to_string(tensor.shape[0]).size(), "rows");
+  raise(tensor_text(tensor) + " takes shape " + wanted + ", the data has " + to_string(shape));
+}
+
+// Packed bytes have neither the dtype nor the shape of their tensor. Only their number is compared.
+void check_value(const TensorInfo& tensor, const Value& value, bool rows) {
+  const bool packed = bits(tensor.dtype) < 8;
+  if (value.dtype && *value.dtype != tensor.dtype && !(packed && *value.dtype == Dtype::U8))
+    raise(tensor_text(tensor) + " has dtype " + std::string(to_string(tensor.dtype)) + ", the data " +
+          std::string(to_string(*value.dtype)));
+  if (value.shape && !packed) check_shape(tensor, *value.shape, rows);
+  if (!rows && value.bytes.size() != tensor.nbytes())
+    raise(tensor_text(tensor) + " has " + std::to_string(tensor.nbytes()) + " bytes, the data " +
+          std::to_string(value.bytes.size()));
+}
+
+[[noreturn]] void raise_start(const std::string& start, const TensorInfo& tensor) {
+  raise("start is " + start + ": " + tensor_text(tensor) + " has " + std::to_string(tensor.shape[0]) + " rows");
+}
+
+std::uint64_t to_row(nb::handle start, const TensorInfo& tensor) {
+  const nb::object number = own(PyNumber_Index(start.ptr()));
+  try {
+    return to_unsigned(number);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_OverflowError)) throw;
+  }
+  const auto text = nb::cast<std::string>(nb::str(number));
+  if (text.starts_with('-')) raise("start is " + text + ": rows are counted from 0");
+  if (tensor.shape.empty()) raise(tensor_text(tensor) + " is a scalar and has no rows");
+  raise_start(text, tensor);
+}
+
 // Several threads may write at once. After close() the calls in progress complete, then the file is removed.
 class PyWriter {
  public:
@@ -67,20 +132,32 @@ class PyWriter {
   PyWriter& operator=(const PyWriter&) = delete;
   ~PyWriter() { close(); }
 
-  void write(nb::handle name, nb::handle offset, nb::handle address, nb::handle size) {
-    const std::span bytes(reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(to_unsigned(address))),
-                          static_cast<std::size_t>(to_unsigned(size)));
-    const std::string text(from_str(name, "name"));
-    const std::uint64_t begin = to_unsigned(offset);
-    run([&](Writer& writer) { return writer.write(text, begin, bytes); });
+  // start: the first row, or None for the whole tensor. value: as make_value.
+  void write(nb::handle name, nb::handle start, nb::handle value) {
+    const TensorInfo& tensor = find(name);
+    const Value data = make_value(value);
+    const std::optional<std::uint64_t> row = start.is_none() ? std::nullopt : std::optional(to_row(start, tensor));
+    check_value(tensor, data, row.has_value());
+    const Status status = run([&](Writer& writer) {
+      return row ? writer.write_rows(tensor.name, *row, data.bytes) : writer.write(tensor.name, 0, data.bytes);
+    });
+    if (status) return;
+    Error error = status.error();
+    if (error.code == Errc::slice_index) raise_start(std::to_string(*row), tensor);
+    if (error.code != Errc::slice_rank && error.code != Errc::slice_bits && error.code != Errc::data_length)
+      raise_saving(error);
+    error.path.clear();  // a mistake of the caller, which does not depend on the file
+    raise(error.message, &error);
   }
   void copy(nb::handle name, const PyCheckpoint& source, nb::handle source_name) {
     const std::string text(from_str(name, "name"));
     const Tensor tensor = find_tensor(source.get(), source_name);
-    run([&](Writer& writer) { return writer.copy(text, tensor); });
+    const Status status = run([&](Writer& writer) { return writer.copy(text, tensor); });
+    if (!status) raise_saving(status.error());
   }
   void commit() {
-    run([](Writer& writer) { return writer.commit(); }, true);
+    const Status status = run([](Writer& writer) { return writer.commit(); }, true);
+    if (!status) raise_saving(status.error());
     close();
   }
   void close() {
@@ -92,12 +169,7 @@ class PyWriter {
     const WithoutGil released;  // this may remove a file
     closed.reset();
   }
-  nb::object meta(nb::handle name) const {
-    const std::optional<std::string_view> text = to_name(name, "name");
-    const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
-    if (tensor == nullptr) raise_key_error(name);
-    return nb::make_tuple(to_str(to_string(tensor->dtype)), to_list(tensor->shape), tensor->nbytes());
-  }
+  nb::object dtype(nb::handle name) const { return to_str(to_string(find(name).dtype)); }
 
  private:
   // A call in progress: one of many that write, or the only one that commits. It raises an error instead of waiting.
@@ -132,6 +204,13 @@ class PyWriter {
     bool commits_;
   };
 
+  const TensorInfo& find(nb::handle name) const {
+    const std::optional<std::string_view> text = to_name(name, "name");
+    const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
+    if (tensor == nullptr) raise_key_error(name);
+    return *tensor;
+  }
+
   std::shared_ptr<Writer> get() const {
     {
       const std::lock_guard lock(mutex_);
@@ -141,7 +220,7 @@ class PyWriter {
   }
 
   template <class Work>
-  void run(const Work& work, bool commits = false) {
+  [[nodiscard]] Status run(const Work& work, bool commits = false) {
     if (ReentrancyGuard::of(key_.get()))
       raise("the writer cannot be used by the handler of a signal that came while it writes");
     std::shared_ptr<Writer> writer = get();
@@ -153,7 +232,7 @@ class PyWriter {
       writer.reset();  // the last reference if close() ran meanwhile: removes the file
     }
     if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (!status) raise_saving(status.error());
+    return status;
   }
 
   Header header_;
@@ -173,11 +252,12 @@ void define_writer(nb::module_& module) {
           [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,
              nb::object durability) { initialize(self, begin_file(path, tensors, metadata, durability)); },
           nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none())
-      .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("offset"), nb::arg("address"), nb::arg("size"))
+      .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"),
+           "value: (address, size in bytes, dtype or None, shape or None, owner of the bytes).")
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
-      .def("meta", &PyWriter::meta, nb::arg("name").none(), "(dtype, shape, number of bytes) of a tensor.");
+      .def("dtype", &PyWriter::dtype, nb::arg("name").none(), "The dtype of a tensor in the format, such as \"F32\".");
 }
 
 }  // namespace safetensors::python

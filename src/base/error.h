@@ -17,6 +17,12 @@ namespace safetensors::base {
   return Error{.code = code, .path = std::string(path), .message = std::move(message)};
 }
 
+// Returns the error with a path, if it has none.
+[[nodiscard]] inline Error with_path(Error error, std::string_view path) {
+  if (error.path.empty()) error.path = path;
+  return error;
+}
+
 // Needs no allocation: the message fits into the small buffer of std::string.
 [[nodiscard]] inline Error out_of_memory() noexcept {
   return Error{.code = Errc::out_of_memory, .message = "out of memory"};

@@ -25,7 +25,6 @@ struct safetensors::ElementOf<Element<D, Storage>> {
 namespace {
 using safetensors::Array;
 using safetensors::Dtype;
-using safetensors::Errc;
 using safetensors::MemoryKind;
 using safetensors::Result;
 using safetensors::Status;

@@ -245,6 +245,19 @@ safetensors_status safetensors_writer_write(safetensors_writer* writer, const ch
   });
 }
 
+safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name, size_t name_length,
+                                                 uint64_t first_row, const void* data, size_t size,
+                                                 safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}}); !status) return status;
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto bytes = bytes_of(data, size, "data");
+    if (!bytes) return std::move(bytes).error();
+    return writer->writer.write_rows(*text, first_row, *bytes);
+  });
+}
+
 safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
                                            const safetensors_tensor* tensor, safetensors_error* error) {
   return guarded(error, [&]() -> Status {

@@ -202,11 +202,6 @@ Status CopyRing::wait_for(std::size_t index) noexcept {
   return result == CudaResult::success ? Status() : fail(result, slots_[index].bytes);
 }
 
-Status CopyRing::copy(Slot slot, std::size_t size, Address device_address) noexcept {
-  const Part part{.from = 0, .size = size, .device_address = device_address};
-  return copy_parts(std::move(slot), {&part, 1});
-}
-
 Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = check(slot, parts); !status) return status;

@@ -48,8 +48,8 @@ struct RingStats {
 // acquire() returns no more slots.
 class CopyRing {
  public:
-  // Pinned memory for one chunk. If the slot is destroyed without copy(), it returns to the ring at once. It must not
-  // outlive the ring.
+  // Pinned memory for one chunk. If the slot is destroyed without copy_parts(), it returns to the ring at once. It must
+  // not outlive the ring.
   class Slot {
    public:
     Slot(Slot&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)), index_(other.index_) {}
@@ -97,11 +97,9 @@ class CopyRing {
   // these threads. So a thread that already holds a slot may wait forever. Errors: device_failed, out_of_memory.
   [[nodiscard]] Result<Slot> acquire() noexcept;
 
-  // Begins a copy of the slot's first `size` bytes. The caller must not touch them any more. The memory at
-  // device_address must live until finish() or the destructor of the ring. Errors: device_failed, out_of_memory;
-  // invalid_argument, which is not final.
-  [[nodiscard]] Status copy(Slot slot, std::size_t size, Address device_address) noexcept;
-  // Copies parts of the slot in the given order. Checks all parts before it copies the first one.
+  // Begins a copy of parts of the slot, in the given order. Checks all parts before it copies the first one. The caller
+  // must not touch the parts any more. The memory at their device addresses must live until finish() or the destructor
+  // of the ring. Errors: device_failed, out_of_memory; invalid_argument, which is not final.
   [[nodiscard]] Status copy_parts(Slot slot, std::span<const Part> parts) noexcept;
 
   // Waits for every copy that began before the call. Error: the first failure of any copy.

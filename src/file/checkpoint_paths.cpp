@@ -94,11 +94,7 @@ Status CheckpointPaths::add_folder(const std::string& path) {
 
 Status CheckpointPaths::add_index(const std::string& path) {
   Result<std::unique_ptr<const format::ShardIndex>> shards = read_index(path, cancellation_);
-  if (!shards) {
-    Error error = std::move(shards).error();
-    if (error.path.empty()) error.path = path;
-    return error;
-  }
+  if (!shards) return base::with_path(std::move(shards).error(), path);
   const std::size_t count = (*shards)->shard_count();
   indexes_.push_back(
       std::make_unique<const IndexFile>(IndexFile{path, path.substr(0, path.rfind('/') + 1), *std::move(shards)}));

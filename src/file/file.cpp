@@ -28,11 +28,6 @@ Access decide(Access wanted, const os::PosixFile& file) {
   return file.file_system() == os::FileSystem::local ? Access::map : Access::read;
 }
 
-Error with_path(const detail::FileState& state, Error error) {
-  if (error.path.empty()) error.path = state.path;
-  return error;
-}
-
 // Reads the start of a file whose header was refused, so that the message can name the kind of the file. Keeps the
 // error if nothing more can be read.
 Error with_file_kind(const Source& source, std::uint64_t file_size, Error error) {
@@ -66,10 +61,10 @@ Status finish(detail::FileState& state, const ParseOptions& options, unsigned th
   if (!size) {
     Error error = std::move(size).error();
     if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may return any error
-    return with_path(state, std::move(error));
+    return base::with_path(std::move(error), state.path);
   }
   Result<Header> header = read_header(*state.source, *size, options, threads, cancellation);
-  if (!header) return with_path(state, with_file_kind(*state.source, *size, std::move(header).error()));
+  if (!header) return base::with_path(with_file_kind(*state.source, *size, std::move(header).error()), state.path);
   state.header = *std::move(header);
   return {};
 }
@@ -81,10 +76,10 @@ Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, 
 Result<Array> read_data(const detail::FileState& state) {
   const std::uint64_t size = state.header.data_bytes();
   Result<std::shared_ptr<std::byte>> memory = os::allocate(size);
-  if (!memory) return with_path(state, std::move(memory).error());
+  if (!memory) return base::with_path(std::move(memory).error(), state.path);
   const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(size));
   if (Status status = os::read_parallel(*state.source, state.header.data_start(), bytes); !status)
-    return with_path(state, std::move(status).error());
+    return base::with_path(std::move(status).error(), state.path);
   return data_array(bytes, *std::move(memory), MemoryKind::owned);
 }
 
@@ -229,8 +224,7 @@ std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64
 Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {
   return base::guarded([&] {
     error.message = format::tensor_named(tensor.name) + ": " + error.message;
-    if (error.path.empty()) error.path = path;
-    return std::move(error);
+    return base::with_path(std::move(error), path);
   });
 }
 

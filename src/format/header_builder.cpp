@@ -102,11 +102,7 @@ struct HeaderBuilder::State {
                                                            ", it must be a power of two from 1 to 65536");
     }
     format::HeaderWriter writer;
-    if (metadata_present) {
-      writer.metadata_begin();
-      for (const auto& [key, value] : metadata) writer.pair(key, value);
-      writer.metadata_end();
-    }
+    if (metadata_present) writer.metadata(metadata);
     std::uint64_t offset = 0;
     for (const Entry* entry : in_order()) {
       std::uint64_t end = 0;

@@ -22,13 +22,11 @@ Status check_utf8(std::string_view what, std::string_view key, std::string_view 
 Result<std::string> text_with_metadata(const Header& header, const std::optional<MetadataMap>& metadata) {
   HeaderWriter writer;
   if (metadata) {
-    writer.metadata_begin();
     for (const auto& [key, value] : *metadata) {
       if (Status status = check_utf8("name", key, key); !status) return std::move(status).error();
       if (Status status = check_utf8("value", key, value); !status) return std::move(status).error();
-      writer.pair(key, value);
     }
-    writer.metadata_end();
+    writer.metadata(*metadata);
   }
   writer.tensors(header.tensors());
   return std::move(writer).finish();

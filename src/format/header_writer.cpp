@@ -22,10 +22,6 @@ void HeaderWriter::pair(std::string_view key, std::string_view value) {
   json::append_string(text_, value);
 }
 
-void HeaderWriter::metadata_end() {
-  text_ += '}';
-}
-
 void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
   separate();
   json::append_string(text_, name);
@@ -68,9 +64,8 @@ std::string HeaderWriter::finish() && {
 
 Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
   // The sum could overflow. If one part is over the limit alone, any number over the limit gives the same error.
-  const std::uint64_t wanted =
-      text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes ? kMaxHeaderBytes + 9 : 8 + text.size() + slack;
-  const std::uint64_t length = (wanted + alignment - 1) / alignment * alignment - 8;
+  const bool over = text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes;
+  const std::uint64_t length = padded_length(over ? kMaxHeaderBytes + 1 : text.size() + slack, alignment);
   if (length > kMaxHeaderBytes) {
     return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(text.size()) +
                                                         " bytes of text, " + std::to_string(slack) +
@@ -88,15 +83,11 @@ inline namespace v0 {
 Result<std::string> Header::text() const noexcept {
   return base::guarded([&]() -> Result<std::string> {
     format::HeaderWriter writer;
-    if (metadata().present()) {
-      writer.metadata_begin();
-      for (const auto& [key, value] : metadata()) writer.pair(key, value);
-      writer.metadata_end();
-    }
+    if (metadata().present()) writer.metadata(metadata());
     writer.tensors(tensors());
     std::string text = std::move(writer).finish();
     // Keep the length of the header that was read if the text fits, so that offsets in the file stay the same.
-    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : (text.size() + 7) / 8 * 8;
+    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : format::padded_length(text.size(), 8);
     text.resize(static_cast<std::size_t>(length), ' ');
     return text;
   });

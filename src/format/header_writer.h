@@ -19,13 +19,17 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of t
   return a != b && rank(a) != rank(b) ? rank(a) > rank(b) : a_name < b_name;
 }
 
-// Call in this order: metadata pairs sorted by key, then tensors in the writer's order, then finish(). Functions throw
-// std::bad_alloc.
+// Call in this order: metadata(), if the header has metadata, then tensors in the writer's order, then finish().
+// Functions throw std::bad_alloc.
 class HeaderWriter {
  public:
-  void metadata_begin() { text_ += "\"__metadata__\":{"; }
-  void pair(std::string_view key, std::string_view value);
-  void metadata_end();
+  // pairs: of key and value, sorted by key.
+  template <class Pairs>
+  void metadata(const Pairs& pairs) {
+    text_ += "\"__metadata__\":{";
+    for (const auto& [key, value] : pairs) pair(key, value);
+    text_ += '}';
+  }
   void tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
   // Writes all tensors of a header. list: in the order of offsets. Tensors without bytes can share an offset. Among
   // those, the order is the writer's: by descending rank of the dtype, then by name.
@@ -33,11 +37,17 @@ class HeaderWriter {
   [[nodiscard]] std::string finish() &&;
 
  private:
+  void pair(std::string_view key, std::string_view value);
   void separate() {
     if (text_.back() != '{') text_ += ',';
   }
   std::string text_ = "{";
 };
+
+// Returns the length of a text of `size` bytes after padding: 8 + length is a multiple of alignment.
+[[nodiscard]] constexpr std::uint64_t padded_length(std::uint64_t size, std::uint64_t alignment) noexcept {
+  return (8 + size + alignment - 1) / alignment * alignment - 8;
+}
 
 // Appends `slack` spaces to text, then more spaces until 8 + the text's length is a multiple of alignment, in bytes.
 // alignment must be a power of two. Error: header_too_large.

@@ -1,4 +1,5 @@
-// Checks rules 6 to 10: tensors have the size of their shape and dtype, and cover the data without holes and overlaps.
+// Checks rules 6 to 10 of the format for readers and writers: each tensor has the size of its shape and dtype, and the
+// tensors cover the data without holes and overlaps.
 //
 // Most files list their tensors in the order of offsets, and the parser notices that for free. Otherwise the tensors
 // are sorted by offset first; then each must begin where the one before it ends. Messages are made in a second pass

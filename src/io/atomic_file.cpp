@@ -159,7 +159,7 @@ Status AtomicFile::check() const noexcept {
 Status AtomicFile::replace() noexcept {
   return base::guarded([&]() -> Status {
     if (Status replaceable = check_replaceable(target_, path_); !replaceable) return replaceable;
-    return anonymous_ ? link() : rename();
+    return anonymous_ || target_.links == Links::refuse ? link() : rename();
   });
 }
 
@@ -169,15 +169,16 @@ AtomicFile::Place AtomicFile::place() const {
   return {static_cast<std::uint64_t>(directory.st_dev), static_cast<std::uint64_t>(directory.st_ino), target_.name};
 }
 
-// Names the anonymous file. linkat() cannot replace a file. If another file has appeared at the path meanwhile, the new
-// file gets a temporary name first and is then renamed.
+// Gives the new file the name of the target. linkat() cannot replace a file. If another file has appeared at the path
+// meanwhile and may be replaced, the new file gets a temporary name first and is then renamed.
 Status AtomicFile::link() {
+  const bool replaces = target_.links != Links::refuse;
   int error_number = link_as(target_.name);
   if (error_number == 0) {
-    file_.close();
+    discard();
     return {};
   }
-  if (error_number == EEXIST) {
+  if (error_number == EEXIST && replaces) {
     // Lock before the name exists: otherwise clean_directory() could take the file for that of a dead writer.
     (void)lock_temporary(file_.descriptor(), system_);
     for (int i = 0; i < kMaxNameAttempts && error_number == EEXIST; ++i) {
@@ -187,9 +188,11 @@ Status AtomicFile::link() {
     }
     if (error_number == 0) return rename();
   }
-  if (is_final(error_number))
+  if (is_final(error_number) || (error_number == EEXIST && !replaces))
     return os::system_error(Errc::replace_failed, error_number, "cannot put the new file in place", path_);
-  return copy_to_named();
+  // With Links::refuse, a file with a name is on a file system without links. replace() has just seen that the path is
+  // free.
+  return anonymous_ ? copy_to_named() : rename();
 }
 
 // Returns 0 or errno.
@@ -209,7 +212,7 @@ Status AtomicFile::copy_to_named() {
   if (Status status = open_named(); !status) return status;
   if (Status status = file_.copy_at(0, **source, 0, (*source)->identity().size); !status) return status;
   if (Status status = file_.finish(); !status) return status;
-  return rename();
+  return replace();
 }
 
 Status AtomicFile::rename() {

@@ -29,10 +29,12 @@ struct AtomicFileOptions {
 //
 // If nothing is at the path and the file system supports O_TMPFILE, the new file has no name until commit() links it. A
 // killed process leaves nothing then. Otherwise the new file is a temporary in the target's directory, and commit()
-// renames it. A killed process then leaves the temporary, which clean_directory() finds.
+// renames it. A killed process then leaves the temporary, which clean_directory() finds. With Links::refuse, commit()
+// links the temporary, too: unlike a rename, a link replaces nothing.
 class AtomicFile {
  public:
-  // size: the size of the file in bytes. The caller must write every byte. system must outlive the AtomicFile.
+  // size: the size of the file in bytes. The caller must write every byte. 0: the size is unknown, so no space is
+  // reserved and the bytes go through the page cache. system must outlive the AtomicFile.
   // Errors: those of resolve_target(), open_failed, write_failed (the file is too large, or there is no space for it).
   [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
                                                                   const AtomicFileOptions& options,
@@ -56,9 +58,9 @@ class AtomicFile {
   [[nodiscard]] Status commit() noexcept;
 
   // The steps of commit(), for several files that are replaced together. Call file().finish() before them.
-  // check() returns not_regular_file if replace() would fail with it now.
+  // check() returns the error of check_replaceable().
   [[nodiscard]] Status check() const noexcept;
-  // Errors: not_regular_file, replace_failed, unsupported (the file system cannot rename).
+  // Errors: those of check(), replace_failed, unsupported (the file system cannot rename).
   [[nodiscard]] Status replace() noexcept;
   // Error: replaced_not_durable. It is the only error after which the new file is in place.
   [[nodiscard]] Status sync_directory() noexcept;

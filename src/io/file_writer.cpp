@@ -95,7 +95,7 @@ void FileWriter::close() noexcept {
 }
 
 void FileWriter::open_direct(int directory, const char* name) {
-  if (sync_ != Sync::none) direct_ = DirectFile::open(directory, name, descriptor_, system_);
+  if (sync_ != Sync::none) direct_ = DirectWriter::open(directory, name, descriptor_, system_);
 }
 
 Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t offset) const {
@@ -141,7 +141,7 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
 
   const std::uint64_t begin = offset + head;
   std::span<const std::byte> blocks = bytes.subspan(head, whole);
-  DirectFile::Outcome outcome{};
+  DirectWriter::Outcome outcome{};
   if (direct_->aligned(blocks.data())) {
     outcome = direct_->write(begin, blocks);
   } else {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "io/direct_file.h"
+#include "io/direct_writer.h"
 #include "os/system.h"
 
 namespace safetensors::io {
@@ -24,10 +24,6 @@ enum class Sync : std::uint8_t {
   file,  // the old file or the new file
   full,  // the new file
 };
-
-// Minimum and maximum number of bytes that a writer writes between two reports of progress.
-inline constexpr std::uint64_t kMinBytesPerReport = std::uint64_t{8} << 20;
-inline constexpr std::size_t kMaxBytesPerReport = std::size_t{16} << 20;
 
 class FileWriter {
  public:
@@ -97,7 +93,7 @@ class FileWriter {
   const Sync sync_;
   int descriptor_ = -1;
   bool finished_ = false;
-  std::unique_ptr<DirectFile> direct_;
+  std::unique_ptr<DirectWriter> direct_;
   BounceBufferPool bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
   std::atomic<std::uint64_t> unflushed_{0};            // bytes written since the last start of writeback

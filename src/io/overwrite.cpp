@@ -9,30 +9,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "io/file_writer.h"
 #include "os/descriptor.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
-
-// Writes through the page cache until all bytes are written. A write can be short.
-Status write_all(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes, std::string_view path,
-                 os::System& system) {
-  while (!bytes.empty()) {
-    const ssize_t count = system.write_at(descriptor, bytes.data(), bytes.size(), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      Error error = os::system_error(
-          Errc::write_failed, count < 0 ? errno : EIO,
-          "cannot write " + std::to_string(bytes.size()) + " bytes at byte " + std::to_string(offset), path);
-      error.offset = offset;
-      return error;
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::size_t>(count);
-  }
-  return {};
-}
 
 Error changed_error(std::string_view path) {
   return base::make_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
@@ -44,12 +26,9 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
                  std::span<const std::byte> bytes, Sync sync, os::System& system) noexcept {
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
-    os::Descriptor file;
     // O_NONBLOCK: the path may lead to a FIFO by now, and open() must not wait for its reader.
-    do {
-      file =
-          os::Descriptor(system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0));
-    } while (!file.valid() && errno == EINTR);
+    os::Descriptor file(os::retry(
+        [&] { return system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0); }));
     if (!file.valid()) return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
     struct stat status;
     if (::fstat(file.get(), &status) != 0)
@@ -58,8 +37,10 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
       return base::make_error(Errc::not_regular_file,
                               std::string("not a regular file but ") + os::describe_irregular(status.st_mode), path);
     if (os::identity_of(status) != expected) return changed_error(path);
-    if (Status written = write_all(file.get(), offset, bytes, path, system); !written) return written;
-    if (sync != Sync::none && system.sync(file.get()) != 0)
+    FileWriter writer(sync, path, system);
+    writer.adopt(file.release());
+    if (Status written = writer.write_at(offset, bytes); !written) return written;
+    if (sync != Sync::none && system.sync(writer.descriptor()) != 0)
       return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
     return {};
   });

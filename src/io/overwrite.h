@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "io/atomic_file.h"
+#include "io/file_writer.h"
 #include "os/file_system.h"
 #include "os/system.h"
 

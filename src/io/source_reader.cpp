@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -68,13 +67,10 @@ class SourceReader::OpenDirect final : public os::Opener {
   [[nodiscard]] Result<os::Descriptor> open() const noexcept override {
     Result<os::Lease> lease = file_.lease();
     if (!lease) return std::move(lease).error();  // A copy of the error could throw.
-    char path[32];
-    (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", lease->get());
-    os::Descriptor direct;
-    do {
-      direct = os::Descriptor(
-          system_.open_at(AT_FDCWD, path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode_t{0}));
-    } while (!direct.valid() && errno == EINTR);
+    const os::DescriptorPath path(lease->get());
+    os::Descriptor direct(os::retry([&] {
+      return system_.open_at(AT_FDCWD, path.text, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode_t{0});
+    }));
     if (direct.valid()) return direct;
     const int error_number = errno;
     return base::guarded(
@@ -233,11 +229,10 @@ Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std
                                  std::size_t& bytes_read, ReadCounts& counts) const noexcept {
   bytes_read = 0;
   if (direct_refused() != 0) return {};
-  ssize_t count = -1;
-  do {
+  const ssize_t count = os::retry([&] {
     ++counts.calls;
-    count = system_.read_at(direct, aligned.data(), aligned.size(), offset);
-  } while (count < 0 && errno == EINTR);
+    return system_.read_at(direct, aligned.data(), aligned.size(), offset);
+  });
   if (count >= 0) {
     bytes_read = static_cast<std::size_t>(count);
     counts.direct += bytes_read;

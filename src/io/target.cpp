@@ -28,6 +28,10 @@ Error irregular_error(mode_t mode, std::string_view path) {
   return error;
 }
 
+Error in_use_error(std::string_view path) {
+  return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
+}
+
 // Splits off the last component: "a/b" into "a/" and "b", "b" into "." and "b".
 void split(const std::string& path, std::string& directory, std::string& name) {
   const std::size_t slash = path.rfind('/');
@@ -39,10 +43,8 @@ void split(const std::string& path, std::string& directory, std::string& name) {
 // but not read gets an O_PATH descriptor, which is enough to create files but not to sync.
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
   const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
-  os::Descriptor opened;
-  do {
-    opened = os::Descriptor(::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  } while (!opened.valid() && errno == EINTR);
+  os::Descriptor opened(
+      os::retry([&] { return ::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   target.directory_readable = opened.valid();
   if (!opened.valid() && errno == EACCES)
     opened = os::Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -84,9 +86,9 @@ Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
 }
 
 // Takes the name as it is, even if it is a symlink. Follows only the links in the path of the directory.
-Result<Target> resolve_name(std::string_view path) {
+Result<Target> resolve_name(std::string_view path, Links links) {
   Target target;
-  target.links = Links::replace;
+  target.links = links;
   std::string directory;
   split(std::string(path), directory, target.name);
   if (target.name.empty() || target.name == "." || target.name == "..")
@@ -98,6 +100,7 @@ Result<Target> resolve_name(std::string_view path) {
     if (errno == ENOENT) return target;
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
+  if (links == Links::refuse) return in_use_error(path);
   if (!S_ISLNK(found.st_mode)) {
     if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
     target.old = found;
@@ -125,7 +128,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.find('\0') != std::string_view::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
-  if (links == Links::replace) return resolve_name(path);
+  if (links != Links::follow) return resolve_name(path, links);
   // stat() comes first, because the system refuses links that it would not follow (protected_symlinks).
   struct stat seen;
   const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
@@ -149,6 +152,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
 Status check_replaceable(const Target& target, std::string_view path) {
   struct stat found;
   if (::fstatat(target.directory.get(), target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (target.links == Links::refuse) return in_use_error(path);
   if (target.links == Links::replace && S_ISLNK(found.st_mode)) return {};
   if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
   return {};

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "os/system_error.h"
+
 namespace safetensors::io {
 namespace {
 
@@ -43,11 +45,8 @@ bool is_temporary_name(std::string_view name) noexcept {
 
 TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept {
   if (system.file_system(descriptor) != os::FileSystem::local) return TemporaryLock::unknown;
-  while (system.lock(descriptor) != 0) {
-    if (errno == EINTR) continue;
-    return errno == EWOULDBLOCK ? TemporaryLock::held : TemporaryLock::unknown;
-  }
-  return TemporaryLock::taken;
+  if (os::retry([&] { return system.lock(descriptor); }) == 0) return TemporaryLock::taken;
+  return errno == EWOULDBLOCK ? TemporaryLock::held : TemporaryLock::unknown;
 }
 
 }  // namespace safetensors::io

@@ -23,38 +23,11 @@ namespace {
 constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are gathered in a staging buffer
 constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces are written without it
 
-// Counts the bytes written by all threads. Reports progress only on the thread that constructs it.
-class Meter {
- public:
-  Meter(std::uint64_t total, const Progress& progress) : total_(total), progress_(progress) {}
-
-  Status add(std::size_t bytes) {
-    const std::uint64_t done = done_.fetch_add(bytes) + bytes;
-    if (std::this_thread::get_id() != owner_ || (done - reported_ < kMinBytesPerReport && done != total_)) return {};
-    return report(done);
-  }
-  // Reports the bytes that other threads wrote last.
-  Status finish() { return reported_ == total_ ? Status() : report(total_); }
-
- private:
-  Status report(std::uint64_t done) {
-    reported_ = done;
-    if (!progress_ || progress_(done, total_)) return {};
-    return base::cancelled(done, total_);
-  }
-
-  const std::uint64_t total_;
-  const Progress& progress_;
-  const std::thread::id owner_ = std::this_thread::get_id();
-  std::atomic<std::uint64_t> done_{0};
-  std::uint64_t reported_ = 0;  // used by the owner only
-};
-
 // Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much as
 // a copy of many kilobytes.
 class BufferedImage {
  public:
-  BufferedImage(FileWriter& file, Meter& meter) : file_(file), meter_(meter) {}
+  BufferedImage(FileWriter& file, ProgressMeter& meter) : file_(file), meter_(meter) {}
 
   Status write(std::span<const Piece> pieces) {
     for (const Piece& piece : pieces) {
@@ -90,7 +63,7 @@ class BufferedImage {
   }
 
   FileWriter& file_;
-  Meter& meter_;
+  ProgressMeter& meter_;
   std::unique_ptr<std::byte[]> staged_;
   std::size_t staged_size_ = 0;
   std::uint64_t position_ = 0;
@@ -99,7 +72,7 @@ class BufferedImage {
 // One task per chunk of a file with direct I/O, and one task per other file. The last task of a file finishes it.
 class ImageTasks final : public os::Tasks {
  public:
-  ImageTasks(std::span<const Image> images, Meter& meter) : meter_(meter), jobs_(images.size()) {
+  ImageTasks(std::span<const Image> images, ProgressMeter& meter) : meter_(meter), jobs_(images.size()) {
     for (std::size_t i = 0; i < images.size(); ++i) {
       const Chunks chunks{0, images[i].size};
       jobs_[i].image = &images[i];
@@ -164,7 +137,7 @@ class ImageTasks final : public os::Tasks {
     return image.file->write_chunk(chunk.offset, {bytes, chunk.size}, bounce_buffers_);
   }
 
-  Meter& meter_;
+  ProgressMeter& meter_;
   BounceBufferPool bounce_buffers_;
   std::vector<Job> jobs_;
   std::size_t count_ = 0;
@@ -177,7 +150,7 @@ Status write_images(std::span<const Image> images, const Progress& progress) noe
   return base::guarded([&]() -> Status {
     std::uint64_t total = 0;
     for (const Image& image : images) total += image.size;
-    Meter meter(total, progress);
+    ProgressMeter meter(progress, total, 0, {}, std::this_thread::get_id());
     ImageTasks tasks(images, meter);
     if (Status status = os::run_parallel(tasks, tasks.count(), tasks.threads()); !status) return status;
     return meter.finish();

@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "io/file_writer.h"
+#include "io/progress.h"
 
 namespace safetensors::io {
 
@@ -22,9 +22,6 @@ struct Image {
   std::span<const Piece> pieces;  // in file order from byte 0 on, without gaps and without empty pieces
   std::uint64_t size;             // bytes of all pieces
 };
-
-// Called with the number of bytes written and the total, of all files. Return false to cancel.
-using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
 // Writes and finishes each file. Uses at most kDirectThreads threads. Memory: at most 8 MiB if any file is written
 // directly, else at most 1 MiB per thread. Only the calling thread calls progress. Errors: those of FileWriter,

@@ -76,8 +76,6 @@ class DescriptorPool {
   // Closes the slot for good. Nobody may use it at that time or later.
   void close(std::size_t slot) noexcept;
 
-  [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
-
  private:
   friend class Lease;
   // Process, descriptor and number of users, or 0 for a closed slot. One atomic, so all of it changes at once.

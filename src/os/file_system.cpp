@@ -4,7 +4,7 @@
 
 #include <sys/vfs.h>
 
-#include <cerrno>
+#include "os/system_error.h"
 
 namespace safetensors::os {
 
@@ -46,11 +46,7 @@ FileSystem classify_file_system(std::uint64_t magic) noexcept {
 
 FileSystem file_system_of(int descriptor) noexcept {
   struct statfs status;
-  int result = 0;
-  do {
-    result = ::fstatfs(descriptor, &status);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) return FileSystem::local;
+  if (retry([&] { return ::fstatfs(descriptor, &status); }) != 0) return FileSystem::local;
   // f_type is a signed long on most systems, and the magic numbers have 32 bits.
   return classify_file_system(static_cast<std::uint32_t>(status.f_type));
 }

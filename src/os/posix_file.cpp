@@ -34,11 +34,7 @@ Error irregular_error(mode_t mode, std::string_view path) {
 // O_NONBLOCK: the file may have become a FIFO, and open() must not wait for its writer. O_NOCTTY: a terminal must not
 // become the controlling terminal.
 int open_readable(const char* path) noexcept {
-  int descriptor = -1;
-  do {
-    descriptor = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+  return retry([&] { return ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY); });
 }
 
 // Returns the absolute path, without following symlinks. Returns the path unchanged if the working directory is unknown
@@ -180,10 +176,8 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
   // One lease per read, so that the pool can close the descriptor between two reads.
   Result<Lease> descriptor = lease();
   if (!descriptor) return std::move(descriptor).error();
-  ssize_t count = -1;
-  do {
-    count = ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset));
-  } while (count < 0 && errno == EINTR);
+  const ssize_t count =
+      retry([&] { return ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset)); });
   if (count >= 0) return static_cast<std::size_t>(count);
   const int error_number = errno;
   return base::guarded([&]() -> Result<std::size_t> { return read_error(error_number, length, offset); });

@@ -11,17 +11,10 @@
 #include <new>
 
 namespace safetensors::os {
-namespace {
 
-// A path to an open descriptor. Needs no heap, so functions that must not throw can use it.
-struct DescriptorPath {
-  explicit DescriptorPath(int descriptor) noexcept {
-    (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
-  }
-  char text[32];
-};
-
-}  // namespace
+DescriptorPath::DescriptorPath(int descriptor) noexcept {
+  (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
+}
 
 int System::open_at(int directory, const char* name, int flags, mode_t mode) noexcept {
   return ::openat(directory, name, flags, mode);
@@ -112,10 +105,6 @@ int System::lock(int descriptor) noexcept {
 
 FileSystem System::file_system(int descriptor) noexcept {
   return file_system_of(descriptor);
-}
-
-std::string path_of_descriptor(int descriptor) {
-  return DescriptorPath(descriptor).text;
 }
 
 System& real_system() noexcept {

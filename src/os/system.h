@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "os/file_system.h"
 
@@ -55,8 +54,12 @@ class System {
   virtual FileSystem file_system(int descriptor) noexcept;
 };
 
-// Returns "/proc/self/fd/N", a path to an open file, even if the file has no name.
-[[nodiscard]] std::string path_of_descriptor(int descriptor);
+// "/proc/self/fd/N", a path to an open file, even if the file has no name. Needs no heap, so functions that must not
+// throw can use it.
+struct DescriptorPath {
+  explicit DescriptorPath(int descriptor) noexcept;
+  char text[32];
+};
 
 // The implementation that calls the system. It is never destroyed.
 [[nodiscard]] System& real_system() noexcept;

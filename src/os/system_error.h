@@ -3,6 +3,7 @@
 
 #include <safetensors/error.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,6 +20,14 @@ namespace safetensors::os {
 
 // Returns read_failed for a read of `size` bytes at `offset`, in bytes from the start of the file.
 [[nodiscard]] Error read_error(int error_number, std::size_t size, std::uint64_t offset);
+// Makes a system call again as long as signals interrupt it. call: returns a negative number after a failure.
+template <class Call>
+auto retry(const Call& call) noexcept {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // Returns whether a write failed because the file system is full, a quota is used up, or the file would be too large.
 [[nodiscard]] bool out_of_space(int error_number) noexcept;
 

@@ -1,7 +1,6 @@
 // Edits metadata: writes a new header before the same data, over the old header or in a new file that replaces the old.
 #include <safetensors/writer.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -9,6 +8,7 @@
 #include "format/header_writer.h"
 #include "io/atomic_file.h"
 #include "io/overwrite.h"
+#include "io/progress.h"
 #include "os/posix_file.h"
 #include "write/file_head.h"
 
@@ -53,27 +53,6 @@ Status check_unchanged(std::string_view path, const File& file) {
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
 }
 
-Status report(std::string_view path, const WriteOptions& options, std::uint64_t done, std::uint64_t total) {
-  if (!options.progress || options.progress(done, total)) return {};
-  return base::cancelled(done, total, path);
-}
-
-// Copies the data to the offset `head`. Leaves the last report of progress to the calling function.
-Status copy_data(io::AtomicFile& out, std::string_view path, const File& file, std::uint64_t head,
-                 const WriteOptions& options) {
-  const std::uint64_t data = file.header().data_bytes();
-  const std::uint64_t step = options.progress ? io::kMaxBytesPerReport : data;
-  for (std::uint64_t done = 0; done < data;) {
-    const std::uint64_t size = std::min(step, data - done);
-    if (Status status = out.copy_at(head + done, file.source(), file.header().data_start() + done, size); !status)
-      return status;
-    done += size;
-    if (done == data) break;
-    if (Status status = report(path, options, head + done, head + data); !status) return status;
-  }
-  return {};
-}
-
 Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
   if (Status status = format::pad_text(text, 8, options.metadata_slack); !status) return status;
   const Result<std::string> head = write::file_head(text);
@@ -85,12 +64,16 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
       io::AtomicFile::create(path, *size, write::to_atomic_file_options(options.write));
   if (!out) return out.error();
   if (Status status = (*out)->write_at(0, write::bytes_of(*head)); !status) return status;
-  if (Status status = copy_data(**out, path, file, head->size(), options.write); !status) return status;
-  // The sync may take long, so the last report, which can cancel, comes after it.
-  if (Status status = (*out)->file().finish(); !status) return status;
-  if (Status status = report(path, options.write, *size, *size); !status) return status;
-  if (Status status = check_unchanged(path, file); !status) return status;
-  return (*out)->commit();
+  io::ProgressMeter meter(options.write.progress, *size, head->size(), path);
+  Status status = meter.in_steps(data, [&](std::uint64_t offset, std::uint64_t bytes) -> Status {
+    Status copied = (*out)->copy_at(head->size() + offset, file.source(), file.header().data_start() + offset, bytes);
+    if (!copied || offset + bytes != data) return copied;
+    // The sync may take long. It belongs to the last step, so that the last report, which can cancel, comes after it.
+    return (*out)->file().finish();
+  });
+  if (status) status = meter.finish();
+  if (status) status = check_unchanged(path, file);
+  return status ? (*out)->commit() : status;
 }
 
 Status edit(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) {
@@ -106,12 +89,8 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 
 Status edit_metadata(PathView path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
   Status status = base::guarded([&] { return edit(path, edits, options); });
-  if (status || !status.error().path.empty()) return status;
-  return base::guarded([&]() -> Status {
-    Error error = status.error();
-    error.path = std::string_view(path);
-    return error;
-  });
+  if (status) return status;
+  return base::guarded([&] { return base::with_path(std::move(status).error(), path); });
 }
 
 }  // namespace v0

@@ -87,11 +87,6 @@ Status write_image(std::string_view path, const Image& image, const WriteOptions
 
 using Replacements = std::vector<std::unique_ptr<io::AtomicFile>>;
 
-Error with_path(Error error, std::string_view path) {
-  if (error.path.empty()) error.path = path;
-  return error;
-}
-
 // Reserves disk space for all files before the first byte is written.
 Result<Replacements> make_replacements(std::span<const FileContents> files, std::span<const Image> images,
                                        const WriteOptions& options) {
@@ -139,12 +134,11 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
 
 Status write_file(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                   const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
-  Status status = base::guarded([&]() -> Status {
+  return base::guarded([&]() -> Status {
     const Result<Image> image = make_image(tensors, metadata, layout_options);
     if (!image) return image.error();
     return write_image(path, *image, options);
   });
-  return status;
 }
 
 Status write_files(std::span<const FileContents> files, const WriteOptions& options,
@@ -154,7 +148,7 @@ Status write_files(std::span<const FileContents> files, const WriteOptions& opti
     images.reserve(files.size());
     for (const FileContents& file : files) {
       Result<Image> image = make_image(file.tensors, file.metadata, layout_options);
-      if (!image) return with_path(std::move(image).error(), file.path);
+      if (!image) return base::with_path(std::move(image).error(), file.path);
       images.push_back(std::move(*image));
     }
     Result<Replacements> made = make_replacements(files, images, options);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "format/printable.h"
 #include "io/atomic_file.h"
+#include "io/progress.h"
 #include "write/file_head.h"
 #include "write/range_set.h"
 
@@ -17,18 +18,17 @@ inline namespace v0 {
 using write::ByteRange;
 
 struct Writer::State {
-  State(const Header& checked, std::string_view target, const WriteOptions& options)
-      : header(checked), path(target), progress(options.progress) {}
+  State(const Header& checked, std::string_view target, const WriteOptions& options, std::uint64_t head,
+        std::uint64_t file_size)
+      : header(checked), path(target), data_start(head), meter(options.progress, file_size, head, target) {}
 
+  Result<const TensorInfo*> find(std::string_view name) const;
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
+  // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
+  Result<std::uint64_t> row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const;
+  Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
-  // Calls step(offset, size) for the range [0, total), in order. Without a progress function, calls it once. With one,
-  // calls it for at most kMaxBytesPerReport bytes at a time and reports progress after each call.
-  template <class Step>
-  Status in_steps(std::uint64_t total, Step step);
-  Status report(std::uint64_t written);
-  void take_back(std::uint64_t written);
   // Records the result of a write. Keeps the first failure, which every later call returns.
   Status conclude(Status status);
   Error missing(ByteRange gap) const;
@@ -36,14 +36,9 @@ struct Writer::State {
 
   const Header header;
   const std::string path;
-  const decltype(WriteOptions::progress) progress;
+  const std::uint64_t data_start;
   std::unique_ptr<io::AtomicFile> file;
-  std::uint64_t data_start = 0;
-  std::uint64_t file_size = 0;
-
-  std::mutex progress_mutex;  // held while progress runs; guards the next two
-  std::uint64_t done = 0;
-  std::uint64_t reported = 0;
+  io::ProgressMeter meter;
 
   std::mutex mutex;  // guards the members below
   write::RangeSet coverage;
@@ -63,12 +58,34 @@ std::string range_of(std::uint64_t begin, std::uint64_t end) {
 
 }  // namespace
 
+Result<const TensorInfo*> Writer::State::find(std::string_view name) const {
+  if (const TensorInfo* const tensor = header.find(name)) return tensor;
+  return error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+}
+
 Result<ByteRange> Writer::State::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
   if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
     return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
   return error(Errc::buffer_size, format::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
                                       std::to_string(offset) + " do not fit, it has " +
                                       std::to_string(tensor.nbytes()));
+}
+
+Result<std::uint64_t> Writer::State::row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const {
+  const auto refuse = [&](Errc code, const std::string& what) {
+    return error(code, format::tensor_named(tensor.name) + what);
+  };
+  if (tensor.shape.empty()) return refuse(Errc::slice_rank, " is a scalar and has no rows");
+  const std::uint64_t rows = tensor.shape[0];
+  if (rows != 0 && tensor.nbytes() % rows != 0)
+    return refuse(Errc::slice_bits, " has rows that do not end with a byte: write it whole");
+  if (row > rows)
+    return refuse(Errc::slice_index, " has " + std::to_string(rows) + " rows, the first row is " + std::to_string(row));
+  const std::uint64_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / rows;
+  if (row_bytes == 0 ? size != 0 : size % row_bytes != 0)
+    return refuse(Errc::data_length,
+                  " has rows of " + std::to_string(row_bytes) + " bytes, the data " + std::to_string(size));
+  return row * row_bytes;  // at most the size of the tensor
 }
 
 Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
@@ -80,33 +97,6 @@ Status Writer::State::claim(const TensorInfo& tensor, ByteRange range) {
   return error(Errc::overlapping_write, format::tensor_named(tensor.name) + ": " +
                                             range_of(taken->begin - tensor.begin, taken->end - tensor.begin) + " of " +
                                             std::to_string(tensor.nbytes()) + " were already written");
-}
-
-template <class Step>
-Status Writer::State::in_steps(std::uint64_t total, Step step) {
-  if (!progress) return step(std::uint64_t{0}, total);
-  for (std::uint64_t at = 0; at < total;) {
-    const std::uint64_t size = std::min<std::uint64_t>(io::kMaxBytesPerReport, total - at);
-    if (Status status = step(at, size); !status) return status;
-    if (Status status = report(size); !status) return status;
-    at += size;
-  }
-  return {};
-}
-
-Status Writer::State::report(std::uint64_t written) {
-  const std::lock_guard lock(progress_mutex);
-  done += written;
-  if (done - reported < io::kMinBytesPerReport && done != file_size) return {};
-  reported = done;
-  if (progress(done, file_size)) return {};
-  return base::cancelled(done, file_size, path);
-}
-
-void Writer::State::take_back(std::uint64_t written) {
-  const std::lock_guard lock(progress_mutex);
-  done -= written;
-  reported = std::min(reported, done);
 }
 
 Status Writer::State::conclude(Status status) {
@@ -143,35 +133,49 @@ Result<Writer> Writer::create(PathView path, const Header& header, const WriteOp
     Result<std::unique_ptr<io::AtomicFile>> file =
         io::AtomicFile::create(path, *size, write::to_atomic_file_options(options));
     if (!file) return std::move(file).error();
-    auto state = std::make_unique<State>(header, path, options);
+    auto state = std::make_unique<State>(header, path, options, head->size(), *size);
     state->file = std::move(*file);
-    state->data_start = state->done = head->size();
-    state->file_size = *size;
     if (Status status = state->file->write_at(0, write::bytes_of(*head)); !status) return std::move(status).error();
     return Writer(std::move(state));
   });
 }
 
+Status Writer::State::write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes) {
+  const Result<ByteRange> range = locate(tensor, offset, bytes.size());
+  if (!range) return range.error();
+  if (Status status = claim(tensor, *range); !status) return status;
+  return conclude(meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+    return file->write_at(data_start + range->begin + at,
+                          bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+  }));
+}
+
 Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
-    const TensorInfo* tensor = state_->header.find(name);
-    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
-    const Result<ByteRange> range = state_->locate(*tensor, offset, bytes.size());
-    if (!range) return range.error();
-    if (Status status = state_->claim(*tensor, *range); !status) return status;
-    return state_->conclude(state_->in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
-      return state_->file->write_at(state_->data_start + range->begin + at,
-                                    bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
-    }));
+    const Result<const TensorInfo*> tensor = state_->find(name);
+    if (!tensor) return tensor.error();
+    return state_->write(**tensor, offset, bytes);
+  });
+}
+
+Status Writer::write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return closed_error();
+    const Result<const TensorInfo*> tensor = state_->find(name);
+    if (!tensor) return tensor.error();
+    const Result<std::uint64_t> offset = state_->row_offset(**tensor, first_row, bytes.size());
+    if (!offset) return offset.error();
+    return state_->write(**tensor, *offset, bytes);
   });
 }
 
 Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return closed_error();
-    const TensorInfo* tensor = state_->header.find(name);
-    if (tensor == nullptr) return state_->error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+    const Result<const TensorInfo*> found = state_->find(name);
+    if (!found) return found.error();
+    const TensorInfo* const tensor = *found;
     if (from.dtype() != tensor->dtype)
       return state_->error(Errc::dtype_mismatch, format::tensor_named(name) + ": is " +
                                                      std::string(to_string(tensor->dtype)) + ", copied from " +
@@ -188,7 +192,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
     std::uint64_t reached = 0;
     bool source_failed = false;
-    Status status = state_->in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
+    Status status = state_->meter.in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
       reached = at;
       if (memory.bytes.size() != tensor->nbytes())
         return state_->file->copy_at(target + at, file.source(), offset + at, size, &source_failed);
@@ -197,12 +201,10 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
     });
     if (!source_failed) return state_->conclude(std::move(status));
     // Only the reading failed. So the tensor counts as not written, and the caller may try again.
-    state_->take_back(reached);
+    state_->meter.take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);
-    Error error = std::move(status).error();
-    if (error.path.empty()) error.path = file.path();
-    return error;
+    return base::with_path(std::move(status).error(), file.path());
   });
 }
 

@@ -1,4 +1,4 @@
-// SipHash against its published vectors. The texts are 00 01 02 ... with 0 to 63 bytes, and the key is 00 01 ... 0F.
+// Compares SipHash with its published vectors. The texts are 00 01 02 ... with 0 to 63 bytes. The key is 00 01 ... 0F.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -14,7 +14,7 @@ using safetensors::base::SipHash;
 
 constexpr HashKey kKey{0x0706050403020100u, 0x0F0E0D0C0B0A0908u};
 
-// The vectors list the bytes of the hash, lowest first.
+// Returns the bytes of the hash as hexadecimal digits, lowest byte first, in the form of the vectors.
 std::string bytes_of(std::uint64_t hash) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -34,7 +34,7 @@ void expect_vectors(const char* const (&vectors)[64]) {
   }
 }
 
-// From the authors' reference implementation (github.com/veorq/SipHash, vectors.h).
+// These vectors are from the authors' reference implementation (github.com/veorq/SipHash, vectors.h).
 constexpr const char* kSipHash24[64] = {
     "310e0edd47db6f72", "fd67dc93c539f874", "5a4fa9d909806c0d", "2d7efbd796666785", "b7877127e09427cf",
     "8da699cd64557618", "cee3fe586e46c9cb", "37d1018bf50002ab", "6224939a79f5f593", "b0e4a90bdf82009e",
@@ -51,7 +51,7 @@ constexpr const char* kSipHash24[64] = {
     "e1915f5cb1eca46c", "f325965ca16d629f", "575ff28e60381be5", "724506eb4c328a95",
 };
 
-// From the tests of Rust's standard library, which uses this variant for its own tables.
+// These vectors are from the tests of Rust's standard library, which uses this variant for its hash tables.
 constexpr const char* kSipHash13[64] = {
     "dcc40f055801acab", "93ca577df39bf4c9", "4dd4c74d029bcb82", "fbf7dde7b80af88b", "2883d388605775cf",
     "673b53492fd5f9de", "a7229fc5502b0dc5", "4011b19b987d92d3", "8e9a298d11959036", "e43d066cb38ea425",
@@ -81,7 +81,7 @@ TEST(Hash, TableUsesLowHalfOfSipHash13) {
   EXPECT_EQ(safetensors::base::hash(text, kKey), static_cast<std::uint32_t>(SipHash<1, 3>::of(text, kKey)));
 }
 
-// Every bit of the key and of the text changes about half of the bits of the hash: neither cancels.
+// Each changed bit of the key or of the text must change many bits of the hash (about 32 of 64 on average).
 TEST(Hash, DependsOnEveryBitOfKeyAndText) {
   const std::string text = "layer.0.weight!!";
   const std::uint64_t hash = SipHash<1, 3>::of(text, kKey);

@@ -25,7 +25,7 @@ class DeviceC : public DeviceTest {
     safetensors_read_plan_free(plan);
     safetensors_tensor_free(tensor);
   }
-  [[nodiscard]] safetensors_status add(const FakeMemory& memory, int32_t device, uint64_t size) {
+  [[nodiscard]] safetensors_status add(const TestDeviceMemory& memory, int32_t device, uint64_t size) {
     safetensors_add_options options = SAFETENSORS_ADD_OPTIONS_INIT;
     options.on_device = 1;
     options.device = device;
@@ -48,7 +48,7 @@ class DeviceC : public DeviceTest {
 };
 
 TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
-  const FakeMemory memory(*cuda, kSize);
+  const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   safetensors_read_options with = options();
   with.memory_budget = std::uint64_t{3} << 20;
@@ -71,7 +71,7 @@ TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
 }
 
 TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
-  const FakeMemory memory(*cuda, kSize);
+  const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   const safetensors_read_options with = options();
   safetensors_stream* stream = nullptr;
@@ -89,7 +89,7 @@ TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
 }
 
 TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
-  const FakeMemory memory(*cuda, kSize);
+  const TestDeviceMemory memory(*cuda, kSize);
   const std::string before(kSize, 'x');
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   device::Stream earlier = nullptr;
@@ -121,7 +121,7 @@ TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
 }
 
 TEST_F(DeviceC, WhatCannotBeIsRefused) {
-  const FakeMemory memory(*cuda, kSize);
+  const TestDeviceMemory memory(*cuda, kSize);
   EXPECT_EQ(add(memory, 0, kSize - 1), SAFETENSORS_ERROR_BUFFER_SIZE);
   EXPECT_STREQ(error.message, "tensor `t`: the result has 300000 bytes, the destination 299999");
   ASSERT_EQ(add(memory, 100, kSize), SAFETENSORS_OK);

@@ -1,6 +1,6 @@
-/* Checks that the C tests share: they print failures and count them. */
-#ifndef SAFETENSORS_TESTS_C_TEST_H
-#define SAFETENSORS_TESTS_C_TEST_H
+/* Checks for all C tests. They print and count failures. */
+#ifndef SAFETENSORS_TESTS_C_EXPECT_H
+#define SAFETENSORS_TESTS_C_EXPECT_H
 
 #include <inttypes.h>
 #include <safetensors/c.h>
@@ -20,7 +20,7 @@ static inline void check(int good, const char* text, const char* file, int line)
 }
 
 #define CHECK(condition) check((condition) ? 1 : 0, #condition, __FILE__, __LINE__)
-/* A call that succeeds, and one that fails with a code; each checks that the error says the same. */
+/* GOOD: the call succeeds. FAILS: the call returns this error. Both check that `error` holds the same code. */
 #define GOOD(call) check((call) == SAFETENSORS_OK && error.code == SAFETENSORS_OK, #call, __FILE__, __LINE__)
 #define FAILS(call, what)                                                                                         \
   check((call) == SAFETENSORS_ERROR_##what && error.code == SAFETENSORS_ERROR_##what && error.message[0] != '\0', \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What commands that write leave behind when they are stopped, and what `clean` does about it.
+"""Stops commands while they write. Checks that the model is whole, and that `clean` removes the rest.
 
     writing_test.py SAFETENSORS [unittest's arguments]
 """
@@ -19,7 +19,7 @@ from behaviour_test import make_sparse
 
 PROGRAM = ""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SIZE = 2 << 30  # of the sparse model: long enough to be met in the guard, and stopped soon
+SIZE = 2 << 30  # bytes of the sparse model: the signal arrives while the command still writes it
 
 
 class WritingTest(unittest.TestCase):
@@ -30,7 +30,7 @@ class WritingTest(unittest.TestCase):
         make_sparse(self.model, SIZE)
 
     def state(self):
-        """What tells whether the model was touched."""
+        """Properties that change when the model changes."""
         status = os.stat(self.model)
         with open(self.model, "rb") as file:
             return status.st_ino, status.st_size, status.st_mtime_ns, file.read(1000)
@@ -49,7 +49,7 @@ class WritingTest(unittest.TestCase):
         return glob.glob(os.path.join(self.folder, ".*")) + glob.glob(self.model + ".*")
 
     def wait_for_writing(self, process):
-        """Until it has made its new file, with a name or without; returns whether there is a name."""
+        """Waits until the process has made its new file. Returns whether the file has a name."""
         links = f"/proc/{process.pid}/fd"
         for _ in range(60000):
             if any(os.path.getsize(path) > 0 for path in self.temporaries()):  # it is locked by then
@@ -72,7 +72,7 @@ class WritingTest(unittest.TestCase):
 
 class SignalTest(WritingTest):
     def check_edit(self, number, delay, durability):
-        """True if the signal ended the edit; the model is whole whether it did or came too late."""
+        """Sends a signal during an edit, and checks that the model is whole. Returns whether the signal ended the edit."""
         before = self.state()
         process = self.start("meta", "set", "model", "a=b", "--durability", durability)
         if delay is None:

@@ -109,8 +109,8 @@ class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault
     }
   }
 
-  using Memory = struct SomeMemory : FakeMemory {
-    explicit SomeMemory(EachCallTest& test) : FakeMemory(*test.cuda, test.text.size()) {}
+  using Memory = struct SomeMemory : TestDeviceMemory {
+    explicit SomeMemory(EachCallTest& test) : TestDeviceMemory(*test.cuda, test.text.size()) {}
   };
 
   void begin() {
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, EachCallTest, testing::ValuesIn(kFaults),
                          [](const auto& parameter) { return std::string(parameter.param.function); });
 
 TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it) {
-  const FakeMemory memory(*cuda, 4096);
+  const TestDeviceMemory memory(*cuda, 4096);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 4096});
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
@@ -153,12 +153,12 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
   EXPECT_EQ(error.code, Errc::device_failed);
   EXPECT_EQ(error.message, message);
   EXPECT_EQ(error_of(ring->acquire()).message, message);
-  EXPECT_EQ(error_of(ring->copy(std::move(*held), 1, memory.address())).message, message);
+  EXPECT_EQ(error_of(copy(*ring, std::move(*held), 1, memory.address())).message, message);
   EXPECT_EQ(error_of(ring->finish()).message, message);
 }
 
 TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) {
-  const FakeMemory memory(*cuda, 1);
+  const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   auto first = ring->acquire();
   auto second = ring->acquire();
@@ -171,12 +171,12 @@ TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) 
     });
   }
   driver.fail("cuMemcpyHtoDAsync_v2", driver.calls("cuMemcpyHtoDAsync_v2") + 1, kLaunchFailed, 0);
-  EXPECT_FALSE(ring->copy(std::move(*first), 1, memory.address()).ok());
+  EXPECT_FALSE(copy(*ring, std::move(*first), 1, memory.address()).ok());
   for (std::thread& thread : waiting) thread.join();
 }
 
 TEST_F(DeviceFaultsTest, a_slot_of_which_part_is_on_its_way_is_not_given_out_again) {
-  const FakeMemory memory(*cuda, 2);
+  const TestDeviceMemory memory(*cuda, 2);
   {
     const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
     driver.hold(1);
@@ -202,7 +202,7 @@ TEST_F(DeviceFaultsTest, a_failure_is_told_without_the_texts_of_the_driver) {
 }
 
 TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_copies_are_done) {
-  const FakeMemory memory(*cuda, 2);
+  const TestDeviceMemory memory(*cuda, 2);
   auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   driver.hold(1);
   ASSERT_TRUE(succeeds(send(*ring, "ab", memory.address())));
@@ -217,7 +217,7 @@ TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_co
 TEST_F(DeviceFaultsTest, a_ring_is_given_up_with_copies_under_way) {
   driver.delay(200, 3);
   const std::string text = noise(4096);
-  const FakeMemory memory(*cuda, text.size());
+  const TestDeviceMemory memory(*cuda, text.size());
   for (int i = 0; i < 10; ++i) {
     const auto ring = make_ring({.slots = 3, .slot_bytes = 64});
     ASSERT_TRUE(succeeds(send_all(*ring, std::string_view(text).substr(0, 640), memory.address(), 64, 4)));

@@ -81,7 +81,7 @@ TEST_F(CopyRingTest, bytes_arrive_whatever_the_order_and_the_delays) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(seed % 4 * 50, seed);
-    const FakeMemory memory(*cuda, text.size());
+    const TestDeviceMemory memory(*cuda, text.size());
     const auto ring = make_ring({.slots = 1 + seed % 5, .slot_bytes = 512, .streams = 1 + seed % 3});
     ASSERT_TRUE(succeeds(send_all(*ring, text, memory.address(), 1 + seed * 12, 1)));
     ASSERT_TRUE(succeeds(ring->finish()));
@@ -95,7 +95,7 @@ TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(seed % 3 * 30, seed);
-    const FakeMemory memory(*cuda, text.size());
+    const TestDeviceMemory memory(*cuda, text.size());
     // Fewer slots than threads, and more.
     const auto ring = make_ring({.slots = 2 + seed, .slot_bytes = 1024, .streams = 2 + seed % 2});
     ASSERT_TRUE(succeeds(send_all(*ring, text, memory.address(), 1000, 6)));
@@ -109,8 +109,8 @@ TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
 }
 
 TEST_F(CopyRingTest, a_chunk_is_copied_in_parts_to_several_places) {
-  const FakeMemory first(*cuda, 3);
-  const FakeMemory second(*cuda, 2);
+  const TestDeviceMemory first(*cuda, 3);
+  const TestDeviceMemory second(*cuda, 2);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   auto slot = ring->acquire();
   ASSERT_TRUE(succeeds(slot));
@@ -126,7 +126,7 @@ TEST_F(CopyRingTest, a_chunk_is_copied_in_parts_to_several_places) {
 }
 
 TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_done) {
-  const FakeMemory memory(*cuda, 3);
+  const TestDeviceMemory memory(*cuda, 3);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   driver.hold(1);
   ASSERT_TRUE(succeeds(send(*ring, "a", memory.address())));
@@ -149,7 +149,7 @@ TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_do
 
 TEST_F(CopyRingTest, several_threads_wait_for_a_copy_each) {
   const std::string text = noise(8);
-  const FakeMemory memory(*cuda, 8);
+  const TestDeviceMemory memory(*cuda, 8);
   const auto ring = make_ring({.slots = 4, .slot_bytes = 1, .streams = 2});
   driver.hold(1);
   ASSERT_TRUE(succeeds(send_all(*ring, text.substr(0, 4), memory.address(), 1, 1)));
@@ -178,24 +178,24 @@ TEST_F(CopyRingTest, acquire_waits_for_a_slot_that_another_thread_holds) {
 }
 
 TEST_F(CopyRingTest, a_slot_that_is_dropped_goes_back) {
-  const FakeMemory memory(*cuda, 1);
+  const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   for (int i = 0; i < 10; ++i) {
     auto slot = ring->acquire();
     ASSERT_TRUE(succeeds(slot));
     EXPECT_EQ(slot->bytes().size(), 16u);
     if (i % 2 != 0) continue;
-    ASSERT_TRUE(succeeds(ring->copy(std::move(*slot), 0, memory.address())));
+    ASSERT_TRUE(succeeds(copy(*ring, std::move(*slot), 0, memory.address())));
   }
   EXPECT_EQ(ring->stats().copies, 0u);
   EXPECT_EQ(ring->stats().max_in_use, 1u);
 }
 
 TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
-  const FakeMemory memory(*cuda, 16);
+  const TestDeviceMemory memory(*cuda, 16);
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   auto slot = ring->acquire();
-  Error error = error_of(ring->copy(std::move(*slot), 17, memory.address()));
+  Error error = error_of(copy(*ring, std::move(*slot), 17, memory.address()));
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "part of 17 bytes from byte 0, but the slot has 16");
   slot = ring->acquire();
@@ -206,7 +206,8 @@ TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
   const std::array wraps = {CopyRing::Part{8, ~std::size_t{0} - 3, memory.address()}};
   EXPECT_EQ(error_of(ring->copy_parts(std::move(*slot), wraps)).message,
             "part of " + std::to_string(~std::size_t{0} - 3) + " bytes from byte 8, but the slot has 16");
-  EXPECT_EQ(error_of(ring->copy(std::move(*slot), 1, memory.address())).message, "slot is of another ring, or of none");
+  EXPECT_EQ(error_of(copy(*ring, std::move(*slot), 1, memory.address())).message,
+            "slot is of another ring, or of none");
   EXPECT_EQ(ring->stats().copies, 0u);
   ASSERT_TRUE(succeeds(send(*ring, "still here", memory.address())));
   ASSERT_TRUE(succeeds(ring->finish()));
@@ -255,7 +256,7 @@ TEST_F(CopyRingTest, where_not_all_memory_can_be_locked_the_ring_is_smaller) {
 }
 
 TEST_F(CopyRingTest, a_ring_that_dies_waits_for_what_the_device_was_given) {
-  const FakeMemory memory(*cuda, 2);
+  const TestDeviceMemory memory(*cuda, 2);
   auto ring = make_ring({.slots = 4, .slot_bytes = 16});
   driver.hold(1);
   ASSERT_TRUE(succeeds(send(*ring, "a", memory.address())));
@@ -271,7 +272,7 @@ TEST_F(CopyRingTest, a_ring_that_dies_waits_for_what_the_device_was_given) {
 TEST_F(CopyRingTest, copies_begin_after_what_the_stream_of_the_caller_was_given) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     driver.delay(0, seed);
-    const FakeMemory memory(*cuda, 1);
+    const TestDeviceMemory memory(*cuda, 1);
     device::Stream earlier = nullptr;
     void* locked = nullptr;
     driver.hold(1);
@@ -299,7 +300,7 @@ TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_eac
   const std::string text = noise(64);
   const auto ring = make_ring({.slots = 8, .slot_bytes = 16, .streams = 2});
   for (int batch = 0; batch < 5; ++batch) {
-    const FakeMemory memory(*cuda, text.size());
+    const TestDeviceMemory memory(*cuda, text.size());
     ASSERT_TRUE(succeeds(send_all(*ring, text, memory.address(), 16, 1)));
     ASSERT_TRUE(succeeds(ring->finish()));
     ASSERT_EQ(memory.bytes(), text);
@@ -311,7 +312,7 @@ TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_eac
 }
 
 TEST_F(CopyRingTest, finish_takes_back_only_the_slots_of_copies_begun_before) {
-  const FakeMemory memory(*cuda, 3);
+  const TestDeviceMemory memory(*cuda, 3);
   driver.hold(1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   ASSERT_TRUE(succeeds(send(*ring, "a", memory.address())));
@@ -329,7 +330,7 @@ TEST_F(CopyRingTest, finish_takes_back_only_the_slots_of_copies_begun_before) {
 }
 
 TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {
-  const FakeMemory memory(*cuda, 4);
+  const TestDeviceMemory memory(*cuda, 4);
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   EXPECT_EQ(driver.depth(), 0);
   ASSERT_TRUE(succeeds(send(*ring, "a", memory.address())));
@@ -341,12 +342,12 @@ TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {
   EXPECT_EQ(driver.state().pushed, 0);
 }
 
-// Where there is a real driver, the same with it.
+// The same with a real driver, if this machine has one.
 TEST(RealCuda, bytes_arrive_from_many_threads) {
   const auto cuda = Cuda::load();
   if (!cuda) GTEST_SKIP() << cuda.error().message;
   const std::string text = noise(100 * kMiB + 4321);
-  const FakeMemory memory(**cuda, text.size());
+  const TestDeviceMemory memory(**cuda, text.size());
   const auto ring = CopyRing::create(*cuda, 0, {.slots = 4, .slot_bytes = kMiB});
   ASSERT_TRUE(succeeds(ring));
   for (int batch = 0; batch < 2; ++batch) {

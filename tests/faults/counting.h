@@ -1,4 +1,4 @@
-// The state that both kinds of injection share: of allocations and of system calls.
+// The counters of a run, for the injection of failed allocations and of failed system calls.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace safetensors::test::faults {
 
-// Counts an allocation of the library and says whether it has to fail.
+// Counts an allocation of the library. Returns whether it must fail.
 [[nodiscard]] bool fail_allocation() noexcept;
-// Counts a system call and says whether it has to fail.
+// Counts a system call. Returns whether it must fail.
 [[nodiscard]] bool fail_system_call() noexcept;
-// Of the run under way.
+// Returns the fault of the current run.
 [[nodiscard]] Fault chosen() noexcept;
 
 }  // namespace safetensors::test::faults

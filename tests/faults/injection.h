@@ -5,7 +5,7 @@
 // System calls: a seccomp filter sends each call of the calling thread, and of the threads that it starts, to a
 // supervisor thread. The supervisor counts the calls, fails the one that was chosen, and lets the others through.
 //
-// To be included by one program at a time. Only calls made while an Armed exists are counted.
+// Only one program at a time may include this header. Calls are counted only while an Armed exists.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,15 @@ enum class Kind {
 // The fault of one run.
 struct Fault {
   Kind kind = Kind::none;
-  std::uint64_t ordinal = 0;  // of the allocation or system call, counted from 0 over all armed calls of the run
-  std::size_t variant = 0;    // which of the error numbers that suit the system call
+  std::uint64_t ordinal = 0;  // index of the call that fails, from 0, among all armed calls of the run
+  std::size_t variant = 0;    // index among the error numbers that suit the system call
 };
 
 // The system call that failed.
 struct Injected {
   std::string name;          // "openat"; "stat" for all calls of that family
-  std::string path;          // of the arguments, if there is one
-  std::uint64_t flags = 0;   // of openat
+  std::string path;          // the path in the arguments, if there is one
+  std::uint64_t flags = 0;   // the flags of openat
   int error_number = 0;      // 0: the call moved only a part of the bytes
   std::size_t variants = 0;  // error numbers that suit this call
   bool anonymous = false;    // mmap without a file
@@ -43,11 +43,11 @@ struct Injected {
 
 // Chooses the fault and sets the count to 0.
 void choose(const Fault& fault);
-// Whether the chosen fault has happened.
+// Returns whether the chosen fault has happened.
 [[nodiscard]] bool happened();
-// Of the system call that failed; valid after happened().
+// Returns the system call that failed. Valid after happened().
 [[nodiscard]] Injected injected();
-// Calls counted since choose().
+// Returns the number of calls since choose().
 [[nodiscard]] std::uint64_t counted();
 
 class Armed {

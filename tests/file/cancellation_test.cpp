@@ -167,7 +167,7 @@ TEST(OpeningCancelled, ByAFlagThatAnotherThreadSets) {
   });
   int calls = 0;
   expect_cancelled(error_of(File::from_memory(std::as_bytes(std::span(bytes)), nullptr, asked([&] {
-                                                if (++calls == 100) {  // in the guard of the text
+                                                if (++calls == 100) {  // while the text is read
                                                   begun.set_value();
                                                   other.join();
                                                 }

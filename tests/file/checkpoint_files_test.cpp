@@ -20,7 +20,7 @@
 namespace safetensors::test {
 namespace {
 
-// Lowers how many descriptors the process may have until it goes.
+// Lowers the maximum number of open descriptors of this process. The destructor restores it.
 class NoMoreThan {
  public:
   explicit NoMoreThan(rlim_t descriptors) {
@@ -101,7 +101,7 @@ TEST_F(CheckpointFilesTest, AreCopiedFromByTheSystem) {
   EXPECT_LE(open(), 6U);
 }
 
-// Fewer than half are left: each thread wants one, and not all get one.
+// Fewer descriptors are free than there are files. Each thread needs one, and some threads get none.
 TEST_F(CheckpointFilesTest, AreOpenedOneByOneWhenOthersHaveTheDescriptors) {
   put_files(30);
   std::vector<int> others;
@@ -200,7 +200,7 @@ TEST_F(CheckpointFilesTest, OneThatWasReplacedIsAnErrorThatNamesTensorAndFile) {
   expect_tensor(all, 5);
 }
 
-// The error of a plan, however it is run.
+// Runs a plan by each function that runs plans. Returns the errors.
 std::vector<Error> errors_of(const ReadPlan& plan) {
   std::vector<Error> errors{error_of(plan.execute())};
   Result<Stream> stream = plan.stream();

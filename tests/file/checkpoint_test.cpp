@@ -1,4 +1,4 @@
-// Checkpoint: which files a path stands for, and which of their tensors are visible.
+// Checkpoint: the files that a path selects, and the tensors of these files that are visible.
 #include <safetensors/checkpoint.h>
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class CheckpointTest : public testing::Test {
  protected:
   std::string at(std::string_view name) const { return directory_ / name; }
   void put_file(std::string_view name, std::string_view bytes) { put(directory_ / name, bytes); }
-  // x and y in one, z in two; the index beside them.
+  // Writes x and y to one.safetensors, z to two.safetensors, and their index.
   void put_two() {
     put_file("one.safetensors", u8_file({{"x", "xx"}, {"y", "yyy"}}));
     put_file("two.safetensors", u8_file({{"z", "z"}}));
@@ -142,7 +142,7 @@ TEST_F(CheckpointTest, FilesOfAnIndexMayBeInFolders) {
   EXPECT_EQ(read_text(Checkpoint::open(at("my.json")).value().tensor("a")), "1");
 }
 
-// A snapshot of links into a folder of blobs, as the cache of the Hugging Face hub has it.
+// The cache of the Hugging Face hub has this form: a folder of links to files in another folder.
 TEST_F(CheckpointTest, ACacheOfLinksWorks) {
   for (const char* folder : {"blobs", "snapshots", "snapshots/abc"}) ASSERT_EQ(::mkdir(at(folder).c_str(), 0700), 0);
   put_file("blobs/0001", u8_file({{"a", "1"}}));
@@ -222,7 +222,7 @@ TEST_F(CheckpointTest, ATensorInTwoFilesIsAnError) {
   expect_error(Checkpoint::open({at("one.safetensors"), at("two.safetensors"), at("three.safetensors")}),
                Errc::duplicate_name, "", Error::kNoOffset,
                "tensor `z` is in two files: `" + at("two.safetensors") + "` and `" + at("three.safetensors") + "`");
-  // What an index does not name is not seen here either.
+  // A tensor that the index does not name is invisible here too.
   put_file("three.json", index_text({{"w", "three.safetensors"}}));
   EXPECT_EQ(names_of(Checkpoint::open({directory_.path(), at("three.json")}).value()), (Names{"x", "y", "z", "w"}));
 }
@@ -236,7 +236,7 @@ TEST_F(CheckpointTest, APatternIsWhatItMatches) {
   EXPECT_EQ(names_of(Checkpoint::open(at("[!a]-?.safetensors")).value()), Names{"b1"});
   EXPECT_EQ(names_of(Checkpoint::open({at("b*"), at("a-1.*")}).value()), (Names{"b1", "a1"}));
   expect_error(Checkpoint::open(at("c*")), Errc::not_found, at("c*"), Error::kNoOffset, "no file matches this pattern");
-  // A file of that name comes first.
+  // A file whose name equals the pattern is preferred.
   put_file("a-[1].safetensors", u8_file({{"literal", "1"}}));
   EXPECT_EQ(names_of(Checkpoint::open(at("a-[1].safetensors")).value()), Names{"literal"});
 }

@@ -27,7 +27,7 @@ std::uint64_t sum_of_pages(const Array& array) {
   return sum;
 }
 
-// The page faults of touching every page.
+// Touches every page. Returns the number of page faults.
 std::uint64_t faults_of(const Array& array) {
   os::ThreadClock clock;
   volatile const std::uint64_t sum = sum_of_pages(array);
@@ -65,7 +65,7 @@ TEST_F(ViewPages, PrefaultIsClippedToTheArray) {
   EXPECT_TRUE(succeeds(array.prefault(1 << 20, ~std::uint64_t{0})));
 }
 
-// The system says the same of a disk that cannot be read, so that it is not told as file_truncated.
+// The system reports the same error for a broken disk. So the error is not file_truncated.
 TEST_F(ViewPages, PrefaultOfAFileThatBecameShorterIsAnErrorAndNoSignal) {
   if (test::ignores_advice()) GTEST_SKIP() << test::kIgnoresAdvice;
   const Array array = view();

@@ -1,5 +1,5 @@
-// Reads past the page cache, on a system whose calls fail when the test says so. Also the limit of files that stay open
-// for such reads.
+// Direct reads of a SourceReader, with a System that fails the calls that the test chooses. Also the limit of files
+// that stay open for direct reads.
 #include "io/source_reader.h"
 
 #include <dirent.h>
@@ -20,16 +20,16 @@ using test::put;
 using test::succeeds;
 using test::TemporaryDirectory;
 
-// Opens without O_DIRECT, so that every file system of this machine will do, and reads as it is told to.
+// Drops O_DIRECT, so that the tests run on every file system. Reads fail or are short as the members say.
 class FakeDirect final : public os::System {
  public:
   int open_errno = 0;
-  int interruptions = 0;  // so many calls say EINTR first
-  int read_errno = 0;     // of the read after so many
+  int interruptions = 0;  // count of calls that first fail with EINTR
+  int read_errno = 0;     // error of the read with the index reads_before
   int reads_before = 0;
-  std::size_t longest = ~std::size_t{0};  // that a read gives
+  std::size_t max_bytes = ~std::size_t{0};  // maximum bytes per read
   os::DirectAlignment alignment{.known = true, .memory = 512, .offset = 512};
-  bool misaligned = false;  // whether a read was not as the device wants it
+  bool misaligned = false;  // whether a read broke the alignment of the device
   int opens = 0;
   int reads = 0;
 
@@ -46,41 +46,41 @@ class FakeDirect final : public os::System {
     misaligned =
         misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 || offset % block != 0 || size % block != 0;
     if (reads++ == reads_before && read_errno != 0) return fail(read_errno);
-    return os::System::read_at(descriptor, bytes, std::min(size, longest), offset);
+    return os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
   }
   int direct_alignment(int, os::DirectAlignment& found) noexcept override { return found = alignment, 0; }
 
  private:
-  static int fail(int number) noexcept { return errno = number, -1; }
+  static int fail(int error_number) noexcept { return errno = error_number, -1; }
 };
 
 class DirectReads : public testing::Test {
  protected:
   static constexpr std::size_t kSize = (3 << 20) + 123;
-  static constexpr std::size_t kLeast = 64 << 10;  // that goes past the cache
+  static constexpr std::size_t kMinDirect = 64 << 10;  // minimum bytes of a direct read
 
   void SetUp() override {
     put(path, bytes);
     Result<std::shared_ptr<const os::PosixFile>> opened = os::PosixFile::open(path);
     ASSERT_TRUE(succeeds(opened));
     file = *std::move(opened);
-    if (file->file_system() == os::FileSystem::remote) GTEST_SKIP() << "files of a network are not read past the cache";
+    if (file->file_system() == os::FileSystem::remote) GTEST_SKIP() << "files on a network are not read directly";
   }
-  [[nodiscard]] SourceReader make_path(std::uint64_t work = kSize) {
+  [[nodiscard]] SourceReader make_reader(std::uint64_t work = kSize) {
     return SourceReader(*file, {.caching = Caching::bypass, .size = kSize, .work = work}, {pool, 0}, system);
   }
-  // Into memory at `shift` behind a multiple of 4096, of which what is around must stay as it is.
-  Status read(const SourceReader& read_path, std::uint64_t offset, std::size_t size, std::size_t shift) {
+  // Reads into memory `shift` bytes after a multiple of 4096. The memory around must keep its bytes.
+  Status read(const SourceReader& reader, std::uint64_t offset, std::size_t size, std::size_t shift) {
     memory.assign(size + 3 * 4096, 'x');
     const std::size_t start = 4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096 + shift;
     got = std::string_view(memory).substr(start, size);
-    Status status = read_path.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, bounce);
+    Status status = reader.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, bounce);
     EXPECT_GE(memory.find_first_not_of('x'), start);
     EXPECT_EQ(memory.find_first_not_of('x', start + size), std::string::npos);
     return status;
   }
-  void expect_bytes(const SourceReader& read_path, std::uint64_t offset, std::size_t size, std::size_t shift) {
-    ASSERT_TRUE(succeeds(read(read_path, offset, size, shift)));
+  void expect_bytes(const SourceReader& reader, std::uint64_t offset, std::size_t size, std::size_t shift) {
+    ASSERT_TRUE(succeeds(read(reader, offset, size, shift)));
     ASSERT_TRUE(got == std::string_view(bytes).substr(static_cast<std::size_t>(offset), size))
         << size << " bytes at " << offset << ", shift " << shift;
   }
@@ -101,14 +101,15 @@ TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
   std::mt19937 random(7);
   for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
     system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
-    const SourceReader read_path = make_path();
+    const SourceReader reader = make_reader();
     for (int i = 0; i < 200; ++i) {
-      const std::size_t offset = random() % 3 == 0 ? random() % (kSize - kLeast) : random() % 600 * 4096 + random() % 3;
-      const std::size_t size = std::min(kSize - offset, kLeast + random() % 100'000);
-      expect_bytes(read_path, offset, size, random() % 2 == 0 ? 0 : random() % 4096);
+      const std::size_t offset =
+          random() % 3 == 0 ? random() % (kSize - kMinDirect) : random() % 600 * 4096 + random() % 3;
+      const std::size_t size = std::min(kSize - offset, kMinDirect + random() % 100'000);
+      expect_bytes(reader, offset, size, random() % 2 == 0 ? 0 : random() % 4096);
     }
-    expect_bytes(read_path, 0, kSize, 0);
-    expect_bytes(read_path, 1, kSize - 1, 1);
+    expect_bytes(reader, 0, kSize, 0);
+    expect_bytes(reader, 1, kSize - 1, 1);
   }
   EXPECT_FALSE(system.misaligned);
   EXPECT_EQ(counts.buffered, 0U);
@@ -116,39 +117,40 @@ TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
 }
 
 TEST_F(DirectReads, GoOnAfterInterruptionsAndShortReads) {
-  for (const std::size_t longest : {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
-    system.longest = longest;
+  for (const std::size_t max_bytes :
+       {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
+    system.max_bytes = max_bytes;
     system.interruptions = 5;
-    const SourceReader read_path = make_path();
-    expect_bytes(read_path, 777, 300'000, 5);
-    expect_bytes(read_path, 4096, 300'000, 0);
+    const SourceReader reader = make_reader();
+    expect_bytes(reader, 777, 300'000, 5);
+    expect_bytes(reader, 4096, 300'000, 0);
     EXPECT_EQ(system.interruptions, 0);
   }
   EXPECT_FALSE(system.misaligned);
 }
 
-// Less than a block says nothing about the next one: what is left comes through the cache.
+// After a read of less than a block, the rest is not aligned: it is read through the page cache.
 TEST_F(DirectReads, OfLessThanABlockEndInTheCache) {
-  system.longest = 511;
-  const SourceReader read_path = make_path();
-  expect_bytes(read_path, 4096, 300'000, 0);
+  system.max_bytes = 511;
+  const SourceReader reader = make_reader();
+  expect_bytes(reader, 4096, 300'000, 0);
   EXPECT_EQ(counts.buffered, 300'000U);
 }
 
 TEST_F(DirectReads, GoThroughTheCacheOnceTheyAreRefused) {
-  for (const int number : {EINVAL, EOPNOTSUPP}) {
+  for (const int error_number : {EINVAL, EOPNOTSUPP}) {
     for (const int before : {0, 1, 2}) {
       system.reads = 0;
-      system.read_errno = number;
+      system.read_errno = error_number;
       system.reads_before = before;
-      system.longest = 128 << 10;
+      system.max_bytes = 128 << 10;
       counts = {};
-      const SourceReader read_path = make_path();
-      expect_bytes(read_path, 100, 1 << 20, 0);
-      EXPECT_EQ(read_path.direct_refused(), number);
+      const SourceReader reader = make_reader();
+      expect_bytes(reader, 100, 1 << 20, 0);
+      EXPECT_EQ(reader.direct_refused(), error_number);
       EXPECT_GT(counts.buffered, 0U);
       const int reads = system.reads;
-      expect_bytes(read_path, 8192, 200'000, 0);
+      expect_bytes(reader, 8192, 200'000, 0);
       EXPECT_EQ(system.reads, reads);
     }
   }
@@ -159,8 +161,8 @@ TEST_F(DirectReads, FailWithWhatTheDeviceSays) {
     system.reads = 0;
     system.read_errno = EIO;
     system.reads_before = before;
-    system.longest = 128 << 10;
-    const Status status = read(make_path(), 8192, 1 << 20, 0);
+    system.max_bytes = 128 << 10;
+    const Status status = read(make_reader(), 8192, 1 << 20, 0);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Errc::read_failed);
     EXPECT_EQ(status.error().os_error, EIO);
@@ -169,12 +171,12 @@ TEST_F(DirectReads, FailWithWhatTheDeviceSays) {
 }
 
 TEST_F(DirectReads, OfAFileThatCannotBeOpenedForThemGoThroughTheCache) {
-  for (const int number : {EINVAL, EMFILE, EPERM}) {
-    system.open_errno = number;
+  for (const int error_number : {EINVAL, EMFILE, EPERM}) {
+    system.open_errno = error_number;
     counts = {};
-    const SourceReader read_path = make_path();
-    expect_bytes(read_path, 5, 100'000, 0);
-    EXPECT_EQ(read_path.direct_refused(), number);
+    const SourceReader reader = make_reader();
+    expect_bytes(reader, 5, 100'000, 0);
+    EXPECT_EQ(reader.direct_refused(), error_number);
     EXPECT_EQ(counts.buffered, 100'000U);
     EXPECT_EQ(counts.direct, 0U);
   }
@@ -183,17 +185,17 @@ TEST_F(DirectReads, OfAFileThatCannotBeOpenedForThemGoThroughTheCache) {
 TEST_F(DirectReads, AreNotTriedWhereNoBlockWouldFit) {
   for (const std::uint32_t alignment : {0U, 8192U}) {
     system.alignment = {.known = true, .memory = 512, .offset = alignment};
-    const SourceReader read_path = make_path();
-    expect_bytes(read_path, 5, 100'000, 0);
-    EXPECT_EQ(read_path.direct_refused(), EOPNOTSUPP);
-    EXPECT_EQ(read_path.direct_alignment(), 1U);
+    const SourceReader reader = make_reader();
+    expect_bytes(reader, 5, 100'000, 0);
+    EXPECT_EQ(reader.direct_refused(), EOPNOTSUPP);
+    EXPECT_EQ(reader.direct_alignment(), 1U);
   }
   EXPECT_EQ(system.opens, 0);
 }
 
 TEST_F(DirectReads, OfAFileThatBecameShorterSaySo) {
   ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
-  const Status status = read(make_path(), 900'000, 200'000, 0);
+  const Status status = read(make_reader(), 900'000, 200'000, 0);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Errc::file_truncated);
   EXPECT_EQ(status.error().offset, 1'000'000U);
@@ -209,15 +211,15 @@ int open_descriptors() {
 
 TEST_F(DirectReads, LeaveNothingOpenWhenAllIsDone) {
   const int before = open_descriptors();
-  const SourceReader read_path = make_path(200'000);
-  expect_bytes(read_path, 0, 100'000, 0);
-  read_path.finish(100'000);
+  const SourceReader reader = make_reader(200'000);
+  expect_bytes(reader, 0, 100'000, 0);
+  reader.finish(100'000);
   EXPECT_EQ(open_descriptors(), before + 1);
-  expect_bytes(read_path, 0, 100'000, 0);
-  read_path.finish(100'000);
+  expect_bytes(reader, 0, 100'000, 0);
+  reader.finish(100'000);
   EXPECT_EQ(open_descriptors(), before);
   {
-    const SourceReader given_up = make_path();
+    const SourceReader given_up = make_reader();
     expect_bytes(given_up, 0, 100'000, 0);
   }
   EXPECT_EQ(open_descriptors(), before);
@@ -225,7 +227,7 @@ TEST_F(DirectReads, LeaveNothingOpenWhenAllIsDone) {
 
 constexpr std::size_t kTensorBytes = 128 << 10;
 
-// Layer by layer over all shards: a stream has begun every file before the first is read to its end.
+// The stream takes one row of every file, then the next row of every file. So all files are begun before one ends.
 TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
   constexpr int kFiles = 60;
   const TemporaryDirectory directory;
@@ -242,7 +244,7 @@ TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
     for (const File& file : files)
       ASSERT_TRUE(succeeds(plan.add(test::tensor(file, "t"), Slice{DimSlice::range(row, row + 1)})));
   const int before = open_descriptors();
-  int most = 0;
+  int max_open = 0;
   Result<Stream> stream = plan.stream({.threads = 2, .cache = Cache::bypass});
   ASSERT_TRUE(succeeds(stream));
   const std::string expected = pattern(2 * kTensorBytes);
@@ -250,17 +252,17 @@ TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
     Result<std::optional<StreamItem>> item = stream->next();
     ASSERT_TRUE(succeeds(item));
     ASSERT_TRUE(item->has_value());
-    most = std::max(most, open_descriptors());
+    max_open = std::max(max_open, open_descriptors());
     const std::span<const std::byte> bytes = (*item)->array.bytes();
     ASSERT_EQ(bytes.size(), kTensorBytes);
     EXPECT_EQ(std::memcmp(bytes.data(), expected.data() + (*item)->index / kFiles * kTensorBytes, kTensorBytes), 0);
   }
   if (const Result<ReadReport> report = stream->report(); !report || report->bytes_direct == 0)
-    GTEST_SKIP() << "this file system does not read past the page cache";
-  EXPECT_LE(most, before + 20);
+    GTEST_SKIP() << "this file system has no direct reads";
+  EXPECT_LE(max_open, before + 20);
 }
 
-// The Source of a File that is open may be the Source of another.
+// The Source of an open File may be the Source of another File.
 TEST(SourceOfAFile, IsReadPastTheCacheToo) {
   const TemporaryDirectory directory;
   const std::string path = directory / "file";

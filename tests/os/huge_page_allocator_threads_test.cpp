@@ -1,5 +1,4 @@
-// The allocator of huge pages with several threads that place and release memory, and with a forked child that releases
-// it.
+// HugePageAllocator: several threads place and release memory, and a forked child releases memory.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ using test::succeeds;
 using Request = HugePageAllocator::Request;
 using Memory = std::shared_ptr<std::byte>;
 
-// A stretch that says whose it is.
+// Memory that is filled with the mark of its owner.
 struct Marked {
   Memory memory;
   std::size_t size = 0;
@@ -36,13 +35,13 @@ struct Marked {
   }
 };
 
-std::vector<Marked> place(HugePageAllocator& arena, std::mt19937& random) {
+std::vector<Marked> place(HugePageAllocator& allocator, std::mt19937& random) {
   std::vector<Request> requests(1 + random() % 6);
   for (Request& request : requests) {
     request.size = random() % 4 == 0 ? random() % (3 * kHugePage) : random() % 20'000;
     if (random() % 4 == 0) request.phase = static_cast<std::uint32_t>(random() % 64 * 64);
   }
-  EXPECT_TRUE(succeeds(arena.place(requests)));
+  EXPECT_TRUE(succeeds(allocator.place(requests)));
   std::vector<Marked> made;
   for (Request& request : requests)
     if (request.size != 0)
@@ -52,9 +51,9 @@ std::vector<Marked> place(HugePageAllocator& arena, std::mt19937& random) {
 }
 
 TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
-  auto arena = std::make_unique<HugePageAllocator>();
+  auto allocator = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
-  std::vector<Marked> shared;  // dropped by threads that did not place it
+  std::vector<Marked> shared;  // released by other threads than the one that placed it
   std::atomic<int> broken{0};
   const int rounds = test::kSanitized ? 40 : 120;
   std::vector<std::thread> threads;
@@ -63,7 +62,7 @@ TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
       std::mt19937 random(seed);
       std::vector<Marked> mine;
       for (int round = 0; round < rounds; ++round) {
-        for (Marked& made : place(*arena, random)) {
+        for (Marked& made : place(*allocator, random)) {
           made.fill();
           mine.push_back(std::move(made));
         }
@@ -76,7 +75,7 @@ TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
           if (shared.size() > 10) shared.erase(shared.begin());
           mine.pop_back();
         }
-        if (round % 16 == 0) (void)arena->trim();
+        if (round % 16 == 0) (void)allocator->trim();
       }
       const std::lock_guard lock(mutex);
       for (Marked& left : mine) shared.push_back(std::move(left));
@@ -84,13 +83,13 @@ TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(broken, 0);
-  arena.reset();
+  allocator.reset();
   for (const Marked& left : shared) EXPECT_TRUE(left.intact());
 }
 
-// A byte of each page is looked at, so that sizes may differ by much and free runs often are too short.
+// Only one byte per page is marked. So sizes can differ by much, and free runs of pages are often too short.
 TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
-  auto arena = std::make_unique<HugePageAllocator>();
+  auto allocator = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
   std::vector<Marked> shared;
   std::atomic<int> broken{0};
@@ -107,7 +106,7 @@ TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
       for (int round = 0; round < rounds; ++round) {
         std::vector<Request> request(1);
         request[0].size = (1 + random() % 4) * kHugePage;
-        if (!arena->place(request)) continue;
+        if (!allocator->place(request)) continue;
         Marked made{std::move(request[0].memory), static_cast<std::size_t>(request[0].size),
                     static_cast<unsigned char>(random())};
         for (std::size_t at = 0; at < made.size; at += kHugePage) made.memory.get()[at] = std::byte{made.mark};
@@ -120,24 +119,24 @@ TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(broken, 0);
-  EXPECT_LE(arena->reserved_bytes(), 12 * 4 * kHugePage);
-  arena.reset();
+  EXPECT_LE(allocator->reserved_bytes(), 12 * 4 * kHugePage);
+  allocator.reset();
   for (const Marked& left : shared) EXPECT_TRUE(intact(left));
 }
 
-// Who drops a large stretch is still counting its pages when the first of them is placed again; and then the arena
-// goes.
+// One thread releases a large range and still counts its pages while another thread places the first of these pages
+// again. Then the allocator is destroyed.
 TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {
-  // Never touched, so it costs nothing; the larger, the longer its pages are counted.
+  // The range is never touched, so it costs no memory. Counting the pages of a large range takes longer.
   const auto machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * 4096;
   const std::uint64_t large_size = machine / 2 / kHugePage * kHugePage;
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  int overlapped = 0;  // rounds; the machine decides which do
+  int overlapped = 0;  // count of rounds in which both threads ran at once
   for (int round = 0; overlapped < 20 && std::chrono::steady_clock::now() < limit; ++round) {
-    auto arena = std::make_unique<HugePageAllocator>();
+    auto allocator = std::make_unique<HugePageAllocator>();
     std::vector<Request> large(1);
     large[0].size = large_size;
-    if (!arena->place(large)) GTEST_SKIP() << "half of the machine's memory cannot be reserved";
+    if (!allocator->place(large)) GTEST_SKIP() << "half of the machine's memory cannot be reserved";
     std::byte* const begin = large[0].memory.get();
     std::atomic<bool> dropping{false}, dropped{false};
     std::thread dropper([&] {
@@ -149,11 +148,11 @@ TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGo
     Marked small{nullptr, 1000, 5};
     std::vector<Request> request(1);
     request[0].size = small.size;
-    ASSERT_TRUE(succeeds(arena->place(request)));
+    ASSERT_TRUE(succeeds(allocator->place(request)));
     small.memory = std::move(request[0].memory);
     small.fill();
     if (small.memory.get() == begin && !dropped.load()) ++overlapped;
-    arena.reset();
+    allocator.reset();
     dropper.join();
     ASSERT_TRUE(small.intact()) << "round " << round;
   }
@@ -161,15 +160,15 @@ TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGo
 }
 
 TEST(HugePageAllocatorThreads, AForkedChildMayDropMemoryWhileAnotherThreadIsInTheArena) {
-  HugePageAllocator arena;
+  HugePageAllocator allocator;
   std::atomic<bool> stop{false};
   std::thread busy([&] {
     std::mt19937 random(1);
-    while (!stop.load()) (void)place(arena, random);
+    while (!stop.load()) (void)place(allocator, random);
   });
   for (int round = 0; round < 30; ++round) {
     std::mt19937 random(static_cast<unsigned>(round));
-    std::vector<Marked> mine = place(arena, random);
+    std::vector<Marked> mine = place(allocator, random);
     for (const Marked& made : mine) made.fill();
     const int result = test::in_child([&] {
       const bool intact = std::ranges::all_of(mine, [](const Marked& made) { return made.intact(); });

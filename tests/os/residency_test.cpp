@@ -1,5 +1,5 @@
-// The reported share of a file in the page cache is right for files on a disk, with each system call that can report
-// it.
+// The share of a file in the page cache, as the library reports it. Each test runs with both system calls that can
+// report it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using Ask = std::optional<double> (*)(int, std::uint64_t, std::uint64_t);
 
 class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
  protected:
-  // Of [offset, offset + size).
+  // Returns the cached share of [offset, offset + size).
   [[nodiscard]] std::optional<double> share(std::uint64_t offset, std::uint64_t size) const {
     const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     EXPECT_TRUE(descriptor.valid());
@@ -44,31 +44,31 @@ TEST_P(Residency, IsOneOfWhatWasJustWritten) {
   EXPECT_EQ(share(5, 0), 1.0);
 }
 
-// Trying to read may itself begin to read ahead.
+// A probe is a read, so it can make the system read ahead.
 TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
 }
 
-// A probe makes the system read ahead, often 128 KiB. The next probes must not look there. The file ends with a hole,
-// so that twenty probes read only a small part of it.
+// A probe makes the system read ahead, often 128 KiB. Later probes must choose other pages. The file ends with a hole,
+// so twenty probes read only a small share of it.
 TEST_P(Residency, StaysNearZeroHoweverOftenItIsAsked) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   constexpr std::uint64_t kRange = 32 << 20;
   ASSERT_EQ(::truncate(path.c_str(), kRange), 0);
   for (int i = 0; i < 5; ++i) {
     EXPECT_LE(share(0, kRange), 0.5);
-    ::usleep(20'000);  // for what is under way
+    ::usleep(20'000);  // time for the reads that the system has begun
   }
 }
 
 TEST_P(Residency, IsBetweenWhereAPartIsCached) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // no reading ahead
+  ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // the system reads nothing ahead
   std::string half(kSize / 2, '\0');
   ASSERT_EQ(::pread(descriptor.get(), half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
-  // Under load the system dropped one of these 256 pages again. One of four probes may find it.
+  // Under load, the system has dropped one of these 256 pages from the cache. One of four probes may meet this page.
   EXPECT_GE(share(0, 1 << 20), GetParam().second == &detail::probe_cached ? 0.75 : 0.99);
   const std::optional<double> all = GetParam().second(descriptor.get(), 0, kSize);
   ASSERT_TRUE(all.has_value());

@@ -1,4 +1,4 @@
-// Plans whose results go to a device, through the fake driver.
+// Plans that copy their results to a device, with the fake driver.
 #include <safetensors/read_plan.h>
 
 #include <map>
@@ -33,7 +33,7 @@ class DevicePlan : public DeviceTest {
 
   [[nodiscard]] static ReadOptions options() { return {.cuda_driver = SAFETENSORS_FAKE_CUDA}; }
 
-  // What the same item is in memory of the host.
+  // Returns the bytes that the same item has in memory of the host.
   [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, const AddOptions& cast) const {
     ReadPlan plan;
     EXPECT_TRUE(succeeds(plan.add(tensor(*file, name), slice, {}, cast)));
@@ -47,12 +47,12 @@ class DevicePlan : public DeviceTest {
   std::optional<File> file;
 };
 
-// Items of a plan, each with memory on the device, and what must come there.
+// Items of a plan. Each has memory on the device, and the bytes that this memory must hold after the plan.
 class Wanted {
  public:
   explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
   void add(const Tensor& tensor, const Slice& slice, const AddOptions& cast, std::string bytes) {
-    memory_.push_back(std::make_unique<FakeMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
+    memory_.push_back(std::make_unique<TestDeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
     const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
     ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
     bytes_.push_back(std::move(bytes));
@@ -67,7 +67,7 @@ class Wanted {
 
  private:
   const device::Cuda& cuda_;
-  std::vector<std::unique_ptr<FakeMemory>> memory_;
+  std::vector<std::unique_ptr<TestDeviceMemory>> memory_;
   std::vector<std::string> bytes_;
 };
 
@@ -107,7 +107,7 @@ TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
   }
 }
 
-// A stream is of one device; another device's ring cannot wait for it.
+// A cuda_stream belongs to one device. The ring of another device cannot wait for it.
 TEST_F(DevicePlan, AStreamOfTheCallersIsRefusedForTwoDevices) {
   driver.devices(2);
   ReadPlan plan;
@@ -200,7 +200,7 @@ TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
   }
 }
 
-// The error of a stream, wherever it shows.
+// Returns the error of stream() or of the first call of next() that fails.
 Error error_of_stream(const ReadPlan& plan, const ReadOptions& options) {
   Result<Stream> stream = plan.stream(options);
   if (!stream) return stream.error();

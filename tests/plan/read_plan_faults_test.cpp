@@ -11,8 +11,8 @@ namespace {
 
 using namespace test;
 
-// How one large tensor, or what lies in it, is asked for.
-enum class Way { stretch, batch, pieces, strided };
+// The form of the requests for about 2 MB of data: one range, many small tensors, or one of two kinds of slices.
+enum class Way { range, batch, pieces, strided };
 
 class PlanFaults : public testing::TestWithParam<Way> {
  protected:
@@ -160,12 +160,11 @@ TEST_P(PlanFaults, AFileOnADiskThatBecomesShorterIsTruncatedHoweverItIsRead) {
 }
 
 std::string name_of(const testing::TestParamInfo<Way>& way) {
-  constexpr const char* kNames[] = {"stretch", "batch", "pieces", "strided"};
+  constexpr const char* kNames[] = {"range", "batch", "pieces", "strided"};
   return kNames[static_cast<std::size_t>(way.param)];
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, PlanFaults, testing::Values(Way::stretch, Way::batch, Way::pieces, Way::strided),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Ways, PlanFaults, testing::Values(Way::range, Way::batch, Way::pieces, Way::strided), name_of);
 
 TEST(PlanFault, ATruncatedTensorIsNamedLetterByLetter) {
   const TemporaryDirectory directory;

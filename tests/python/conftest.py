@@ -21,7 +21,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    # Run against the reference only by those who want to see where it differs.
+    # With SAFETENSORS_TEST_REFERENCE=1, the tests run with the package of the reference, to show the differences.
     if os.environ.get("SAFETENSORS_TEST_REFERENCE") != "1" and "cpp" not in safetensors.__version__:
         pytest.exit(f"these are tests of our package, found {safetensors.__version__}", 3)
     native = getattr(safetensors, "_native", None)
@@ -39,7 +39,7 @@ def reference() -> str:
 
 
 def file_bytes(header: str | bytes, data: bytes = b"") -> bytes:
-    """A file with this header, unpadded."""
+    """Returns the bytes of a file with this header, without padding."""
     text = header.encode() if isinstance(header, str) else header
     return struct.pack("<Q", len(text)) + text + data
 
@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Any:
 
 
 def text_about(path: Path, pattern: str) -> str:
-    """A pattern of a checkpoint's error. Before Python 3.11 exceptions have no notes: the path is in the text."""
+    """The pattern of a checkpoint's error. Before Python 3.11, exceptions have no notes, so the text holds the path."""
     return f"^{pattern}" if sys.version_info >= (3, 11) else f"^{re.escape(str(path))}: {pattern}"
 
 
@@ -65,10 +65,10 @@ REQUIRED = [f for f in os.environ.get("SAFETENSORS_TEST_FRAMEWORKS", "").split("
 
 
 def installed(name: str) -> bool:
-    """Whether a test of this framework runs: it is here, or this environment is meant to have it."""
+    """Returns whether tests of this framework run: it is installed, or SAFETENSORS_TEST_FRAMEWORKS names it."""
     return name in REQUIRED or importlib.util.find_spec(name.partition(".")[0]) is not None
 
 
 def framework(name: str) -> Any:
-    """Import what a test needs, or skip it; a failure if this environment is meant to have it."""
+    """Imports a module. If it is missing, skips the test, or fails if SAFETENSORS_TEST_FRAMEWORKS names the module."""
     return importlib.import_module(name) if name in REQUIRED else pytest.importorskip(name)

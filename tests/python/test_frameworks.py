@@ -1,4 +1,4 @@
-"""numpy, flax, tensorflow, mlx and paddle: full texts of errors, devices, and arrays of other memory layouts."""
+"""Tests that run with numpy, flax, tensorflow, mlx and paddle: error texts, devices, and memory layouts of arrays."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_arrays_of_any_layout_are_saved_packed(module: Module, kind: str) -> Non
         tensor = module.from_numpy(array)
         if kind == "swapped":
             pytest.skip("only NumPy has byte orders")
-        # The framework's own view, which may not be laid out in order.
+        # A view of the framework. Its elements may have another order in memory.
         if kind == "strided":
             made = tensor[:, ::2]
         elif module.name == "tensorflow":

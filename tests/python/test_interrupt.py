@@ -105,7 +105,7 @@ signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 try:
     CALL
 except Stop as error:
-    print("in the guard" if error.args[0] < BUILT else "after the end")
+    print("during the call" if error.args[0] < BUILT else "after the call")
 """
 
 
@@ -139,4 +139,4 @@ def test_signals_end_the_making_of_results(large: Path, given: str, call: str) -
     )
     if done.stderr == "objects are not counted\n":
         pytest.skip("this interpreter does not count its objects")
-    assert (done.stdout, done.stderr) == ("in the guard\n", "")
+    assert (done.stdout, done.stderr) == ("during the call\n", "")

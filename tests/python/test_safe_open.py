@@ -1,4 +1,4 @@
-"""safe_open, TensorSpec and the functions of the package: names, signatures, texts."""
+"""The functions of the package, TensorSpec and safe_open: their names, signatures and error texts."""
 
 from __future__ import annotations
 
@@ -391,7 +391,7 @@ def test_an_open_file_object(path: Path) -> None:
     assert (g.get_slice("a")[1] == DATA[1]).all()
 
 
-# Slices, as all frameworks but torch take them.
+# Slices, in the form that all frameworks except torch accept.
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
@@ -481,7 +481,7 @@ def test_a_slice_reads_no_more_than_its_bytes(tmp_path: Path) -> None:
 
     with safe_open(tmp_path / "t", "np", backend="pread") as f:
         part = f.get_slice("a")
-        own = -read_so_far() + read_so_far()  # what looking costs
+        own = -read_so_far() + read_so_far()  # bytes that read_so_far() itself reads
         before = read_so_far()
         row = part[7]
         assert read_so_far() - before - own == row.nbytes == 1 << 18

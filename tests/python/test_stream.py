@@ -234,7 +234,7 @@ def stream():
         for _ in checkpoint.stream(memory_limit=1 << 20, cache="bypass", threads=1): pass
 def one():
     while True: checkpoint["t0"]
-checkpoint["t0"]  # imports all modules now, so that the guard sees no import
+checkpoint["t0"]  # imports all modules now, so that no import runs when the signal arrives
 slow.start()
 try: locals()[sys.argv[2]]()
 except KeyboardInterrupt: print("KeyboardInterrupt")

@@ -1,5 +1,4 @@
-// Counts this program's allocations with new. Include it in one file of a program only, because it replaces operator
-// new.
+// Replaces operator new, to count the allocations of a program. Only one file of a program may include this header.
 #pragma once
 
 #include <malloc.h>
@@ -15,12 +14,13 @@ inline std::atomic<std::size_t> live{0};
 inline std::atomic<std::size_t> highest{0};
 inline std::atomic<std::size_t> calls{0};
 
-// The most that was allocated at once since this object was made, beyond what was allocated then.
+// The peak of the allocated bytes and the count of allocations since the constructor.
 class Peak {
  public:
   Peak() noexcept : start_(live), calls_(allocations::calls) { highest = start_; }
+  // Returns the peak, minus the bytes that were allocated when this object was made.
   [[nodiscard]] std::size_t bytes() const noexcept { return highest - start_; }
-  // Of new, since then.
+  // Returns the number of calls of operator new.
   [[nodiscard]] std::size_t calls() const noexcept { return allocations::calls - calls_; }
 
  private:
@@ -54,7 +54,7 @@ inline void release(void* memory) noexcept {
 
 }  // namespace allocations
 
-// All forms, also those whose default calls another: a sanitizer brings its own of each.
+// Replaces every form of the operator. A default form could call the form of a sanitizer, and not the one below.
 void* operator new(std::size_t size) {
   return allocations::allocate(size);
 }

@@ -29,16 +29,16 @@ struct Case {
   std::uint64_t offset = 0;
   std::vector<Tensor> tensors;
   std::optional<std::vector<std::pair<std::string, std::string>>> metadata;
-  bool checks_content = true;  // tensors and metadata are all that the file holds
+  bool checks_content = true;  // the case lists all tensors and all metadata of the file
   std::string message;
 };
 
 // All cases of tests/data/cases, tests/data/conformance and docs/format.md, in the order of their names. Throws
-// std::runtime_error for what it cannot understand.
+// std::runtime_error if a case has an unknown form.
 std::vector<Case> load_all(const std::string& data_directory);
 
-// Reads a case as a reader of files does: the length, then the text. Of a file too large to be made, only the length;
-// the Header is then empty.
+// Parses the length, then the text. If the file is too large to build, parses only the length and returns an empty
+// Header.
 safetensors::Result<safetensors::Header> parse(const Case& c);
 
 }  // namespace cases

@@ -1,4 +1,4 @@
-// Makes models of several files.
+// Writes checkpoints of several files.
 #pragma once
 
 #include <safetensors/checkpoint.h>
@@ -13,7 +13,7 @@
 
 namespace safetensors::test {
 
-// A file of U8 tensors, one after the other: name and bytes.
+// Returns the bytes of a file of U8 tensors. Each pair is a name and the bytes of the tensor.
 inline std::string u8_file(const std::vector<std::pair<std::string, std::string>>& tensors) {
   std::string header = "{";
   std::string data;
@@ -34,17 +34,17 @@ inline std::string index_text(const std::vector<std::pair<std::string, std::stri
   return text + "}}\n";
 }
 
-inline std::string numbered(std::string_view what, std::size_t number) {
-  const std::string digits = std::to_string(number);
-  return std::string(what) + std::string(5 - digits.size(), '0') + digits;
+inline std::string numbered(std::string_view prefix, std::size_t index) {
+  const std::string digits = std::to_string(index);
+  return std::string(prefix) + std::string(5 - digits.size(), '0') + digits;
 }
 
-// Bytes of tensor number i of put_model.
+// Returns the bytes of the tensor with the index i of put_model().
 inline std::string model_bytes(std::size_t i) {
   return pattern(64 + i).substr(i);
 }
 
-// A folder of `count` files and their index; file i has one tensor, "t<i>".
+// Writes `count` files and their index. File i has one tensor, "t<i>".
 inline void put_model(const TemporaryDirectory& directory, std::size_t count) {
   std::vector<std::pair<std::string, std::string>> map;
   for (std::size_t i = 0; i < count; ++i) {

@@ -83,18 +83,18 @@ class FakeDriver {
   decltype(&fake_cuda_state) state_;
 };
 
-// Memory of device 0, of any driver.
-class FakeMemory {
+// Memory of device 0, of the fake driver or of a real one.
+class TestDeviceMemory {
  public:
-  FakeMemory(const device::Cuda& cuda, std::size_t size) : calls_(cuda.calls()), size_(size) {
+  TestDeviceMemory(const device::Cuda& cuda, std::size_t size) : calls_(cuda.calls()), size_(size) {
     EXPECT_EQ(calls_.device_get(&device_, 0), device::CudaResult::success);
     EXPECT_EQ(calls_.primary_context_retain(&context_, device_), device::CudaResult::success);
     const device::Current current(calls_, context_);
     EXPECT_EQ(calls_.memory_allocate(&address_, size), device::CudaResult::success);
   }
-  FakeMemory(const FakeMemory&) = delete;
-  FakeMemory& operator=(const FakeMemory&) = delete;
-  ~FakeMemory() {
+  TestDeviceMemory(const TestDeviceMemory&) = delete;
+  TestDeviceMemory& operator=(const TestDeviceMemory&) = delete;
+  ~TestDeviceMemory() {
     {
       const device::Current current(calls_, context_);
       (void)calls_.memory_free(address_);
@@ -124,15 +124,21 @@ inline void put_into(const device::CopyRing::Slot& slot, std::string_view text) 
   std::memcpy(slot.bytes().data(), text.data(), text.size());
 }
 
-// What a thread that reads does: text to the device at address, through one slot.
+// Begins a copy of the first `size` bytes of a slot.
+inline Status copy(device::CopyRing& ring, device::CopyRing::Slot slot, std::size_t size, device::Address address) {
+  const device::CopyRing::Part part{.from = 0, .size = size, .device_address = address};
+  return ring.copy_parts(std::move(slot), {&part, 1});
+}
+
+// Copies text to the device at address, through one slot, as a reader thread does.
 inline Status send(device::CopyRing& ring, std::string_view text, device::Address address) {
   auto slot = ring.acquire();
   if (!slot) return slot.error();
   put_into(*slot, text);
-  return ring.copy(std::move(*slot), text.size(), address);
+  return copy(ring, std::move(*slot), text.size(), address);
 }
 
-// All of text in chunks, by several threads; not yet finished. The first failure, if any.
+// Copies text in chunks, with several threads. Returns the first failure. The caller must still call finish().
 inline Status send_all(device::CopyRing& ring, std::string_view text, device::Address address, std::size_t chunk,
                        unsigned threads) {
   std::atomic<std::size_t> next{0};

@@ -1,5 +1,5 @@
-// Names made to be slow to look up, for two hashes: an earlier hash with a weakness, and the current hash with a key
-// that became known.
+// Names whose hashes collide, so lookups are slow. They are for two hashes: an earlier hash of this project, which had
+// a weakness, and the current hash with a key that the attacker knows.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace hostile {
 
-// A name for which the hash that this project had first was zero, whatever its seed: the first 8 bytes are
-// 18 * 0xA0761D6478BD642F, which cancelled both the length and the seed in a product. number: below 10^10.
+// Returns a name whose hash was 0 for every seed of the first hash of this project. The first 8 bytes are
+// 18 * 0xA0761D6478BD642F. In a product of that hash, they cancelled both the length and the seed. number: below 10^10.
 inline std::string name_that_cancels_a_seed(std::uint64_t number) {
   const std::string digits = std::to_string(number);
   return "\x4E\x0B\x51\x7D\x10\x11\x4E\x48" + std::string(10 - digits.size(), '0') + digits;
@@ -24,7 +24,7 @@ inline std::vector<std::string> names_that_cancel_a_seed(std::size_t count) {
   return names;
 }
 
-// The text between the quotes of a JSON string.
+// Returns the name as the text between the quotes of a JSON string.
 inline std::string in_json(std::string_view name) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -37,7 +37,7 @@ inline std::string in_json(std::string_view name) {
   return text;
 }
 
-// Names that an attacker who knows the key would choose: all hashes lie in one part of 1,024 of a table.
+// Returns the names that an attacker chooses who knows the key. All hashes have the same upper 10 bits.
 inline std::vector<std::string> names_solved_for(const safetensors::base::HashKey& key, std::size_t count) {
   std::vector<std::string> names;
   for (std::uint64_t i = 0; names.size() < count; ++i) {

@@ -77,7 +77,7 @@ inline ino_t inode_of(const std::string& path) {
   return status.st_ino;
 }
 
-// A child of a fork, for result_of(). One that hangs is killed after a minute.
+// Forks a child for result_of(). A child that hangs is killed after one minute.
 inline pid_t start_child(const std::function<bool()>& check) {
   const pid_t child = ::fork();
   EXPECT_GE(child, 0);
@@ -111,7 +111,7 @@ inline std::size_t open_below(const std::string& path) {
   return count;
 }
 
-// Bytes of which no two stretches look alike.
+// Pseudorandom bytes: no two ranges of them are equal.
 inline std::string noise(std::size_t size, std::uint64_t seed = 0) {
   std::string bytes(size, '\0');
   std::uint64_t state = 88172645463325252U ^ seed * 0x9E3779B97F4A7C15U;

@@ -12,6 +12,7 @@ struct DLDataType {
   std::uint16_t lanes;
 };
 struct DLTensor;
+struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
 #include <safetensors/c.h>

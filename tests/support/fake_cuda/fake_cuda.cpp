@@ -234,10 +234,10 @@ CudaResult cuMemFreeHost(void* memory) {
     Machine& m = machine();
     const auto found = m.pinned.find(static_cast<std::byte*>(memory));
     if (found == m.pinned.end()) {
-      m.violate("memory was freed that is not page-locked");
+      m.violate("host memory was freed that is not pinned");
       return kInvalidValue;
     }
-    if (m.is_read_from(found->first, found->second)) m.violate("page-locked memory was freed before a copy from it");
+    if (m.is_read_from(found->first, found->second)) m.violate("pinned memory was freed before a copy from it");
     m.state.pinned_bytes -= static_cast<std::int64_t>(found->second);
     m.pinned.erase(found);
     std::free(memory);
@@ -250,7 +250,7 @@ CudaResult cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t size, 
     FakeStream* const found = find(stream);
     if (!found) return kInvalidHandle;
     if (!machine().is_pinned(static_cast<const std::byte*>(from), size)) {
-      machine().violate("a copy from memory that is not page-locked");
+      machine().violate("a copy from memory that is not pinned");
       return kInvalidValue;
     }
     Operation copy{.kind = Operation::copy};

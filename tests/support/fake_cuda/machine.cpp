@@ -155,7 +155,7 @@ void Machine::run(std::unique_lock<std::mutex>& lock, const Operation& operation
   }
 }
 
-// Late, and from memory as it is then.
+// Copies after a delay, from the bytes that the memory holds then.
 void Machine::run_copy(std::unique_lock<std::mutex>& lock, const Operation& operation) {
   if (delay != 0) {
     const auto time = std::chrono::microseconds(random() % (delay + 1));
@@ -164,7 +164,7 @@ void Machine::run_copy(std::unique_lock<std::mutex>& lock, const Operation& oper
     lock.lock();
   }
   if (!is_pinned(operation.from, operation.size)) {
-    violate("page-locked memory was freed before a copy from it");
+    violate("pinned memory was freed before a copy from it");
     return;
   }
   std::byte* const to = device_memory(operation.to, operation.size);

@@ -1,9 +1,9 @@
-// Writes whole blocks with O_DIRECT, and memory for writes that are not aligned.
+// Writes whole blocks with O_DIRECT, and lends aligned memory for bytes that are not aligned.
 //
 // A durable file must reach the device anyway, and a write without the page cache saves one copy and the work of
 // reclaiming pages. O_DIRECT has many restrictions that differ between file systems. So every failure means only that
 // the caller uses the page cache instead.
-#include "io/direct_file.h"
+#include "io/direct_writer.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -89,19 +89,18 @@ void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
   returned_.notify_one();
 }
 
-DirectFile::DirectFile(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
+DirectWriter::DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
     : system_(system),
       descriptor_(std::move(descriptor)),
       block_(std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock},
                        static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))})),
       memory_alignment_(alignment.memory) {}
 
-std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, int descriptor, os::System& system) {
+std::unique_ptr<DirectWriter> DirectWriter::open(int directory, const char* name, int descriptor, os::System& system) {
   if (!gains_from_direct(descriptor)) return nullptr;
   constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  os::Descriptor opened(name != nullptr
-                            ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
-                            : system.open_at(AT_FDCWD, os::path_of_descriptor(descriptor).c_str(), kFlags, 0));
+  os::Descriptor opened(name != nullptr ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
+                                        : system.open_at(AT_FDCWD, os::DescriptorPath(descriptor).text, kFlags, 0));
   struct stat same, expected;
   if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
       !os::identity_of(same).same_file(os::identity_of(expected)))
@@ -114,10 +113,10 @@ std::unique_ptr<DirectFile> DirectFile::open(int directory, const char* name, in
   const auto preferred = static_cast<std::uint64_t>(same.st_blksize);
   if (power_of_two(preferred) && preferred <= kDirectChunk)
     alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
-  return std::unique_ptr<DirectFile>(new DirectFile(std::move(opened), alignment, system));
+  return std::unique_ptr<DirectWriter>(new DirectWriter(std::move(opened), alignment, system));
 }
 
-DirectFile::Outcome DirectFile::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
+DirectWriter::Outcome DirectWriter::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
   std::size_t done = 0;
   while (done < blocks.size() && usable()) {
     // A write can be short, for instance after a signal.

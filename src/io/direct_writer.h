@@ -1,4 +1,4 @@
-// Writes whole blocks of a file without the page cache (O_DIRECT).
+// Writes whole blocks of a file without the page cache (O_DIRECT). Reads without it: io/source_reader.h.
 #pragma once
 
 #include <safetensors/error.h>
@@ -73,13 +73,13 @@ class BounceBufferPool {
   unsigned made_ = 0;  // number of buffers allocated
 };
 
-class DirectFile {
+class DirectWriter {
  public:
   // Opens the file of `descriptor` a second time: by its name in a directory, or through /proc if name is nullptr.
   // Returns nullptr if the system cannot write directly, or if direct writes gain nothing: on file systems in memory,
   // over a network or in user space.
-  [[nodiscard]] static std::unique_ptr<DirectFile> open(int directory, const char* name, int descriptor,
-                                                        os::System& system);
+  [[nodiscard]] static std::unique_ptr<DirectWriter> open(int directory, const char* name, int descriptor,
+                                                          os::System& system);
   // Returns false after the system has refused a write.
   [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
   // Offset and size of a write must be multiples of this number of bytes. It is a multiple of the page size, so that no
@@ -99,7 +99,7 @@ class DirectFile {
   [[nodiscard]] Outcome write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
 
  private:
-  DirectFile(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept;
+  DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept;
 
   os::System& system_;
   const os::Descriptor descriptor_;

@@ -1,5 +1,5 @@
-// Writing to a new path: the file has no name until it is linked. Tests the other ways that are used if the system
-// refuses this, and fails every system call of a replacement in turn.
+// AtomicFile at a new path: the file has no name until it is linked. Also tests the methods that replace this one if
+// the system refuses it, and fails every system call of an AtomicFile in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -25,7 +25,7 @@ namespace {
 
 class NewFileTest : public ReplaceTest {
  protected:
-  // Whether the temporary directory's file system makes files without a name.
+  // Returns whether the file system of the temporary directory supports files without a name.
   bool unnamed() const {
     const os::Descriptor made(::open(directory.path().c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
     return made.valid() && os::real_system().linkable(made.get());
@@ -170,6 +170,58 @@ TEST_F(NewFileTest, CannotReplaceFifoThatAppeared) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
+TEST_F(NewFileTest, RefusesPathInUse) {
+  for (const bool dangling : {false, true}) {
+    if (dangling)
+      ASSERT_EQ(::symlink("nowhere", path.c_str()), 0);
+    else
+      put(path, "old");
+    const Error error = error_of(AtomicFile::create(path, 3, {.links = io::Links::refuse}, system));
+    EXPECT_EQ(error.code, Errc::replace_failed);
+    EXPECT_EQ(error.os_error, EEXIST);
+    EXPECT_EQ(std::filesystem::is_symlink(path), dangling);
+    EXPECT_EQ(directory.names(), Names{"model"});
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(NewFileTest, RefuseWorksInEveryWay) {
+  const AtomicFileOptions options{.links = io::Links::refuse};
+  for (const int unnamed_errno : {0, EOPNOTSUPP}) {
+    for (const int link_errno : {0, EPERM}) {
+      system.unnamed_errno = unnamed_errno;
+      system.link_errno = link_errno;
+      ASSERT_TRUE(succeeds(replace(path, "new", system, options)));
+      expect_new();
+      ASSERT_EQ(::unlink(path.c_str()), 0);
+    }
+  }
+}
+
+TEST_F(NewFileTest, RefuseKeepsWhatAppearedMeanwhile) {
+  const AtomicFileOptions options{.links = io::Links::refuse};
+  for (const int unnamed_errno : {0, EOPNOTSUPP}) {
+    for (const int link_errno : {0, EPERM}) {
+      for (const bool late : {false, true}) {
+        if (late && link_errno != 0 && unnamed_errno != 0) continue;  // without links only the last check helps
+        system.unnamed_errno = unnamed_errno;
+        system.link_errno = link_errno;
+        system.before_link = [&] {
+          if (late) put(path, "other");
+        };
+        auto file = AtomicFile::create(path, 3, options, system).value();
+        ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+        if (!late) put(path, "other");
+        const Error error = error_of(file->commit());
+        EXPECT_EQ(error.code, Errc::replace_failed);
+        EXPECT_EQ(error.os_error, EEXIST);
+        expect_new("other");
+        ASSERT_EQ(::unlink(path.c_str()), 0);
+      }
+    }
+  }
+}
+
 TEST_F(NewFileTest, ModeFollowsUmaskInEveryWay) {
   const mode_t before = ::umask(027);
   for (int way = 0; way < 3; ++way) {
@@ -303,7 +355,7 @@ TEST(TemporaryName, IsRecognisedLetterForLetter) {
     EXPECT_FALSE(io::is_temporary_name(name)) << name;
 }
 
-// Fails the call with one number, counted over all calls that change something.
+// Fails one call with an error number. `failing` is the index of this call among all calls that change something.
 class FailingSystem final : public os::System {
  public:
   FailingSystem(int failing, int number) : failing_(failing), number_(number) {}
@@ -371,9 +423,9 @@ class FailingSystem final : public os::System {
 
 class EveryCall : public ReplaceTest {
  protected:
-  enum class Before { nothing, old, appears };
+  enum class Before { nothing, old, appears, appears_and_stays };
 
-  // What is at the path must be what was there, or all that was to be written.
+  // The path must hold either the old bytes or all new bytes.
   void check(const std::string& there, const Status& status, const FailingSystem& failing, const std::string& text) {
     const bool written = std::filesystem::exists(path) && contents(path) == text;
     const bool replaced = !status && status.error().code == Errc::replaced_not_durable;
@@ -389,7 +441,7 @@ class EveryCall : public ReplaceTest {
     EXPECT_EQ(open_below(directory.path()), 0u);
   }
 
-  // False once no call is left to fail.
+  // Returns false if there were fewer calls than this index.
   bool fail(int call, int number, Before before, Sync sync, const std::string& text) {
     SCOPED_TRACE("call " + std::to_string(call) + ", errno " + std::to_string(number) + ", before " +
                  std::to_string(static_cast<int>(before)) + ", sync " + std::to_string(static_cast<int>(sync)));
@@ -398,10 +450,11 @@ class EveryCall : public ReplaceTest {
     FailingSystem failing(call, number);
     std::string there = before == Before::old ? "old" : "";
     const Status status = [&]() -> Status {
-      auto file = AtomicFile::create(path, text.size(), {.sync = sync}, failing);
+      const io::Links links = before == Before::appears_and_stays ? io::Links::refuse : io::Links::follow;
+      auto file = AtomicFile::create(path, text.size(), {.sync = sync, .links = links}, failing);
       if (!file) return file.error();
       if (Status written = (*file)->write_at(0, bytes_of(text)); !written) return written;
-      if (before == Before::appears) put(path, there = "other");
+      if (before == Before::appears || before == Before::appears_and_stays) put(path, there = "other");
       return (*file)->commit();
     }();
     check(there, status, failing, text);
@@ -413,7 +466,7 @@ TEST_F(EveryCall, FailedInTurnLeavesOldOrNew) {
   const std::string small = "new", large = noise((std::size_t{1} << 20) + 5);
   int failures = 0;
   for (const int number : {EIO, ENOSPC, EMFILE, EPERM, EOPNOTSUPP, ENOENT, EEXIST, EINTR, EWOULDBLOCK}) {
-    for (const Before before : {Before::nothing, Before::old, Before::appears}) {
+    for (const Before before : {Before::nothing, Before::old, Before::appears, Before::appears_and_stays}) {
       for (const Sync sync : {Sync::none, Sync::full}) {
         for (const std::string* text : {&small, &large}) {
           for (int call = 0; fail(call, number, before, sync, *text); ++call) ++failures;

@@ -1,4 +1,4 @@
-// Writing past the page cache: the bytes are right for every size and offset, and after every refusal of the system.
+// Direct writes: the bytes are right for every size and offset, and after every refusal of the system.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/direct_file.h"
+#include "io/direct_writer.h"
 #include "io/file_writer.h"
 #include "io/write_images.h"
 #include "os/descriptor.h"
@@ -103,13 +103,13 @@ TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
     EXPECT_EQ(system.direct_writes, 1);
     EXPECT_TRUE(contents(path) == text);
   }
-  // What is past the cache need not be written out of it early.
+  // Bytes that never were in the page cache need no early writeback.
   ASSERT_TRUE(succeeds(replace(path, noise(64 * kMiB), system, {.sync = Sync::full})));
   EXPECT_GT(system.direct_writes, 1);
   EXPECT_EQ(system.writebacks, 0);
 }
 
-// Bytes before and after must stay as they are.
+// The bytes before and after the range must keep their values.
 TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
   const std::string text = noise(64 << 10);
   const std::string before(64 << 10, '#');
@@ -118,12 +118,12 @@ TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
   file.adopt(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   file.open_direct(AT_FDCWD, path.c_str());
   ASSERT_TRUE(file.direct());
-  io::BounceBufferPool scratch;
+  io::BounceBufferPool pool;
   for (std::size_t i = 0; i < 4096; ++i) {
-    // Odd factors: each remainder is met once.
+    // The factors are odd, so each remainder occurs once.
     const std::size_t offset = i * 2741 % 4096 + i % 3 * 4096;
     const std::size_t size = i * 1237 % 4096 + i % 5 * 4096;
-    ASSERT_TRUE(succeeds(file.write_chunk(offset, bytes_of(text).subspan(i, size), scratch)));
+    ASSERT_TRUE(succeeds(file.write_chunk(offset, bytes_of(text).subspan(i, size), pool)));
     const std::size_t begin = offset < 4096 ? 0 : offset - 4096;
     std::string found(offset - begin + size + 4096, '\0');
     ASSERT_EQ(::pread(file.descriptor(), found.data(), found.size(), static_cast<off_t>(begin)),

@@ -1,4 +1,5 @@
-// Failures of reads past the page cache. This program has its own pread(), which fails when the test says so.
+// Failures of the reads of a SourceReader, seen through a ReadPlan. This program replaces pread() by a function that
+// fails at the call that the test chooses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
@@ -13,11 +14,12 @@
 
 namespace {
 
-// Of reads past the cache, or else of all others, the first `after` are done, and the next `failures` say `number`.
+// Which calls of pread() fail. The first `after` calls of a kind succeed. The next `failures` calls fail with
+// error_number.
 struct Orders {
-  std::atomic<bool> direct{false};
-  std::atomic<int> after{0}, failures{0}, number{0};
-  std::atomic<int> reads{0};  // of that kind, since they were given
+  std::atomic<bool> direct{false};  // the kind: calls with O_DIRECT, or calls without
+  std::atomic<int> after{0}, failures{0}, error_number{0};
+  std::atomic<int> reads{0};  // calls of this kind since order()
 } orders;
 
 }  // namespace
@@ -27,12 +29,12 @@ extern "C" ssize_t pread(int descriptor, void* memory, std::size_t size, off_t o
   if (direct == orders.direct) {
     const int before = orders.reads++;
     if (before >= orders.after && before < orders.after + orders.failures) {
-      errno = orders.number;
+      errno = orders.error_number;
       return -1;
     }
   }
   const iovec piece{memory, size};
-  return ::preadv(descriptor, &piece, 1, offset);  // the same system call but for its form
+  return ::preadv(descriptor, &piece, 1, offset);  // preadv() is not replaced
 }
 
 namespace safetensors {
@@ -49,15 +51,15 @@ class SourceFaults : public testing::Test {
     const Result<File> file = File::open(path);
     ASSERT_TRUE(succeeds(file));
     ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"))));
-    if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
+    if (!reads_directly(path)) GTEST_SKIP() << "this file system has no direct reads";
   }
   void TearDown() override { order(false, 0, 0, 0); }
 
-  static void order(bool direct, int after, int failures, int number) {
-    orders.direct = direct, orders.after = after, orders.failures = failures, orders.number = number;
+  static void order(bool direct, int after, int failures, int error_number) {
+    orders.direct = direct, orders.after = after, orders.failures = failures, orders.error_number = error_number;
     orders.reads = 0;
   }
-  // One thread reads a piece at a time, in order.
+  // One thread reads the chunks in the order of the file.
   [[nodiscard]] Result<ReadResult> read(Cache cache) const {
     return plan.execute({.threads = 1, .chunk_bytes = 256 << 10, .cache = cache});
   }
@@ -81,14 +83,14 @@ TEST_F(SourceFaults, InterruptedReadsAreBegunAgain) {
 }
 
 TEST_F(SourceFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
-  for (const auto& [number, said] :
+  for (const auto& [error_number, said] :
        {std::pair(EINVAL, "invalid argument"), std::pair(EOPNOTSUPP, "not supported by this file system")}) {
     for (const int after : {0, 1, 4}) {
-      order(true, after, 1'000'000, number);
+      order(true, after, 1'000'000, error_number);
       const Result<ReadResult> result = read(Cache::bypass);
       ASSERT_TRUE(succeeds(result));
       EXPECT_TRUE(data_of(result->arrays[0]) == bytes);
-      EXPECT_EQ(orders.reads, after + 1);  // who was refused does not ask again
+      EXPECT_EQ(orders.reads, after + 1);  // no direct read after the refusal
       const ReadReport& report = result->report;
       EXPECT_EQ(report.bytes_direct != 0, after != 0);
       EXPECT_GT(report.bytes_buffered, kBytes / 4);

@@ -1,0 +1,127 @@
+// Arrays as DLPack tensors (https://dmlc.github.io/dlpack), of version 1.1 and without a version. A tensor is one
+// allocation with its shape and strides, and keeps the memory of the array alive.
+#include <safetensors/to_dlpack.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <string>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace safetensors {
+namespace detail {
+namespace {
+
+using Versioned = safetensors_dl_managed_tensor;
+using Unversioned = safetensors_dl_unversioned_tensor;
+using DlTensor = safetensors_dl_tensor;
+static_assert(sizeof(void*) != 8 ||
+              (sizeof(Versioned) == 80 && offsetof(Versioned, manager_ctx) == 8 && offsetof(Versioned, deleter) == 16 &&
+               offsetof(Versioned, flags) == 24 && offsetof(Versioned, dl_tensor) == 32));
+static_assert(sizeof(void*) != 8 || (sizeof(Unversioned) == 64 && offsetof(Unversioned, dl_tensor) == 0 &&
+                                     offsetof(Unversioned, manager_ctx) == 48 && offsetof(Unversioned, deleter) == 56));
+static_assert(sizeof(void*) != 8 ||
+              (sizeof(DlTensor) == 48 && offsetof(DlTensor, device) == 8 && offsetof(DlTensor, ndim) == 16 &&
+               offsetof(DlTensor, dtype) == 20 && offsetof(DlTensor, shape) == 24 &&
+               offsetof(DlTensor, strides) == 32 && offsetof(DlTensor, byte_offset) == 40));
+
+// One allocation holds this, then the shape, then the strides.
+template <class Managed>
+struct DLPackOwner {
+  Managed tensor;
+  Array array;
+};
+static_assert(sizeof(DLPackOwner<Versioned>) % alignof(std::int64_t) == 0);
+static_assert(sizeof(DLPackOwner<Unversioned>) % alignof(std::int64_t) == 0);
+
+template <class Managed>
+void delete_managed(Managed* self) {
+  if (!self) return;
+  auto* owner = static_cast<DLPackOwner<Managed>*>(self->manager_ctx);
+  owner->~DLPackOwner();
+  ::operator delete(owner);
+}
+
+// Row-major strides in elements. The strides of an array without elements have no meaning, but their computation must
+// not overflow.
+void fill_dims(ShapeView from, std::int64_t* shape, std::int64_t* strides) {
+  std::int64_t stride = 1;
+  for (std::size_t i = from.size(); i-- > 0;) {
+    shape[i] = static_cast<std::int64_t>(from[i]);
+    strides[i] = stride;
+    const std::int64_t dim = std::max<std::int64_t>(shape[i], 1);
+    stride = stride > std::numeric_limits<std::int64_t>::max() / dim ? stride : stride * dim;
+  }
+}
+
+Status check_dims(ShapeView shape) {
+  constexpr auto kMaxDims = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+  constexpr auto kMaxDim = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (shape.size() > kMaxDims)
+    return base::make_error(Errc::unsupported, "the array has " + std::to_string(shape.size()) +
+                                                   " dimensions, DLPack allows " + std::to_string(kMaxDims));
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] > kMaxDim)
+      return base::make_error(Errc::unsupported, "dimension " + std::to_string(i) + " is " + std::to_string(shape[i]) +
+                                                     ", DLPack allows " + std::to_string(kMaxDim));
+  return {};
+}
+
+DlTensor tensor_of(const Array& array, std::int64_t* dims) {
+  const std::size_t rank = array.shape().size();
+  fill_dims(array.shape(), dims, dims + rank);
+  const DLPackType type = dlpack_type(array.dtype());
+  DlTensor tensor{};
+  tensor.data = array.nbytes() == 0 ? nullptr : const_cast<std::byte*>(array.bytes().data());
+  tensor.device = {SAFETENSORS_DLPACK_CPU, 0};
+  tensor.ndim = static_cast<std::int32_t>(rank);
+  tensor.dtype = {type.code, type.bits, type.lanes};
+  tensor.shape = dims;
+  tensor.strides = dims + rank;
+  tensor.byte_offset = 0;
+  return tensor;
+}
+
+template <class Managed>
+Result<std::unique_ptr<Managed, DLPackDeleter>> make_managed(const Array& array) {
+  using Owner = DLPackOwner<Managed>;
+  if (Status status = check_dims(array.shape()); !status) return std::move(status).error();
+  void* memory = ::operator new(sizeof(Owner) + 2 * array.shape().size() * sizeof(std::int64_t));
+  auto* dims = reinterpret_cast<std::int64_t*>(static_cast<std::byte*>(memory) + sizeof(Owner));
+  // Only the copy of a shape with many dimensions can throw, and it runs before the Owner is made.
+  Owner* owner = nullptr;
+  try {
+    owner = new (memory) Owner{Managed{}, array};
+  } catch (...) {
+    ::operator delete(memory);
+    throw;
+  }
+  Managed& managed = owner->tensor;
+  managed.manager_ctx = owner;
+  managed.deleter = delete_managed<Managed>;
+  managed.dl_tensor = tensor_of(array, dims);
+  if constexpr (std::is_same_v<Managed, Versioned>) {
+    managed.version = {SAFETENSORS_DLPACK_MAJOR_VERSION, SAFETENSORS_DLPACK_MINOR_VERSION};
+    managed.flags = array.writable() ? 0 : SAFETENSORS_DLPACK_READ_ONLY;
+  }
+  return std::unique_ptr<Managed, DLPackDeleter>(&managed);
+}
+
+}  // namespace
+}  // namespace detail
+
+inline namespace v0 {
+
+Result<DLPackTensor> to_dlpack(const Array& array) noexcept {
+  return base::guarded([&] { return detail::make_managed<safetensors_dl_managed_tensor>(array); });
+}
+
+Result<UnversionedDLPackTensor> to_unversioned_dlpack(const Array& array) noexcept {
+  return base::guarded([&] { return detail::make_managed<safetensors_dl_unversioned_tensor>(array); });
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,90 @@
+// Tells the caller how many bytes are written.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace safetensors::io {
+
+// Called with the number of bytes written and the total, of all files. Return false to cancel.
+using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+
+// Minimum and maximum number of bytes that a writer writes between two reports of progress.
+inline constexpr std::uint64_t kMinBytesPerReport = std::uint64_t{8} << 20;
+inline constexpr std::size_t kMaxBytesPerReport = std::size_t{16} << 20;
+
+// Counts the bytes that all threads write, and calls the progress function. It never runs twice at once. Thread-safe.
+class ProgressMeter {
+ public:
+  // done: bytes that count as written from the start. path: only for errors. reporter: the only thread that calls
+  // progress. By default every thread does.
+  ProgressMeter(Progress progress, std::uint64_t total, std::uint64_t done, std::string_view path,
+                std::thread::id reporter = {})
+      : progress_(std::move(progress)), total_(total), path_(path), reporter_(reporter), done_(done) {}
+
+  // Counts bytes that were written. Error: cancelled.
+  [[nodiscard]] Status add(std::uint64_t written) {
+    done_ += written;
+    if (reporter_ != std::thread::id() && reporter_ != std::this_thread::get_id()) return {};
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t done = done_;
+    return done - reported_ < kMinBytesPerReport && done != total_ ? Status() : report(done);
+  }
+  // Counts bytes that must be written again.
+  void take_back(std::uint64_t written) {
+    const std::lock_guard lock(mutex_);
+    done_ -= written;
+    reported_ = std::min(reported_, done_.load());
+  }
+  // Reports the total if no call has reported it. Error: cancelled.
+  [[nodiscard]] Status finish() {
+    const std::lock_guard lock(mutex_);
+    return report(total_);
+  }
+
+  // Calls step(offset, size) for the range [0, size), in order, and counts its bytes. Without a progress function,
+  // calls it once. With one, calls it for at most kMaxBytesPerReport bytes at a time. An empty range is one step.
+  template <class Step>
+  [[nodiscard]] Status in_steps(std::uint64_t size, Step step) {
+    const std::uint64_t max = progress_ ? kMaxBytesPerReport : size;
+    std::uint64_t at = 0;
+    do {
+      const std::uint64_t bytes = std::min(max, size - at);
+      if (Status status = step(at, bytes); !status || bytes == 0) return status;
+      if (Status status = add(bytes); !status) return status;
+      at += bytes;
+    } while (at < size);
+    return {};
+  }
+
+ private:
+  // The caller must hold mutex_.
+  Status report(std::uint64_t done) {
+    if (!progress_ || done == reported_) return {};
+    reported_ = done;
+    if (progress_(done, total_)) return {};
+    return base::cancelled(done, total_, path_);
+  }
+
+  const Progress progress_;
+  const std::uint64_t total_;
+  const std::string path_;
+  const std::thread::id reporter_;
+  std::atomic<std::uint64_t> done_;
+  std::mutex mutex_;  // held while progress_ runs; guards reported_
+  std::uint64_t reported_ = 0;
+};
+
+}  // namespace safetensors::io
