@@ -15,7 +15,6 @@ class Arena;
 namespace detail {
 template <class T>
 struct Access;
-struct ArenaState;
 }  // namespace detail
 
 /// An allocator of huge pages for the results of a ReadPlan. Set ReadOptions::arena to use it.
@@ -52,7 +51,8 @@ class Arena {
 
  private:
   friend struct detail::Access<Arena>;
-  std::unique_ptr<detail::ArenaState> state_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace v0

@@ -8,7 +8,7 @@
 namespace safetensors {
 inline namespace v0 {
 
-Arena::Arena() noexcept : state_(new (std::nothrow) detail::ArenaState) {}
+Arena::Arena() noexcept : state_(new (std::nothrow) State) {}
 Arena::Arena(Arena&&) noexcept = default;
 Arena& Arena::operator=(Arena&&) noexcept = default;
 Arena::~Arena() = default;

@@ -7,11 +7,12 @@
 
 namespace safetensors {
 inline namespace v0 {
-namespace detail {
 
-struct ArenaState {
+struct Arena::State {
   os::HugePageAllocator pages;
 };
+
+namespace detail {
 
 template <>
 struct Access<Arena> {
