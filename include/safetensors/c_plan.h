@@ -263,11 +263,16 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensor
  * forked child does not have these threads; there, the resources of the stream are not released. */
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
 /** Waits for the next complete item and writes its index to `*item`. Returns its array as
- * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. After an error,
- * every later call returns the same error.
+ * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. An error stops
+ * all reading. The items that were complete before come first. Then every call returns the same error.
  * Errors: those of safetensors_read_plan_execute(). */
 SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
                                                            safetensors_array** array, safetensors_error* error);
+/** Waits until safetensors_stream_next() can return without waiting: with an item, with an error, or after the last
+ * item. Writes 1 to `*ready` then, and 0 if that takes longer than `milliseconds`. Takes no item and does not call
+ * `progress`. Call it from any thread, as safetensors_stream_cancel(). */
+SAFETENSORS_API safetensors_status safetensors_stream_wait(const safetensors_stream* stream, uint64_t milliseconds,
+                                                           int32_t* ready, safetensors_error* error);
 /** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. Call it from any
  * thread, also while another thread is in safetensors_stream_next(). */
 SAFETENSORS_API safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error);

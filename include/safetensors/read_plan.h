@@ -8,6 +8,7 @@
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -240,9 +241,15 @@ class Stream {
 
   /// Waits for the next complete item and returns it. Returns nullopt after the last item.
   ///
-  /// An error stops all reading, and every later call returns the same error.
+  /// An error stops all reading. next() first returns the items that were complete before. Then it returns the error,
+  /// and every later call returns the same error.
   /// Errors: as ReadPlan::execute().
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
+
+  /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false
+  /// if that takes longer than `limit`. A limit of 0 or less does not wait. Takes no item and does not call
+  /// ReadOptions::progress. Call it from any thread.
+  [[nodiscard]] SAFETENSORS_API bool wait_for(std::chrono::milliseconds limit) const noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.
   SAFETENSORS_API void cancel() noexcept;

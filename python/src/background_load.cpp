@@ -1,12 +1,11 @@
-// One thread takes the items of a safetensors::Stream and stores their arrays by index, so that an item can be asked
-// for by name, in any order and again. The memory budget of the stream covers the whole plan: reading never waits until
-// somebody takes a tensor.
+// Stores the arrays of a safetensors::Stream by index, so that an item can be asked for by name, in any order and
+// again. The threads that wait for items take them from the stream: one at a time waits for the stream and stores the
+// item that comes, whoever needs it. The others wait for that thread. The memory budget of the stream covers the whole
+// plan, so reading goes on while nobody waits.
 #include "background_load.h"
 
 #include <algorithm>
 #include <limits>
-#include <new>
-#include <system_error>
 #include <utility>
 
 namespace safetensors::python {
@@ -20,101 +19,78 @@ Result<BackgroundLoad::Owner> BackgroundLoad::start(const ReadPlan& plan, unsign
   const std::uint64_t budget = std::min(plan.nbytes(), std::numeric_limits<std::uint64_t>::max() / 2) * 2;
   Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = budget});
   if (!stream) return std::move(stream).error();
-  try {
-    return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
-  } catch (const std::system_error& error) {
-    return Error{.code = Errc::out_of_memory,
-                 .os_error = error.code().value(),
-                 .message = std::string("cannot start a thread to read: ") + error.what()};
+  return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
+}
+
+template <class Done>
+Result<bool> BackgroundLoad::wait_until(std::chrono::milliseconds limit, Done done) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::optional<Stream> ended;  // destroyed after the mutex is released: it joins threads and closes files
+  std::unique_lock lock(mutex_);
+  while (!done()) {
+    if (failure_) return *failure_;
+    const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (remaining.count() <= 0) return false;
+    if (waiting_) {
+      changed_.wait_until(lock, end);
+      continue;
+    }
+    waiting_ = true;
+    lock.unlock();
+    const bool ready = stream_->wait_for(remaining);
+    lock.lock();
+    waiting_ = false;
+    if (ready) store_next();
+    if (order_.size() == count_) ended.swap(stream_);
+    changed_.notify_all();  // also if nothing came: another thread may go on longer than this one
+  }
+  return true;
+}
+
+// Called under the mutex when next() does not wait.
+void BackgroundLoad::store_next() {
+  Result<std::optional<StreamItem>> next = stream_->next();
+  if (!next) {
+    failure_ = std::move(next).error();
+  } else if (*next) {
+    arrays_[(*next)->index] = std::move((*next)->array);
+    order_.push_back((*next)->index);
   }
 }
 
-BackgroundLoad::BackgroundLoad(Stream stream, std::size_t items)
-    : stream_(std::move(stream)), arrays_(items), complete_(items) {
-  order_.reserve(items);
-  thread_ = std::thread([this] { run(); });
+Result<bool> BackgroundLoad::wait(std::size_t item, std::chrono::milliseconds limit) {
+  return wait_until(limit, [&] { return !arrays_.empty() && arrays_[item]; });
 }
 
-void BackgroundLoad::run() noexcept {
-  for (;;) {
-    Result<std::optional<StreamItem>> next = stream_->next();
-    const std::lock_guard lock(mutex_);
-    if (!next && next.error().code != Errc::cancelled) failure_ = next.error();
-    if (!next || !*next || closed_) break;
-    const std::size_t item = (*next)->index;
-    arrays_[item] = std::move((*next)->array);
-    complete_[item] = true;
-    order_.push_back(item);
-    changed_.notify_all();
-  }
-  std::optional<Stream> ended;  // destroyed after the lock is released: it joins threads and closes files
+Result<bool> BackgroundLoad::wait_next(std::size_t& position, std::size_t* item, std::chrono::milliseconds limit) {
+  return wait_until(limit, [&] {
+    if (position != count_ && (arrays_.empty() || position >= order_.size())) return false;
+    *item = position == count_ ? count_ : order_[position++];
+    return true;
+  });
+}
+
+Array BackgroundLoad::array(std::size_t item) {
   const std::lock_guard lock(mutex_);
-  ended.swap(stream_);
-  changed_.notify_all();
-}
-
-BackgroundLoad::State BackgroundLoad::state_of(std::size_t item) const {
-  if (!closed_ && complete_[item]) return State::ready;
-  return failure_ ? State::failed : closed_ ? State::closed : State::waiting;
-}
-
-BackgroundLoad::State BackgroundLoad::state_at(std::size_t position) const {
-  if (position == complete_.size()) return State::end;
-  if (!closed_ && position < order_.size()) return State::ready;
-  return failure_ ? State::failed : closed_ ? State::closed : State::waiting;
-}
-
-template <class Look>
-BackgroundLoad::State BackgroundLoad::wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit,
-                                                 Look look) {
-  State state = look();
-  if (state != State::waiting || limit.count() == 0) return state;
-  changed_.wait_for(lock, limit, [&] { return (state = look()) != State::waiting; });
-  return state;
-}
-
-BackgroundLoad::State BackgroundLoad::wait(std::size_t item, std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return wait_until(lock, limit, [&] { return state_of(item); });
-}
-
-BackgroundLoad::State BackgroundLoad::wait_next(std::size_t& position, std::size_t* item,
-                                                std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  const State state = wait_until(lock, limit, [&] { return state_at(position); });
-  if (state == State::ready) *item = order_[position++];
-  return state;
-}
-
-std::optional<Array> BackgroundLoad::array(std::size_t item) {
-  const std::lock_guard lock(mutex_);
-  return closed_ ? std::nullopt : arrays_[item];
+  return *arrays_[item];
 }
 
 void BackgroundLoad::drop(std::size_t item) {
-  std::optional<Array> dropped;  // destroyed after the lock is released
+  Array dropped;  // destroyed after the mutex is released
   const std::lock_guard lock(mutex_);
-  if (!closed_) dropped.swap(arrays_[item]);
-}
-
-Error BackgroundLoad::error() {
-  const std::lock_guard lock(mutex_);
-  return failure_.value_or(Error{});
+  if (!arrays_.empty()) std::swap(*arrays_[item], dropped);
 }
 
 void BackgroundLoad::close() noexcept {
-  std::thread thread;
+  std::optional<Stream> ended;  // these are destroyed after the mutex is released
   std::vector<std::optional<Array>> arrays;
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    if (stream_) stream_->cancel();
-    thread.swap(thread_);
-    changed_.notify_all();
-  }
-  if (thread.joinable()) thread.join();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (!failure_) failure_ = Error{.code = Errc::cancelled};
   arrays.swap(arrays_);
+  if (stream_) stream_->cancel();
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !waiting_; });
+  ended.swap(stream_);
 }
 
 }  // namespace safetensors::python

@@ -1,4 +1,4 @@
-// Reads all items of a plan in the background and keeps them: the data of a PrefetchLoader. Never takes the GIL.
+// Keeps all items of a stream: the data of a PrefetchLoader. Never takes the GIL.
 #pragma once
 
 #include <safetensors/safetensors.h>
@@ -9,14 +9,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 namespace safetensors::python {
 
 class BackgroundLoad {
  public:
-  // Leaks the object in a forked child: its threads exist in the parent only, and nobody could join them.
+  // Leaks the object in a forked child: a thread of the parent may have held its mutex.
   struct Delete {
     void operator()(BackgroundLoad* load) const noexcept;
   };
@@ -31,41 +30,39 @@ class BackgroundLoad {
   // Whether this process is a forked child. Then no other function may be called.
   [[nodiscard]] bool forked() const noexcept { return ::getpid() != process_; }
 
-  // The state of an item, or of an iterator. end: the iterator is past the last item.
-  enum class State : std::uint8_t { waiting, ready, failed, closed, end };
-  // Waits until the item is no longer `waiting`, for at most `limit`, and returns its state.
-  State wait(std::size_t item, std::chrono::milliseconds limit);
-  // The same for the item that is complete at `position` in the order of completion. If it is ready, stores its index
-  // in *item and advances position.
-  State wait_next(std::size_t& position, std::size_t* item, std::chrono::milliseconds limit);
+  // Waits until the item is complete, for at most `limit`, and returns whether it is. Error: why it will never be;
+  // cancelled after close().
+  [[nodiscard]] Result<bool> wait(std::size_t item, std::chrono::milliseconds limit);
+  // The same for the item at `position` in the order of completion. If it is complete, stores its index in *item and
+  // advances position. After the last item, *item is the number of items.
+  [[nodiscard]] Result<bool> wait_next(std::size_t& position, std::size_t* item, std::chrono::milliseconds limit);
 
-  // nullopt after drop() or close().
-  [[nodiscard]] std::optional<Array> array(std::size_t item);
+  // Returns the array of a complete item. Call it before drop() and close().
+  [[nodiscard]] Array array(std::size_t item);
+  // Releases the memory of a complete item. The item stays complete.
   void drop(std::size_t item);
-  [[nodiscard]] Error error();
 
   // Stops reading, waits for the threads and releases all memory. Idempotent, from any thread.
   void close() noexcept;
 
  private:
-  BackgroundLoad(Stream stream, std::size_t items);
+  BackgroundLoad(Stream stream, std::size_t items) : count_(items), stream_(std::move(stream)), arrays_(items) {
+    order_.reserve(items);
+  }
   ~BackgroundLoad() { close(); }
-  void run() noexcept;
-  State state_of(std::size_t item) const;
-  State state_at(std::size_t position) const;
-  template <class Look>
-  State wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit, Look look);
+  template <class Done>
+  Result<bool> wait_until(std::chrono::milliseconds limit, Done done);
+  void store_next();
 
   const pid_t process_ = ::getpid();
+  const std::size_t count_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::optional<Stream> stream_;  // empty once the last item is complete
-  std::vector<std::optional<Array>> arrays_;
-  std::vector<bool> complete_;
-  std::vector<std::size_t> order_;  // complete items, in the order of completion
+  bool waiting_ = false;                      // a thread waits for the stream, without the mutex
+  std::optional<Stream> stream_;              // empty after the last item, and after close()
+  std::vector<std::optional<Array>> arrays_;  // of complete items; empty after close()
+  std::vector<std::size_t> order_;            // complete items, in the order of completion
   std::optional<Error> failure_;
-  bool closed_ = false;
-  std::thread thread_;
 };
 
 }  // namespace safetensors::python

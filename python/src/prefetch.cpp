@@ -1,4 +1,4 @@
-// The classes PrefetchLoader and TensorStream. A BackgroundLoad reads the planned tensors. A loader makes a tensor of
+// The classes PrefetchLoader and TensorStream. A BackgroundLoad keeps the planned tensors. A loader makes a tensor of
 // the framework when it is first taken, and keeps it. While a call waits, it looks for signals 20 times per second.
 #include "prefetch.h"
 
@@ -13,26 +13,27 @@
 namespace safetensors::python {
 namespace {
 
-using State = BackgroundLoad::State;
-
 constexpr std::chrono::milliseconds kNoWait{0};
 constexpr std::chrono::milliseconds kSignalInterval{50};  // between two checks for Ctrl-C
 constexpr std::uint64_t kMaxThreads = 256;
 
 constexpr const char* kClosed = "prefetch loader closed";
 
-// Waits without the GIL until look(limit) returns another state than waiting, and runs signal handlers in between.
+// Waits without the GIL until look(limit) returns true, and runs signal handlers in between. Raises the error that look
+// returns. prefix: begins the text of that exception.
 template <class Look>
-State wait_for(Look&& look) {
-  State state = look(kNoWait);
-  while (state == State::waiting) {
-    {
-      const WithoutGil released;
-      state = look(kSignalInterval);
-    }
+void wait_for(const std::string& prefix, Look&& look) {
+  Result<bool> done = look(kNoWait);
+  while (done && !*done) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const WithoutGil released;
+    done = look(kSignalInterval);
   }
-  return state;
+  if (done) return;
+  const Error& error = done.error();
+  if (error.code == Errc::cancelled) raise(prefix + kClosed);
+  if (error.code == Errc::out_of_memory) raise_read_error(error, "", "");
+  raise(prefix + error.message, &error);
 }
 
 // Makes tensors of the framework. For a device other than the CPU, the framework copies them there.
@@ -93,7 +94,6 @@ class PrefetchLoader {
   }
   nb::object take(nb::handle self, std::size_t item);
   nb::object hand_out(nb::handle self, std::size_t item, const std::string& prefix);
-  [[noreturn]] void raise_state(State state, const std::string& prefix) const;
   void close(nb::handle self);
 
   std::vector<nb::object>& made() noexcept { return made_; }
@@ -107,41 +107,33 @@ class PrefetchLoader {
   std::vector<nb::object> made_;  // guarded by the critical section of the loader; empty after close()
 };
 
-void PrefetchLoader::raise_state(State state, const std::string& prefix) const {
-  if (state != State::failed) raise(prefix + kClosed);
-  const Error error = load_->error();
-  if (error.code == Errc::out_of_memory) raise_read_error(error, "", "");
-  raise(prefix + error.message, &error);
-}
-
 nb::object PrefetchLoader::take(nb::handle self, std::size_t item) {
   BackgroundLoad& load = this->load();
   const std::string prefix = printable(nb::cast<std::string>(names_[item])) + ": ";
-  const State state = wait_for([&](std::chrono::milliseconds limit) { return load.wait(item, limit); });
-  if (state != State::ready) raise_state(state, prefix);
+  wait_for(prefix, [&](std::chrono::milliseconds limit) { return load.wait(item, limit); });
   return hand_out(self, item, prefix);
 }
 
 // Returns the tensor of a complete item. Every caller gets the same object.
 nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std::string& prefix) {
-  std::optional<Array> array;
+  Array array;
   {
     const nb::ft_object_guard guard(self);
-    if (item < made_.size() && made_[item].is_valid()) return made_[item];
+    if (made_.empty()) raise(prefix + kClosed);
+    if (made_[item].is_valid()) return made_[item];
     array = load().array(item);
   }
-  if (!array) raise_state(State::closed, prefix);
-  nb::object made = factory_.make(*array, prefix);
+  nb::object made = factory_.make(array, prefix);
   {
     const nb::ft_object_guard guard(self);
-    if (item >= made_.size()) return made;  // closed meanwhile
+    if (made_.empty()) return made;  // closed meanwhile
     if (made_[item].is_valid()) return made_[item];
     made_[item] = made;
   }
   // A tensor on another device is a copy. Then this releases the host memory, without the GIL because it may be much.
   const WithoutGil released;
   load_->drop(item);
-  array.reset();
+  array = Array();
   return made;
 }
 
@@ -175,10 +167,8 @@ nb::object next(TensorStream& stream) {
   PrefetchLoader& loader = *nb::inst_ptr<PrefetchLoader>(stream.loader);
   BackgroundLoad& load = loader.load();
   std::size_t item = 0;
-  const State state =
-      wait_for([&](std::chrono::milliseconds limit) { return load.wait_next(stream.position, &item, limit); });
-  if (state == State::end) throw nb::stop_iteration();
-  if (state != State::ready) loader.raise_state(state, "");
+  wait_for("", [&](std::chrono::milliseconds limit) { return load.wait_next(stream.position, &item, limit); });
+  if (item == loader.names().size()) throw nb::stop_iteration();
   return nb::make_tuple(loader.names()[item], loader.hand_out(stream.loader, item, ""));
 }
 

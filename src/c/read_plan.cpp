@@ -1,4 +1,7 @@
 // Read plans, results, reports and streams in C.
+#include <algorithm>
+#include <chrono>
+
 #include "c/support.h"
 
 namespace {
@@ -228,6 +231,18 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     handle->array = std::move(taken->array);
     *item = taken->index;
     *array = handle.release();
+    return {};
+  });
+}
+
+safetensors_status safetensors_stream_wait(const safetensors_stream* stream, uint64_t milliseconds, int32_t* ready,
+                                           safetensors_error* error) {
+  clear(ready);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{stream, "stream"}, {ready, "ready"}}); !status) return status;
+    using Milliseconds = std::chrono::milliseconds;
+    const std::uint64_t limit = std::min(milliseconds, static_cast<std::uint64_t>(Milliseconds::max().count()));
+    *ready = stream->stream.wait_for(Milliseconds(limit)) ? 1 : 0;
     return {};
   });
 }

@@ -21,7 +21,8 @@ namespace safetensors {
 inline namespace v0 {
 namespace {
 
-constexpr auto kBetweenReports = std::chrono::milliseconds(50);
+constexpr std::chrono::milliseconds kBetweenReports{50};
+constexpr std::chrono::milliseconds kMaxWait = std::chrono::hours(24 * 365 * 100);  // longer waits overflow the clock
 
 }  // namespace
 
@@ -37,6 +38,7 @@ struct Stream::State {
   void stop() noexcept;
   void work() noexcept;
   void cancel() noexcept;
+  bool wait_for(std::chrono::milliseconds limit) noexcept;
   Result<std::optional<StreamItem>> next();
   [[nodiscard]] double seconds() const noexcept {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -54,7 +56,7 @@ struct Stream::State {
   bool admit(std::size_t item) noexcept;
   void announce(const plan::PlanJob& job);
   void fail(Error error) noexcept;
-  void tell_progress() noexcept;
+  bool tell_progress() noexcept;
 
   std::mutex mutex;  // guards the members below
   std::condition_variable ready_changed;
@@ -130,7 +132,9 @@ bool Stream::State::admit(std::size_t item) noexcept {
   return true;
 }
 
+// After a failure, next() may have returned the error. Then it must not return an item again.
 void Stream::State::announce(const plan::PlanJob& job) {
+  if (failure) return;
   for (std::size_t item = job.first; item < job.first + job.count; ++item) {
     if (announced[item] || run.slot(item).remaining.load() != 0) continue;
     ready.push_back(item);
@@ -145,16 +149,19 @@ void Stream::State::fail(Error error) noexcept {
   ready_changed.notify_all();
 }
 
-Result<std::optional<StreamItem>> Stream::State::next() {
+bool Stream::State::wait_for(std::chrono::milliseconds limit) noexcept {
   std::unique_lock lock(mutex);
-  const auto decided = [&] { return failure || !ready.empty() || working == 0; };
-  while (!ready_changed.wait_for(lock, kBetweenReports, decided)) {
-    lock.unlock();
-    tell_progress();
-    lock.lock();
+  return ready_changed.wait_for(lock, std::clamp(limit, std::chrono::milliseconds(0), kMaxWait),
+                                [&] { return failure || !ready.empty() || working == 0; });
+}
+
+Result<std::optional<StreamItem>> Stream::State::next() {
+  while (!wait_for(kBetweenReports)) tell_progress();
+  std::unique_lock lock(mutex);
+  if (ready.empty()) {
+    if (failure) return *failure;
+    return std::optional<StreamItem>();
   }
-  if (failure) return *failure;
-  if (ready.empty()) return std::optional<StreamItem>();
   const std::size_t item = ready.front();
   ready.pop_front();
   held_bytes -= run.items()[item].size;
@@ -163,24 +170,24 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> {
     return StreamItem{item, run.memory().take(item)};
   });
-  if (taken) tell_progress();
+  if (taken && tell_progress()) return std::optional<StreamItem>(*std::move(taken));
   lock.lock();
-  // The item is off the list. If it is not handed out, it is lost, so no later call may succeed.
-  if (!taken) {
-    fail(std::move(taken).error());
-    return *failure;
-  }
-  if (failure) return *failure;
-  return std::optional<StreamItem>(*std::move(taken));
+  // The item is off the list and is not handed out. It is lost, so no later call may succeed.
+  ready.clear();
+  if (!taken) fail(std::move(taken).error());
+  return *failure;
 }
 
-// Called without the mutex, because the caller's function may call cancel().
-void Stream::State::tell_progress() noexcept {
-  if (!run.tell_progress()) cancel();
+// Called without the mutex, because the caller's function may call cancel(). Returns false if that function cancels.
+bool Stream::State::tell_progress() noexcept {
+  if (run.tell_progress()) return true;
+  cancel();
+  return false;
 }
 
 void Stream::State::cancel() noexcept {
   const std::lock_guard lock(mutex);
+  ready.clear();
   fail(base::cancelled(run.completed(), run.total()));
 }
 
@@ -198,6 +205,10 @@ Result<std::optional<StreamItem>> Stream::next() noexcept {
     if (!state_) return std::optional<StreamItem>();
     return state_->next();
   });
+}
+
+bool Stream::wait_for(std::chrono::milliseconds limit) const noexcept {
+  return !state_ || state_->wait_for(limit);
 }
 
 void Stream::cancel() noexcept {

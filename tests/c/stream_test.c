@@ -14,6 +14,7 @@ static void streams(void) {
   struct told told = {0, 0, 0, 1};
   uint64_t item = 0;
   uint64_t nbytes = 0;
+  int32_t ready = 0;
   int seen[22] = {0};
   options.user = &told;
   options.progress = tell_progress;
@@ -23,8 +24,9 @@ static void streams(void) {
   safetensors_read_plan_free(plan); /* the stream keeps what it needs */
   safetensors_file_free(file);
   for (int i = 0; i < 22; ++i) {
+    GOOD(safetensors_stream_wait(stream, UINT64_MAX, &ready, &error));
     GOOD(safetensors_stream_next(stream, &item, &array, &error));
-    CHECK(array != NULL && item < 22);
+    CHECK(ready == 1 && array != NULL && item < 22);
     if (!array || item >= 22) break;
     ++seen[item];
     check_array(array, item);
@@ -142,6 +144,7 @@ static void streams_over_a_source(void) {
   pthread_t thread;
   void* good = NULL;
   uint64_t item = 0;
+  int32_t ready = 7;
   const size_t count = make_tensors(tensors);
   memset(&gate, 0, sizeof gate);
   pthread_mutex_init(&gate.mutex, NULL);
@@ -158,7 +161,13 @@ static void streams_over_a_source(void) {
   gate.closed = 1;
   GOOD(safetensors_read_plan_stream(plan, NULL, &stream, &error));
   gate.stream = stream;
+  GOOD(safetensors_stream_wait(stream, 0, &ready, &error));
+  CHECK(ready == 0);
+  GOOD(safetensors_stream_wait(stream, 10, &ready, &error));
+  CHECK(ready == 0);
   CHECK(pthread_create(&thread, NULL, cancel_while_it_reads, &gate) == 0);
+  GOOD(safetensors_stream_wait(stream, UINT64_MAX, &ready, &error));
+  CHECK(ready == 1);
   FAILS(safetensors_stream_next(stream, &item, &array, &error), CANCELLED);
   SAYS("cancelled after 0 of 24 bytes");
   CHECK(pthread_join(thread, &good) == 0 && good == &gate);
@@ -189,12 +198,16 @@ static void null_arguments(void) {
   safetensors_stream* stream = NULL;
   safetensors_array* array = NULL;
   uint64_t number = 1;
+  int32_t ready = 7;
   FAILS(safetensors_read_plan_stream(NULL, NULL, &stream, &error), INVALID_ARGUMENT);
   FAILS(safetensors_read_plan_stream(plan, NULL, NULL, &error), INVALID_ARGUMENT);
   GOOD(safetensors_read_plan_stream(plan, NULL, &stream, &error));
   FAILS(safetensors_stream_next(NULL, &number, &array, &error), INVALID_ARGUMENT);
   FAILS(safetensors_stream_next(stream, NULL, &array, &error), INVALID_ARGUMENT);
   FAILS(safetensors_stream_next(stream, &number, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_stream_wait(NULL, 0, &ready, &error), INVALID_ARGUMENT);
+  CHECK(ready == 0);
+  FAILS(safetensors_stream_wait(stream, 0, NULL, &error), INVALID_ARGUMENT);
   FAILS(safetensors_stream_cancel(NULL, &error), INVALID_ARGUMENT);
   FAILS(safetensors_stream_report(NULL, &report, &error), INVALID_ARGUMENT);
   FAILS(safetensors_stream_report(stream, NULL, &error), INVALID_ARGUMENT);

@@ -200,6 +200,9 @@ bool take_all(Trial& run, safetensors_stream* stream) {
   for (int i = 0; i < 5; ++i) {
     std::uint64_t item = 0;
     safetensors_array* array = nullptr;
+    std::int32_t ready = 0;
+    TRY(run, safetensors_stream_wait, stream, std::uint64_t{60'000}, run.out(ready));
+    EXPECT_IN(run, ready == 1);
     const safetensors_status status = TRY_ONCE(run, safetensors_stream_next, stream, run.out(item), run.out(array));
     if (status != SAFETENSORS_OK) {
       EXPECT_IN(run, safetensors_stream_next(stream, &item, &array, nullptr) == status);

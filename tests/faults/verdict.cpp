@@ -109,8 +109,8 @@ Verdict judge(const Fault& fault, std::string_view function) {
       verdict.tells_errno = false;
     }
   }
-  // A thread of a stream may meet the fault while next() waits for an item of another.
-  if (function == "safetensors_stream_next") verdict.may_succeed = true;
+  // A thread of a stream may meet the fault while a call waits for an item of another. Only next() reports it.
+  if (function == "safetensors_stream_next" || function == "safetensors_stream_wait") verdict.may_succeed = true;
   return verdict;
 }
 

@@ -19,6 +19,8 @@ namespace {
 
 using namespace test;
 
+using std::chrono::milliseconds;
+
 constexpr std::size_t kSize = 100'000;
 
 // Counts the bytes that reads ask for; while it is not open they wait.
@@ -246,8 +248,11 @@ TEST_F(StreamTest, IsCancelledByProgressInTheTakersThread) {
                                          return ++calls < 3;
                                        }});
   ASSERT_TRUE(succeeds(stream));
-  ASSERT_TRUE(succeeds(stream->next()));
-  ASSERT_TRUE(succeeds(stream->next()));
+  for (int takes = 0; takes < 2; ++takes) {
+    EXPECT_TRUE(stream->wait_for(milliseconds::max()));  // or next() calls progress while it waits, too
+    ASSERT_TRUE(succeeds(stream->next()));
+  }
+  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
   for (int again = 0; again < 2; ++again) {
     const Error error = error_of(stream->next());
     EXPECT_EQ(error.code, Errc::cancelled);
@@ -270,6 +275,102 @@ TEST_F(StreamTest, ProgressEndsWithAllBytes) {
     expect_all(*stream);
     ASSERT_EQ(last, 500'000U);
   }
+}
+
+TEST_F(StreamTest, WaitForTakesNoItem) {
+  use(std::vector<std::size_t>(5, kSize));
+  source->open(false);
+  Result<Stream> stream = plan.stream({.threads = 2});
+  ASSERT_TRUE(succeeds(stream));
+  EXPECT_FALSE(stream->wait_for(milliseconds(0)));
+  EXPECT_FALSE(stream->wait_for(milliseconds::min()));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(stream->wait_for(milliseconds(70)));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(70));
+  source->open(true);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+    EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+    const Result<std::optional<StreamItem>> next = stream->next();
+    ASSERT_TRUE(succeeds(next));
+    expect_item(**next);
+  }
+  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_FALSE(stream->next().value().has_value());
+  EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+}
+
+TEST_F(StreamTest, WaitForDoesNotCallProgress) {
+  use(std::vector<std::size_t>(3, kSize));
+  source->open(false);
+  int calls = 0;
+  Result<Stream> stream =
+      plan.stream({.threads = 1, .progress = [&](std::uint64_t, std::uint64_t) { return ++calls > 0; }});
+  ASSERT_TRUE(succeeds(stream));
+  EXPECT_FALSE(stream->wait_for(milliseconds(120)));
+  source->open(true);
+  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_EQ(calls, 0);
+  ASSERT_TRUE(succeeds(stream->next()));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(StreamTest, CancelWakesAllThreadsInWaitFor) {
+  use(std::vector<std::size_t>(3, kSize));
+  source->open(false);
+  Result<Stream> stream = plan.stream({.threads = 2});
+  ASSERT_TRUE(succeeds(stream));
+  std::atomic<int> woken = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { woken += stream->wait_for(milliseconds::max()) ? 1 : 0; });
+  EXPECT_FALSE(stream->wait_for(milliseconds(20)));
+  stream->cancel();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(woken, 4);
+  EXPECT_EQ(error_of(stream->next()).code, Errc::cancelled);
+  source->open(true);
+}
+
+TEST_F(StreamTest, WaitForAfterMoveDoesNotWait) {
+  use({kSize});
+  Result<Stream> stream = plan.stream();
+  ASSERT_TRUE(succeeds(stream));
+  Stream moved = *std::move(stream);
+  EXPECT_TRUE(stream->wait_for(milliseconds::max()));  // NOLINT(bugprone-use-after-move)
+  expect_all(moved);
+}
+
+TEST_F(StreamTest, ItemsCompleteBeforeAnErrorComeFirst) {
+  use(std::vector<std::size_t>(50, kSize));
+  source->fail_from = 4096 + 20 * kSize;
+  for (const unsigned threads : {1U, 4U}) {
+    Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = std::uint64_t{1} << 40});
+    ASSERT_TRUE(succeeds(stream));
+    (void)source->begun(20 * kSize);  // then nothing is read any more
+    std::set<std::size_t> taken;
+    Result<std::optional<StreamItem>> next = stream->next();
+    for (; next; next = stream->next()) {
+      ASSERT_TRUE(next->has_value());
+      expect_item(**next);
+      EXPECT_TRUE(taken.insert((*next)->index).second);
+    }
+    EXPECT_EQ(next.error().code, Errc::read_failed);
+    EXPECT_LE(taken.size(), 20U);
+    EXPECT_GE(taken.size(), threads == 1 ? 20U : 0U);
+    for (int again = 0; again < 3; ++again) EXPECT_EQ(error_of(stream->next()).message, next.error().message);
+    EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+  }
+}
+
+TEST_F(StreamTest, CancelDropsItemsThatAreComplete) {
+  use(std::vector<std::size_t>(5, kSize));
+  Result<Stream> stream = plan.stream({.threads = 2});
+  ASSERT_TRUE(succeeds(stream));
+  (void)source->begun(5 * kSize);
+  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  stream->cancel();
+  EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(error_of(stream->next()).code, Errc::cancelled);
 }
 
 TEST_F(StreamTest, ReadsThePlanAsItWas) {

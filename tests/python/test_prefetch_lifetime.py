@@ -192,6 +192,41 @@ def test_memory_and_files_are_given_back(tmp_path: Path) -> None:
     assert resident() - before < 24 << 20  # of 35 times 8 MiB
 
 
+def threads_of_this_process() -> int:
+    if not Path("/proc/self/task").exists():
+        pytest.skip("this system does not tell what a process holds")
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_what_was_read_before_an_error_can_be_taken(tmp_path: Path) -> None:
+    tensors = {name: np.full(4 << 20, i, np.uint8) for i, name in enumerate("abc")}
+    stn.save_file(tensors, tmp_path / "t", durability="none")
+    before = threads_of_this_process()
+    with opened(tmp_path / "t") as f:
+        os.truncate(tmp_path / "t", (tmp_path / "t").stat().st_size - 100)
+        p = f.prefetch(threads=1)
+    while threads_of_this_process() > before:
+        time.sleep(0.01)
+    for name in ("b", "a"):
+        assert np.array_equal(p.take(name), tensors[name])
+    taken: list[str] = []
+    with pytest.raises(SafetensorError, match="file became shorter"):
+        taken += [name for name, _ in p]
+    for _ in range(2):
+        with pytest.raises(SafetensorError, match="^c: .*file became shorter"):
+            p.take("c")
+        assert p.take("b") is p.take("b")
+
+
+def test_the_file_is_closed_when_all_is_taken(path: Path) -> None:
+    threads_of_this_process()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with opened(path) as f:
+        p = f.prefetch()
+    assert len(dict(p)) == 5
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
 AT_EXIT = """
 import sys, threading, time
 import numpy
@@ -258,6 +293,7 @@ def begun():
     p = f.prefetch(threads=1)
     while waiting.value == 0: time.sleep(0.001)
     return p
+def let_it_pass(): gate.value = 0
 f = safe_open(sys.argv[1], "np")
 f.prefetch().take("a")  # what is imported late is imported
 """
@@ -265,7 +301,6 @@ f.prefetch().take("a")  # what is imported late is imported
 GATED_TESTS = {
     "other threads run while one waits": """
 p = begun()
-def let_it_pass(): gate.value = 0
 threading.Timer(0.1, let_it_pass).start()
 assert p.take("b").sum() == 0
 """,
@@ -294,6 +329,78 @@ for call in (lambda: p.take("a"), lambda: next(iter(p))): threading.Thread(targe
 p.close()
 assert sorted(texts) == ["a: prefetch loader closed", "prefetch loader closed"], texts
 assert 1 <= reads.value < 4, reads.value  # of 64
+""",
+    "a handler closes the loader that waits": """
+p = begun()
+def close(*_):
+    threading.Timer(0.1, let_it_pass).start()
+    p.close()
+signal.signal(signal.SIGALRM, close)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try: p.take("b")
+except SafetensorError as error: assert str(error) == "b: prefetch loader closed", error
+else: sys.exit("was not closed")
+assert reads.value < 4, reads.value  # of 64
+""",
+    "a handler takes from the loader that waits": """
+p = begun()
+taken = []
+def take(*_):
+    let_it_pass()
+    taken.append(p.take("b"))
+signal.signal(signal.SIGALRM, take)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+assert p.take("a").sum() == 0
+assert len(taken) == 1 and taken[0] is p.take("b")
+""",
+    "those who wait go on when a signal ends the waiting of one": """
+class Alarm(BaseException): pass
+def ring(*_): raise Alarm
+signal.signal(signal.SIGALRM, ring)
+p = begun()
+taken = []
+threads = [threading.Thread(target=lambda n=n: taken.append(p.take(n))) for n in "abab"]
+threading.Timer(0.05, lambda: [thread.start() for thread in threads]).start()
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try: p.take("b")  # waits first, so the others wait for this thread
+except Alarm: pass
+else: sys.exit("was not interrupted")
+assert taken == []
+let_it_pass()
+for thread in threads: thread.join()
+assert len(taken) == 4
+""",
+    "waiting costs no time of a processor": """
+p = begun()
+threads = [threading.Thread(target=p.take, args=(n,)) for n in "abab"]
+for thread in threads: thread.start()
+before = time.process_time(), reads.value
+time.sleep(1)
+used = time.process_time() - before[0]
+let_it_pass()
+for thread in threads: thread.join()
+assert used < 0.5, used  # the gate itself polls 1000 times
+""",
+    "a child is told though a thread of the parent waits": """
+p = begun()
+thread = threading.Thread(target=p.take, args=("b",))
+thread.start()
+time.sleep(0.1)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    for call in (p.take, p.__getitem__):
+        try: call("a")
+        except SafetensorError as error: assert "open the file again in the forked child" in str(error)
+        else: sys.exit(1)
+    p.close()
+    del p, call
+    gc.collect()
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+let_it_pass()
+thread.join()
+assert p.take("a").sum() == 0
 """,
     "a child ends though the threads that it inherited do not": """
 p = begun()
