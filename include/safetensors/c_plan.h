@@ -121,7 +121,8 @@ typedef struct safetensors_add_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   /** Memory of the caller. It must stay valid until the read is over. NULL: the result gets new memory. */
   void* destination;
-  /** Size of `destination` in bytes. It must be exactly the size of the result. With strides, the memory must reach at
+  /** Size of `destination` in bytes. Two destinations of a plan must not overlap. This is checked when the plan runs,
+   * but not for `strides`. It must be exactly the size of the result. With strides, the memory must reach at
    * least to the end of the last element. */
   size_t destination_size;
   /** Distance of elements in bytes, one value per dimension of the result. They are copied. Two elements must not share
@@ -225,6 +226,7 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
  * - CANCELLED, and the errors of a source of the caller;
  * - READ_FAILED, FILE_TRUNCATED: the error names the tensor, the path and the offset;
  * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
+ * - OVERLAPPING_DESTINATION: two destinations overlap; the error names both tensors, and nothing was read;
  * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
@@ -255,7 +257,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
  *
  * The threads of the stream wait when `memory_budget` bytes are being read, or wait for safetensors_stream_next(). In a
  * forked child, you may only free the stream.
- * Errors: those of safetensors_read_plan_execute() for devices. */
+ * Errors: OVERLAPPING_DESTINATION, and those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
                                                                 const safetensors_read_options* options,
                                                                 safetensors_stream** stream, safetensors_error* error);

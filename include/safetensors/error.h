@@ -67,6 +67,7 @@ enum class Errc : std::uint16_t {
   buffer_size = 144,        ///< the destination does not have exactly the size of the result
   not_writable = 145,       ///< the memory is read-only
   shape_mismatch = 146,     ///< the tensor has another shape than the call needs
+  overlapping_destination = 147,  ///< two tensors of a plan would be read into the same memory
 
   slice_index = 150,           ///< an index is out of range
   slice_step = 151,            ///< a step is 0

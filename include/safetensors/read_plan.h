@@ -31,8 +31,9 @@ struct DeviceMemory {
 
 /// The destination of a result: memory of the caller or memory of a device. By default, the result gets new memory.
 struct Destination {
-  /// Memory of the caller. Its size must be exactly the size of the result. With `strides`, it must reach at least to
-  /// the end of the last element. It must stay valid until the read is over.
+  /// Memory of the caller. Two destinations of a plan must not overlap. execute() and stream() check this for memory in
+  /// C order and for memory of devices, but not for `strides`. Its size must be exactly the size of the result. With
+  /// `strides`, it must reach at least to the end of the last element. It must stay valid until the read is over.
   std::span<std::byte> bytes = {};
   /// Distance of elements in bytes, one value per dimension of the result. Empty: C order. Two elements must not share
   /// a byte. ReadPlan::add() copies the values.
@@ -202,6 +203,7 @@ class ReadPlan {
   ///
   /// Errors:
   /// - out_of_memory, cancelled;
+  /// - overlapping_destination: two destinations overlap; the error names both tensors, and nothing was read;
   /// - read_failed, file_truncated: the error names the tensor, the path and the offset;
   /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
   /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
@@ -209,7 +211,7 @@ class ReadPlan {
 
   /// Starts to read the items in the background, in the order of add(). Stream::next() returns each item when it is
   /// complete.
-  /// Errors: out_of_memory, and the errors of execute() for devices.
+  /// Errors: out_of_memory, overlapping_destination, and the errors of execute() for devices.
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:

@@ -11,7 +11,7 @@ from typing import Any
 from . import _cuda, _native
 from ._dtypes import CASTABLE, format_name
 from ._native import PySafeSlice, SafetensorError
-from ._targets import Target, check_apart, to_target
+from ._targets import Target, to_target
 from ._types import Cache, Framework
 
 __all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
@@ -213,7 +213,6 @@ class Checkpoint(Mapping[str, Any]):
             if out is not None and name in out:
                 target = to_target(out[name], name, cast or stored, shape)
             requests.append((name, index, cast, target))
-        check_apart((name, target) for name, _, _, target in requests if target is not None)
         return names, requests
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ._dtypes import PACKED, UNPACKED, format_name
@@ -131,12 +131,3 @@ def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Targe
     # The plan refuses elements that share memory.
     reach = itemsize + sum((n - 1) * step for n, step in zip(own_shape, strides, strict=True))
     return address, reach, strides, target
-
-
-def check_apart(targets: Iterable[tuple[str, Target]]) -> None:
-    """Raise ValueError if two contiguous targets overlap."""
-    spans = [(t[0], t[0] + t[1], name) for name, t in targets if t[2] is None and t[1]]
-    spans.sort()
-    for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
-        if begin < end:
-            raise ValueError(f"out[{first!r}] and out[{second!r}] share memory")

@@ -147,6 +147,7 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   if (error.code == Errc::out_of_memory) {
     throw_exception(PyExc_MemoryError, nb::handle(PyExc_MemoryError)(to_str(error.message)));
   }
+  if (error.code == Errc::overlapping_destination) throw nb::value_error(error.message.c_str());
   const bool irregular = error.code == Errc::not_regular_file;
   if (error.os_error == 0 && !irregular)
     raise((given.empty() ? unnoted_path(error) : "") + std::string(prefix) + error.message, &error);

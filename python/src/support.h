@@ -33,9 +33,10 @@ void define_errors(nb::module_& module);
 // KeyboardInterrupt, are raised again unchanged.
 [[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix);
 [[noreturn]] void raise_key_error(nb::handle key);
-// Raises an Error of opening or reading a file. An error of the system becomes the matching OSError, any other error
-// SafetensorError(prefix + message). path: the path from the caller. If it is empty, the path of the Error is used.
-// Before Python 3.11 exceptions have no notes, so that path then begins the text.
+// Raises an Error of opening or reading a file. An error of the system becomes the matching OSError, arrays of `out`
+// that overlap become a ValueError, any other error SafetensorError(prefix + message). path: the path from the caller.
+// If it is empty, the path of the Error is used. Before Python 3.11 exceptions have no notes, so that path then begins
+// the text.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
 
 // Call it in each iteration of a loop that may be long. Runs signal handlers in every 1024th iteration, and throws the

@@ -48,6 +48,7 @@ constexpr Name kNames[] = {
     NAME(buffer_size),
     NAME(not_writable),
     NAME(shape_mismatch),
+    NAME(overlapping_destination),
     NAME(slice_index),
     NAME(slice_step),
     NAME(slice_rank),

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "os/thread_group.h"
+#include "plan/plan_destinations.h"
 #include "plan/plan_item.h"
 #include "plan/plan_jobs.h"
 #include "plan/plan_names.h"
@@ -127,6 +128,7 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     const auto begin = std::chrono::steady_clock::now();
     const std::span<const plan::PlanItem> items =
         state_ ? std::span<const plan::PlanItem>(state_->items) : std::span<const plan::PlanItem>();
+    if (Status status = plan::check_destinations(items); !status) return std::move(status).error();
     plan::PlanRun run(items, options, false);
     if (Status status = run.open_devices(); !status) return std::move(status).error();
     if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "os/system_error.h"
 #include "os/thread_group.h"
+#include "plan/plan_destinations.h"
 #include "plan/plan_jobs.h"
 #include "plan/plan_run.h"
 #include "plan/plan_worker.h"
@@ -224,6 +225,9 @@ Result<ReadReport> Stream::report() const noexcept {
 
 Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
   return base::guarded([&]() -> Result<Stream> {
+    if (state_) {
+      if (Status status = plan::check_destinations(state_->items); !status) return std::move(status).error();
+    }
     Stream::Owner state(new Stream::State(state_, options));
     if (Status status = state->start(); !status) return std::move(status).error();
     return Stream(std::move(state));

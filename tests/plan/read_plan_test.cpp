@@ -10,6 +10,7 @@ namespace {
 
 using test::data_of;
 using test::elements;
+using test::error_of;
 using test::file_bytes;
 using test::one_tensor;
 using test::pattern;
@@ -99,6 +100,47 @@ TEST(ReadPlan, RefusesADestinationOfAnotherSize) {
   EXPECT_EQ(status.error().code, Errc::buffer_size);
   EXPECT_EQ(status.error().message, "tensor `a`: the result has 24 bytes, the destination 23");
   EXPECT_EQ(plan.size(), 0U);
+}
+
+TEST(ReadPlan, RefusesOverlappingDestinations) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  std::vector<std::byte> memory(28);
+  const std::span<std::byte> all(memory);
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {all.subspan(23, 4)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {all.subspan(0, 24)})));
+  for (const Error& error : {error_of(plan.execute()), error_of(plan.stream())}) {
+    EXPECT_EQ(error.code, Errc::overlapping_destination);
+    EXPECT_EQ(error.message, "tensor `a`: its destination overlaps that of tensor `b`");
+  }
+  EXPECT_EQ(memory, std::vector<std::byte>(28));
+}
+
+TEST(ReadPlan, DestinationsMayTouch) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  std::vector<std::byte> memory(28);
+  const std::span<std::byte> all(memory);
+  const Slice none{DimSlice::range(0, 0)};
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {all.subspan(24)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {all.subspan(0, 24)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), none, {all.subspan(12, 0)})));
+  EXPECT_TRUE(succeeds(plan.execute()));
+}
+
+// A column beside a column: their ranges overlap, their bytes do not.
+TEST(ReadPlan, DestinationsWithStridesMayInterleave) {
+  const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
+  std::vector<float> matrix(4);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(matrix));
+  const std::uint64_t strides[] = {8};
+  ReadPlan plan;
+  for (std::int64_t i = 0; i < 2; ++i)
+    ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::all(), DimSlice::at(i)},
+                                  {bytes.subspan(static_cast<std::size_t>(i) * 4), strides})));
+  ASSERT_TRUE(succeeds(plan.execute()));
+  EXPECT_EQ(swapped_if_big_endian(matrix), (std::vector<float>{0, 1, 3, 4}));
 }
 
 TEST(ReadPlan, RefusesASliceThatDoesNotFit) {
