@@ -13,7 +13,8 @@
 namespace safetensors::file {
 
 // Chooses the name that is most like the given name:
-//   1. the name with the fewest edits; among equals, the one whose edits are mostly changes of case;
+//   1. the name with the fewest edits; among equals, the one whose edits are mostly changes of case. A swap of two
+//      neighbours is one edit;
 //   2. else a name that differs in case only;
 //   3. else a name that ends with the given name, or the other way round, and is nearest in length.
 // The first of equally good names wins. The amount of work is limited, whatever the names are.
