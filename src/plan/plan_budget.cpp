@@ -36,7 +36,7 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
       device_stream_(options.device_stream) {
   unsigned fastest = os::usable_processors();
   for (const std::unique_ptr<io::SourceReader>& reader : readers) {
-    max_chunk_ = std::max(max_chunk_, reader->piece());
+    max_chunk_ = std::max(max_chunk_, reader->chunk_bytes());
     if (reader->waits()) fastest = std::max(fastest, reader->remote() ? kThreadsPerNetwork : kThreadsPerDevice);
   }
   threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
@@ -69,7 +69,7 @@ void PlanBudget::limit_to_budget() noexcept {
 }
 
 std::size_t PlanBudget::chunk_bytes(const PlanSlot& slot) const noexcept {
-  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->piece());
+  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->chunk_bytes());
   if (slot.ring == nullptr) return chunk;
   return chunk_given_ ? std::min(chunk, max_device_chunk_) : max_device_chunk_;
 }
