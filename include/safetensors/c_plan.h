@@ -159,15 +159,21 @@ enum {
 /** How a plan or a stream reads. Initialize it with SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean "choose for me". */
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
-  uint64_t chunk_bytes; /**< bytes per read; 0: 2 MiB, or 16 MiB on network file systems */
-  /** Upper bound, in bytes, for data that has been requested but not yet delivered: bytes being read or converted, and,
-   * for a stream, items that wait for safetensors_stream_next(). A stream reads an item larger than the budget alone.
-   * 0: threads x chunk_bytes for safetensors_read_plan_execute(), 256 MiB for a stream.
+  /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
+   * without a memory_budget). */
+  uint64_t chunk_bytes;
+  /** Limit of the memory of the host, in bytes. It covers:
+   * - the bytes that are being read or converted;
+   * - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
+   * - for a stream, the results that wait for safetensors_stream_next(), except those on devices. A stream reads an
+   *   item alone if the item is larger than what the budget has for results.
    *
-   * The budget does not cover the results themselves, nor up to 2 MiB per thread for gathering short runs of slices and
-   * for unaligned direct I/O. Destinations on a device use up to half of the budget (at least 2 MiB per device) as
-   * pinned memory. With a budget of 0, pinned memory is 128 MiB per device, or 128 MiB for all devices together in a
-   * stream. */
+   * The budget does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
+   * has returned. It does not cover up to 2 MiB per thread for gathering short pieces of slices and for unaligned
+   * direct I/O.
+   *
+   * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
+   * stream, 256 MiB. */
   uint64_t memory_budget;
   /** Number of reader threads. 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a
    * network. */
@@ -253,7 +259,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 
 /** Starts to read the items in the background. You may change or free the plan in the meantime.
  *
- * The threads of the stream wait when `memory_budget` bytes are being read, or wait for safetensors_stream_next(). In a
+ * The threads of the stream wait while `memory_budget` is full of results that wait for safetensors_stream_next(). In a
  * forked child, you may only free the stream.
  * Errors: those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
