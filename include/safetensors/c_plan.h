@@ -1,5 +1,6 @@
 /** @file
- * The part of the C interface for several files and many tensors at once. c.h includes it. The rules of c.h apply. */
+ * The part of the C interface that reads several files and many tensors at once. c.h includes it. The rules of c.h
+ * apply. */
 #ifndef SAFETENSORS_C_PLAN_H
 #define SAFETENSORS_C_PLAN_H
 
@@ -317,30 +318,6 @@ SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safete
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
-
-/* --- Writing several files --- */
-
-/** One of the files that safetensors_write_files() writes. */
-typedef struct safetensors_file_contents {
-  const char* path;                       /**< path of the file, NUL-terminated */
-  const safetensors_tensor_data* tensors; /**< tensors of the file */
-  size_t tensor_count;                    /**< number of tensors */
-  const safetensors_metadata* metadata;   /**< metadata, or NULL for no `__metadata__` */
-  size_t metadata_count;                  /**< number of metadata pairs */
-} safetensors_file_contents;
-
-/** Writes several files, such as the shards of a checkpoint, with at most four threads.
- *
- * All files are written and synced before the first new file replaces an old one. An error or a crash before that
- * leaves all old files unchanged. Each file is replaced atomically, but the set is not. The message of an error during
- * the replacement says how many files were already replaced. Up to three descriptors per file are open at the same
- * time.
- * Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the same
- * file. */
-SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
-                                                           const safetensors_write_options* options,
-                                                           const safetensors_layout_options* layout_options,
-                                                           safetensors_error* error);
 
 #ifdef __cplusplus
 }
