@@ -130,13 +130,13 @@ bool DidYouMean::offer(std::string_view name) noexcept {
   return likeness_ > Likeness{Kind::edits, 1, 0};  // nothing is nearer than a name with one change of case
 }
 
-std::string counted(std::size_t number, const char* noun) {
-  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+std::string count_of(std::size_t count, const char* noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors, std::string_view path) {
   std::string message =
-      "no " + format::tensor_named(similar.meant()) + " in " + where + " of " + counted(tensors, "tensor");
+      "no " + format::tensor_named(similar.meant()) + " in " + where + " of " + count_of(tensors, "tensor");
   if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
   return base::make_error(Errc::not_found, std::move(message), path);
 }

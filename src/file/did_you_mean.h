@@ -53,7 +53,7 @@ class DidYouMean {
 };
 
 // "1 tensor", "2 tensors".
-[[nodiscard]] std::string counted(std::size_t number, const char* noun);
+[[nodiscard]] std::string count_of(std::size_t count, const char* noun);
 
 // Error not_found: "no tensor `MEANT` in WHERE of 2 tensors: is it `BEST`?", without the question if no name is alike.
 [[nodiscard]] Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors,
