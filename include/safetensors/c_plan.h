@@ -184,17 +184,17 @@ typedef struct safetensors_read_options {
   /** Passed to the callbacks. The callbacks may be NULL and must return normally. A stream calls them until it is
    * freed. */
   void* user;
-  /** Called with the number of bytes completed (`done`) and the total, from time to time and once at the end. Runs in
+  /** Called with the number of bytes completed and the total, from time to time and once at the end. Runs in
    * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel
    * (CANCELLED). */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   /** Called for each chunk of a result while it is still in the cache of a processor. The chunks cover each byte of
    * each result exactly once.
    *
-   * `item` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
+   * `index` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
    * `size` is the size of the chunk, both in bytes. `bytes` is the chunk, in C order for all strides of the
    * destination. Several threads call it at the same time. */
-  void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
+  void (*on_chunk)(void* user, uint64_t index, uint64_t offset, const void* bytes, size_t size);
   /** A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
    * before the call. All destinations on devices must then be on one device, the one of this stream. Otherwise the
    * error is INVALID_ARGUMENT. NULL: the default stream of each device. */
@@ -269,11 +269,11 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensor
 /** Frees a stream. Stops the threads and waits for them. This takes as long as the reads that have already started. A
  * forked child does not have these threads; there, the resources of the stream are not released. */
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
-/** Waits for the next complete item and writes its index to `*item`. Returns its array as
+/** Waits for the next complete item and writes its index to `*index`. Returns its array as
  * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. After an error,
  * every later call returns the same error.
  * Errors: those of safetensors_read_plan_execute(). */
-SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
+SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* index,
                                                            safetensors_array** array, safetensors_error* error);
 /** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. Call it from any
  * thread, also while another thread is in safetensors_stream_next(). */

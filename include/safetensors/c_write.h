@@ -36,13 +36,13 @@ typedef struct safetensors_write_options {
   /** Not 0: on a file system that cannot rename, write in place instead of returning UNSUPPORTED. An error or a crash
    * then leaves an incomplete file. */
   uint32_t in_place_if_no_rename;
-  /** Called every few MiB with the number of bytes written (`done`) and the total size of the file, or of all files
-   * together. May be NULL.
+  /** Called every few MiB with the number of bytes written (`completed`) and the total size of the file, or of all
+   * files together. May be NULL.
    *
    * Runs in the thread that made the writing call, and never in two threads at once. Return 0 to cancel: this call, and
    * all later calls of a writer, return CANCELLED. The old file is then unchanged. It must return normally and must not
    * use the writer. */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
   /** What happens to a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
    * the link becomes a regular file, and the file that it led to does not change. */
@@ -66,7 +66,7 @@ typedef struct safetensors_edit_options {
   uint32_t in_place_if_no_rename; /**< as in safetensors_write_options */
   /** As in safetensors_write_options. The last call comes when the new file is durable but not yet in place. With
    * `in_place`, it is not called. */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
 } safetensors_edit_options;
 /** Initializer of safetensors_edit_options. */

@@ -102,10 +102,10 @@ struct ReadOptions {
   /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
   /// chunks cover each byte of each result exactly once.
   ///
-  /// `item` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
+  /// `index` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
   /// bytes. `bytes` is the chunk, in C order for all strides of the destination. Several threads call it at the same
   /// time. Must not throw.
-  std::function<void(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
+  std::function<void(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
 
   /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
   /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
