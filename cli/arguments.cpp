@@ -1,7 +1,8 @@
 // Parses the command line of one subcommand with getopt_long(), the parser of the C library.
 //
 // getopt_long() also accepts the beginning of a long option. This is refused here: a new option could make the
-// beginning ambiguous later.
+// beginning ambiguous later. An argument such as -1 is positional, because slices and names can begin like this. For
+// getopt_long(), each digit is an option with an optional value, so it takes the whole argument at once.
 #include "arguments.h"
 
 #include <getopt.h>
@@ -19,8 +20,27 @@ namespace {
 constexpr int kPositional = 1;     // the result of getopt_long() for a positional argument
 constexpr int kFirstOption = 256;  // option i has the code kFirstOption + i, above all letters
 
+bool is_digit(int code) {
+  return code >= '0' && code <= '9';
+}
+
 std::string needs_value(const std::string& name) {
   return formatted("--{} needs a value", name);
+}
+
+// The unknown option that begins with `letter`, in an argument of one or several letters. getopt_long() counts bytes,
+// so the letter may be only the first byte of a character.
+std::string_view unknown_letter(std::string_view argument, char letter) {
+  const std::size_t begin = std::min(argument.find(letter, 1), argument.size() - 1);
+  std::size_t end = begin + 1;
+  while (end < argument.size() && (static_cast<unsigned char>(argument[end]) & 0xC0) == 0x80) ++end;
+  return argument.substr(begin, end - begin);
+}
+
+std::string unknown_option(std::string_view argument, int letter) {
+  if (argument.starts_with("--"))
+    return formatted("unknown option {}", printable(argument.substr(0, argument.find('='))));
+  return formatted("unknown option -{}", printable(unknown_letter(argument, static_cast<char>(letter))));
 }
 
 }  // namespace
@@ -66,10 +86,11 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
   std::string letters = "-:";  // '-': report positional arguments in order; ':': report a missing value as ':'
   std::vector<::option> table;
   for (const Option& option : options_) {
-    const int number = kFirstOption + static_cast<int>(table.size());
-    table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, number});
+    const int code = kFirstOption + static_cast<int>(table.size());
+    table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
   }
+  for (char digit = '0'; digit <= '9'; ++digit) (letters += digit) += "::";
   table.push_back({});
   // The option with this code or letter.
   const auto find = [this](int code) {
@@ -86,6 +107,10 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     if (code == -1) break;
     if (code == kPositional) {
       positionals_->emplace_back(optarg);
+    } else if (is_digit(code) && spelled[1] == code) {
+      positionals_->emplace_back(spelled);
+    } else if (is_digit(code)) {
+      return unknown_option(spelled, code);
     } else if (code == ':') {
       return needs_value(find(optopt)->name);
     } else if (code != '?') {
@@ -93,9 +118,7 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     } else if (optopt >= kFirstOption) {
       return formatted("--{} takes no value", find(optopt)->name);
     } else {
-      return formatted("unknown option {}",
-                       printable(spelled.starts_with("--") ? spelled.substr(0, spelled.find('='))
-                                                           : "-" + std::string(1, static_cast<char>(optopt))));
+      return unknown_option(spelled, optopt);
     }
   }
   for (int i = optind; i < argc; ++i) positionals_->emplace_back(argv[static_cast<std::size_t>(i)]);

@@ -11,8 +11,9 @@
 
 namespace safetensors::cli {
 
-// Options may stand before, between and after the positional arguments. After "--" every argument is positional. Values
-// are not changed. The variables must outlive parse().
+// Options may stand before, between and after the positional arguments. After "--" every argument is positional, and so
+// is "-" followed by a digit, unless it is the value of an option. Values are not changed. The variables must outlive
+// parse().
 class Arguments {
  public:
   // names: "--json" or "-o,--output".

@@ -26,10 +26,10 @@ large as that file: .safetensors-<16 hex digits>.tmp. This command finds those
 files in DIR and removes them. It touches nothing else: a temporary is a regular
 file with exactly such a name, and symlinks in DIR are not followed.
 
-A running writer holds a lock on its temporary, so the temporary is kept. There
-are no locks on network file systems and on file systems that do not support
-them: there, a temporary is removed if it has not changed for 24 hours. Run this
-command on the machine that writes.
+A running writer holds a lock on its temporary, and a locked temporary is kept.
+On network file systems, and wherever locks are unsupported, age decides: a
+temporary that has not changed for 24 hours is removed. Run this command on the
+machine that writes.
 
   -n, --dry-run         show what would be removed, remove nothing
   -r, --recursive       search the directories below DIR, too

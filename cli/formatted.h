@@ -1,4 +1,4 @@
-// fmt::format(), compiled once. <fmt/format.h> costs seconds in every file that includes it, <fmt/core.h> does not.
+// Formats text as fmt::format() does. This header needs only <fmt/core.h>, which compiles faster than <fmt/format.h>.
 #pragma once
 
 #include <fmt/core.h>

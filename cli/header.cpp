@@ -7,8 +7,6 @@
 #include "open_file.h"
 #include "pretty_json.h"
 
-#include <fmt/format.h>
-
 #include <fcntl.h>
 #include <unistd.h>
 #include <cerrno>

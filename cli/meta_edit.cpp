@@ -71,7 +71,7 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
         .code = Errc::header_does_not_fit,
         .path = {},
         .message = formatted(
-            "the new header has {} bytes, in place there is room for {} (without --in-place a new file is written)",
+            "the new header does not fit: {} bytes, the old one has {} (without --in-place, a new file is written)",
             size, header.header_bytes())};
   }
   const std::uint64_t max = options.parse.max_header_bytes;

@@ -44,9 +44,9 @@ std::string npy_header(std::string_view type, ShapeView shape) {
   }
   text += shape.size() == 1 ? ",), }" : "), }";
   constexpr std::size_t kAlignment = 64;
-  constexpr std::size_t kLongest = 65535;
+  constexpr std::size_t kMaxShortHeader = 65535;  // bytes; the limit of a length in 2 bytes
   // Magic, version and the length in 2 or 4 bytes; the text ends with a line feed.
-  const std::size_t length_bytes = text.size() + kAlignment > kLongest ? 4 : 2;
+  const std::size_t length_bytes = text.size() + kAlignment > kMaxShortHeader ? 4 : 2;
   const std::size_t before = 8 + length_bytes;
   text.append((kAlignment - (before + text.size() + 1) % kAlignment) % kAlignment, ' ');
   text += '\n';

@@ -12,7 +12,7 @@ namespace safetensors::cli {
 // "548,105,171"
 [[nodiscard]] std::string grouped(std::uint64_t number);
 
-// "1 tensor", "2 tensors"
+// "1 tensor", "548,105,171 tensors"
 [[nodiscard]] std::string counted(std::uint64_t number, const char* noun);
 
 // "12.5 %": part in whole. "0.0 %" if whole is 0.

@@ -2,8 +2,6 @@
 // of 1 MiB, from which the next pieces are copied. The window lies before the piece if the slice runs backwards.
 #include "slice_stream.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 

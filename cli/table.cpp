@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;        // between columns
 constexpr std::size_t kReadable = 24;  // a column is hidden before another is shortened below this width
-constexpr std::size_t kSmallest = 6;
+constexpr std::size_t kMinWidth = 6;
 
 }  // namespace
 
@@ -53,7 +53,7 @@ Table::Widths Table::fitting_widths(std::size_t terminal) const {
     if (total(widths) <= terminal) return widths;
     while (i > 0 && columns_[i - 1].narrow != Narrow::hide) --i;
     if (i == 0) {
-      shrink(widths, terminal, kSmallest);
+      shrink(widths, terminal, kMinWidth);
       return widths;
     }
     shown[--i] = kHidden;

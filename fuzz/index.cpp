@@ -28,7 +28,7 @@ void check(const ShardIndex& index, std::string_view text) {
     require(index.of_shard(shard).size() > 0, "a shard has a tensor");
     for (const std::uint32_t entry : index.of_shard(shard)) {
       require(index[entry].shard == shard, "an entry of this shard");
-      require(index[entry].at < text.size() && text[index[entry].at] == '"', "where its name begins");
+      require(index[entry].offset < text.size() && text[index[entry].offset] == '"', "where its name begins");
       require(index.find(index[entry].tensor) == entry, "found by its name");
       ++grouped;
     }

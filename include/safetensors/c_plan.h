@@ -1,5 +1,6 @@
 /** @file
- * The part of the C interface for several files and many tensors at once. c.h includes it. The rules of c.h apply. */
+ * The part of the C interface that reads several files and many tensors at once. c.h includes it. The rules of c.h
+ * apply. */
 #ifndef SAFETENSORS_C_PLAN_H
 #define SAFETENSORS_C_PLAN_H
 
@@ -160,15 +161,21 @@ enum {
 /** How a plan or a stream reads. Initialize it with SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean "choose for me". */
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
-  uint64_t chunk_bytes; /**< bytes per read; 0: 2 MiB, or 16 MiB on network file systems */
-  /** Upper bound, in bytes, for data that has been requested but not yet delivered: bytes being read or converted, and,
-   * for a stream, items that wait for safetensors_stream_next(). A stream reads an item larger than the budget alone.
-   * 0: threads x chunk_bytes for safetensors_read_plan_execute(), 256 MiB for a stream.
+  /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
+   * without a memory_budget). */
+  uint64_t chunk_bytes;
+  /** Limit of the memory of the host, in bytes. It covers:
+   * - the bytes that are being read or converted;
+   * - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
+   * - for a stream, the results that wait for safetensors_stream_next(), except those on devices. A stream reads an
+   *   item alone if the item is larger than what the budget has for results.
    *
-   * The budget does not cover the results themselves, nor up to 2 MiB per thread for gathering short runs of slices and
-   * for unaligned direct I/O. Destinations on a device use up to half of the budget (at least 2 MiB per device) as
-   * pinned memory. With a budget of 0, pinned memory is 128 MiB per device, or 128 MiB for all devices together in a
-   * stream. */
+   * The budget does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
+   * has returned. It does not cover up to 2 MiB per thread for gathering short pieces of slices and for unaligned
+   * direct I/O.
+   *
+   * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
+   * stream, 256 MiB. */
   uint64_t memory_budget;
   /** Number of reader threads. 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a
    * network. */
@@ -178,17 +185,17 @@ typedef struct safetensors_read_options {
   /** Passed to the callbacks. The callbacks may be NULL and must return normally. A stream calls them until it is
    * freed. */
   void* user;
-  /** Called with the number of bytes completed (`done`) and the total, from time to time and once at the end. Runs in
+  /** Called with the number of bytes completed and the total, from time to time and once at the end. Runs in
    * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel
    * (CANCELLED). */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   /** Called for each chunk of a result while it is still in the cache of a processor. The chunks cover each byte of
    * each result exactly once.
    *
-   * `item` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
+   * `index` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
    * `size` is the size of the chunk, both in bytes. `bytes` is the chunk, in C order for all strides of the
    * destination. Several threads call it at the same time. */
-  void (*on_chunk)(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size);
+  void (*on_chunk)(void* user, uint64_t index, uint64_t offset, const void* bytes, size_t size);
   /** A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
    * before the call. All destinations on devices must then be on one device, the one of this stream. Otherwise the
    * error is INVALID_ARGUMENT. NULL: the default stream of each device. */
@@ -255,7 +262,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 
 /** Starts to read the items in the background. You may change or free the plan in the meantime.
  *
- * The threads of the stream wait when `memory_budget` bytes are being read, or wait for safetensors_stream_next(). In a
+ * The threads of the stream wait while `memory_budget` is full of results that wait for safetensors_stream_next(). In a
  * forked child, you may only free the stream.
  * Errors: OVERLAPPING_DESTINATION, and those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,
@@ -264,11 +271,11 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensor
 /** Frees a stream. Stops the threads and waits for them. This takes as long as the reads that have already started. A
  * forked child does not have these threads; there, the resources of the stream are not released. */
 SAFETENSORS_API void safetensors_stream_free(safetensors_stream* stream);
-/** Waits for the next complete item and writes its index to `*item`. Returns its array as
+/** Waits for the next complete item and writes its index to `*index`. Returns its array as
  * safetensors_read_result_array() does; the stream keeps no copy. `*array` is NULL after the last item. An error stops
  * all reading. The items that were complete before come first. Then every call returns the same error.
  * Errors: those of safetensors_read_plan_execute(). */
-SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item,
+SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* index,
                                                            safetensors_array** array, safetensors_error* error);
 /** Waits until safetensors_stream_next() can return without waiting: with an item, with an error, or after the last
  * item. Writes 1 to `*ready` then, and 0 if that takes longer than `milliseconds`. Takes no item and does not call
@@ -318,30 +325,6 @@ SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safete
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
-
-/* --- Writing several files --- */
-
-/** One of the files that safetensors_write_files() writes. */
-typedef struct safetensors_file_contents {
-  const char* path;                       /**< path of the file, NUL-terminated */
-  const safetensors_tensor_data* tensors; /**< tensors of the file */
-  size_t tensor_count;                    /**< number of tensors */
-  const safetensors_metadata* metadata;   /**< metadata, or NULL for no `__metadata__` */
-  size_t metadata_count;                  /**< number of metadata pairs */
-} safetensors_file_contents;
-
-/** Writes several files, such as the shards of a checkpoint, with at most four threads.
- *
- * All files are written and synced before the first new file replaces an old one. An error or a crash before that
- * leaves all old files unchanged. Each file is replaced atomically, but the set is not. The message of an error during
- * the replacement says how many files were already replaced. Up to three descriptors per file are open at the same
- * time.
- * Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the same
- * file. */
-SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
-                                                           const safetensors_write_options* options,
-                                                           const safetensors_layout_options* layout_options,
-                                                           safetensors_error* error);
 
 #ifdef __cplusplus
 }

@@ -36,13 +36,13 @@ typedef struct safetensors_write_options {
   /** Not 0: on a file system that cannot rename, write in place instead of returning UNSUPPORTED. An error or a crash
    * then leaves an incomplete file. */
   uint32_t in_place_if_no_rename;
-  /** Called every few MiB with the number of bytes written (`done`) and the total size of the file, or of all files
-   * together. May be NULL.
+  /** Called every few MiB with the number of bytes written (`completed`) and the total size of the file, or of all
+   * files together. May be NULL.
    *
    * Runs in the thread that made the writing call, and never in two threads at once. Return 0 to cancel: this call, and
    * all later calls of a writer, return CANCELLED. The old file is then unchanged. It must return normally and must not
    * use the writer. */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
   /** What happens to a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
    * the link becomes a regular file, and the file that it led to does not change. */
@@ -66,7 +66,7 @@ typedef struct safetensors_edit_options {
   uint32_t in_place_if_no_rename; /**< as in safetensors_write_options */
   /** As in safetensors_write_options. The last call comes when the new file is durable but not yet in place. With
    * `in_place`, it is not called. */
-  int32_t (*progress)(void* user, uint64_t done, uint64_t total);
+  int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
 } safetensors_edit_options;
 /** Initializer of safetensors_edit_options. */
@@ -171,6 +171,30 @@ SAFETENSORS_API void safetensors_writer_free(safetensors_writer* writer);
 SAFETENSORS_API safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits,
                                                              size_t edit_count, const safetensors_edit_options* options,
                                                              safetensors_error* error);
+
+/* --- Writing several files --- */
+
+/** One of the files that safetensors_write_files() writes. */
+typedef struct safetensors_file_contents {
+  const char* path;                       /**< path of the file, NUL-terminated */
+  const safetensors_tensor_data* tensors; /**< tensors of the file */
+  size_t tensor_count;                    /**< number of tensors */
+  const safetensors_metadata* metadata;   /**< metadata, or NULL for no `__metadata__` */
+  size_t metadata_count;                  /**< number of metadata pairs */
+} safetensors_file_contents;
+
+/** Writes several files, such as the shards of a checkpoint, with at most four threads.
+ *
+ * All files are written and synced before the first new file replaces an old one. An error or a crash before that
+ * leaves all old files unchanged. Each file is replaced atomically, but the set is not. The message of an error during
+ * the replacement says how many files were already replaced. Up to three descriptors per file are open at the same
+ * time.
+ * Errors: those of safetensors_write_file(), with the path of the file; INVALID_ARGUMENT if two paths lead to the same
+ * file. */
+SAFETENSORS_API safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
+                                                           const safetensors_write_options* options,
+                                                           const safetensors_layout_options* layout_options,
+                                                           safetensors_error* error);
 
 #ifdef __cplusplus
 }

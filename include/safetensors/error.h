@@ -60,13 +60,13 @@ enum class Errc : std::uint16_t {
   incomplete_write = 131,   ///< commit() was called while bytes were missing
   writer_closed = 132,      ///< the Writer was used after commit() or after a move from it
 
-  invalid_argument = 140,   ///< an argument is invalid; the message names it
-  not_found = 141,          ///< there is no tensor, metadata key or file with this name
-  dtype_mismatch = 142,     ///< the tensor has another dtype than the call needs, as in Array::as()
-  misaligned_memory = 143,  ///< Array::as(): the address is not aligned for the type
-  buffer_size = 144,        ///< the destination does not have exactly the size of the result
-  not_writable = 145,       ///< the memory is read-only
-  shape_mismatch = 146,     ///< the tensor has another shape than the call needs
+  invalid_argument = 140,         ///< an argument is invalid; the message names it
+  not_found = 141,                ///< there is no tensor, metadata key or file with this name
+  dtype_mismatch = 142,           ///< the tensor has another dtype than the call needs, as in Array::as()
+  misaligned_memory = 143,        ///< Array::as(): the address is not aligned for the type
+  buffer_size = 144,              ///< the destination does not have exactly the size of the result
+  not_writable = 145,             ///< the memory is read-only
+  shape_mismatch = 146,           ///< the tensor has another shape than the call needs
   overlapping_destination = 147,  ///< two tensors of a plan would be read into the same memory
 
   slice_index = 150,           ///< an index is out of range

@@ -73,17 +73,21 @@ struct ReadOptions {
   /// A plan with little work, or with a small memory_budget, uses fewer threads.
   unsigned threads = 0;
 
-  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems. A small memory_budget makes chunks smaller.
+  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
+  /// without a memory_budget). A small memory_budget makes chunks smaller.
   std::uint64_t chunk_bytes = 0;
 
-  /// Upper bound, in bytes, for data that has been requested but not yet delivered: bytes being read or converted,
-  /// and, for a Stream, items that wait for next(). A Stream reads an item larger than the budget alone.
-  /// 0: threads x chunk_bytes for execute(), 256 MiB for stream().
+  /// Limit of the memory of the host, in bytes. It covers:
+  /// - the bytes that are being read or converted;
+  /// - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
+  /// - for a Stream, the results that wait for next(), except those on devices. A Stream reads an item alone if the
+  /// item
+  ///   is larger than what the budget has for results.
   ///
-  /// The budget does not cover the results themselves, nor up to 2 MiB per thread for gathering short runs of slices
-  /// and for unaligned direct I/O. Destinations on a device use up to half of the budget (at least 2 MiB per device) as
-  /// pinned memory. With a budget of 0, pinned memory is 128 MiB per device for execute(), and 128 MiB for all devices
-  /// together for stream().
+  /// The budget does not cover the results of execute() and those that next() has returned. It does not cover up to
+  /// 2 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
+  ///
+  /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
   std::uint64_t memory_budget = 0;
 
   /// How reads use the page cache. See Cache.
@@ -101,10 +105,10 @@ struct ReadOptions {
   /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
   /// chunks cover each byte of each result exactly once.
   ///
-  /// `item` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
+  /// `index` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
   /// bytes. `bytes` is the chunk, in C order for all strides of the destination. Several threads call it at the same
   /// time. Must not throw.
-  std::function<void(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
+  std::function<void(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
 
   /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
   /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
@@ -197,7 +201,7 @@ class ReadPlan {
   /// Reads all items and waits for them.
   ///
   /// Files are read in the order in which the plan first names them, and each file by offset. Files are never mapped.
-  /// In slices, runs of 64 KiB and more are read exactly, and shorter runs as in Tensor::read_into(). Small tensors
+  /// In slices, pieces of 64 KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). Small tensors
   /// that are close to each other are read together. The first error stops all threads before the call returns. The
   /// contents of the destinations are then undefined.
   ///
@@ -228,8 +232,8 @@ struct StreamItem {
 
 /// Reads a plan in the background and returns its items in the order in which they become complete.
 ///
-/// Its threads wait when memory_budget bytes are being read, or wait for next(). You may change or destroy the plan in
-/// the meantime. Only one thread at a time may call next(). In a forked child, you may only destroy the Stream.
+/// Its threads wait while the memory_budget is full of results that wait for next(). You may change or destroy the plan
+/// in the meantime. Only one thread at a time may call next(). In a forked child, you may only destroy the Stream.
 class Stream {
  public:
   /// @{

@@ -45,7 +45,7 @@ struct WriteOptions {
   /// return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file
   /// is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must not throw.
   /// Must not use the Writer.
-  std::function<bool(std::uint64_t done, std::uint64_t total)> progress = nullptr;
+  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   /// What happens to a symlink at the path.
   ///
   /// false: the link is followed, and the file that it leads to is replaced. true: the link becomes a regular file. It

@@ -64,7 +64,9 @@ class TensorMeta:
         """The range [begin, end) of the tensor, in bytes from the start of the data."""
 
 class TensorStream:
-    """An iterator over the pairs (name, tensor) of a PrefetchLoader, in the order of reading."""
+    """An iterator over the pairs (name, tensor) of a PrefetchLoader, in the order in which tensors
+    are complete.
+    """
 
     def __iter__(self) -> Self:
         """Return the iterator itself."""
@@ -94,7 +96,7 @@ class PrefetchLoader:
     def __contains__(self, name: object) -> bool:
         """Return whether the plan has a tensor with this name."""
     def __iter__(self) -> TensorStream:
-        """Iterate over all pairs (name, tensor), in the order of reading."""
+        """Iterate over all pairs (name, tensor), in the order in which tensors are complete."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -124,8 +126,8 @@ class PySafeSlice:
 class safe_open:
     """A file whose tensors are loaded when you ask for them.
 
-    `filename`: a str or os.PathLike. `framework`: "pt", "np", "tf", "jax", "mlx" or "paddle".
-    `device`: the device of the tensors (torch and paddle).
+    `filename`: a str, bytes or os.PathLike. `framework`: "pt", "np", "tf", "jax", "mlx" or
+    "paddle". `device`: the device of the tensors (torch and paddle).
 
     `backend`: "mmap" returns views of the file, whose pages are read on first access. "pread" reads
     tensors into memory of their own, through the page cache. "auto" does the same, but reads data that

@@ -10,21 +10,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED
 from ._native import SafetensorError, TensorSpec, safe_open
-from ._types import Backend, Durability
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    Array = np.ndarray[Any, Any]
+from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "save", "save_file"]
+
+Array = np.ndarray[Any, Any]
 
 _TYPES: dict[str, type[Any]] = {
     dtype: bool if name == "bool" else getattr(np, name)

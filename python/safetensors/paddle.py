@@ -7,7 +7,7 @@ float8_e4m3fn and float8_e5m2. Loading other dtypes raises SafetensorError.
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,10 +15,7 @@ import paddle
 from . import _native
 from . import numpy as _numpy
 from ._native import SafetensorError, TensorSpec, safe_open
-from ._types import Backend, Durability
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "save", "save_file"]
 

@@ -11,7 +11,7 @@ import ctypes
 import sys
 from collections.abc import Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -28,10 +28,7 @@ from ._sharing import (
     storage_ptr,
     storage_size,
 )
-from ._types import Backend, Durability
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from ._types import Backend, Buffer, Durability
 
 __all__ = [
     "_end_ptr",

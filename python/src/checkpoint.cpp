@@ -138,7 +138,8 @@ nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
   return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part->shape()), part->nbytes());
 }
 
-// One after the other when they go on to another device: no more than the budget waits on the way.
+// Loads through a stream, for tensors that the framework copies to a device. The stream limits the bytes that wait for
+// this copy to the memory budget.
 nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOptions& options, nb::handle progress) {
   nb::list result;
   for (std::size_t i = 0; i < requests.targets.size(); ++i) result.append(nb::none());

@@ -161,8 +161,7 @@ PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
 // Makes the value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) ignore the descriptor
 // `__init__` of a class, but all versions look for `__signature__` first. The signature is computed on access, so that
 // `inspect` is imported only then. A subclass with an `__init__` in Python has no such value: `inspect` reads its
-// `__init__`. A
-// `__new__` in Python takes precedence over our `__init__`.
+// `__init__`. A `__new__` in Python takes precedence over our `__init__`.
 nb::object make_class_signature() {
   PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
   PyType_Spec spec{"safetensors.ClassSignature", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -85,10 +85,4 @@ class SipHash {
   return static_cast<std::uint32_t>(SipHash<1, 3>::of(text, key));
 }
 
-// Hash functor for containers of the standard library.
-struct KeyedHash {
-  HashKey key = HashKey::random();
-  [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept { return hash(text, key); }
-};
-
 }  // namespace safetensors::base

@@ -56,13 +56,13 @@ Result<Added> added_of(const safetensors_add_options* given) {
 void set_callbacks(const safetensors_read_options& given, ReadOptions& options) {
   void* const user = given.user;
   if (given.progress)
-    options.progress = [call = given.progress, user](std::uint64_t done, std::uint64_t total) {
-      return call(user, done, total) != 0;
+    options.progress = [call = given.progress, user](std::uint64_t completed, std::uint64_t total) {
+      return call(user, completed, total) != 0;
     };
   if (given.on_chunk)
-    options.on_chunk = [call = given.on_chunk, user](std::size_t item, std::uint64_t offset,
+    options.on_chunk = [call = given.on_chunk, user](std::size_t index, std::uint64_t offset,
                                                      std::span<const std::byte> bytes) {
-      call(user, item, offset, bytes.data(), bytes.size());
+      call(user, index, offset, bytes.data(), bytes.size());
     };
 }
 
@@ -212,11 +212,11 @@ void safetensors_stream_free(safetensors_stream* stream) {
   delete stream;
 }
 
-safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* item, safetensors_array** array,
+safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* index, safetensors_array** array,
                                            safetensors_error* error) {
-  clear(item, array);
+  clear(index, array);
   return guarded(error, [&]() -> Status {
-    if (Status status = require({{stream, "stream"}, {item, "item"}, {array, "array"}}); !status) return status;
+    if (Status status = require({{stream, "stream"}, {index, "index"}, {array, "array"}}); !status) return status;
     // Allocate the handle before the item is taken: a failed allocation then loses no item.
     std::unique_ptr<safetensors_array> handle(stream->out_of_memory ? nullptr : new (std::nothrow) safetensors_array());
     if (!handle) {
@@ -229,7 +229,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     std::optional<safetensors::StreamItem> taken = *std::move(next);
     if (!taken) return {};
     handle->array = std::move(taken->array);
-    *item = taken->index;
+    *index = taken->index;
     *array = handle.release();
     return {};
   });

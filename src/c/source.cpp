@@ -21,18 +21,18 @@ Error said(safetensors_status status, const safetensors_error& error, const char
   return result;
 }
 
-// Runs a callback and gives it an empty error to fill. Returns the count that the callback stored, at most `most`.
+// Runs a callback and gives it an empty error to fill. Returns the count that the callback stored, at most `max`.
 template <class Count, class Call>
-Result<Count> call(const char* callback, Count most, Call&& run) noexcept {
+Result<Count> call(const char* callback, Count max, Call&& run) noexcept {
   try {
     safetensors_error error;
     report_success(&error);
     Count count = 0;
     const safetensors_status status = run(&count, &error);
     if (status != SAFETENSORS_OK) return said(status, error, callback);
-    if (count > most)
+    if (count > max)
       return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
-                                               " bytes, expected at most " + std::to_string(most));
+                                               " bytes, expected at most " + std::to_string(max));
     return count;
   } catch (...) {
     return base::out_of_memory();

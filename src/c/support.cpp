@@ -19,11 +19,11 @@ std::uint64_t size_of_struct(const void* data) noexcept {
 }
 
 // If struct_size is larger, the caller never set it. Then the struct is neither read nor written.
-constexpr std::uint64_t kMostStruct = 4096;
+constexpr std::uint64_t kMaxStructSize = 4096;
 
 Error wrong_size(std::uint64_t size, std::size_t minimum) {
   return invalid_argument("struct_size is " + std::to_string(size) + ", not from " + std::to_string(minimum) + " to " +
-                          std::to_string(kMostStruct) + " (initialize the struct with its INIT macro)");
+                          std::to_string(kMaxStructSize) + " (initialize the struct with its INIT macro)");
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ Result<Dtype> dtype_of(safetensors_dtype number) {
 
 Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum) {
   const std::uint64_t given = size_of_struct(from);
-  if (given < minimum || given > kMostStruct) return wrong_size(given, minimum);
+  if (given < minimum || given > kMaxStructSize) return wrong_size(given, minimum);
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::uint64_t at = size; at < given; ++at)
     if (bytes[at] != 0)
@@ -122,7 +122,7 @@ Status read_struct(const void* from, void* to, std::size_t size, std::size_t min
 
 Status check_result_struct(const void* to, std::size_t minimum) {
   const std::uint64_t given = size_of_struct(to);
-  if (given < minimum || given > kMostStruct) return wrong_size(given, minimum);
+  if (given < minimum || given > kMaxStructSize) return wrong_size(given, minimum);
   return {};
 }
 

@@ -139,8 +139,8 @@ template <class T>
   *count = items.size();
   if (capacity == 0) return {};
   if (capacity < items.size())
-    return make_error(Errc::buffer_size, "result needs room for " + std::to_string(items.size()) +
-                                             ", there is room for " + std::to_string(capacity));
+    return make_error(Errc::buffer_size, "destination too small: capacity " + std::to_string(capacity) +
+                                             ", expected at least " + std::to_string(items.size()));
   if (!destination) return invalid_argument("the destination is NULL, its capacity " + std::to_string(capacity));
   std::copy(items.begin(), items.end(), destination);
   return {};

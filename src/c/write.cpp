@@ -72,8 +72,8 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
 template <class Options>
 std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
   if (!options.progress) return nullptr;
-  return [progress = options.progress, user = options.user](std::uint64_t done, std::uint64_t total) {
-    return progress(user, done, total) != 0;
+  return [progress = options.progress, user = options.user](std::uint64_t completed, std::uint64_t total) {
+    return progress(user, completed, total) != 0;
   };
 }
 

@@ -93,7 +93,7 @@ Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
     // After cuInit() the driver may have threads, so the library must not be unloaded, even on an error.
     std::shared_ptr<const Cuda> cuda = opened.keep(calls);
     if (result == CudaResult::success) return cuda;
-    Error error = cuda->error(result, "the CUDA driver cannot be initialised");
+    Error error = cuda->error(result, "the CUDA driver cannot be initialized");
     if (result == CudaResult::no_device) error.code = Errc::unsupported;
     return error;
   });

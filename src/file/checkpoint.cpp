@@ -18,7 +18,7 @@ Error not_found(const detail::CheckpointState& state, std::string_view name) {
   for (const auto& entry : state.entries) {
     if (!similar.offer(entry.info->name)) break;
   }
-  return no_tensor(similar, counted(state.files.size(), "file"), state.entries.size(), state.path);
+  return no_tensor(similar, count_of(state.files.size(), "file"), state.entries.size(), state.path);
 }
 
 }  // namespace

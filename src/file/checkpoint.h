@@ -34,7 +34,7 @@ struct CheckpointState {
   std::vector<File> files;
   std::vector<Entry> entries;
   base::HashKey hash_key = base::HashKey::random();
-  base::BumpAllocator arena{&os::large_memory(), std::size_t{4} << 10};
+  base::BumpAllocator allocator{&os::large_memory(), std::size_t{4} << 10};
   format::NameIndex names;
 };
 

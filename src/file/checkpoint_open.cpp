@@ -19,9 +19,8 @@ namespace {
 using detail::CheckpointState;
 
 constexpr unsigned kThreads = 16;  // more than there are processors, because threads wait for the storage
-constexpr std::size_t kMostTensors = format::NameIndex::kNone - 1;
-
-constexpr std::size_t kTensorsPerLook = 4096;  // between two checks of the cancellation
+constexpr std::size_t kMaxTensors = format::NameIndex::kNone - 1;
+constexpr std::size_t kTensorsPerCheck = 4096;  // between two checks for cancellation
 
 struct OpenedFile {
   File file;
@@ -70,22 +69,22 @@ Status OpenFiles::select_all(OpenedFile& opened) {
 
 Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
   const format::ShardIndex& index = *part.index->shards;
-  const format::ShardIndex::Range wanted = index.of_shard(part.number);
+  const format::ShardIndex::Range wanted = index.of_shard(part.file);
   opened.tensors.reserve(wanted.size());
   std::size_t seen = 0;
   for (const TensorInfo& tensor : opened.file.header().tensors()) {
-    if (++seen % kTensorsPerLook == 0 && cancellation_.requested()) return base::opening_cancelled();
+    if (++seen % kTensorsPerCheck == 0 && cancellation_.requested()) return base::opening_cancelled();
     const std::uint32_t entry = index.find(tensor.name);
-    if (entry != index.kNone && index[entry].shard == part.number) opened.tensors.push_back(&tensor);
+    if (entry != index.kNone && index[entry].shard == part.file) opened.tensors.push_back(&tensor);
   }
   if (opened.tensors.size() == wanted.size()) return {};
   for (const std::uint32_t entry : wanted) {
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
     Error error = base::make_error(Errc::invalid_index,
                                    format::tensor_named(index[entry].tensor) + " is not in `" +
-                                       printable(index.shard(part.number)) + "`, where the index has it",
+                                       printable(index.shard(part.file)) + "`, where the index has it",
                                    part.index->path);
-    error.offset = index[entry].at;
+    error.offset = index[entry].offset;
     return error;
   }
   return {};
@@ -94,12 +93,12 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
 Status OpenFiles::join(CheckpointState& state) {
   std::size_t count = 0;
   for (const auto& opened : opened_) count += opened->tensors.size();
-  if (count > kMostTensors) return base::out_of_memory();
+  if (count > kMaxTensors) return base::out_of_memory();
   state.files.reserve(opened_.size());
   state.entries.reserve(count);
   for (auto& opened : opened_) {
     for (const TensorInfo* tensor : opened->tensors) {
-      state.names.push(state.arena, base::hash(tensor->name, state.hash_key), count);
+      state.names.push(state.allocator, base::hash(tensor->name, state.hash_key), count);
       state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
     }
     state.files.push_back(std::move(opened->file));
@@ -107,7 +106,7 @@ Status OpenFiles::join(CheckpointState& state) {
     if (cancellation_.requested()) return base::opening_cancelled();
   }
   const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
-  const std::uint32_t twice = state.names.build(state.arena, name_at, &cancellation_);
+  const std::uint32_t twice = state.names.build(state.allocator, name_at, &cancellation_);
   if (cancellation_.stopped()) return base::opening_cancelled();
   if (twice == format::NameIndex::kNone) return {};
   std::size_t first = 0;

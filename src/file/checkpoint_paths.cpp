@@ -109,8 +109,8 @@ void CheckpointPaths::add_file(const std::string& path) {
 }
 
 std::string CheckpointPaths::path(const Part& part) const {
-  if (part.index == nullptr) return plain_[part.number];
-  return part.index->folder + std::string(part.index->shards->shard(part.number));
+  if (part.index == nullptr) return plain_[part.file];
+  return part.index->folder + std::string(part.index->shards->shard(part.file));
 }
 
 }  // namespace safetensors::file

@@ -24,7 +24,7 @@ class CheckpointPaths {
  public:
   struct Part {
     const IndexFile* index;  // null: all tensors of the file are visible
-    std::uint32_t number;    // index of the shard, or index in plain_
+    std::uint32_t file;      // index of the shard in `index`, or of the path in plain_
   };
 
   // cancellation: must outlive this.

@@ -13,7 +13,8 @@
 namespace safetensors::file {
 
 // Chooses the name that is most like the given name:
-//   1. the name with the fewest edits; among equals, the one whose edits are mostly changes of case;
+//   1. the name with the fewest edits; among equals, the one whose edits are mostly changes of case. A swap of two
+//      neighbours is one edit;
 //   2. else a name that differs in case only;
 //   3. else a name that ends with the given name, or the other way round, and is nearest in length.
 // The first of equally good names wins. The amount of work is limited, whatever the names are.
@@ -52,7 +53,7 @@ class DidYouMean {
 };
 
 // "1 tensor", "2 tensors".
-[[nodiscard]] std::string counted(std::size_t number, const char* noun);
+[[nodiscard]] std::string count_of(std::size_t count, const char* noun);
 
 // Error not_found: "no tensor `MEANT` in WHERE of 2 tensors: is it `BEST`?", without the question if no name is alike.
 [[nodiscard]] Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors,

@@ -42,19 +42,19 @@ std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t coun
 // A position among the pieces of a slice, in the order of the result.
 class Cursor {
  public:
-  Cursor(const ResolvedSlice& slice, PieceRange pieces) : rows_(slice, pieces.first), left_(pieces.count) {
-    if (left_ == 0 || !rows_.next(row_)) return;
+  Cursor(const ResolvedSlice& slice, PieceRange pieces) : rows_(slice, pieces.first), remaining_(pieces.count) {
+    if (remaining_ == 0 || !rows_.next(row_)) return;
     at_ = pieces.first % row_.count;
   }
 
-  [[nodiscard]] bool done() const { return left_ == 0; }
+  [[nodiscard]] bool done() const { return remaining_ == 0; }
   [[nodiscard]] std::uint64_t offset() const { return row_.offset + at_ * static_cast<std::uint64_t>(row_.stride); }
   [[nodiscard]] std::int64_t stride() const { return row_.stride; }
-  [[nodiscard]] std::uint64_t left_in_row() const { return std::min(row_.count - at_, left_); }
+  [[nodiscard]] std::uint64_t remaining_in_row() const { return std::min(row_.count - at_, remaining_); }
   void advance(std::uint64_t count) {
     at_ += count;
-    left_ -= count;
-    if (at_ < row_.count || left_ == 0) return;
+    remaining_ -= count;
+    if (at_ < row_.count || remaining_ == 0) return;
     at_ = 0;
     (void)rows_.next(row_);
   }
@@ -63,7 +63,7 @@ class Cursor {
   format::PieceRows rows_;
   format::PieceRow row_;
   std::uint64_t at_ = 0;
-  std::uint64_t left_;
+  std::uint64_t remaining_;
 };
 
 // The pieces of one read.
@@ -140,7 +140,7 @@ class Planner {
     } else {
       capacity = kBounceBytes - (std::max(group.high, offset + size_) - offset);
     }
-    return std::min(cursor_.left_in_row(), capacity / apart + 1);
+    return std::min(cursor_.remaining_in_row(), capacity / apart + 1);
   }
 
   Cursor cursor_;
@@ -151,7 +151,7 @@ class Planner {
 std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size, const std::byte* buffer,
                          std::uint64_t low, std::byte* to) {
   while (pieces > 0) {
-    const std::uint64_t count = std::min(pieces, cursor.left_in_row());
+    const std::uint64_t count = std::min(pieces, cursor.remaining_in_row());
     to = gather(buffer + (cursor.offset() - low), cursor.stride(), count, size, to);
     cursor.advance(count);
     pieces -= count;
@@ -161,7 +161,7 @@ std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size,
 
 void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
   while (pieces > 0) {
-    const std::uint64_t count = std::min(pieces, cursor.left_in_row());
+    const std::uint64_t count = std::min(pieces, cursor.remaining_in_row());
     cursor.advance(count);
     pieces -= count;
   }
@@ -193,7 +193,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   for (Cursor cursor(slice, pieces); !cursor.done();)
-    destination = gather_pieces(cursor, cursor.left_in_row(), size, tensor, 0, destination);
+    destination = gather_pieces(cursor, cursor.remaining_in_row(), size, tensor, 0, destination);
 }
 
 }  // namespace safetensors::file

@@ -1,86 +1,78 @@
-// The names of error codes, and the text of an Error. The search for a name is linear, because errors are rare.
+// The names of error codes, and the text of an Error.
 #include <safetensors/error.h>
 
 namespace safetensors {
 inline namespace v0 {
-namespace {
 
-struct Name {
-  Errc code;
-  const char* text;
-};
+#define SAFETENSORS_NAME_OF(code) \
+  case Errc::code:                \
+    return #code
 
-#define NAME(code) \
-  { Errc::code, #code }
-constexpr Name kNames[] = {
-    NAME(ok),
-    NAME(header_too_small),
-    NAME(header_too_large),
-    NAME(invalid_header_length),
-    NAME(invalid_utf8),
-    NAME(json_syntax),
-    NAME(json_leading_whitespace),
-    NAME(json_depth),
-    NAME(json_number),
-    NAME(json_type),
-    NAME(json_integer),
-    NAME(unknown_dtype),
-    NAME(missing_field),
-    NAME(duplicate_key),
-    NAME(invalid_offset),
-    NAME(size_overflow),
-    NAME(misaligned_size),
-    NAME(size_mismatch),
-    NAME(incomplete_data),
-    NAME(invalid_index),
-    NAME(ambiguous_checkpoint),
-    NAME(reserved_name),
-    NAME(duplicate_name),
-    NAME(data_length),
-    NAME(invalid_alignment),
-    NAME(overlapping_write),
-    NAME(incomplete_write),
-    NAME(writer_closed),
-    NAME(invalid_argument),
-    NAME(not_found),
-    NAME(dtype_mismatch),
-    NAME(misaligned_memory),
-    NAME(buffer_size),
-    NAME(not_writable),
-    NAME(shape_mismatch),
-    NAME(overlapping_destination),
-    NAME(slice_index),
-    NAME(slice_step),
-    NAME(slice_rank),
-    NAME(slice_bits),
-    NAME(slice_syntax),
-    NAME(slice_not_contiguous),
-    NAME(out_of_memory),
-    NAME(open_failed),
-    NAME(not_regular_file),
-    NAME(read_failed),
-    NAME(write_failed),
-    NAME(sync_failed),
-    NAME(replace_failed),
-    NAME(replaced_not_durable),
-    NAME(file_truncated),
-    NAME(file_changed),
-    NAME(map_failed),
-    NAME(unsupported),
-    NAME(device_failed),
-    NAME(header_does_not_fit),
-    NAME(cancelled),
-};
-#undef NAME
-
-}  // namespace
-
+// The switch has no default, so the compiler finds a code without a name.
 const char* to_string(Errc code) noexcept {
-  for (const Name& name : kNames) {
-    if (name.code == code) return name.text;
+  switch (code) {
+    SAFETENSORS_NAME_OF(ok);
+    SAFETENSORS_NAME_OF(header_too_small);
+    SAFETENSORS_NAME_OF(header_too_large);
+    SAFETENSORS_NAME_OF(invalid_header_length);
+    SAFETENSORS_NAME_OF(invalid_utf8);
+    SAFETENSORS_NAME_OF(json_syntax);
+    SAFETENSORS_NAME_OF(json_leading_whitespace);
+    SAFETENSORS_NAME_OF(json_depth);
+    SAFETENSORS_NAME_OF(json_number);
+    SAFETENSORS_NAME_OF(json_type);
+    SAFETENSORS_NAME_OF(json_integer);
+    SAFETENSORS_NAME_OF(unknown_dtype);
+    SAFETENSORS_NAME_OF(missing_field);
+    SAFETENSORS_NAME_OF(duplicate_key);
+    SAFETENSORS_NAME_OF(invalid_offset);
+    SAFETENSORS_NAME_OF(size_overflow);
+    SAFETENSORS_NAME_OF(misaligned_size);
+    SAFETENSORS_NAME_OF(size_mismatch);
+    SAFETENSORS_NAME_OF(incomplete_data);
+    SAFETENSORS_NAME_OF(invalid_index);
+    SAFETENSORS_NAME_OF(ambiguous_checkpoint);
+    SAFETENSORS_NAME_OF(reserved_name);
+    SAFETENSORS_NAME_OF(duplicate_name);
+    SAFETENSORS_NAME_OF(data_length);
+    SAFETENSORS_NAME_OF(invalid_alignment);
+    SAFETENSORS_NAME_OF(overlapping_write);
+    SAFETENSORS_NAME_OF(incomplete_write);
+    SAFETENSORS_NAME_OF(writer_closed);
+    SAFETENSORS_NAME_OF(invalid_argument);
+    SAFETENSORS_NAME_OF(not_found);
+    SAFETENSORS_NAME_OF(dtype_mismatch);
+    SAFETENSORS_NAME_OF(misaligned_memory);
+    SAFETENSORS_NAME_OF(buffer_size);
+    SAFETENSORS_NAME_OF(not_writable);
+    SAFETENSORS_NAME_OF(shape_mismatch);
+    SAFETENSORS_NAME_OF(overlapping_destination);
+    SAFETENSORS_NAME_OF(slice_index);
+    SAFETENSORS_NAME_OF(slice_step);
+    SAFETENSORS_NAME_OF(slice_rank);
+    SAFETENSORS_NAME_OF(slice_bits);
+    SAFETENSORS_NAME_OF(slice_syntax);
+    SAFETENSORS_NAME_OF(slice_not_contiguous);
+    SAFETENSORS_NAME_OF(out_of_memory);
+    SAFETENSORS_NAME_OF(open_failed);
+    SAFETENSORS_NAME_OF(not_regular_file);
+    SAFETENSORS_NAME_OF(read_failed);
+    SAFETENSORS_NAME_OF(write_failed);
+    SAFETENSORS_NAME_OF(sync_failed);
+    SAFETENSORS_NAME_OF(replace_failed);
+    SAFETENSORS_NAME_OF(replaced_not_durable);
+    SAFETENSORS_NAME_OF(file_truncated);
+    SAFETENSORS_NAME_OF(file_changed);
+    SAFETENSORS_NAME_OF(map_failed);
+    SAFETENSORS_NAME_OF(unsupported);
+    SAFETENSORS_NAME_OF(device_failed);
+    SAFETENSORS_NAME_OF(header_does_not_fit);
+    SAFETENSORS_NAME_OF(cancelled);
   }
   return "unknown";
 }
+
+#undef SAFETENSORS_NAME_OF
 
 std::string Error::to_string() const {
   std::string out;

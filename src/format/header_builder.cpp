@@ -15,23 +15,16 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/utf8.h"
 #include "format/header.h"
 #include "format/header_writer.h"
 #include "format/layout.h"
+#include "format/printable.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
 
 constexpr std::string_view kReserved = "__metadata__";
-
-Status check_utf8(std::string_view what, std::string_view text) {
-  const std::size_t index = base::first_invalid_utf8(text);
-  if (index == std::string_view::npos) return {};
-  return base::make_error(Errc::invalid_utf8, std::string(what) + " `" + printable(text.substr(0, 200)) +
-                                                  "` is not valid UTF-8 at byte " + std::to_string(index));
-}
 
 }  // namespace
 
@@ -42,8 +35,14 @@ struct HeaderBuilder::State {
     Shape shape;
     std::uint64_t nbytes;
   };
+  // A hash with a random key: nobody can choose names whose hashes collide.
+  struct KeyedHash {
+    KeyedHash() noexcept : key(base::HashKey::random()) {}
+    [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, key); }
+    base::HashKey key;
+  };
   std::deque<Entry> entries;  // a deque, because `names` holds views of the entries' names
-  std::unordered_set<std::string_view, base::KeyedHash> names;
+  std::unordered_set<std::string_view, KeyedHash> names;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 
@@ -62,10 +61,10 @@ struct HeaderBuilder::State {
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
     // A caller can cast any number to Dtype. Such a value has no name.
     if (parse_dtype(to_string(dtype)) != dtype) {
-      return base::make_error(Errc::invalid_argument, "tensor `" + printable(name) + "`: " +
-                                                          std::to_string(static_cast<int>(dtype)) + " is not a dtype");
+      return base::make_error(Errc::invalid_argument, format::tensor_named(name) + ": unknown dtype " +
+                                                          std::to_string(static_cast<int>(dtype)));
     }
-    if (Status status = check_utf8("tensor name", name); !status) return status;
+    if (Status status = format::check_utf8("tensor name", name, name); !status) return status;
     if (name == kReserved) return base::make_error(Errc::reserved_name, "a tensor cannot be named __metadata__");
     if (names.contains(name)) {
       return base::make_error(Errc::duplicate_name, "a tensor named `" + printable(name) + "` was added before");
@@ -86,8 +85,8 @@ struct HeaderBuilder::State {
   }
 
   Status add_metadata(std::string_view key, std::string_view value) {
-    if (Status status = check_utf8("metadata key", key); !status) return status;
-    if (Status status = check_utf8("metadata value of `" + printable(key) + "`", value); !status) return status;
+    if (Status status = format::check_utf8("metadata key", key, key); !status) return status;
+    if (Status status = format::check_utf8("metadata value of", key, value); !status) return status;
     if (!metadata.emplace(key, value).second) {
       return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
     }

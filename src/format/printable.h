@@ -15,4 +15,7 @@ namespace safetensors::format {
 // Returns "tensor `NAME`", with a printable name.
 [[nodiscard]] std::string tensor_named(std::string_view name);
 
+// Checks that text is UTF-8. Error invalid_utf8: "WHAT `NAME` is not valid UTF-8 at byte 3". May throw std::bad_alloc.
+[[nodiscard]] Status check_utf8(const char* what, std::string_view name, std::string_view text);
+
 }  // namespace safetensors::format

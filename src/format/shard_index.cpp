@@ -177,7 +177,7 @@ bool IndexParser::make_index() {
   const std::uint32_t repeated = index_.names_.build(index_.allocator_, key_at, cancellation_);
   if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
   if (repeated != ShardIndex::kNone)
-    return fail(index_[repeated].at, "tensor " + shown(key_at(repeated)) + " is in weight_map twice");
+    return fail(index_[repeated].offset, "tensor " + shown(key_at(repeated)) + " is in weight_map twice");
   if (!number_shards()) return cancelled();
   group_by_shard();
   return true;

@@ -28,7 +28,7 @@ class ShardIndex {
   struct Entry {
     std::string_view tensor;
     std::uint32_t shard;
-    std::uint32_t at;  // offset, in the text, of the opening quote of the tensor's name
+    std::uint32_t offset;  // in the text, of the opening quote of the tensor's name
   };
 
   // text: `size` bytes and then json::Reader::kPadding zeros. size must be at most kMaxIndexBytes. The index points

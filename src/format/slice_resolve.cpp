@@ -163,8 +163,7 @@ class Request {
 // the same shapes: a dimension of size 0 does not help if the product of the dimensions before it overflows.
 Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
   if (!parse_dtype(to_string(dtype))) {
-    return base::make_error(Errc::invalid_argument,
-                            "no dtype has the number " + std::to_string(static_cast<unsigned>(dtype)));
+    return base::make_error(Errc::invalid_argument, "unknown dtype " + std::to_string(static_cast<unsigned>(dtype)));
   }
   std::uint64_t total = 1;
   bool fits = true;

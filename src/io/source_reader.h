@@ -35,7 +35,7 @@ struct ReadCounts {
   }
 };
 
-// Memory of one thread for direct reads whose destination is not aligned.
+// Memory of one thread: for direct reads whose destination is not aligned, or for reading short pieces together.
 class BounceBuffer {
  public:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
@@ -72,15 +72,15 @@ class SourceReader {
   void finish(std::uint64_t work) const noexcept;
 
   // The best number of bytes per read.
-  [[nodiscard]] std::size_t piece() const noexcept { return chunk_bytes_; }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
-  // The source is on a network file system.
+  // True if the source is on a network file system.
   [[nodiscard]] bool remote() const noexcept {
     return file_ != nullptr && file_->file_system() == os::FileSystem::remote;
   }
-  // A destination avoids the bounce buffer if its address and its file offset are equal modulo this number of bytes. 1:
-  // any address will do.
+  // Alignment of destinations in bytes. If the address of a destination and its file offset are equal modulo this
+  // number, direct reads need no bounce buffer. 1: every address is aligned.
   [[nodiscard]] std::size_t direct_alignment() const noexcept { return tries_direct_ ? memory_alignment_ : 1; }
   // The error_number of the fallback: why direct reads were requested but are unavailable. 0 if there is no fallback.
   [[nodiscard]] int direct_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

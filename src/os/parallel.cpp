@@ -82,9 +82,9 @@ class ReadTasks final : public Tasks {
             base::Cancellation* cancellation) noexcept
       : source_(source), offset_(offset), destination_(destination), cancellation_(cancellation) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    const std::size_t begin = index * kReadPiece;
+    const std::size_t begin = index * kReadChunk;
     return read_exactly(source_, offset_ + begin,
-                        destination_.subspan(begin, std::min(kReadPiece, destination_.size() - begin)), cancellation_);
+                        destination_.subspan(begin, std::min(kReadChunk, destination_.size() - begin)), cancellation_);
   }
 
  private:
@@ -117,10 +117,10 @@ unsigned usable_processors() noexcept {
 
 Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination, unsigned threads,
                      base::Cancellation* cancellation) noexcept {
-  const bool whole = destination.size() <= kReadPiece || (threads == 1 && cancellation == nullptr);
+  const bool whole = destination.size() <= kReadChunk || (threads == 1 && cancellation == nullptr);
   if (whole) return read_exactly(source, offset, destination, cancellation);
   ReadTasks tasks(source, offset, destination, cancellation);
-  const std::size_t count = (destination.size() + kReadPiece - 1) / kReadPiece;
+  const std::size_t count = (destination.size() + kReadChunk - 1) / kReadChunk;
   return run_parallel(tasks, count, threads == 0 ? usable_processors() : threads, cancellation);
 }
 

@@ -25,19 +25,19 @@ class Tasks {
 };
 
 // Runs tasks.run(index) for every index in [0, count). Tasks begin in the order of their indexes. Uses up to `threads`
-// threads, one of which is the caller's, and fewer if the system cannot start more. After a failure no task begins. If
-// several tasks fail, returns the error with the lowest index.
-// cancellation: may be null. The caller's thread asks it while it waits for the other threads. The tasks of those
-// threads must check it themselves.
+// threads, one of which is the caller's, and fewer if the system cannot start more. After a failure, threads stop
+// taking tasks; a few may still begin. If several tasks fail, returns the error with the lowest index. cancellation:
+// may be null. The caller's thread asks it while it waits for the other threads. The tasks of those threads must check
+// it themselves.
 [[nodiscard]] Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads,
                                   base::Cancellation* cancellation = nullptr) noexcept;
 
 // Returns the number of processors that this process may use, at least 1 and at most 16.
 [[nodiscard]] unsigned usable_processors() noexcept;
 
-// Fills destination with bytes from `offset` on. Up to `threads` threads read chunks of kReadPiece bytes. 0 threads:
+// Fills destination with bytes from `offset` on. Up to `threads` threads read chunks of kReadChunk bytes. 0 threads:
 // one per usable processor. Errors: those of read_exactly(), for the first chunk that fails. cancellation: may be null.
-inline constexpr std::size_t kReadPiece = std::size_t{2} << 20;  // bytes
+inline constexpr std::size_t kReadChunk = std::size_t{2} << 20;  // bytes
 [[nodiscard]] Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
                                    unsigned threads = 0, base::Cancellation* cancellation = nullptr) noexcept;
 

@@ -1,5 +1,5 @@
 // Chooses the number of threads and the size of jobs. It begins with the fastest choice, then applies three limits: the
-// amount of work, the memory budget, and the pinned memory of devices.
+// amount of work, the memory budget, and the pinned memory of devices. What these leave of the budget is for results.
 #include "plan/plan_budget.h"
 
 #include <algorithm>
@@ -23,8 +23,11 @@ std::size_t aligned_down(std::size_t size) noexcept {
   return size / os::HugePageAllocator::kAlignment * os::HugePageAllocator::kAlignment;
 }
 
-bool needs_staging(const PlanItem& item) noexcept {
-  return !item.plain() || item.stored < kSmallItem;
+// Whether the bytes of an item in memory of the host, or on a device, are read into a staging buffer first.
+bool stages(std::span<const PlanItem> items, bool on_device) noexcept {
+  return std::ranges::any_of(items, [on_device](const PlanItem& item) {
+    return item.on_device() == on_device && (!item.plain() || item.stored < kSmallItem);
+  });
 }
 
 }  // namespace
@@ -33,10 +36,14 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
                        std::span<const std::unique_ptr<io::SourceReader>> readers)
     : memory_budget_(options.memory_budget == 0 && streamed ? kDefaultStreamBudget : options.memory_budget),
       chunk_given_(options.chunk_bytes != 0),
-      device_stream_(options.device_stream) {
+      device_stream_(options.device_stream),
+      host_staging_(stages(items, false)),
+      device_staging_(stages(items, true)),
+      results_wait_(streamed &&
+                    std::ranges::any_of(items, [](const PlanItem& item) { return item.host_bytes() != 0; })) {
   unsigned fastest = os::usable_processors();
   for (const std::unique_ptr<io::SourceReader>& reader : readers) {
-    max_chunk_ = std::max(max_chunk_, reader->piece());
+    max_chunk_ = std::max(max_chunk_, reader->chunk_bytes());
     if (reader->waits()) fastest = std::max(fastest, reader->remote() ? kThreadsPerNetwork : kThreadsPerDevice);
   }
   threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
@@ -44,9 +51,7 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
   max_chunk_ = std::max(aligned_down(max_chunk_), kMinChunk);
   limit_to_work(items, readers);
   if (memory_budget_ != 0) limit_to_budget();
-  const std::uint64_t staging =
-      std::ranges::any_of(items, needs_staging) ? std::uint64_t{threads_} * max_chunk_ : std::uint64_t{0};
-  result_bytes_ = memory_budget_ - std::min(staging, memory_budget_);
+  leave_for_results(0);
 }
 
 // Allows about one thread per job. If reads wait for a storage device or a network, each small item may be a job.
@@ -60,23 +65,29 @@ void PlanBudget::limit_to_work(std::span<const PlanItem> items,
   threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
 }
 
-// Limits threads x chunk to half of the budget, even if that leaves only one thread. The other half is for results or
-// for pinned memory.
+// Limits threads x chunk to half of the budget, even if that leaves only one thread.
 void PlanBudget::limit_to_budget() noexcept {
   const std::uint64_t reading = std::max<std::uint64_t>(memory_budget_ / 2, kMinChunk);
   if (reading < max_chunk_) max_chunk_ = static_cast<std::size_t>(reading / kMinChunk * kMinChunk);
   threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(reading / max_chunk_, 1, threads_));
 }
 
+void PlanBudget::leave_for_results(std::uint64_t pinned_bytes) noexcept {
+  std::size_t staging = host_staging_ ? max_chunk_ : 0;
+  if (device_staging_ && pinned_bytes != 0) staging = std::max(staging, max_device_chunk_);
+  const std::uint64_t used = std::uint64_t{threads_} * staging + pinned_bytes;
+  result_bytes_ = memory_budget_ - std::min(used, memory_budget_);
+}
+
 std::size_t PlanBudget::chunk_bytes(const PlanSlot& slot) const noexcept {
-  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->piece());
+  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->chunk_bytes());
   if (slot.ring == nullptr) return chunk;
   return chunk_given_ ? std::min(chunk, max_device_chunk_) : max_device_chunk_;
 }
 
 device::RingOptions PlanBudget::ring_options(std::size_t devices) const noexcept {
   device::RingOptions options{.slots = kRingSlots, .slot_bytes = kRingSlotBytes};
-  const std::uint64_t per_device = memory_budget_ / 2 / devices;
+  const std::uint64_t per_device = memory_budget_ / (results_wait_ ? 4 : 2) / devices;
   if (memory_budget_ != 0 && per_device < kRingSlots * kRingSlotBytes)
     options = device::ring_within(static_cast<std::size_t>(per_device));
   options.after = static_cast<device::Stream>(device_stream_);
@@ -90,11 +101,14 @@ void PlanBudget::fit(std::span<const PlanItem> items,
     if (item.on_device() && item.casts())
       growth = std::max<std::size_t>(growth, bits(item.dtype) / bits(item.tensor.dtype()));
   }
+  std::uint64_t pinned_bytes = 0;
   for (const std::unique_ptr<device::CopyRing>& ring : rings) {
     const device::RingStats stats = ring->stats();
+    pinned_bytes += stats.pinned_bytes;
     max_device_chunk_ = std::min(max_device_chunk_, aligned_down(stats.slot_bytes / growth));
     threads_ = std::min(threads_, std::max(stats.slots * 3 / 4, 1U));
   }
+  leave_for_results(pinned_bytes);
 }
 
 }  // namespace safetensors::plan

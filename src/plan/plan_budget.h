@@ -1,4 +1,4 @@
-// Decides how much of a plan is read at once. The memory limit of a plan is applied here and nowhere else.
+// Decides how much of a plan is read at once, and how a plan divides its memory budget.
 #pragma once
 
 #include <safetensors/read_plan.h>
@@ -14,12 +14,13 @@
 
 namespace safetensors::plan {
 
-// Splits ReadOptions::memory_budget:
-//   - One half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered.
-//   - The other half is pinned memory, if the plan has destinations on devices (see ring_options()).
-//   - A Stream may hold result_bytes() of results that wait for next(): the budget minus the bytes for staging.
-// Results on devices take no memory of the host. Without a budget, threads x chunk is the only limit of execute(), and
-// a Stream has a budget of 256 MiB.
+// Divides ReadOptions::memory_budget:
+//   - Up to one half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered.
+//   - If the plan has destinations on devices, up to one half is pinned memory. In a Stream that also has results in
+//     memory of the host, up to a quarter is.
+//   - A Stream may hold result_bytes() of results in memory of the host: the budget minus pinned memory and staging
+//     buffers. Stream::admit() applies this limit. Results on devices take no memory of the host.
+// Without a budget, threads x chunk is the only limit of execute(), and a Stream has a budget of 256 MiB.
 class PlanBudget {
  public:
   // streamed: whether the budget is for a Stream. May throw std::bad_alloc.
@@ -30,22 +31,27 @@ class PlanBudget {
   [[nodiscard]] unsigned threads() const noexcept { return threads_; }
   // Maximum number of bytes that one job reads for the item of the slot.
   [[nodiscard]] std::size_t chunk_bytes(const PlanSlot& slot) const noexcept;
-  // Maximum number of bytes of results that a Stream holds.
+  // Maximum number of bytes of results in memory of the host that a Stream holds. A larger result is held alone.
   [[nodiscard]] std::uint64_t result_bytes() const noexcept { return result_bytes_; }
 
   // Options of the ring of pinned memory of each device. devices: number of devices of the plan.
   [[nodiscard]] device::RingOptions ring_options(std::size_t devices) const noexcept;
   // Makes the result of every job fit into a slot of a ring. Limits the threads, so that devices can empty some slots
-  // while threads fill others. A ring may have less memory than ring_options() asked for.
+  // while threads fill others. Takes the pinned memory from result_bytes(). A ring may have less memory than
+  // ring_options() asked for.
   void fit(std::span<const PlanItem> items, std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept;
 
  private:
   void limit_to_work(std::span<const PlanItem> items, std::span<const std::unique_ptr<io::SourceReader>> readers);
   void limit_to_budget() noexcept;
+  void leave_for_results(std::uint64_t pinned_bytes) noexcept;
 
   std::uint64_t memory_budget_;  // 0: no limit
   bool chunk_given_;             // the caller chose the chunk
   void* device_stream_;
+  bool host_staging_;    // items in memory of the host need staging buffers
+  bool device_staging_;  // items on devices need staging buffers
+  bool results_wait_;    // results in memory of the host wait for Stream::next()
   unsigned threads_ = 1;
   std::size_t max_chunk_ = 0;  // for results in memory of the host
   std::size_t max_device_chunk_ = ~std::size_t{0};

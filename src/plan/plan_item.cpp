@@ -121,13 +121,13 @@ Result<PlanItem> make_item(const Tensor& tensor, const Slice* slice, const Desti
 
 void scatter(const PlanItem& item, std::uint64_t offset, std::span<const std::byte> bytes) {
   // The innermost dimensions that are contiguous in the destination are copied at once.
-  std::uint64_t run = bits(item.dtype) / 8;
+  std::uint64_t piece = bits(item.dtype) / 8;
   std::size_t outer = item.strides.size();
-  while (outer > 0 && (item.strides[outer - 1] == run || item.shape[outer - 1] == 1)) run *= item.shape[--outer];
+  while (outer > 0 && (item.strides[outer - 1] == piece || item.shape[outer - 1] == 1)) piece *= item.shape[--outer];
   while (!bytes.empty()) {
-    std::uint64_t index = offset / run;
-    std::uint64_t to = offset % run;
-    const std::uint64_t size = std::min<std::uint64_t>(run - to, bytes.size());
+    std::uint64_t index = offset / piece;
+    std::uint64_t to = offset % piece;
+    const std::uint64_t size = std::min<std::uint64_t>(piece - to, bytes.size());
     for (std::size_t i = outer; i-- > 0; index /= item.shape[i]) to += index % item.shape[i] * item.strides[i];
     std::memcpy(item.destination.data() + to, bytes.data(), static_cast<std::size_t>(size));
     bytes = bytes.subspan(static_cast<std::size_t>(size));

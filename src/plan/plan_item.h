@@ -41,6 +41,8 @@ struct PlanItem {
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
   [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
+  // Bytes of the result in memory of the host.
+  [[nodiscard]] std::uint64_t host_bytes() const noexcept { return on_device() ? 0 : size; }
   // Number of bytes of the result for this number of bytes of the file. If the item casts, only whole elements count.
   [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
     return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;

@@ -65,7 +65,7 @@ struct Stream::State {
   plan::PlanJobs jobs;
   std::deque<std::size_t> ready;  // complete items that the caller has not taken
   std::vector<bool> announced;
-  std::uint64_t held_bytes = 0;  // of results that were begun and that the caller has not taken
+  std::uint64_t held_bytes = 0;  // of results on the host that were begun and that the caller has not taken
   bool stopping = false;
   std::optional<Error> failure;
   std::size_t working = 0;  // threads that have not ended
@@ -121,7 +121,7 @@ void Stream::State::work() noexcept {
 
 // Called under the mutex. Reserves memory without touching it.
 bool Stream::State::admit(std::size_t item) noexcept {
-  const std::uint64_t size = run.items()[item].size;
+  const std::uint64_t size = run.items()[item].host_bytes();
   const std::uint64_t budget = run.budget().result_bytes();
   if (held_bytes != 0 && (size > budget || held_bytes > budget - size)) return false;
   Status status = base::guarded([&] { return run.memory().place({&item, 1}); });
@@ -165,7 +165,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   }
   const std::size_t item = ready.front();
   ready.pop_front();
-  held_bytes -= run.items()[item].size;
+  held_bytes -= run.items()[item].host_bytes();
   capacity_changed.notify_all();
   lock.unlock();
   Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> {

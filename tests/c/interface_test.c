@@ -86,7 +86,7 @@ static void dtypes(void) {
   GOOD(safetensors_dtype_list(NULL, 0, &count, &error));
   CHECK(count == 22);
   FAILS(safetensors_dtype_list(all, 21, &count, &error), BUFFER_SIZE);
-  SAYS("result needs room for 22, there is room for 21");
+  SAYS("destination too small: capacity 21, expected at least 22");
   CHECK(count == 22);
   FAILS(safetensors_dtype_list(NULL, 30, &count, &error), INVALID_ARGUMENT);
   FAILS(safetensors_dtype_list(all, 30, NULL, &error), INVALID_ARGUMENT);

@@ -46,16 +46,16 @@ TEST_F(CudaTest, a_machine_without_a_device_is_unsupported) {
   const Error error = error_of(Cuda::load(SAFETENSORS_FAKE_CUDA));
   EXPECT_EQ(error.code, Errc::unsupported);
   EXPECT_EQ(error.message,
-            "the CUDA driver cannot be initialised: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)");
+            "the CUDA driver cannot be initialized: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)");
 }
 
-TEST_F(CudaTest, a_driver_that_cannot_be_initialised_has_failed) {
+TEST_F(CudaTest, a_driver_that_cannot_be_initialized_has_failed) {
   driver.reset();
   driver.fail("cuInit", 1, 719, 0);
   const Error error = error_of(Cuda::load(SAFETENSORS_FAKE_CUDA));
   EXPECT_EQ(error.code, Errc::device_failed);
   EXPECT_EQ(error.message,
-            "the CUDA driver cannot be initialised: CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)");
+            "the CUDA driver cannot be initialized: CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)");
 }
 
 TEST_F(CudaTest, a_failure_without_a_name_is_told_by_its_number) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <string>
 #include <string_view>
@@ -58,18 +57,30 @@ TEST(DidYouMean, SaysNothingWhereNothingIsNear) {
   expect_best("abcd", {"", "wxyz", std::string(200, 'a')}, "");
 }
 
-// The plain table.
+TEST(DidYouMean, CountsSwapOfNeighboursAsOneEdit) {
+  expect_best("sl", {"info", "ls"}, "ls");
+  expect_best("vresion", {"verify", "version"}, "version");
+  expect_best("haeder", {"header", "hinder"}, "header");
+  expect_best("abcd", {"bcda"}, "");  // a swap moves one character by one place only
+  // The swapped characters are the last of one word of 64 bits and the first of the next.
+  const std::string before(63, 'a');
+  expect_best(before + "xyb", {before + "yxb"}, before + "yxb");
+}
+
+// The plain table. A swap of two neighbours is one edit.
 std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = std::exchange(row[j + 1], std::min({changed, row[j] + 1, row[j + 1] + 1}));
+  std::vector<std::vector<std::size_t>> rows(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      rows[i][j] = std::min({changed, rows[i - 1][j] + 1, rows[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
     }
   }
-  return row[b.size()];
+  return rows[a.size()][b.size()];
 }
 
 TEST(DidYouMean, CountsEditsAsThePlainTableDoes) {
@@ -82,6 +93,8 @@ TEST(DidYouMean, CountsEditsAsThePlainTableDoes) {
       const std::size_t at = random() % name.size();
       const char c = static_cast<char>('a' + random() % 3);
       if (random() % 3 == 0)
+        std::swap(name[at], name[std::min(at + 1, name.size() - 1)]);
+      else if (random() % 3 == 0)
         name.erase(at, 1);
       else if (random() % 2 == 0)
         name.insert(at, 1, c);

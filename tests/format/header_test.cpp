@@ -183,6 +183,10 @@ TEST(HeaderBuilder, refuses_what_readers_would) {
                "a tensor cannot be named __metadata__");
   expect_error(builder.add("\xff", st::Dtype::U8, {2}), st::Errc::invalid_utf8,
                "tensor name `\\xff` is not valid UTF-8 at byte 0");
+  expect_error(builder.metadata("k\xff", "v"), st::Errc::invalid_utf8,
+               "metadata key `k\\xff` is not valid UTF-8 at byte 1");
+  expect_error(builder.metadata("k", "ab\xff"), st::Errc::invalid_utf8,
+               "metadata value of `k` is not valid UTF-8 at byte 2");
   expect_error(builder.add("b", st::Dtype::F4, {3}), st::Errc::misaligned_size,
                "The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is "
                "invalid. tensor `b`: [3] elements of 4 bits do not fill whole bytes");
@@ -190,7 +194,7 @@ TEST(HeaderBuilder, refuses_what_readers_would) {
                "overflow computing buffer size from shape and/or element type: tensor `b`, U8 [2305843009213693952], "
                "has more than 2^64-1 bits");
   expect_error(builder.add("b", static_cast<st::Dtype>(0), {1}), st::Errc::invalid_argument,
-               "tensor `b`: 0 is not a dtype");
+               "tensor `b`: unknown dtype 0");
   ASSERT_TRUE(builder.metadata("k", "v").ok());
   expect_error(builder.metadata("k", "w"), st::Errc::duplicate_name, "a metadata key `k` was added before");
   EXPECT_EQ(builder.build().value().size(), 1u);  // what was refused left nothing behind

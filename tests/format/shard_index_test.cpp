@@ -47,7 +47,7 @@ TEST(ShardIndexTest, SaysWhichTensorIsInWhichFile) {
   EXPECT_EQ((**index)[*(*index)->of_shard(0).begin()].tensor, "a");
   EXPECT_EQ((*index)->of_shard(1).size(), 2U);
   EXPECT_EQ((*index)->find("cA"), 2U);
-  EXPECT_EQ((**index)[2].at, text.find(R"("c\u)"));
+  EXPECT_EQ((**index)[2].offset, text.find(R"("c\u)"));
   EXPECT_EQ((*index)->find("c"), ShardIndex::kNone);
 }
 
@@ -251,7 +251,7 @@ TEST(ShardIndexTest, MutationsAreReadAsAPlainReaderReadsThem) {
       for (const std::uint32_t entry : (*index)->of_shard(shard)) {
         ASSERT_EQ((**index)[entry].shard, shard);
         ASSERT_EQ((*index)->find((**index)[entry].tensor), entry);
-        ASSERT_EQ(text[(**index)[entry].at], '"');
+        ASSERT_EQ(text[(**index)[entry].offset], '"');
         ++grouped;
       }
       ASSERT_GT((*index)->of_shard(shard).size(), 0U);

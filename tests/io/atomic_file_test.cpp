@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include <atomic>
 #include <cerrno>
@@ -191,6 +192,23 @@ TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
         std::string("//proc/self/maps"), up + "proc/self/maps", std::string("link")}) {
     ASSERT_EQ(::symlink(target.c_str(), path.c_str()), 0);
     EXPECT_EQ(error_of(replace(path, "new", {.links = io::Links::replace})).code, Errc::not_regular_file) << target;
+    EXPECT_TRUE(std::filesystem::is_symlink(path));
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+  }
+}
+
+TEST_F(ReplaceTest, RefusesLinksIntoSysfs) {
+  struct statfs mount;
+  constexpr std::uint32_t kSysfs = 0x62656572;
+  if (::statfs("/sys", &mount) != 0 || static_cast<std::uint32_t>(mount.f_type) != kSysfs)
+    GTEST_SKIP() << "/sys is not a sysfs";
+  // A link to a file, through another link, and to a file that does not exist.
+  ASSERT_EQ(::symlink("/sys/kernel", (directory / "folder").c_str()), 0);
+  for (const char* const target : {"/sys/kernel/uevent_seqnum", "folder/uevent_seqnum", "/sys/kernel/no_such_file"}) {
+    ASSERT_EQ(::symlink(target, path.c_str()), 0);
+    const Error error = error_of(replace(path, "new", {.links = io::Links::replace}));
+    EXPECT_EQ(error.code, Errc::not_regular_file) << target;
+    EXPECT_EQ(error.message, "cannot replace a symlink into /proc, /sys or their like, only a regular file");
     EXPECT_TRUE(std::filesystem::is_symlink(path));
     ASSERT_EQ(::unlink(path.c_str()), 0);
   }

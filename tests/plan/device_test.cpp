@@ -1,8 +1,11 @@
 // Plans that copy their results to a device, with the fake driver.
 #include <safetensors/read_plan.h>
 
+#include <chrono>
 #include <map>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "support/fake_driver.h"
 #include "support/plan_support.h"
@@ -178,6 +181,49 @@ TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
     ++seen[(*item)->index];
   }
   EXPECT_EQ(seen.size(), 5U);
+}
+
+// The bytes completed, once a stream that nobody takes from reads no more.
+std::uint64_t bytes_without_taker(const Stream& stream) {
+  std::uint64_t bytes = 0;
+  for (int quiet = 0; quiet < 30; ++quiet) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::uint64_t now = stream.report().value().bytes;
+    if (std::exchange(bytes, now) != now) quiet = 0;
+  }
+  return bytes;
+}
+
+TEST_F(DevicePlan, StreamedResultsOnDevicesTakeNoBudget) {
+  Wanted wanted(*cuda);
+  const std::string bytes = expected("large", Slice::all(), {});
+  for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
+  ReadOptions with = options();
+  with.memory_budget = 1 << 20;
+  const Result<Stream> stream = wanted.plan.stream(with);
+  ASSERT_TRUE(succeeds(stream));
+  EXPECT_EQ(bytes_without_taker(*stream), wanted.plan.nbytes());
+  wanted.expect_all();
+}
+
+// Pinned memory and results in memory of the host share the budget.
+TEST_F(DevicePlan, StreamOfHostAndDeviceKeepsTheBudget) {
+  constexpr std::uint64_t kBudget = 16 << 20;
+  for (const bool cast : {false, true}) {
+    Wanted wanted(*cuda);
+    const std::string bytes = expected("large", Slice::all(), {});
+    wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
+    AddOptions with_cast;
+    if (cast) with_cast.cast = Dtype::F16;
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "large"), {}, with_cast)));
+    ReadOptions with = options();
+    with.memory_budget = kBudget;
+    const Result<Stream> stream = wanted.plan.stream(with);
+    ASSERT_TRUE(succeeds(stream));
+    const std::uint64_t waiting = bytes_without_taker(*stream) - bytes.size();
+    EXPECT_GE(waiting, 2 * bytes.size());
+    EXPECT_LE(waiting + stream->report().value().pinned_bytes, kBudget);
+  }
 }
 
 TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {

@@ -29,7 +29,7 @@ File open_source(std::shared_ptr<ScriptedSource> source) {
 }
 
 // Larger than one piece of a read by far, and no multiple of it.
-constexpr std::size_t kLarge = 5 * os::kReadPiece + 12345;
+constexpr std::size_t kLarge = 5 * os::kReadChunk + 12345;
 
 TEST(ReadPlan, WithoutTensorsReadsNothing) {
   const ReadPlan plan;
@@ -63,7 +63,7 @@ TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
   const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
   for (const unsigned threads : {0U, 1U, 2U, 7U, 1000U}) {
     const auto source = std::make_shared<ScriptedSource>(bytes);
-    source->most = os::kReadPiece / 3;  // short reads
+    source->most = os::kReadChunk / 3;  // short reads
     const File file = open_source(source);
     (void)source->reads();
     ReadPlan plan;
@@ -71,7 +71,7 @@ TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
     const Result<ReadResult> result = plan.execute({.threads = threads});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kLarge)) << threads;
-    for (const ByteRun& read : source->reads()) EXPECT_LE(read.size, os::kReadPiece);
+    for (const ByteRun& read : source->reads()) EXPECT_LE(read.size, os::kReadChunk);
   }
 }
 
@@ -169,7 +169,7 @@ TEST(ReadPlan, NamesTensorAndOffsetOfTheFirstPieceThatFails) {
   for (const unsigned threads : {1U, 4U}) {
     const auto source = std::make_shared<ScriptedSource>(bytes);
     const File file = open_source(source);
-    source->fail_from = start + 2 * os::kReadPiece + 1;  // in the third piece, and in all behind it
+    source->fail_from = start + 2 * os::kReadChunk + 1;  // in the third piece, and in all behind it
     ReadPlan plan;
     ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
     const Result<ReadResult> result = plan.execute({.threads = threads});
@@ -177,7 +177,7 @@ TEST(ReadPlan, NamesTensorAndOffsetOfTheFirstPieceThatFails) {
     EXPECT_EQ(result.error().code, Errc::read_failed);
     EXPECT_EQ(result.error().os_error, 5);
     EXPECT_EQ(result.error().message, "tensor `t`: no answer from the server");
-    EXPECT_EQ(result.error().offset, start + 2 * os::kReadPiece);
+    EXPECT_EQ(result.error().offset, start + 2 * os::kReadChunk);
   }
 }
 

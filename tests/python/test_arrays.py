@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import typing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -235,6 +236,17 @@ def test_signatures(module: Module) -> None:
     device = ["device"] if module.name == "paddle" else []
     assert parameters("load")[:2] == ["data", *device] or parameters("load") == ["data", "copy"]
     assert parameters("load_file") == ["filename", *device, "backend"]
+
+
+def test_annotations_are_known_at_run_time(module: Module) -> None:
+    for name in ("save", "save_file", "load", "load_file"):
+        function = getattr(module.module, name)
+        hints = typing.get_type_hints(function)
+        parameters = inspect.signature(function, eval_str=True).parameters
+        assert set(hints) == {*parameters, "return"}, name
+        assert all(parameters[key].annotation == hint for key, hint in hints.items() if key != "return")
+    tensor = typing.get_args(typing.get_type_hints(module.module.load)["return"])[1]
+    assert isinstance(module.from_numpy(array_of("float32")), typing.get_origin(tensor) or tensor)
 
 
 def test_many_threads(module: Module, tmp_path: Path) -> None:

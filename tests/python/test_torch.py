@@ -7,6 +7,7 @@ import inspect
 import re
 import struct
 import threading
+import typing
 import weakref
 from pathlib import Path
 from typing import Any
@@ -351,3 +352,9 @@ def test_many_threads_on_one_file(tmp_path: Path) -> None:
 def test_the_host_by_every_name(device: Any, tmp_path: Path) -> None:
     st.save_file({"a": torch.ones(2)}, tmp_path / "t")
     assert torch.equal(st.load_file(tmp_path / "t", device)["a"], torch.ones(2))
+
+
+@pytest.mark.parametrize("name", ["save", "save_file", "load", "load_file", "save_model", "load_model"])
+def test_annotations_are_known_at_run_time(name: str) -> None:
+    function = getattr(st, name)
+    assert set(typing.get_type_hints(function)) == {*inspect.signature(function, eval_str=True).parameters, "return"}

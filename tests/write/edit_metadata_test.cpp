@@ -39,6 +39,15 @@ TEST_F(EditMetadataTest, TheNewFileIsTheOneThatWouldHaveBeenWrittenWithThatMetad
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
+TEST_F(EditMetadataTest, RefusesTextThatIsNotUtf8) {
+  put(path, expected(std::nullopt));
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k\xff", "v"}})).message,
+            "metadata key `k\\xff` is not valid UTF-8 at byte 1");
+  EXPECT_EQ(error_of(edit_metadata(path, {{"k", "ab\xff"}})).message,
+            "metadata value of `k` is not valid UTF-8 at byte 2");
+  EXPECT_EQ(contents(path), expected(std::nullopt));
+}
+
 TEST_F(EditMetadataTest, RemovingTheLastKeyLeavesAnEmptyObject) {
   put(path, expected(MetadataPairs{{"k", "v"}}));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
