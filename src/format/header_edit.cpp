@@ -6,6 +6,7 @@
 #include "format/printable.h"
 
 namespace safetensors::format {
+
 Result<std::string> text_with_metadata(const Header& header, const std::optional<MetadataMap>& metadata) {
   HeaderWriter writer;
   if (metadata) {

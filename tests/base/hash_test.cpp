@@ -97,7 +97,7 @@ TEST(Hash, DependsOnEveryBitOfKeyAndText) {
   }
 }
 
-TEST(Hash, EveryKeyIsAnother) {
+TEST(Hash, DrawsDifferentRandomKeys) {
   const HashKey one = HashKey::random();
   const HashKey two = HashKey::random();
   EXPECT_NE(one.k0, two.k0);

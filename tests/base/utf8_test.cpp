@@ -55,11 +55,11 @@ std::string encoded(char32_t scalar) {
   return {bytes, encode_utf8(scalar, bytes)};
 }
 
-TEST(Utf8, empty_text_is_well_formed) {
+TEST(Utf8, AcceptsEmptyText) {
   EXPECT_EQ(first_invalid_utf8(""), kNone);
 }
 
-TEST(Utf8, every_scalar_value_is_written_and_read) {
+TEST(Utf8, EncodesAndAcceptsEveryScalarValue) {
   for (std::uint32_t scalar = 0; scalar <= 0x10FFFF; ++scalar) {
     if (scalar >= 0xD800 && scalar <= 0xDFFF) continue;
     const std::string text = encoded(scalar);
@@ -70,7 +70,7 @@ TEST(Utf8, every_scalar_value_is_written_and_read) {
   }
 }
 
-TEST(Utf8, first_and_last_of_each_length) {
+TEST(Utf8, EncodesLimitsOfEachLength) {
   EXPECT_EQ(encoded(0), std::string("\0", 1));
   EXPECT_EQ(encoded(0x7F), "\x7f");
   EXPECT_EQ(encoded(0x80), "\xc2\x80");
@@ -83,7 +83,7 @@ TEST(Utf8, first_and_last_of_each_length) {
   EXPECT_EQ(encoded(0x10FFFF), "\xf4\x8f\xbf\xbf");
 }
 
-TEST(Utf8, overlong_forms_are_refused) {
+TEST(Utf8, RefusesOverlongForms) {
   for (const char* const text : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
                                  "\xf0\x8f\xbf\xbf", "\xc0\xaf", "\xe0\x80\xaf"}) {
     EXPECT_EQ(utf8_sequence_length(text), 0u);
@@ -91,7 +91,7 @@ TEST(Utf8, overlong_forms_are_refused) {
   }
 }
 
-TEST(Utf8, surrogates_are_refused) {
+TEST(Utf8, RefusesSurrogates) {
   for (const char* const text : {"\xed\xa0\x80", "\xed\xad\xbf", "\xed\xae\x80", "\xed\xbf\xbf",
                                  "\xed\xa0\xbd\xed\xb8\x80"}) {  // the last: a pair, as CESU-8 has it
     EXPECT_EQ(utf8_sequence_length(text), 0u);
@@ -99,7 +99,7 @@ TEST(Utf8, surrogates_are_refused) {
   }
 }
 
-TEST(Utf8, nothing_above_the_last_character) {
+TEST(Utf8, RefusesValuesOver10FFFF) {
   for (const char* const text : {"\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf7\xbf\xbf\xbf", "\xf8\x88\x80\x80\x80",
                                  "\xfc\x84\x80\x80\x80\x80", "\xfe", "\xff"}) {
     EXPECT_EQ(utf8_sequence_length(text), 0u);
@@ -107,7 +107,7 @@ TEST(Utf8, nothing_above_the_last_character) {
   }
 }
 
-TEST(Utf8, every_sequence_of_one_two_and_three_bytes) {
+TEST(Utf8, JudgesEverySequenceUpTo3Bytes) {
   for (unsigned a = 0; a < 256; ++a) {
     const std::string one = {static_cast<char>(a)};
     ASSERT_EQ(first_invalid_utf8(one), naive_first_invalid(one)) << a;
@@ -129,7 +129,7 @@ TEST(Utf8, every_sequence_of_one_two_and_three_bytes) {
   }
 }
 
-TEST(Utf8, sequences_of_four_bytes_at_the_borders_of_each_range) {
+TEST(Utf8, JudgesSequencesOf4BytesAtLimits) {
   constexpr unsigned kBorders[] = {0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF};
   for (unsigned a = 0xE0; a < 256; ++a) {
     for (const unsigned b : kBorders) {
@@ -145,7 +145,7 @@ TEST(Utf8, sequences_of_four_bytes_at_the_borders_of_each_range) {
   }
 }
 
-TEST(Utf8, cut_sequences_are_refused_at_their_first_byte) {
+TEST(Utf8, RefusesCutSequences) {
   for (const char32_t scalar : {U'\u00e9', U'\u4e2d', U'\U0001F600'}) {
     const std::string text = encoded(scalar);
     for (std::size_t size = 1; size < text.size(); ++size) {
@@ -156,7 +156,7 @@ TEST(Utf8, cut_sequences_are_refused_at_their_first_byte) {
 }
 
 // The fast way over ASCII goes by blocks: a sequence may stand anywhere in one and across two.
-TEST(Utf8, place_in_a_longer_text_is_exact) {
+TEST(Utf8, FindsExactOffsetInLongText) {
   for (std::size_t before = 0; before < 100; ++before) {
     for (const std::size_t after : {0u, 1u, 2u, 3u, 31u, 32u, 33u, 70u}) {
       for (const char* const part : {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x98\x80", "\x80", "\xc3", "\xe4\xb8",

@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::size_t kSize = 300'000;
 
-class DeviceC : public DeviceTest {
+class CDevice : public DeviceTest {
  protected:
-  DeviceC() : bytes(noise(kSize)) {
+  CDevice() : bytes(noise(kSize)) {
     const uint64_t shape[] = {kSize};
     const safetensors_tensor_data data = {"t", 1, shape, 1, bytes.data(), kSize, SAFETENSORS_DTYPE_U8, 0};
     EXPECT_EQ(safetensors_write_file(path.c_str(), &data, 1, nullptr, 0, nullptr, nullptr, nullptr), SAFETENSORS_OK);
@@ -21,7 +21,7 @@ class DeviceC : public DeviceTest {
     safetensors_file_free(file);
     EXPECT_EQ(safetensors_read_plan_create(&plan, nullptr), SAFETENSORS_OK);
   }
-  ~DeviceC() override {
+  ~CDevice() override {
     safetensors_read_plan_free(plan);
     safetensors_tensor_free(tensor);
   }
@@ -47,7 +47,7 @@ class DeviceC : public DeviceTest {
   safetensors_error error;
 };
 
-TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
+TEST_F(CDevice, CopiesResultsAndReportsThem) {
   const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   safetensors_read_options with = options();
@@ -70,7 +70,7 @@ TEST_F(DeviceC, ResultsComeToTheDeviceAndTheReportCountsThem) {
   safetensors_read_result_free(result);
 }
 
-TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
+TEST_F(CDevice, StreamsArrayWithoutBytes) {
   const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   const safetensors_read_options with = options();
@@ -88,7 +88,7 @@ TEST_F(DeviceC, AStreamGivesAnArrayWithoutBytesWhenAllIsThere) {
   safetensors_stream_free(stream);
 }
 
-TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
+TEST_F(CDevice, CopiesAfterWorkOnCallerStream) {
   const TestDeviceMemory memory(*cuda, kSize);
   const std::string before(kSize, 'x');
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
@@ -120,7 +120,7 @@ TEST_F(DeviceC, CopiesBeginAfterTheStreamOfTheCaller) {
   EXPECT_EQ(cuda->calls().host_free(locked), device::CudaResult::success);
 }
 
-TEST_F(DeviceC, WhatCannotBeIsRefused) {
+TEST_F(CDevice, RefusesInvalidDestinations) {
   const TestDeviceMemory memory(*cuda, kSize);
   EXPECT_EQ(add(memory, 0, kSize - 1), SAFETENSORS_ERROR_BUFFER_SIZE);
   EXPECT_STREQ(error.message, "tensor `t`: the result has 300000 bytes, the destination 299999");

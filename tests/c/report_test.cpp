@@ -23,7 +23,7 @@ safetensors_read_report report_with_everything() {
                                   .fallbacks = {"first", "second"}}};
 }
 
-TEST(CReport, GivesEachFieldInItsPlace) {
+TEST(CReport, GivesEachField) {
   const safetensors_read_report report = report_with_everything();
   safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
   ASSERT_EQ(safetensors_read_report_get_info(&report, &info, nullptr), SAFETENSORS_OK);

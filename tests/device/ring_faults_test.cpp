@@ -21,7 +21,7 @@ using device::Cuda;
 constexpr int kLaunchFailed = 719;
 constexpr const char* kReason = ": CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)";
 
-class DeviceFaultsTest : public DeviceTest {};
+class CopyRingFaults : public DeviceTest {};
 
 // What each function's first failure is told as; empty: nobody is told.
 struct Fault {
@@ -53,7 +53,7 @@ void PrintTo(const Fault& fault, std::ostream* stream) {
   *stream << fault.function;
 }
 
-class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault> {
+class CudaFaults : public DeviceTest, public testing::WithParamInterface<Fault> {
  protected:
   // A whole life of a ring; the memory must be the caller's, so that no call but the ring's is counted.
   Status live(unsigned threads, device::Address address) {
@@ -110,7 +110,7 @@ class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault
   }
 
   using Memory = struct SomeMemory : TestDeviceMemory {
-    explicit SomeMemory(EachCallTest& test) : TestDeviceMemory(*test.cuda, test.text.size()) {}
+    explicit SomeMemory(CudaFaults& test) : TestDeviceMemory(*test.cuda, test.text.size()) {}
   };
 
   void begin() {
@@ -123,23 +123,23 @@ class EachCallTest : public DeviceTest, public testing::WithParamInterface<Fault
   const std::string text = noise(64 * 6);
 };
 
-TEST_P(EachCallTest, fails_once) {
+TEST_P(CudaFaults, SurvivesOneFailedCall) {
   sweep(1, false);
 }
-TEST_P(EachCallTest, fails_once_among_threads) {
+TEST_P(CudaFaults, SurvivesOneFailedCallAmongThreads) {
   sweep(4, false);
 }
-TEST_P(EachCallTest, fails_for_good) {
+TEST_P(CudaFaults, SurvivesStickyFailure) {
   sweep(1, true);
 }
-TEST_P(EachCallTest, fails_for_good_among_threads) {
+TEST_P(CudaFaults, SurvivesStickyFailureAmongThreads) {
   sweep(4, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, EachCallTest, testing::ValuesIn(kFaults),
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaFaults, testing::ValuesIn(kFaults),
                          [](const auto& parameter) { return std::string(parameter.param.function); });
 
-TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it) {
+TEST_F(CopyRingFaults, KeepsErrorOfCopyOutsideMemory) {
   const TestDeviceMemory memory(*cuda, 4096);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 4096});
   auto held = ring->acquire();
@@ -157,7 +157,7 @@ TEST_F(DeviceFaultsTest, a_copy_outside_of_memory_fails_and_so_does_all_after_it
   EXPECT_EQ(error_of(ring->finish()).message, message);
 }
 
-TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) {
+TEST_F(CopyRingFaults, WakesThreadsThatWaitForSlots) {
   const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   auto first = ring->acquire();
@@ -175,7 +175,7 @@ TEST_F(DeviceFaultsTest, a_failure_ends_the_waiting_for_slots_that_others_hold) 
   for (std::thread& thread : waiting) thread.join();
 }
 
-TEST_F(DeviceFaultsTest, a_slot_of_which_part_is_on_its_way_is_not_given_out_again) {
+TEST_F(CopyRingFaults, NeverReusesPartlyCopiedSlot) {
   const TestDeviceMemory memory(*cuda, 2);
   {
     const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
@@ -193,7 +193,7 @@ TEST_F(DeviceFaultsTest, a_slot_of_which_part_is_on_its_way_is_not_given_out_aga
   EXPECT_EQ(memory.bytes()[0], 'a');
 }
 
-TEST_F(DeviceFaultsTest, a_failure_is_told_without_the_texts_of_the_driver) {
+TEST_F(CopyRingFaults, ReportsErrorWithoutDriverTexts) {
   driver.fail("cuGetErrorName", driver.calls("cuGetErrorName") + 1, kLaunchFailed, 0);
   EXPECT_EQ(cuda->error(device::CudaResult{700}, "it broke").message,
             "it broke: CUDA error 700 (an illegal memory access was encountered)");
@@ -201,7 +201,7 @@ TEST_F(DeviceFaultsTest, a_failure_is_told_without_the_texts_of_the_driver) {
   EXPECT_EQ(cuda->error(device::CudaResult{700}, "it broke").message, "it broke: CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
-TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_copies_are_done) {
+TEST_F(CopyRingFaults, RepeatsFailedWaitInDestructor) {
   const TestDeviceMemory memory(*cuda, 2);
   auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   driver.hold(1);
@@ -214,7 +214,7 @@ TEST_F(DeviceFaultsTest, a_ring_that_dies_asks_again_when_it_is_not_told_that_co
   EXPECT_EQ(memory.bytes(), "ab");
 }
 
-TEST_F(DeviceFaultsTest, a_ring_is_given_up_with_copies_under_way) {
+TEST_F(CopyRingFaults, MayBeDestroyedDuringCopies) {
   driver.delay(200, 3);
   const std::string text = noise(4096);
   const TestDeviceMemory memory(*cuda, text.size());

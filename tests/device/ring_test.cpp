@@ -23,10 +23,10 @@ using device::RingStats;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-class CudaTest : public DeviceTest {};
+class CudaErrors : public DeviceTest {};
 class CopyRingTest : public DeviceTest {};
 
-TEST(Cuda, a_driver_that_is_not_there_is_unsupported_and_the_reason_is_told) {
+TEST(Cuda, ReportsReasonOfMissingDriver) {
   const Error error = error_of(Cuda::load("libno_such_driver.so.1"));
   EXPECT_EQ(error.code, Errc::unsupported);
   EXPECT_EQ(error.message,
@@ -34,13 +34,13 @@ TEST(Cuda, a_driver_that_is_not_there_is_unsupported_and_the_reason_is_told) {
             "No such file or directory");
 }
 
-TEST(Cuda, a_driver_that_lacks_an_entry_point_is_unsupported) {
+TEST(Cuda, RefusesIncompleteDriver) {
   const Error error = error_of(Cuda::load(SAFETENSORS_INCOMPLETE_CUDA));
   EXPECT_EQ(error.code, Errc::unsupported);
   EXPECT_EQ(error.message, "the CUDA driver " SAFETENSORS_INCOMPLETE_CUDA " has no cuGetErrorName");
 }
 
-TEST_F(CudaTest, a_machine_without_a_device_is_unsupported) {
+TEST_F(CudaErrors, ReportsMissingDeviceAsUnsupported) {
   driver.reset();
   driver.fail("cuInit", 1, 100, 0);
   const Error error = error_of(Cuda::load(SAFETENSORS_FAKE_CUDA));
@@ -49,7 +49,7 @@ TEST_F(CudaTest, a_machine_without_a_device_is_unsupported) {
             "the CUDA driver cannot be initialized: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)");
 }
 
-TEST_F(CudaTest, a_driver_that_cannot_be_initialized_has_failed) {
+TEST_F(CudaErrors, NamesDriverThatCannotBeInitialized) {
   driver.reset();
   driver.fail("cuInit", 1, 719, 0);
   const Error error = error_of(Cuda::load(SAFETENSORS_FAKE_CUDA));
@@ -58,14 +58,14 @@ TEST_F(CudaTest, a_driver_that_cannot_be_initialized_has_failed) {
             "the CUDA driver cannot be initialized: CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)");
 }
 
-TEST_F(CudaTest, a_failure_without_a_name_is_told_by_its_number) {
+TEST_F(CudaErrors, ShowsNumberOfUnnamedError) {
   const Error error = cuda->error(CudaResult{12345}, "it broke");
   EXPECT_EQ(error.code, Errc::device_failed);
   EXPECT_EQ(error.os_error, 0);
   EXPECT_EQ(error.message, "it broke: CUDA error 12345");
 }
 
-TEST_F(CopyRingTest, a_device_that_is_not_there_is_refused) {
+TEST_F(CopyRingTest, RefusesMissingDevice) {
   const Error error = error_of(CopyRing::create(cuda, 1));
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "there is no CUDA device 1, the number of devices is 1");
@@ -76,7 +76,7 @@ TEST_F(CopyRingTest, a_device_that_is_not_there_is_refused) {
   EXPECT_EQ(none.message, "there is no CUDA device");
 }
 
-TEST_F(CopyRingTest, bytes_arrive_whatever_the_order_and_the_delays) {
+TEST_F(CopyRingTest, CopiesBytesDespiteDelays) {
   const std::string text = noise(20000);
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -90,7 +90,7 @@ TEST_F(CopyRingTest, bytes_arrive_whatever_the_order_and_the_delays) {
   }
 }
 
-TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
+TEST_F(CopyRingTest, CopiesBytesFromManyThreads) {
   const std::string text = noise(200000);
   for (unsigned seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(seed);
@@ -108,7 +108,7 @@ TEST_F(CopyRingTest, bytes_arrive_from_many_threads) {
   }
 }
 
-TEST_F(CopyRingTest, a_chunk_is_copied_in_parts_to_several_places) {
+TEST_F(CopyRingTest, CopiesPartsToDifferentAddresses) {
   const TestDeviceMemory first(*cuda, 3);
   const TestDeviceMemory second(*cuda, 2);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
@@ -125,7 +125,7 @@ TEST_F(CopyRingTest, a_chunk_is_copied_in_parts_to_several_places) {
   EXPECT_EQ(ring->stats().bytes, 5u);
 }
 
-TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_done) {
+TEST_F(CopyRingTest, WaitsForOldestCopy) {
   const TestDeviceMemory memory(*cuda, 3);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
   driver.hold(1);
@@ -147,7 +147,7 @@ TEST_F(CopyRingTest, acquire_waits_for_the_oldest_copy_and_goes_on_when_it_is_do
   EXPECT_EQ(ring->stats().max_in_use, 2u);
 }
 
-TEST_F(CopyRingTest, several_threads_wait_for_a_copy_each) {
+TEST_F(CopyRingTest, WaitsForCopiesInSeveralThreads) {
   const std::string text = noise(8);
   const TestDeviceMemory memory(*cuda, 8);
   const auto ring = make_ring({.slots = 4, .slot_bytes = 1, .streams = 2});
@@ -162,7 +162,7 @@ TEST_F(CopyRingTest, several_threads_wait_for_a_copy_each) {
   EXPECT_EQ(memory.bytes(), text);
 }
 
-TEST_F(CopyRingTest, acquire_waits_for_a_slot_that_another_thread_holds) {
+TEST_F(CopyRingTest, WaitsForSlotOfOtherThread) {
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
@@ -177,7 +177,7 @@ TEST_F(CopyRingTest, acquire_waits_for_a_slot_that_another_thread_holds) {
   other.join();
 }
 
-TEST_F(CopyRingTest, a_slot_that_is_dropped_goes_back) {
+TEST_F(CopyRingTest, TakesBackDroppedSlots) {
   const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
   for (int i = 0; i < 10; ++i) {
@@ -191,7 +191,7 @@ TEST_F(CopyRingTest, a_slot_that_is_dropped_goes_back) {
   EXPECT_EQ(ring->stats().max_in_use, 1u);
 }
 
-TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
+TEST_F(CopyRingTest, ContinuesAfterWrongArguments) {
   const TestDeviceMemory memory(*cuda, 16);
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   auto slot = ring->acquire();
@@ -214,7 +214,7 @@ TEST_F(CopyRingTest, wrong_arguments_are_told_and_the_ring_goes_on) {
   EXPECT_EQ(memory.bytes().substr(0, 10), "still here");
 }
 
-TEST_F(CopyRingTest, no_more_memory_is_locked_than_was_asked_for) {
+TEST_F(CopyRingTest, PinsNoMoreThanRequested) {
   const auto ring = make_ring({.slots = 3, .slot_bytes = 5 * kMiB});
   EXPECT_EQ(driver.state().most_pinned_bytes, static_cast<std::int64_t>(15 * kMiB));
   EXPECT_EQ(driver.state().streams, 2);
@@ -224,7 +224,7 @@ TEST_F(CopyRingTest, no_more_memory_is_locked_than_was_asked_for) {
   EXPECT_EQ(ring->stats().slot_bytes, 5 * kMiB);
 }
 
-TEST(RingWithin, a_budget_gives_the_largest_ring_that_fits) {
+TEST(RingWithin, GivesLargestRingThatFitsBudget) {
   const auto shape = [](std::size_t budget) {
     const RingOptions options = device::ring_within(budget);
     return std::pair(options.slots, options.slot_bytes);
@@ -237,7 +237,7 @@ TEST(RingWithin, a_budget_gives_the_largest_ring_that_fits) {
   EXPECT_EQ(shape(0), std::pair(2U, kMiB));
 }
 
-TEST_F(CopyRingTest, where_not_all_memory_can_be_locked_the_ring_is_smaller) {
+TEST_F(CopyRingTest, ShrinksIfMemoryCannotBePinned) {
   const auto shape = [&](std::size_t limit) {
     driver.host_limit(limit);
     const auto ring = make_ring({.slots = 8, .slot_bytes = 4 * kMiB});
@@ -255,7 +255,7 @@ TEST_F(CopyRingTest, where_not_all_memory_can_be_locked_the_ring_is_smaller) {
             "cannot lock 1048576 bytes of memory for the device: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
-TEST_F(CopyRingTest, a_ring_that_dies_waits_for_what_the_device_was_given) {
+TEST_F(CopyRingTest, WaitsForCopiesInDestructor) {
   const TestDeviceMemory memory(*cuda, 2);
   auto ring = make_ring({.slots = 4, .slot_bytes = 16});
   driver.hold(1);
@@ -269,7 +269,7 @@ TEST_F(CopyRingTest, a_ring_that_dies_waits_for_what_the_device_was_given) {
   EXPECT_EQ(memory.bytes(), "ab");
 }
 
-TEST_F(CopyRingTest, copies_begin_after_what_the_stream_of_the_caller_was_given) {
+TEST_F(CopyRingTest, CopiesAfterWorkOnCallerStream) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     driver.delay(0, seed);
     const TestDeviceMemory memory(*cuda, 1);
@@ -295,7 +295,7 @@ TEST_F(CopyRingTest, copies_begin_after_what_the_stream_of_the_caller_was_given)
   }
 }
 
-TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_each_stream) {
+TEST_F(CopyRingTest, WaitsOncePerStreamAndBatch) {
   driver.delay(100, 7);
   const std::string text = noise(64);
   const auto ring = make_ring({.slots = 8, .slot_bytes = 16, .streams = 2});
@@ -311,7 +311,7 @@ TEST_F(CopyRingTest, a_ring_copies_one_batch_after_another_with_one_wait_for_eac
   EXPECT_EQ(ring->stats().waits, 0u);
 }
 
-TEST_F(CopyRingTest, finish_takes_back_only_the_slots_of_copies_begun_before) {
+TEST_F(CopyRingTest, TakesBackEarlierSlotsOnFinish) {
   const TestDeviceMemory memory(*cuda, 3);
   driver.hold(1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
@@ -329,7 +329,7 @@ TEST_F(CopyRingTest, finish_takes_back_only_the_slots_of_copies_begun_before) {
   EXPECT_EQ(memory.bytes(), "abc");
 }
 
-TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {
+TEST_F(CopyRingTest, LeavesNoContextOnThread) {
   const TestDeviceMemory memory(*cuda, 4);
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   EXPECT_EQ(driver.depth(), 0);
@@ -343,7 +343,7 @@ TEST_F(CopyRingTest, no_thread_is_left_with_a_context) {
 }
 
 // The same with a real driver, if this machine has one.
-TEST(RealCuda, bytes_arrive_from_many_threads) {
+TEST(RealCuda, CopiesBytesFromManyThreads) {
   const auto cuda = Cuda::load();
   if (!cuda) GTEST_SKIP() << cuda.error().message;
   const std::string text = noise(100 * kMiB + 4321);

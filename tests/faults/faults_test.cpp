@@ -158,7 +158,7 @@ TEST_P(FaultMatrix, SurvivesEachFailedAllocation) {
   RecordProperty("faults", static_cast<int>(faults_));
 }
 
-TEST_P(FaultMatrix, SurvivesTheEndOfMemory) {
+TEST_P(FaultMatrix, SurvivesEndOfMemory) {
   fail_each(Kind::every_allocation);
   EXPECT_EQ(faults_ > 0, scenario().allocates);
 }

@@ -51,7 +51,7 @@ class ArrayTest : public ::testing::Test {
   alignas(64) std::array<std::byte, 64> memory_{};
 };
 
-TEST_F(ArrayTest, AnEmptyOneHasNoElements) {
+TEST_F(ArrayTest, IsEmptyByDefault) {
   const Array array;
   EXPECT_EQ(array.nbytes(), 0U);
   EXPECT_EQ(array.dtype(), Dtype::U8);
@@ -60,7 +60,7 @@ TEST_F(ArrayTest, AnEmptyOneHasNoElements) {
   EXPECT_TRUE(array.as<std::uint8_t>().value().empty());
 }
 
-TEST_F(ArrayTest, GivesElementsOfItsDtypeOnly) {
+TEST_F(ArrayTest, GivesElementsOfOwnDtypeOnly) {
   if (kBigEndian) GTEST_SKIP() << "as<T>() refuses elements of several bytes on big-endian machines";
   const float values[2] = {1.5F, -2};
   std::memcpy(memory_.data(), values, 8);
@@ -91,7 +91,7 @@ TEST_F(ArrayTest, RefusesElementsInAnotherByteOrder) {
   EXPECT_TRUE(succeeds(bytes.as<std::uint8_t>()));
 }
 
-TEST_F(ArrayTest, GivesRawBitsOfFloatsWithoutACppType) {
+TEST_F(ArrayTest, GivesRawBitsOfFloatsWithoutCppType) {
   const Array half = make(Dtype::BF16, {4}, 8, MemoryKind::borrowed);
   if (!kBigEndian) {
     EXPECT_EQ(half.as<std::uint16_t>().value().size(), 4U);
@@ -102,7 +102,7 @@ TEST_F(ArrayTest, GivesRawBitsOfFloatsWithoutACppType) {
   EXPECT_EQ(truth.as<std::uint8_t>().value().size(), 4U);
 }
 
-TEST_F(ArrayTest, TakesElementTypesOfTheCallersOwn) {
+TEST_F(ArrayTest, AcceptsElementTypesOfCaller) {
   const Array half = make(Dtype::F16, {4}, 8, MemoryKind::borrowed);
   if (!kBigEndian) {
     EXPECT_EQ(half.as<OwnHalf>().value().size(), 4U);
@@ -112,7 +112,7 @@ TEST_F(ArrayTest, TakesElementTypesOfTheCallersOwn) {
   EXPECT_EQ(packed.as<PackedPair>().value().size(), 4U);
 }
 
-TEST_F(ArrayTest, RefusesMemoryThatAnElementCannotBeReadFrom) {
+TEST_F(ArrayTest, RefusesMisalignedElements) {
   Array array = make(Dtype::F32, {2}, 8, MemoryKind::owned, 3);
   const Error error = error_of(array.as<float>());
   EXPECT_EQ(error.code, Errc::misaligned_memory);
@@ -142,7 +142,7 @@ TEST_F(ArrayTest, IsWritableWhenOwnedOrPrivate) {
   }
 }
 
-TEST_F(ArrayTest, WhatWasMovedFromHasNoBytes) {
+TEST_F(ArrayTest, HasNoBytesAfterMove) {
   Array first = make(Dtype::I32, {2}, 8, MemoryKind::owned);
   Array second = std::move(first);
   EXPECT_EQ(second.nbytes(), 8U);
@@ -156,7 +156,7 @@ TEST_F(ArrayTest, WhatWasMovedFromHasNoBytes) {
   EXPECT_EQ(first.nbytes(), 8U);
 }
 
-TEST_F(ArrayTest, CopiesShareTheMemoryAndKeepItAlive) {
+TEST_F(ArrayTest, SharesMemoryAndKeepsItAlive) {
   auto owner = std::make_shared<std::array<std::byte, 4>>();
   const std::weak_ptr<const void> watch = owner;
   std::shared_ptr<const void> kept;

@@ -78,7 +78,7 @@ void expect_cancelled(const Error& error) {
   EXPECT_EQ(error.message, "cancelled while opening");
 }
 
-TEST(OpeningCancelled, BeforeItBegins) {
+TEST(OpenCancellation, StopsBeforeFirstRead) {
   const TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors";
   put(path, two_tensors());
@@ -102,7 +102,7 @@ TEST(OpeningCancelled, BeforeItBegins) {
   EXPECT_EQ(calls, 7);  // once by each, and never again after the first true
 }
 
-TEST(OpeningCancelled, AtEveryQuestion) {
+TEST(OpenCancellation, StopsAtAnyCall) {
   const std::string text = mixed_header();
   const std::size_t all = questions(text);
   ASSERT_GT(all, 20U);
@@ -113,7 +113,7 @@ TEST(OpeningCancelled, AtEveryQuestion) {
   }
 }
 
-TEST(OpeningCancelled, AsksEvery128KiBOfAnyText) {
+TEST(OpenCancellation, AsksEvery128KiBOfAnyText) {
   constexpr std::size_t kSize = 4 * kMiB;
   const std::string fields = R"("dtype":"U8","shape":[0],"data_offsets":[0,0])";
   const std::string texts[] = {
@@ -128,19 +128,19 @@ TEST(OpeningCancelled, AsksEvery128KiBOfAnyText) {
   for (const std::string& text : texts) EXPECT_GE(questions(text), text.size() / (128 << 10)) << text.substr(0, 80);
 }
 
-TEST(OpeningCancelled, AsksWhileNamesAreIndexed) {
+TEST(OpenCancellation, AsksWhileNamesAreIndexed) {
   const std::string text = ordered_header(4 * kMiB);
   const std::size_t tensors = Header::parse(text, 0).value().size();
   EXPECT_GE(questions(text), text.size() / (64 << 10) + tensors / 4096);
 }
 
-TEST(OpeningCancelled, AsksWhileTensorsAreSorted) {
+TEST(OpenCancellation, AsksWhileTensorsAreSorted) {
   const std::string shuffled = shuffled_header(4 * kMiB);
   const std::size_t tensors = Header::parse(shuffled, 0).value().size();
   EXPECT_GE(questions(shuffled), questions(ordered_header(4 * kMiB)) + tensors / 4096 * 10);
 }
 
-TEST(OpeningCancelled, ByAFlagThatASourceSets) {
+TEST(OpenCancellation, StopsOnFlagSetBySource) {
   class Setting final : public ScriptedSource {
    public:
     Setting(std::string bytes, std::atomic<bool>& flag) : ScriptedSource(std::move(bytes)), flag_(flag) {}
@@ -157,7 +157,7 @@ TEST(OpeningCancelled, ByAFlagThatASourceSets) {
   expect_cancelled(error_of(File::from_source(source, asked([&] { return flag.load(); }))));
 }
 
-TEST(OpeningCancelled, ByAFlagThatAnotherThreadSets) {
+TEST(OpenCancellation, StopsOnFlagSetByOtherThread) {
   const std::string bytes = file_bytes(ordered_header(90 * kMiB), "");
   std::atomic<bool> flag{false};
   std::promise<void> begun;
@@ -178,7 +178,7 @@ TEST(OpeningCancelled, ByAFlagThatAnotherThreadSets) {
 
 volatile std::sig_atomic_t interrupts = 0;
 
-TEST(OpeningCancelled, ByASignalHandler) {
+TEST(OpenCancellation, StopsOnFlagOfSignalHandler) {
   if (mixes_threads()) GTEST_SKIP() << kMixesThreads;
   struct sigaction action = {};
   struct sigaction before = {};
@@ -197,7 +197,7 @@ TEST(OpeningCancelled, ByASignalHandler) {
 
 // An index of one file of many tensors: asked while its text is read, its names indexed, its shards sorted, and its
 // tensors looked up.
-TEST(OpeningCancelled, CheckpointAtEveryQuestion) {
+TEST(OpenCancellation, StopsCheckpointAtAnyCall) {
   const TemporaryDirectory directory;
   std::vector<std::pair<std::string, std::string>> map;
   std::string header = "{";
@@ -222,7 +222,7 @@ TEST(OpeningCancelled, CheckpointAtEveryQuestion) {
 
 // One task runs until it is cancelled, the others end at once. Whichever thread has it: the caller's asks, also when it
 // has nothing left to do but wait.
-TEST(OpeningCancelled, WaitingForOtherThreads) {
+TEST(OpenCancellation, AsksWhileWaitingForThreads) {
   class Endless final : public os::Tasks {
    public:
     explicit Endless(base::Cancellation& cancellation) : cancellation_(cancellation) {}

@@ -37,7 +37,7 @@ class NoMoreThan {
   struct rlimit before_;
 };
 
-class CheckpointFilesTest : public testing::Test {
+class CheckpointFiles : public testing::Test {
  protected:
   void put_files(std::size_t count) { put_model(directory_, count); }
   std::size_t open() const { return open_below(directory_.path()); }
@@ -51,7 +51,7 @@ class CheckpointFilesTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(CheckpointFilesTest, StayOpenWhileThereAreFew) {
+TEST_F(CheckpointFiles, StayOpenIfFew) {
   put_files(20);
   {
     const Checkpoint all = model(64);
@@ -62,7 +62,7 @@ TEST_F(CheckpointFilesTest, StayOpenWhileThereAreFew) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(CheckpointFilesTest, AreHalfOfTheDescriptorsThatTheProcessMayHave) {
+TEST_F(CheckpointFiles, UseHalfOfDescriptorLimit) {
   put_files(100);
   {
     const NoMoreThan limit(32);
@@ -79,7 +79,7 @@ TEST_F(CheckpointFilesTest, AreHalfOfTheDescriptorsThatTheProcessMayHave) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(CheckpointFilesTest, EightDescriptorsAreEnoughForAHundredFiles) {
+TEST_F(CheckpointFiles, NeedEightDescriptorsFor100) {
   put_files(100);
   const Checkpoint all = model(16);
   EXPECT_LE(open(), 8U);
@@ -87,7 +87,7 @@ TEST_F(CheckpointFilesTest, EightDescriptorsAreEnoughForAHundredFiles) {
   EXPECT_LE(open(), 8U);
 }
 
-TEST_F(CheckpointFilesTest, AreCopiedFromByTheSystem) {
+TEST_F(CheckpointFiles, CanBeCopiedToWriter) {
   put_files(30);
   const Checkpoint all = model(12);
   HeaderBuilder builder;
@@ -102,7 +102,7 @@ TEST_F(CheckpointFilesTest, AreCopiedFromByTheSystem) {
 }
 
 // Fewer descriptors are free than there are files. Each thread needs one, and some threads get none.
-TEST_F(CheckpointFilesTest, AreOpenedOneByOneWhenOthersHaveTheDescriptors) {
+TEST_F(CheckpointFiles, OpenOneByOneIfNeeded) {
   put_files(30);
   std::vector<int> others;
   {
@@ -120,7 +120,7 @@ TEST_F(CheckpointFilesTest, AreOpenedOneByOneWhenOthersHaveTheDescriptors) {
   for (const int fd : others) ::close(fd);
 }
 
-TEST_F(CheckpointFilesTest, NothingStaysOpenAfterAnError) {
+TEST_F(CheckpointFiles, AreClosedAfterError) {
   put_files(40);
   put(directory_ / "model-00033.safetensors", "short");
   const Error error = error_of(Checkpoint::open(directory_.path()));
@@ -128,7 +128,7 @@ TEST_F(CheckpointFilesTest, NothingStaysOpenAfterAnError) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(CheckpointFilesTest, ReadsFromManyThreads) {
+TEST_F(CheckpointFiles, ServeManyThreads) {
   put_files(24);
   const Checkpoint all = model(12);
   EXPECT_LE(open(), 6U);
@@ -151,7 +151,7 @@ TEST_F(CheckpointFilesTest, ReadsFromManyThreads) {
   EXPECT_LE(open(), 6U);
 }
 
-TEST_F(CheckpointFilesTest, APlanReadsAllOfThem) {
+TEST_F(CheckpointFiles, ServePlan) {
   put_files(50);
   const Checkpoint all = model(16);
   ReadPlan plan;
@@ -161,7 +161,7 @@ TEST_F(CheckpointFilesTest, APlanReadsAllOfThem) {
   EXPECT_LE(open(), 8U);
 }
 
-TEST_F(CheckpointFilesTest, AChildOfAForkReads) {
+TEST_F(CheckpointFiles, ServeForkedChild) {
   put_files(24);
   const Checkpoint all = model(12);
   std::atomic<bool> stop{false};
@@ -184,7 +184,7 @@ TEST_F(CheckpointFilesTest, AChildOfAForkReads) {
   reader.join();
 }
 
-TEST_F(CheckpointFilesTest, OneThatWasReplacedIsAnErrorThatNamesTensorAndFile) {
+TEST_F(CheckpointFiles, FailReadsIfReplaced) {
   put_files(24);
   const Checkpoint all = model(12);
   const Array before = all.tensor("t00000").value().view().value();
@@ -211,7 +211,7 @@ std::vector<Error> errors_of(const ReadPlan& plan) {
   return errors;
 }
 
-TEST_F(CheckpointFilesTest, OneThatWasReplacedBeforeAPlanRunsIsTheErrorOfThePlan) {
+TEST_F(CheckpointFiles, FailPlansIfReplaced) {
   put_files(24);
   const Checkpoint all = model(12);
   ReadPlan plan;
@@ -235,7 +235,7 @@ TEST_F(CheckpointFilesTest, OneThatWasReplacedBeforeAPlanRunsIsTheErrorOfThePlan
   expect_tensor(all, 5);
 }
 
-TEST_F(CheckpointFilesTest, RelativePathsAreRemembered) {
+TEST_F(CheckpointFiles, KeepRelativePaths) {
   put_files(12);
   char before[4096];
   ASSERT_NE(::getcwd(before, sizeof before), nullptr);

@@ -44,7 +44,7 @@ class CheckpointTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(CheckpointTest, AFolderIsItsIndex) {
+TEST_F(CheckpointTest, OpensIndexOfFolder) {
   put_two();
   put_file("consolidated.safetensors", "not looked at");
   for (const std::string& path : {directory_.path(), directory_.path() + "/", at("model.safetensors.index.json")}) {
@@ -62,7 +62,7 @@ TEST_F(CheckpointTest, AFolderIsItsIndex) {
   EXPECT_EQ(paths_of(Checkpoint::open(directory_.path()).value()), (Names{"one.safetensors", "two.safetensors"}));
 }
 
-TEST_F(CheckpointTest, TensorsOutliveIt) {
+TEST_F(CheckpointTest, KeepsTensorsAlive) {
   put_two();
   std::optional<Checkpoint> model = Checkpoint::open(directory_.path()).value();
   const Checkpoint copy = *model;
@@ -78,7 +78,7 @@ TEST_F(CheckpointTest, TensorsOutliveIt) {
   EXPECT_EQ(of_z.path(), at("two.safetensors"));
 }
 
-TEST_F(CheckpointTest, TensorsAreARangeOfRandomAccess) {
+TEST_F(CheckpointTest, GivesRandomAccessToTensors) {
   put_two();
   const Result<Checkpoint> model = Checkpoint::open(directory_.path());
   std::string names;
@@ -93,7 +93,7 @@ TEST_F(CheckpointTest, TensorsAreARangeOfRandomAccess) {
   EXPECT_TRUE(Tensors().empty());
 }
 
-TEST_F(CheckpointTest, AnIndexIsAnAllowList) {
+TEST_F(CheckpointTest, HidesTensorsThatIndexOmits) {
   put_file("one.safetensors", u8_file({{"a", "1"}, {"b", "1"}, {"c", "1"}}));
   put_file("two.safetensors", u8_file({{"a", "2"}, {"b", "2"}, {"d", "2"}}));
   put_file("x.safetensors.index.json", index_text({{"a", "two.safetensors"}, {"b", "one.safetensors"}}));
@@ -106,14 +106,14 @@ TEST_F(CheckpointTest, AnIndexIsAnAllowList) {
   EXPECT_EQ(model.files()[0].header().size(), 3U);
 }
 
-TEST_F(CheckpointTest, TheNumbersInFileNamesMeanNothing) {
+TEST_F(CheckpointTest, IgnoresNumbersInFileNames) {
   put_file("model-00001-of-00009.safetensors", u8_file({{"a", "1"}}));
   put_file("model.safetensors.index.json", index_text({{"a", "model-00001-of-00009.safetensors"}}));
   const Checkpoint model = Checkpoint::open(directory_.path()).value();
   EXPECT_EQ(model.files().size(), 1U);
 }
 
-TEST_F(CheckpointTest, AMappedTensorMustBeInItsFile) {
+TEST_F(CheckpointTest, RefusesTensorMissingFromFile) {
   put_two();
   const std::string index = at("model.safetensors.index.json");
   put(index, index_text({{"x", "one.safetensors"}, {"z", "one.safetensors"}, {"y\\u001b", "one.safetensors"}}));
@@ -124,7 +124,7 @@ TEST_F(CheckpointTest, AMappedTensorMustBeInItsFile) {
                "tensor `y\\u{1b}` is not in `one.safetensors`, where the index has it");
 }
 
-TEST_F(CheckpointTest, AMappedFileMustBeThere) {
+TEST_F(CheckpointTest, RefusesMissingFile) {
   put_two();
   put_file("model.safetensors.index.json",
            index_text({{"x", "one.safetensors"}, {"b", "b.safetensors"}, {"c", "c.safetensors"}}));
@@ -135,7 +135,7 @@ TEST_F(CheckpointTest, AMappedFileMustBeThere) {
                error_of(File::open(at("b.safetensors"))).message);
 }
 
-TEST_F(CheckpointTest, FilesOfAnIndexMayBeInFolders) {
+TEST_F(CheckpointTest, OpensFilesInSubfolders) {
   ASSERT_EQ(::mkdir(at("sub").c_str(), 0700), 0);
   put_file("sub/one.safetensors", u8_file({{"a", "1"}}));
   put_file("my.json", index_text({{"a", "sub/one.safetensors"}}));
@@ -143,7 +143,7 @@ TEST_F(CheckpointTest, FilesOfAnIndexMayBeInFolders) {
 }
 
 // The cache of the Hugging Face hub has this form: a folder of links to files in another folder.
-TEST_F(CheckpointTest, ACacheOfLinksWorks) {
+TEST_F(CheckpointTest, OpensSnapshotOfLinks) {
   for (const char* folder : {"blobs", "snapshots", "snapshots/abc"}) ASSERT_EQ(::mkdir(at(folder).c_str(), 0700), 0);
   put_file("blobs/0001", u8_file({{"a", "1"}}));
   put_file("blobs/0002", u8_file({{"b", "2"}}));
@@ -163,7 +163,7 @@ TEST_F(CheckpointTest, ACacheOfLinksWorks) {
   }
 }
 
-TEST_F(CheckpointTest, AFolderWithoutAnIndexIsItsOnlyFile) {
+TEST_F(CheckpointTest, OpensOnlyFileOfFolder) {
   put_file(".hidden.safetensors", "not looked at");
   put_file(".x.safetensors.index.json", "not looked at");
   put_file("config.json", "{}");
@@ -182,7 +182,7 @@ TEST_F(CheckpointTest, AFolderWithoutAnIndexIsItsOnlyFile) {
                "`c4.safetensors`, `c5.safetensors` and 2 more");
 }
 
-TEST_F(CheckpointTest, OneOfSeveralIndexesMustBeNamed) {
+TEST_F(CheckpointTest, RefusesAmbiguousIndexes) {
   put_two();
   put_file("a.safetensors.index.json", index_text({{"x", "one.safetensors"}}));
   EXPECT_EQ(Checkpoint::open(directory_.path()).value().size(), 3U);
@@ -192,7 +192,7 @@ TEST_F(CheckpointTest, OneOfSeveralIndexesMustBeNamed) {
   EXPECT_EQ(Checkpoint::open(at("a.safetensors.index.json")).value().size(), 1U);
 }
 
-TEST_F(CheckpointTest, AFileIsAll) {
+TEST_F(CheckpointTest, OpensSingleFile) {
   put_two();
   EXPECT_EQ(names_of(Checkpoint::open(at("one.safetensors")).value()), (Names{"x", "y"}));
   expect_error(Checkpoint::open(at("none.safetensors")), Errc::open_failed, at("none.safetensors"), Error::kNoOffset,
@@ -204,7 +204,7 @@ TEST_F(CheckpointTest, AFileIsAll) {
                "not a regular file but a character device");
 }
 
-TEST_F(CheckpointTest, SeveralPathsAreTheirUnion) {
+TEST_F(CheckpointTest, JoinsSeveralPaths) {
   put_two();
   put_file("three.safetensors", u8_file({{"w", "w"}}));
   const Names paths{at("three.safetensors"), directory_.path()};
@@ -216,7 +216,7 @@ TEST_F(CheckpointTest, SeveralPathsAreTheirUnion) {
                "no paths were given");
 }
 
-TEST_F(CheckpointTest, ATensorInTwoFilesIsAnError) {
+TEST_F(CheckpointTest, RefusesTensorInTwoFiles) {
   put_two();
   put_file("three.safetensors", u8_file({{"w", "w"}, {"z", "w"}}));
   expect_error(Checkpoint::open({at("one.safetensors"), at("two.safetensors"), at("three.safetensors")}),
@@ -227,7 +227,7 @@ TEST_F(CheckpointTest, ATensorInTwoFilesIsAnError) {
   EXPECT_EQ(names_of(Checkpoint::open({directory_.path(), at("three.json")}).value()), (Names{"x", "y", "z", "w"}));
 }
 
-TEST_F(CheckpointTest, APatternIsWhatItMatches) {
+TEST_F(CheckpointTest, ExpandsPatterns) {
   put_file("b-1.safetensors", u8_file({{"b1", "1"}}));
   put_file("a-1.safetensors", u8_file({{"a1", "1"}}));
   put_file("a-10.safetensors", u8_file({{"a10", "1"}}));
@@ -241,7 +241,7 @@ TEST_F(CheckpointTest, APatternIsWhatItMatches) {
   EXPECT_EQ(names_of(Checkpoint::open(at("a-[1].safetensors")).value()), Names{"literal"});
 }
 
-TEST_F(CheckpointTest, AWrongNameBringsTheMostSimilarOne) {
+TEST_F(CheckpointTest, SuggestsSimilarName) {
   put_two();
   const Checkpoint model = Checkpoint::open(directory_.path()).value();
   Error error = error_of(model.tensor("model.z"));
@@ -252,7 +252,7 @@ TEST_F(CheckpointTest, AWrongNameBringsTheMostSimilarOne) {
   EXPECT_EQ(error.message, "no tensor `weight` in 1 file of 1 tensor");
 }
 
-TEST_F(CheckpointTest, TheFirstErrorOfTheFilesCounts) {
+TEST_F(CheckpointTest, ReportsFirstErrorInFileOrder) {
   put_two();
   const std::string good = u8_file({{"g", "g"}});
   for (const unsigned threads : {1U, 2U, 0U, 1000U}) {
@@ -267,7 +267,7 @@ TEST_F(CheckpointTest, TheFirstErrorOfTheFilesCounts) {
   }
 }
 
-TEST_F(CheckpointTest, OptionsReachTheFiles) {
+TEST_F(CheckpointTest, AppliesOptionsToFiles) {
   put_two();
   const Checkpoint model = Checkpoint::open(directory_.path(), {.open = {.access = Access::read}}).value();
   for (const File& file : model.files()) EXPECT_EQ(file.access(), Access::read);
@@ -276,7 +276,7 @@ TEST_F(CheckpointTest, OptionsReachTheFiles) {
   EXPECT_EQ(error_of(Checkpoint::open(directory_.path(), {.open = {.parse = parse}})).code, Errc::header_too_large);
 }
 
-TEST_F(CheckpointTest, ErrorsOfAnIndexNameIt) {
+TEST_F(CheckpointTest, NamesIndexInErrors) {
   const std::string path = at("model.safetensors.index.json");
   put(path, "{} ");
   expect_error(Checkpoint::open(directory_.path()), Errc::invalid_index, path, 0,
@@ -286,7 +286,7 @@ TEST_F(CheckpointTest, ErrorsOfAnIndexNameIt) {
                "index too large: 268435457 bytes, at most 268435456 are read");
 }
 
-TEST_F(CheckpointTest, AnIndexOfNothingIsEmpty) {
+TEST_F(CheckpointTest, OpensEmptyIndex) {
   put_file("model.safetensors.index.json", R"({"weight_map":{}})");
   const Checkpoint model = Checkpoint::open(directory_.path()).value();
   EXPECT_TRUE(model.empty());

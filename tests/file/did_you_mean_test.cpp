@@ -83,7 +83,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return rows[a.size()][b.size()];
 }
 
-TEST(DidYouMean, CountsEditsAsThePlainTableDoes) {
+TEST(DidYouMean, CountsEditsLikePlainTable) {
   std::mt19937_64 random(20261122);
   for (int round = 0; round < 20'000; ++round) {
     std::string meant(1 + random() % 128, 'a');
@@ -119,7 +119,7 @@ TEST(DidYouMean, FindsOneOf100000) {
 }
 
 // Names that have nothing in common cost the most: the work ends, and so does asking for names.
-TEST(DidYouMean, WorkIsBounded) {
+TEST(DidYouMean, BoundsWork) {
   DidYouMean similar(std::string_view("abababababababababababababababababababababababababababababababab"));
   const std::string other(
       "babababababababababababababababababababababababababababababababa"

@@ -77,7 +77,7 @@ TEST_F(FileTest, ListsWithoutMapping) {
   EXPECT_TRUE(mapped(path));
 }
 
-TEST_F(FileTest, ReadAccessNeverMaps) {
+TEST_F(FileTest, NeverMapsUnderReadAccess) {
   const std::string path = put_file(two_tensors());
   const File file = open(path, Access::read);
   EXPECT_EQ(file.access(), Access::read);
@@ -90,7 +90,7 @@ TEST_F(FileTest, ReadAccessNeverMaps) {
   EXPECT_FALSE(mapped(path));
 }
 
-TEST_F(FileTest, SharedViewsStandOnOneMap) {
+TEST_F(FileTest, SharesOneMapAmongViews) {
   const File file = open(put_file(two_tensors()));
   const Array a = tensor(file, "a").view().value();
   const Array b = tensor(file, "b").view().value();
@@ -100,7 +100,7 @@ TEST_F(FileTest, SharedViewsStandOnOneMap) {
   EXPECT_EQ(a.owner(), b.owner());
 }
 
-TEST_F(FileTest, AnArrayOutlivesFileTensorAndName) {
+TEST_F(FileTest, KeepsArrayAliveWithoutFile) {
   const std::string path = put_file(two_tensors());
   const auto view = [&](Map map) { return File::open(path).value().tensor("a").value().view(map).value(); };
   const Array shared = view(Map::shared);
@@ -110,7 +110,7 @@ TEST_F(FileTest, AnArrayOutlivesFileTensorAndName) {
   EXPECT_EQ(elements<float>(own)[5], 5.0F);
 }
 
-TEST_F(FileTest, ATensorKeepsItsFileOpen) {
+TEST_F(FileTest, StaysOpenThroughTensor) {
   const std::string path = put_file(two_tensors());
   const Tensor b = File::open(path).value().tensor("b").value();
   ASSERT_EQ(::unlink(path.c_str()), 0);
@@ -119,7 +119,7 @@ TEST_F(FileTest, ATensorKeepsItsFileOpen) {
   EXPECT_EQ(again.path(), path);
 }
 
-TEST_F(FileTest, WritesToAPrivateViewStayPrivate) {
+TEST_F(FileTest, KeepsWritesToPrivateViewPrivate) {
   const std::string path = put_file(two_tensors());
   const File file = open(path);
   Array first = tensor(file, "a").view(Map::copy_on_write).value();
@@ -133,7 +133,7 @@ TEST_F(FileTest, WritesToAPrivateViewStayPrivate) {
   EXPECT_EQ(contents(path), two_tensors());
 }
 
-TEST_F(FileTest, ATensorAtAnOddOffsetIsServedAndReadAligned) {
+TEST_F(FileTest, ReadsMisalignedTensorAligned) {
   const std::string header =
       R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"y":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
   const std::string path =
@@ -145,7 +145,7 @@ TEST_F(FileTest, ATensorAtAnOddOffsetIsServedAndReadAligned) {
   EXPECT_EQ(elements<float>(tensor(file, "y").read())[0], 1.0F);
 }
 
-TEST_F(FileTest, TensorsOfNoBytes) {
+TEST_F(FileTest, ServesTensorsWithoutBytes) {
   const std::string path =
       put_file(file_bytes(R"({"none":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", ""));
   for (const Access access : {Access::map, Access::read}) {
@@ -161,7 +161,7 @@ TEST_F(FileTest, TensorsOfNoBytes) {
   }
 }
 
-TEST_F(FileTest, ReadsIntoTheCallersMemory) {
+TEST_F(FileTest, ReadsIntoMemoryOfCaller) {
   const Tensor a = open(put_file(two_tensors())).tensor("a").value();
   float values[7] = {9, 9, 9, 9, 9, 9, 9};
   const auto bytes = std::as_writable_bytes(std::span(values));
@@ -181,7 +181,7 @@ TEST_F(FileTest, ReadsIntoTheCallersMemory) {
             "tensor `a`: the result has 12 bytes, the destination 16");
 }
 
-TEST_F(FileTest, AWrongSliceNamesTensorAndPath) {
+TEST_F(FileTest, NamesTensorAndPathOfWrongSlice) {
   const std::string path = put_file(two_tensors());
   const Tensor a = open(path).tensor("a").value();
   const Error error = error_of(a.read({DimSlice::all(), DimSlice::at(7)}));
@@ -191,7 +191,7 @@ TEST_F(FileTest, AWrongSliceNamesTensorAndPath) {
   EXPECT_EQ(error_of(a.read_into({DimSlice::range(0, 1, 0)}, {})).code, Errc::slice_step);
 }
 
-TEST_F(FileTest, AMissingTensorIsNamedWithTheMostSimilarOne) {
+TEST_F(FileTest, SuggestsSimilarName) {
   const std::string entry = R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   const File file = open(put_file(
       file_bytes("{\"transformer.wte.weight\"" + entry + ",\"lm_head.weight\"" + entry + ",\"b\"" + entry + "}", "")));
@@ -212,7 +212,7 @@ TEST_F(FileTest, AMissingTensorIsNamedWithTheMostSimilarOne) {
   EXPECT_EQ(message(std::string(5000, 'b')), "no tensor `" + std::string(5000, 'b') + "` in a file of 3 tensors");
 }
 
-TEST_F(FileTest, RulesOfTheFormatAreReportedWithThePath) {
+TEST_F(FileTest, ReportsFormatErrorsWithPath) {
   const std::string path = put_file("\1\0\0");
   const Error error = error_of(File::open(path));
   EXPECT_EQ(error.code, Errc::header_too_small);
@@ -226,7 +226,7 @@ TEST_F(FileTest, RulesOfTheFormatAreReportedWithThePath) {
   EXPECT_TRUE(accepted.header().leading_whitespace());
 }
 
-TEST_F(FileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
+TEST_F(FileTest, RefusesAllButRegularFiles) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   const os::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
@@ -243,7 +243,7 @@ TEST_F(FileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   }
 }
 
-TEST_F(FileTest, WhatTheSystemRefusesKeepsItsNumber) {
+TEST_F(FileTest, ReportsErrnoOfFailedOpen) {
   EXPECT_EQ(error_of(File::open(directory_ / "nothing")).os_error, ENOENT);
   EXPECT_EQ(error_of(File::open(directory_ / "nothing")).code, Errc::open_failed);
   ASSERT_EQ(::symlink("loop", (directory_ / "loop").c_str()), 0);
@@ -261,7 +261,7 @@ TEST_F(FileTest, WhatTheSystemRefusesKeepsItsNumber) {
             0);
 }
 
-TEST_F(FileTest, ADescriptorIsDuplicatedAndItsPositionKept) {
+TEST_F(FileTest, KeepsPositionOfDescriptor) {
   os::Descriptor descriptor(::open(put_file(two_tensors()).c_str(), O_RDONLY));
   ASSERT_EQ(::lseek(descriptor.get(), 5, SEEK_SET), 5);
   const File file = File::from_fd(descriptor.get()).value();
@@ -272,7 +272,7 @@ TEST_F(FileTest, ADescriptorIsDuplicatedAndItsPositionKept) {
   EXPECT_EQ(elements<float>(tensor(file, "a").view())[5], 5.0F);
 }
 
-TEST_F(FileTest, MemoryIsLookedAtInPlace) {
+TEST_F(FileTest, ViewsMemoryInPlace) {
   auto owner = std::make_shared<std::string>(two_tensors());
   const std::string* const bytes = owner.get();
   const std::weak_ptr<std::string> watch = owner;
@@ -296,7 +296,7 @@ TEST_F(FileTest, MemoryIsLookedAtInPlace) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST_F(FileTest, MadeShorterAfterOpeningIsAnErrorUnderRead) {
+TEST_F(FileTest, DetectsShorterFileUnderRead) {
   const std::string path = put_file(two_tensors());
   const File file = open(path, Access::read);
   const std::uint64_t data = file.header().data_start();
@@ -312,7 +312,7 @@ TEST_F(FileTest, MadeShorterAfterOpeningIsAnErrorUnderRead) {
   EXPECT_TRUE(succeeds(tensor(file, "a").read({DimSlice::at(0), DimSlice::range(0, 2)})));
 }
 
-TEST_F(FileTest, MadeShorterBeforeTheFirstViewIsAnErrorUnderMap) {
+TEST_F(FileTest, DetectsShorterFileUnderMap) {
   const std::string path = put_file(two_tensors());
   const File file = open(path, Access::map);
   ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(file.header().data_start() + 24)), 0);
@@ -334,7 +334,7 @@ std::string put_sparse(const TemporaryDirectory& directory, std::uint64_t size) 
   return path;
 }
 
-TEST_F(FileTest, ASparseFileOfTerabytesOpensAndIsReadInPart) {
+TEST_F(FileTest, ReadsPartsOf4TiBFile) {
   constexpr std::uint64_t kSize = std::uint64_t{4} << 40;
   const std::string path = put_sparse(directory_, kSize);
   if (path.empty()) GTEST_SKIP() << "the file system holds no file of 4 TiB";
@@ -348,7 +348,7 @@ TEST_F(FileTest, ASparseFileOfTerabytesOpensAndIsReadInPart) {
   EXPECT_EQ(t.read({DimSlice::range(std::nullopt, std::nullopt, std::int64_t{1} << 38)}).value().nbytes(), 16U);
 }
 
-TEST_F(FileTest, TensorPast4GiBIsServedInEveryWay) {
+TEST_F(FileTest, ServesTensorPast4GiB) {
   const std::string header =
       R"({"pad":{"dtype":"U8","shape":[4294967300],"data_offsets":[0,4294967300]},"t":{"dtype":"U8","shape":[4],"data_offsets":[4294967300,4294967304]}})";
   const std::string path = put_file(file_bytes(header, std::string(8, 'x')));
@@ -381,7 +381,7 @@ std::uint64_t address_space() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-TEST_F(FileTest, ARefusedMapBecomesARead) {
+TEST_F(FileTest, ReadsIfMapIsRefused) {
   const std::string header =
       R"({"small":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"big":{"dtype":"U8","shape":[1099511627776],"data_offsets":[4,1099511627780]}})";
   const std::string path = put_file(file_bytes(header, "abcd"));
@@ -425,7 +425,7 @@ TEST_F(FileTest, ServesManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(FileTest, MayBeUsedInAForkedChild) {
+TEST_F(FileTest, ServesForkedChild) {
   const File file = open(put_file(two_tensors()));
   const Array before = tensor(file, "b").view().value();
   EXPECT_EQ(in_child([&] {

@@ -41,7 +41,7 @@ TEST(IndexComplexity, ReadsFewSlotsForHostileNames) {
   }
 }
 
-TEST(IndexComplexity, CheckpointReadsFewSlotsForHostileNames) {
+TEST(IndexComplexity, ReadsFewSlotsInCheckpoint) {
   for (const std::vector<std::string>& names : hostile_lists()) {
     const TemporaryDirectory directory;
     std::vector<std::string> paths;
@@ -62,7 +62,7 @@ TEST(IndexComplexity, CheckpointReadsFewSlotsForHostileNames) {
 }
 
 // One file under many names is opened once.
-TEST(IndexComplexity, SpellingsOfOnePathAreOneShard) {
+TEST(IndexComplexity, JoinsSpellingsOfOnePath) {
   const TemporaryDirectory directory;
   put(directory / "a.safetensors", u8_file({{"t0", "x"}, {"t1", "x"}, {"t2", "x"}, {"t3", "x"}}));
   const std::string path = directory / "model.safetensors.index.json";
@@ -76,7 +76,7 @@ TEST(IndexComplexity, SpellingsOfOnePathAreOneShard) {
   EXPECT_EQ(names_of(*checkpoint), (std::vector<std::string>{"t0", "t1", "t2", "t3"}));
 }
 
-TEST(IndexComplexity, OrderOfShardsIsThatOfTheirBytes) {
+TEST(IndexComplexity, OrdersShardsByBytes) {
   const std::vector<std::string> ascending = {"./B", "a", "a-b", "a.b", ".//a/./b", "b", "b//./././c"};
   for (std::size_t i = 0; i < ascending.size(); ++i)
     for (std::size_t j = 0; j < ascending.size(); ++j)

@@ -57,40 +57,40 @@ std::string letters(std::size_t i) {
   return name;
 }
 
-TEST(IndexMemory, EveryEntryHasItsOwnShard) {
+TEST(IndexMemory, IsBoundedForOneShardPerEntry) {
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }), true);
 }
 
-TEST(IndexMemory, ShardsAscendOrDescend) {
+TEST(IndexMemory, IsBoundedForOrderedShards) {
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(1'000'000 + i)); }), true);
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(9'000'000 - i)); }), true);
 }
 
-TEST(IndexMemory, TwoShardsInTurn) {
+TEST(IndexMemory, IsBoundedForTwoShardsInTurn) {
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i), i % 2 == 0 ? "" : "a"); }), true);
 }
 
-TEST(IndexMemory, OneShard) {
+TEST(IndexMemory, IsBoundedForOneShard) {
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i), ""); }), true);
 }
 
-TEST(IndexMemory, OneNameManyTimes) {
+TEST(IndexMemory, IsBoundedForRepeatedName) {
   expect_bounded(map_of([](std::size_t) { return entry("", ""); }), false);
   expect_bounded(map_of([](std::size_t i) { return entry("", i % 2 == 0 ? "" : "a"); }), false);
 }
 
-TEST(IndexMemory, Escapes) {
+TEST(IndexMemory, IsBoundedForEscapes) {
   expect_bounded(map_of([](std::size_t i) { return entry("\\u0061" + letters(i), "\\u0062" + letters(i)); }), true);
   expect_bounded(map_of([](std::size_t i) { return entry(letters(i) + "\\n", letters(i)); }), true);
 }
 
-TEST(IndexMemory, WeightMapMoreThanOnce) {
+TEST(IndexMemory, IsBoundedForRepeatedWeightMap) {
   expect_bounded(repeat("{", "}", kBytes, [](std::size_t) { return std::string(R"("weight_map":{})"); }), false);
   const std::string half = map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, kBytes / 2);
   expect_bounded(half.substr(0, half.size() - 1) + "," + half.substr(1), false);
 }
 
-TEST(IndexMemory, OtherMembers) {
+TEST(IndexMemory, IsBoundedForOtherMembers) {
   const std::string end = R"(],"weight_map":{}})";
   expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("0"); }), true);
   expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("[{}]"); }), true);
@@ -99,13 +99,13 @@ TEST(IndexMemory, OtherMembers) {
 }
 
 // Small ones, where a block or a table that is half empty would show.
-TEST(IndexMemory, OfEverySize) {
+TEST(IndexMemory, IsBoundedForEverySize) {
   for (std::size_t bytes = 20; bytes < 300'000; bytes += bytes / 7 + 1)
     expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, bytes), true);
 }
 
 // All that opening takes besides the files: here none of them is there.
-TEST(IndexMemory, OpeningACheckpoint) {
+TEST(IndexMemory, IsBoundedIfFilesAreMissing) {
   const TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors.index.json";
   const std::string text = map_of([](std::size_t i) { return entry(letters(i), letters(i)); });
@@ -116,7 +116,7 @@ TEST(IndexMemory, OpeningACheckpoint) {
 }
 
 // The files are there: what they take by themselves is not the index's.
-TEST(IndexMemory, OpeningACheckpointOfFilesThatAreThere) {
+TEST(IndexMemory, IsBoundedIfFilesArePresent) {
   const TemporaryDirectory directory;
   constexpr std::size_t kShards = 20;
   constexpr std::size_t kTensors = 2000;  // in each

@@ -102,7 +102,7 @@ class ZipMember final : public Source {
   std::size_t size_ = 0;
 };
 
-TEST(SourceTest, AStoredMemberOfAZipArchive) {
+TEST(Source, ReadsStoredMemberOfZipArchive) {
   const std::string archive =
       zip({{"readme.txt", "a file in front"}, {"model.safetensors", two_tensors()}, {"end", "behind"}});
   const auto file = File::from_source(std::make_shared<ZipMember>(archive, "model.safetensors"));
@@ -118,16 +118,16 @@ TEST(SourceTest, AStoredMemberOfAZipArchive) {
   EXPECT_EQ(elements<float>(column)[1], 5.0F);
 }
 
-TEST(SourceTest, GivesNoMemoryUnlessItSaysSo) {
+TEST(Source, GivesNoMemoryByDefault) {
   const ScriptedSource source("bytes");
   EXPECT_TRUE(source.Source::memory(0, 5).bytes.empty());
 }
 
-TEST(SourceTest, OfNothingIsAnError) {
+TEST(Source, RefusesNull) {
   EXPECT_EQ(error_of(File::from_source(nullptr)).code, Errc::invalid_argument);
 }
 
-TEST(SourceTest, ShortReadsAreGoneOnWith) {
+TEST(Source, ContinuesShortReads) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   source->most = 3;
   const auto file = File::from_source(source);
@@ -136,7 +136,7 @@ TEST(SourceTest, ShortReadsAreGoneOnWith) {
   EXPECT_EQ(elements<float>(tensor(*file, "a").read({DimSlice::all(), DimSlice::at(1)}))[1], 4.0F);
 }
 
-TEST(SourceTest, AFailureKeepsItsTextAndNamesTensorAndOffset) {
+TEST(Source, NamesTensorAndOffsetOfFailure) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -154,7 +154,7 @@ TEST(SourceTest, AFailureKeepsItsTextAndNamesTensorAndOffset) {
   EXPECT_TRUE(succeeds(tensor(*file, "b").read()));
 }
 
-TEST(SourceTest, AFailureWithoutACodeIsAFailureToRead) {
+TEST(Source, ReportsMissingCodeAsReadFailed) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -164,7 +164,7 @@ TEST(SourceTest, AFailureWithoutACodeIsAFailureToRead) {
   EXPECT_EQ(error_of(File::from_source(source)).code, Errc::read_failed);
 }
 
-TEST(SourceTest, FailuresWhileOpeningAreReported) {
+TEST(Source, ReportsFailuresDuringOpen) {
   const auto no_size = std::make_shared<ScriptedSource>(two_tensors());
   no_size->fail_size = true;
   EXPECT_EQ(error_of(File::from_source(no_size)).message, "no answer from the server");
@@ -177,7 +177,7 @@ TEST(SourceTest, FailuresWhileOpeningAreReported) {
   }
 }
 
-TEST(SourceTest, ThatEndsEarlyIsTruncated) {
+TEST(Source, ReportsEarlyEndAsTruncated) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -192,7 +192,7 @@ TEST(SourceTest, ThatEndsEarlyIsTruncated) {
   EXPECT_EQ(error_of(File::from_source(source)).code, Errc::file_truncated);
 }
 
-TEST(SourceTest, ThatClaimsMoreThanWasAskedForIsNotBelieved) {
+TEST(Source, RefusesMoreBytesThanRequested) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -202,7 +202,7 @@ TEST(SourceTest, ThatClaimsMoreThanWasAskedForIsNotBelieved) {
   EXPECT_EQ(error.message, "tensor `b`: source returned 5 bytes, 4 were asked for");
 }
 
-TEST(SourceTest, OpeningReadsTheHeaderAndNothingElse) {
+TEST(Source, ReadsOnlyHeaderDuringOpen) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -254,7 +254,7 @@ class SliceReading : public ::testing::Test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-TEST_F(SliceReading, AContiguousSliceIsOneExactRead) {
+TEST_F(SliceReading, ReadsContiguousSliceAtOnce) {
   open("U8", "[64,65536]", 4 * kMiB);
   EXPECT_EQ(reads_of({DimSlice::range(3, 40)}), (std::vector<ByteRun>{{3 * 65536, 37 * 65536}}));
   EXPECT_EQ(reads_of(Slice::all()), (std::vector<ByteRun>{{0, 4 * kMiB}}));
@@ -262,7 +262,7 @@ TEST_F(SliceReading, AContiguousSliceIsOneExactRead) {
   EXPECT_TRUE(reads_of({DimSlice::range(5, 5)}).empty());
 }
 
-TEST_F(SliceReading, RunsOf64KiBAreReadExactly) {
+TEST_F(SliceReading, ReadsPiecesOf64KiBExactly) {
   open("U8", "[16,131072]", 2 * kMiB);
   const auto reads = reads_of({DimSlice::all(), DimSlice::range(1, 65537)});
   ASSERT_EQ(reads.size(), 16U);
@@ -271,13 +271,13 @@ TEST_F(SliceReading, RunsOf64KiBAreReadExactly) {
   EXPECT_EQ(read_, needed_);
 }
 
-TEST_F(SliceReading, MiddlingRunsFarApartAreReadExactly) {
+TEST_F(SliceReading, ReadsDistantMediumPiecesExactly) {
   open("U8", "[64,65536]", 4 * kMiB);
   EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(0, 8192)}).size(), 64U);
   EXPECT_EQ(read_, needed_);
 }
 
-TEST_F(SliceReading, MiddlingRunsCloseTogetherAreJoinedUpToAQuarterMore) {
+TEST_F(SliceReading, JoinsNearMediumPieces) {
   open("U8", "[256,10000]", 2560000);
   const auto reads = reads_of({DimSlice::all(), DimSlice::range(0, 9000)});
   EXPECT_EQ(reads.size(), 3U);
@@ -288,7 +288,7 @@ TEST_F(SliceReading, MiddlingRunsCloseTogetherAreJoinedUpToAQuarterMore) {
   EXPECT_LE(largest_, kMiB);
 }
 
-TEST_F(SliceReading, TinyRunsAreReadWithWhatLiesBetweenThem) {
+TEST_F(SliceReading, ReadsGapsBetweenTinyPieces) {
   open("U16", "[2097152]", 4 * kMiB);
   EXPECT_EQ(reads_of({DimSlice::range(std::nullopt, std::nullopt, 2)}).size(), 4U);
   EXPECT_LE(read_, 4 * kMiB);
@@ -298,7 +298,7 @@ TEST_F(SliceReading, TinyRunsAreReadWithWhatLiesBetweenThem) {
   EXPECT_LE(largest_, kMiB);
 }
 
-TEST_F(SliceReading, AColumnIsReadInLargePieces) {
+TEST_F(SliceReading, ReadsColumnWithFewReads) {
   open("F32", "[1024,1024]", 4 * kMiB);
   EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::at(7)}).size(), 4U);
   EXPECT_LE(read_, 4 * kMiB);
@@ -308,20 +308,20 @@ TEST_F(SliceReading, AColumnIsReadInLargePieces) {
   EXPECT_LE(largest_, kMiB);
 }
 
-TEST_F(SliceReading, TinyRunsVeryFarApartAreReadAlone) {
+TEST_F(SliceReading, ReadsDistantTinyPiecesExactly) {
   open("U8", "[8,524288]", 4 * kMiB);
   EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(5, 9)}).size(), 8U);
   EXPECT_EQ(read_, needed_);
 }
 
-TEST_F(SliceReading, RunsThatMeetAreReadAsOne) {
+TEST_F(SliceReading, JoinsAdjacentPieces) {
   open("U8", "[3,3,65536]", 9 * 65536);
   // Rows 0, 2, 3, 5, 6, 8: the third of one and the first of the next lie side by side.
   EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(std::nullopt, std::nullopt, 2)}),
             (std::vector<ByteRun>{{0, 65536}, {2 * 65536, 131072}, {5 * 65536, 131072}, {8 * 65536, 65536}}));
 }
 
-TEST_F(SliceReading, GivesTheBytesOfTheRunsWhateverTheSlice) {
+TEST_F(SliceReading, GivesBytesOfAnySlice) {
   std::minstd_rand random(4);
   const auto below = [&](unsigned n) { return static_cast<std::int64_t>(random() % n); };
   for (const char* shape : {"[8,512,257]", "[257,4096]", "[4,4,16448,4]", "[1052672]"}) {

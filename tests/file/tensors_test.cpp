@@ -44,7 +44,7 @@ std::string summary(const Set& set) {
   return text + (set.contains("c") ? "!" : "") + " " + std::to_string(set.metadata().size());
 }
 
-TEST_F(TensorsTest, FileAndCheckpointLookTheSame) {
+TEST_F(TensorsTest, AreEqualOfFileAndCheckpoint) {
   const std::filesystem::path path = directory_ / "two.safetensors";
   const File file = File::open(path).value();
   const Checkpoint checkpoint = Checkpoint::open(path).value();

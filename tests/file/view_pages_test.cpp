@@ -49,7 +49,7 @@ class ViewPages : public ::testing::Test {
   const std::string path = directory.path() + "/model.safetensors";
 };
 
-TEST_F(ViewPages, PrefaultLeavesNothingToWaitFor) {
+TEST_F(ViewPages, LoadsAllPagesOnPrefault) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory of these pages faults, too";
   if (test::ignores_advice()) GTEST_SKIP() << test::kIgnoresAdvice;
   const Array array = view();
@@ -57,7 +57,7 @@ TEST_F(ViewPages, PrefaultLeavesNothingToWaitFor) {
   EXPECT_LE(faults_of(array), 2U);
 }
 
-TEST_F(ViewPages, PrefaultIsClippedToTheArray) {
+TEST_F(ViewPages, ClipsPrefaultToArray) {
   const Array array = view();
   EXPECT_TRUE(succeeds(array.prefault(kBytes - 1, 1000)));
   EXPECT_TRUE(succeeds(array.prefault(kBytes, 1)));
@@ -66,7 +66,7 @@ TEST_F(ViewPages, PrefaultIsClippedToTheArray) {
 }
 
 // The system reports the same error for a broken disk. So the error is not file_truncated.
-TEST_F(ViewPages, PrefaultOfAFileThatBecameShorterIsAnErrorAndNoSignal) {
+TEST_F(ViewPages, ReportsShorterFileOnPrefault) {
   if (test::ignores_advice()) GTEST_SKIP() << test::kIgnoresAdvice;
   const Array array = view();
   ASSERT_EQ(::truncate(path.c_str(), 4096), 0);
@@ -76,13 +76,13 @@ TEST_F(ViewPages, PrefaultOfAFileThatBecameShorterIsAnErrorAndNoSignal) {
             "cannot bring 3145728 mapped bytes into memory: the file became shorter, or its device failed");
 }
 
-TEST_F(ViewPages, PrefaultOfOwnedMemoryDoesNothing) {
+TEST_F(ViewPages, IgnoresPrefaultOfOwnedMemory) {
   std::array<std::byte, 8> memory{};
   const Array array(Dtype::U8, {8}, memory, nullptr, MemoryKind::owned);
   EXPECT_TRUE(succeeds(array.prefault()));
 }
 
-TEST_F(ViewPages, ReleaseGivesPagesBackAndTheyComeAgainFromTheFile) {
+TEST_F(ViewPages, ReloadsPagesAfterRelease) {
   const Array array = view();
   const std::uint64_t before = sum_of_pages(array);
   ASSERT_TRUE(succeeds(array.release()));
@@ -90,7 +90,7 @@ TEST_F(ViewPages, ReleaseGivesPagesBackAndTheyComeAgainFromTheFile) {
   EXPECT_EQ(sum_of_pages(array), before);
 }
 
-TEST_F(ViewPages, ReleaseOfAPrivateMapIsRefusedAndWhatWasWrittenStays) {
+TEST_F(ViewPages, RefusesReleaseOfPrivateMap) {
   Array array = view(Map::copy_on_write);
   array.mutable_bytes().value()[4096] = std::byte{77};
   const Error error = error_of(array.release());
@@ -99,7 +99,7 @@ TEST_F(ViewPages, ReleaseOfAPrivateMapIsRefusedAndWhatWasWrittenStays) {
   EXPECT_EQ(array.bytes()[4096], std::byte{77});
 }
 
-TEST_F(ViewPages, ReleaseOfOwnedMemoryIsRefused) {
+TEST_F(ViewPages, RefusesReleaseOfOwnedMemory) {
   std::array<std::byte, 8> memory{};
   const Array array(Dtype::U8, {8}, memory, nullptr, MemoryKind::owned);
   const Error error = error_of(array.release());

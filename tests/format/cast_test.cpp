@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Cast, CastLoops, testing::Values(Instructions::portable
                            return loops.param == Instructions::avx2 ? std::string("avx2") : std::string("portable");
                          });
 
-TEST(Castable, FloatsOfAtLeastEightBitsButNothingToE8M0) {
+TEST(Castable, AllowsFloatsExceptToE8M0) {
   for (const Dtype from : all_dtypes()) {
     for (const Dtype to : all_dtypes()) {
       const bool floats = std::count(std::begin(kFloats), std::end(kFloats), from) == 1 &&
@@ -174,7 +174,7 @@ TEST(Castable, FloatsOfAtLeastEightBitsButNothingToE8M0) {
   }
 }
 
-TEST(Cast, EqualDtypesAreCopied) {
+TEST(Cast, CopiesEqualDtypes) {
   for (const Dtype dtype : all_dtypes()) {
     for (const std::size_t count : {0u, 4u, 12u, 72u}) {
       std::vector<std::byte> in(count * bits(dtype) / 8);
@@ -187,7 +187,7 @@ TEST(Cast, EqualDtypesAreCopied) {
   EXPECT_EQ(cast_one(Dtype::F16, 0x7C01, Dtype::F16), 0x7C01u);  // a signalling NaN
 }
 
-TEST_P(CastLoops, WideningIsExact) {
+TEST_P(CastLoops, WidenExactly) {
   for (const Dtype from : kSmall) {
     const Codes codes = all_codes(from);
     for (const Dtype to : {Dtype::F32, Dtype::F64}) {
@@ -205,7 +205,7 @@ TEST_P(CastLoops, WideningIsExact) {
   }
 }
 
-TEST_P(CastLoops, ThereAndBackIsTheSame) {
+TEST_P(CastLoops, RestoreValuesAfterRoundTrip) {
   for (const Dtype from : kSmall) {
     if (from == Dtype::F8_E8M0) continue;
     Codes codes = all_codes(from);
@@ -221,21 +221,21 @@ TEST_P(CastLoops, ThereAndBackIsTheSame) {
             codes);
 }
 
-TEST_P(CastLoops, F32IsRoundedToTheNearestAndEven) {
+TEST_P(CastLoops, RoundF32ToNearestEven) {
   const Codes codes = interesting_codes(Dtype::F32);
   for (const Dtype to : kFloats) {
     if (castable(Dtype::F32, to) && to != Dtype::F32) expect_nearest(GetParam(), Dtype::F32, codes, to);
   }
 }
 
-TEST_P(CastLoops, F64IsRoundedToTheNearestAndEven) {
+TEST_P(CastLoops, RoundF64ToNearestEven) {
   const Codes codes = interesting_codes(Dtype::F64);
   for (const Dtype to : kFloats) {
     if (castable(Dtype::F64, to) && to != Dtype::F64) expect_nearest(GetParam(), Dtype::F64, codes, to);
   }
 }
 
-TEST_P(CastLoops, SmallFloatsAreRoundedToTheNearestAndEven) {
+TEST_P(CastLoops, RoundSmallFloatsToNearestEven) {
   for (const Dtype from : kSmall) {
     for (const Dtype to : kSmall) {
       if (from != to && castable(from, to)) expect_nearest(GetParam(), from, all_codes(from), to);
@@ -244,7 +244,7 @@ TEST_P(CastLoops, SmallFloatsAreRoundedToTheNearestAndEven) {
 }
 
 // Just above halfway between 1 and the next number: to F32 first, it would lie halfway, and be rounded to 1.
-TEST_P(CastLoops, F64IsRoundedOnce) {
+TEST_P(CastLoops, RoundF64Once) {
   for (const Dtype to : kSmall) {
     if (!castable(Dtype::F64, to)) continue;
     const std::uint64_t one = encode(to, 1.0);
@@ -260,7 +260,7 @@ struct Fact {
   std::uint64_t infinity, minus_infinity, largest_f32, nan, minus_nan, signalling_nan, minus_zero, minus_smallest_f32;
 };
 
-TEST_P(CastLoops, WhatF32sOutermostAndNansBecome) {
+TEST_P(CastLoops, ConvertF32LimitsAndNans) {
   const Codes codes{0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x80000000, 0x80000001};
   const Fact facts[] = {
       {Dtype::F64, 0x7FF0000000000000, 0xFFF0000000000000, 0x47EFFFFFE0000000, 0x7FF8000000000000, 0xFFF8000000000000,
@@ -279,7 +279,7 @@ TEST_P(CastLoops, WhatF32sOutermostAndNansBecome) {
   }
 }
 
-TEST_P(CastLoops, WhereNumbersBecomeTooLarge) {
+TEST_P(CastLoops, OverflowAtExactLimits) {
   const auto code_of = [](double value) { return encode(Dtype::F32, value); };
   const struct {
     Dtype to;
@@ -297,7 +297,7 @@ TEST_P(CastLoops, WhereNumbersBecomeTooLarge) {
   }
 }
 
-TEST(Cast, AllLoopsGiveTheSameBits) {
+TEST(Cast, GivesSameBitsInAllLoops) {
   if (!safetensors::format::available(Instructions::avx2)) GTEST_SKIP() << "one kind of loops on this processor";
   for (const Dtype from : kFloats) {
     const Codes codes = codes_of(from);  // NaNs among them
@@ -310,7 +310,7 @@ TEST(Cast, AllLoopsGiveTheSameBits) {
 }
 
 // Exactly the elements asked for, at any address: also what an address sanitizer sees.
-TEST_P(CastLoops, AnyCountAtAnyAddress) {
+TEST_P(CastLoops, HandleAnyCountAtAnyAddress) {
   std::vector<std::size_t> counts(71);
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = i;
   counts.insert(counts.end(), {127, 128, 129, 200, 511, 512, 513, 1100});
@@ -337,12 +337,12 @@ TEST_P(CastLoops, AnyCountAtAnyAddress) {
   }
 }
 
-TEST(Cast, NoElementsNeedNoMemory) {
+TEST(Cast, NeedsNoMemoryForNoElements) {
   for (const Dtype to : {Dtype::F32, Dtype::F16, Dtype::F64}) cast(Dtype::F32, nullptr, to, nullptr, 0);
   cast(Dtype::F16, nullptr, Dtype::BF16, nullptr, 0);
 }
 
-TEST_P(CastLoops, TheThreadsFloatingPointModeChangesNothing) {
+TEST_P(CastLoops, IgnoreFloatingPointMode) {
   for (const Dtype from : kFloats) {
     const Codes codes = codes_of(from);
     for (const Dtype to : kFloats) {
@@ -368,7 +368,7 @@ TEST_P(CastLoops, TheThreadsFloatingPointModeChangesNothing) {
 }
 
 // A signalling NaN and a number too large are no events of the thread's: neither its flags nor its traps see them.
-TEST_P(CastLoops, NoFloatingPointExceptionsAreRaised) {
+TEST_P(CastLoops, RaiseNoFloatingPointExceptions) {
   for (const Dtype from : kFloats) {
     const Codes codes = codes_of(from);
     const std::vector<std::byte> in = pack(from, codes);

@@ -80,7 +80,7 @@ void expect_same_again(const Case& c, const Header& header) {
 
 class Conformance : public testing::TestWithParam<Case> {};
 
-TEST_P(Conformance, header) {
+TEST_P(Conformance, ParsesHeaderAsSpecified) {
   const Case& c = GetParam();
   const auto header = cases::parse(c);
   if (c.code != "ok") {
@@ -93,7 +93,7 @@ TEST_P(Conformance, header) {
   expect_same_again(c, *header);
 }
 
-TEST_P(Conformance, file) {
+TEST_P(Conformance, OpensFileAsSpecified) {
   const Case& c = GetParam();
   if (c.file_size || c.data_size > kLargestData) return;  // too large to be made; the header's test has it
   const std::string bytes = c.bytes + std::string(c.data_size, '\0');
@@ -111,7 +111,7 @@ TEST_P(Conformance, file) {
 INSTANTIATE_TEST_SUITE_P(Cases, Conformance, testing::ValuesIn(cases::load_all(SAFETENSORS_TEST_DATA)),
                          [](const auto& param) { return param.param.name; });
 
-TEST(Document, has_an_example_of_each_error_of_the_format) {
+TEST(Document, ShowsEachFormatError) {
   std::set<std::string> shown;
   for (const Case& c : cases::load_all(SAFETENSORS_TEST_DATA)) {
     if (c.name.starts_with("document_")) shown.insert(c.code);

@@ -42,7 +42,7 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-TEST(Dtype, everything_about_each_is_pinned) {
+TEST(Dtype, PinsAllProperties) {
   ASSERT_EQ(st::all_dtypes().size(), std::size(kRows));
   for (const Row& row : kRows) {
     const auto dtype = static_cast<st::Dtype>(row.number);
@@ -57,7 +57,7 @@ TEST(Dtype, everything_about_each_is_pinned) {
   }
 }
 
-TEST(Dtype, names_are_exact) {
+TEST(Dtype, AcceptsExactNamesOnly) {
   for (const Row& row : kRows) {
     const std::string name = row.name;
     EXPECT_FALSE(st::parse_dtype(name + " ")) << name;
@@ -73,7 +73,7 @@ TEST(Dtype, names_are_exact) {
 }
 
 // A perfect hash finds them: no text of one or two letters may be taken for another.
-TEST(Dtype, no_other_short_text_is_one) {
+TEST(Dtype, RefusesOtherShortTexts) {
   std::size_t found = 0;
   for (int a = 0; a < 256; ++a) {
     found += st::parse_dtype(std::string{static_cast<char>(a)}).has_value();
@@ -88,7 +88,7 @@ TEST(Dtype, no_other_short_text_is_one) {
   EXPECT_EQ(found, 3u + 10u);  // U8 I8 F4, and ten of three letters
 }
 
-TEST(Dtype, numbers_that_are_none_have_no_name) {
+TEST(Dtype, GivesNoNameToUnknownNumbers) {
   for (const int number : {0, 23, 255}) {
     EXPECT_EQ(st::to_string(static_cast<st::Dtype>(number)), "?");
   }

@@ -17,7 +17,7 @@ Error not_found() {
   return Error{.code = Errc::not_found, .message = "no tensor \"a\""};
 }
 
-TEST(ErrorDebugDeathTest, ValueOfFailedResultIsAsserted) {
+TEST(ErrorDeathTest, AssertsOnValueOfFailedResult) {
   Result<std::string> failed = not_found();
   const Result<std::string>& constant = failed;
   EXPECT_DEATH((void)*failed, "value of a Result that holds an error");
@@ -27,19 +27,19 @@ TEST(ErrorDebugDeathTest, ValueOfFailedResultIsAsserted) {
   EXPECT_DEATH((void)constant->size(), "value of a Result that holds an error");
 }
 
-TEST(ErrorDebugDeathTest, ErrorOfGoodResultIsAsserted) {
+TEST(ErrorDeathTest, AssertsOnErrorOfGoodResult) {
   Result<int> good = 1;
   EXPECT_DEATH((void)good.error(), "error of a Result that is ok");
   EXPECT_DEATH((void)std::move(good).error(), "error of a Result that is ok");
 }
 
-TEST(ErrorDebugDeathTest, ErrorOfGoodStatusIsAsserted) {
+TEST(ErrorDeathTest, AssertsOnErrorOfGoodStatus) {
   Status good;
   EXPECT_DEATH((void)good.error(), "error of a Status that is ok");
   EXPECT_DEATH((void)std::move(good).error(), "error of a Status that is ok");
 }
 
-TEST(ErrorDebug, RightStateIsNotAsserted) {
+TEST(ErrorDebug, AcceptsRightState) {
   Result<std::string> good = std::string("value");
   const Result<std::string>& constant = good;
   EXPECT_EQ(*good + *constant, "valuevalue");

@@ -9,7 +9,7 @@
 
 namespace st = safetensors;
 
-TEST(Errc, each_has_a_name_of_its_own) {
+TEST(Errc, HasUniqueNames) {
   std::set<std::string> names;
   for (int number = 0; number < 256; ++number) {
     const std::string name = st::to_string(static_cast<st::Errc>(number));
@@ -20,7 +20,7 @@ TEST(Errc, each_has_a_name_of_its_own) {
   EXPECT_STREQ(st::to_string(st::Errc::duplicate_key), "duplicate_key");
 }
 
-TEST(Errc, rules_of_the_format_are_a_tenth_of_the_number) {
+TEST(Errc, DerivesFormatRuleFromNumber) {
   EXPECT_EQ(st::format_rule(st::Errc::header_too_small), 1);
   EXPECT_EQ(st::format_rule(st::Errc::duplicate_key), 5);
   EXPECT_EQ(st::format_rule(st::Errc::incomplete_data), 10);
@@ -30,7 +30,7 @@ TEST(Errc, rules_of_the_format_are_a_tenth_of_the_number) {
   EXPECT_EQ(st::format_rule(st::Errc::reserved_name), 0);
 }
 
-TEST(Errc, the_system_is_told_from_the_caller_and_the_file) {
+TEST(Errc, TellsSystemErrorsApart) {
   EXPECT_TRUE(st::is_system_error(st::Errc::open_failed));
   EXPECT_TRUE(st::is_system_error(st::Errc::out_of_memory));
   EXPECT_TRUE(st::is_system_error(st::Errc::device_failed));
@@ -39,13 +39,13 @@ TEST(Errc, the_system_is_told_from_the_caller_and_the_file) {
   EXPECT_FALSE(st::is_system_error(st::Errc::size_mismatch));
 }
 
-TEST(Printable, text_stays_as_it_is) {
+TEST(Printable, KeepsText) {
   EXPECT_EQ(st::printable("model.layers.0.weight"), "model.layers.0.weight");
   EXPECT_EQ(st::printable("größe \u4e2d \U0001F600"), "größe \u4e2d \U0001F600");
   EXPECT_EQ(st::printable(""), "");
 }
 
-TEST(Printable, what_does_not_show_is_written_out) {
+TEST(Printable, EscapesInvisibleCharacters) {
   EXPECT_EQ(st::printable(std::string("a\0b", 3)), "a\\u{0}b");
   EXPECT_EQ(st::printable("\x1b[31m\n\t"), "\\u{1b}[31m\\u{a}\\u{9}");
   EXPECT_EQ(st::printable("\x7f\u0085\u00ad"), "\\u{7f}\\u{85}\\u{ad}");
@@ -54,14 +54,14 @@ TEST(Printable, what_does_not_show_is_written_out) {
   EXPECT_EQ(st::printable("a\\u{0}"), "a\\\\u{0}");
 }
 
-TEST(Printable, bytes_that_are_no_utf8_are_written_out) {
+TEST(Printable, EscapesInvalidUtf8) {
   EXPECT_EQ(st::printable("a\xff z"), "a\\xff z");
   EXPECT_EQ(st::printable("\xc0\x80"), "\\xc0\\x80");
   EXPECT_EQ(st::printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(st::printable("\xe4\xb8"), "\\xe4\\xb8");
 }
 
-TEST(Error, sentence_has_path_and_byte_where_there_are_any) {
+TEST(Error, ShowsPathAndOffsetIfKnown) {
   st::Error error;
   error.message = "it broke";
   EXPECT_EQ(error.to_string(), "it broke");
@@ -71,7 +71,7 @@ TEST(Error, sentence_has_path_and_byte_where_there_are_any) {
   EXPECT_EQ(error.to_string(), "a\\u{a}b: it broke (byte 17)");
 }
 
-TEST(Result, holds_a_value_or_an_error) {
+TEST(Result, HoldsValueOrError) {
   st::Result<int> good = 3;
   EXPECT_TRUE(good.ok());
   EXPECT_EQ(*good, 3);
@@ -82,7 +82,7 @@ TEST(Result, holds_a_value_or_an_error) {
   EXPECT_EQ(st::Result<int>(bad).value_or(7), 7);
 }
 
-TEST(Result, value_of_an_error_throws_it) {
+TEST(Result, ThrowsErrorFromValue) {
   const st::Result<int> bad = st::Error{.code = st::Errc::not_found, .offset = 9, .message = "no"};
   try {
     (void)bad.value();
@@ -95,7 +95,7 @@ TEST(Result, value_of_an_error_throws_it) {
   EXPECT_NO_THROW(st::Status().value());
 }
 
-TEST(Result, moves_what_cannot_be_copied) {
+TEST(Result, MovesWhatCannotBeCopied) {
   st::Result<std::unique_ptr<int>> result = std::make_unique<int>(5);
   const std::unique_ptr<int> taken = std::move(result).value();
   EXPECT_EQ(*taken, 5);

@@ -154,7 +154,7 @@ TEST(FileKind, IsLeftOutIfStartCannotBeReadAgain) {
             "header too large: its length is given as 2336927755350992246 bytes, the limit is 100000000");
 }
 
-TEST(FileKind, IsNamedIfItsBytesMakeAPlausibleLength) {
+TEST(FileKind, IsNamedIfBytesMakePlausibleLength) {
   const std::string gzip = padded("\x1f\x8b\x08\0\0\0\0\0\x02\x03"sv);  // 559,903 bytes
   Error error = error_of(gzip);
   EXPECT_EQ(error.code, Errc::invalid_header_length);

@@ -41,20 +41,20 @@ std::string entry(std::size_t i, std::string_view more) {
   return "\"" + std::to_string(i) + "\":{" + std::string(more) + std::string(kFields) + "}";
 }
 
-TEST(HeaderMemory, many_tensors) {
+TEST(HeaderMemory, IsBoundedForManyTensors) {
   expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, ""); }));
 }
 
-TEST(HeaderMemory, one_name_many_times) {
+TEST(HeaderMemory, IsBoundedForRepeatedName) {
   expect_bounded(repeat("{", "}", [](std::size_t) { return "\"\":{" + std::string(kFields) + "}"; }));
 }
 
-TEST(HeaderMemory, tensors_with_a_field_that_is_ignored) {
+TEST(HeaderMemory, IsBoundedForIgnoredFields) {
   expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,"); }));
   expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,\"x\":0,"); }));
 }
 
-TEST(HeaderMemory, shapes_of_zeros) {
+TEST(HeaderMemory, IsBoundedForShapesOfZeros) {
   expect_bounded(repeat("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "]}}",
                         [](std::size_t) { return std::string("0"); }));
   expect_bounded(repeat("{", "}", [](std::size_t i) {
@@ -64,7 +64,7 @@ TEST(HeaderMemory, shapes_of_zeros) {
 }
 
 // Shapes of a quarter of a block: the fourth thing that comes fits into no block that was begun.
-TEST(HeaderMemory, ShapesThatLeaveBlocksEmpty) {
+TEST(HeaderMemory, IsBoundedForHalfEmptyBlocks) {
   std::string zeros = "0";
   for (int i = 1; i < 65536; ++i) zeros += ",0";
   const auto tensor = [](std::size_t i, const std::string& shape) {
@@ -82,7 +82,7 @@ TEST(HeaderMemory, ShapesThatLeaveBlocksEmpty) {
 }
 
 // The same for shapes of any size: each leaves as much of a block empty as it can.
-TEST(HeaderMemory, ShapesOfAnySize) {
+TEST(HeaderMemory, IsBoundedForShapesOfAnySize) {
   for (const std::size_t rank : {9u, 100u, 1000u, 8000u, 16384u, 16385u, 20000u, 32769u, 50000u, 65537u, 90000u}) {
     std::string zeros = "0";
     for (std::size_t i = 1; i < rank; ++i) zeros += ",0";
@@ -92,34 +92,34 @@ TEST(HeaderMemory, ShapesOfAnySize) {
   }
 }
 
-TEST(HeaderMemory, a_shape_of_commas) {
+TEST(HeaderMemory, IsBoundedForShapeOfCommas) {
   expect_bounded("{\"a\":{\"shape\":[" + std::string(kBytes, ',') + "]}}");
   expect_bounded("{\"a\":{\"shape\":[0 x" + std::string(kBytes, ',') + "]}}");
 }
 
-TEST(HeaderMemory, metadata) {
+TEST(HeaderMemory, IsBoundedForMetadata) {
   expect_bounded(
       repeat("{\"__metadata__\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":\"\""; }));
   expect_bounded(repeat("{\"__metadata__\":{", "}}", [](std::size_t) { return std::string("\"\":\"\""); }));
 }
 
-TEST(HeaderMemory, metadata_many_times) {
+TEST(HeaderMemory, IsBoundedForRepeatedMetadata) {
   expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\"}"); }));
   expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\",\"a\":\"\"}"); }));
   expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{}"); }));
 }
 
-TEST(HeaderMemory, ignored_values) {
+TEST(HeaderMemory, IsBoundedForIgnoredValues) {
   expect_bounded(repeat("{\"a\":{\"x\":[", "]}}", [](std::size_t) { return std::string("0"); }));
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"\":0"); }));
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }));
 }
 
-TEST(HeaderMemory, message_about_a_field_that_is_repeated) {
+TEST(HeaderMemory, IsBoundedForRepeatedField) {
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"offsets\":0"); }));
 }
 
-TEST(HeaderMemory, tensors_in_no_order) {
+TEST(HeaderMemory, IsBoundedForUnorderedTensors) {
   expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i * 7919 % 1000003, ""); }));
 }
 

@@ -33,13 +33,13 @@ const std::string kText =
 
 }  // namespace
 
-TEST(HeaderLength, is_read_from_eight_bytes) {
+TEST(HeaderLength, IsReadFromEightBytes) {
   const st::Result<std::uint64_t> length = st::Header::length(prefix(16), 24);
   ASSERT_TRUE(length.ok());
   EXPECT_EQ(*length, 16u);
 }
 
-TEST(HeaderLength, boundaries) {
+TEST(HeaderLength, IsRefusedBeyondLimits) {
   EXPECT_TRUE(st::Header::length(prefix(100'000'000), 100'000'008).ok());
   expect_error(st::Header::length(prefix(100'000'001), ~0ull), st::Errc::header_too_large,
                "header too large: its length is given as 100000001 bytes, the limit is 100000000");
@@ -50,14 +50,14 @@ TEST(HeaderLength, boundaries) {
                "header too small: the file has 7 bytes, the length of the header alone takes 8");
 }
 
-TEST(HeaderLength, limit_is_the_callers_up_to_four_gibibytes) {
+TEST(HeaderLength, IsLimitedByCallerUpTo4GiB) {
   EXPECT_TRUE(st::Header::length(prefix(200'000'000), ~0ull, {.max_header_bytes = 200'000'000}).ok());
   EXPECT_FALSE(st::Header::length(prefix(9), 100, {.max_header_bytes = 8}).ok());
   expect_error(st::Header::length(prefix(0x100000000), ~0ull, {.max_header_bytes = ~0ull}), st::Errc::header_too_large,
                "header too large: its length is given as 4294967296 bytes, the limit is 4294967295");
 }
 
-TEST(Header, gives_tensors_by_offset_and_by_name) {
+TEST(Header, ListsTensorsByOffsetAndName) {
   const st::Header header = st::Header::parse(kText, 7).value();
   std::string by_offset;
   for (const st::TensorInfo& tensor : header.tensors()) by_offset += tensor.name;
@@ -70,7 +70,7 @@ TEST(Header, gives_tensors_by_offset_and_by_name) {
   EXPECT_EQ(list.begin()[2].name, "y");
 }
 
-TEST(Header, finds_tensors_with_all_their_numbers) {
+TEST(Header, FindsTensorsWithAllFields) {
   const st::Header header = st::Header::parse(kText, 7).value();
   const st::TensorInfo* y = header.find("y");
   ASSERT_NE(y, nullptr);
@@ -84,7 +84,7 @@ TEST(Header, finds_tensors_with_all_their_numbers) {
   EXPECT_EQ(header.file_bytes(), 8 + kText.size() + 7);
 }
 
-TEST(Header, metadata_are_sorted_and_found) {
+TEST(Header, SortsAndFindsMetadata) {
   const st::Header header = st::Header::parse(kText, 7).value();
   ASSERT_EQ(header.metadata().size(), 2u);
   EXPECT_EQ(header.metadata()[0].first, "a");
@@ -93,7 +93,7 @@ TEST(Header, metadata_are_sorted_and_found) {
   EXPECT_FALSE(header.metadata().find("c"));
 }
 
-TEST(Header, metadata_may_be_present_and_empty_or_absent) {
+TEST(Header, TellsEmptyFromAbsentMetadata) {
   const st::Header empty = st::Header::parse(R"({"__metadata__":{}})", 0).value();
   EXPECT_TRUE(empty.metadata().present());
   EXPECT_TRUE(empty.metadata().empty());
@@ -102,7 +102,7 @@ TEST(Header, metadata_may_be_present_and_empty_or_absent) {
   EXPECT_FALSE(null.metadata().find("a"));
 }
 
-TEST(Header, default_is_the_empty_file) {
+TEST(Header, DescribesEmptyFileByDefault) {
   const st::Header header;
   EXPECT_EQ(header.size(), 0u);
   EXPECT_EQ(header.text().value(), "{}      ");
@@ -111,7 +111,7 @@ TEST(Header, default_is_the_empty_file) {
   EXPECT_EQ(header.find("a"), nullptr);
 }
 
-TEST(Header, text_is_the_writers) {
+TEST(Header, GivesTextLikeWriter) {
   const st::Header header = st::Header::parse(kText, 7).value();
   EXPECT_EQ(
       header.text().value(),
@@ -119,7 +119,7 @@ TEST(Header, text_is_the_writers) {
       R"("e":{"dtype":"I64","shape":[0,5],"data_offsets":[4,4]},"y":{"dtype":"U8","shape":[3],"data_offsets":[4,7]}})");
 }
 
-TEST(Header, orders_may_be_asked_for_by_many_threads_at_once) {
+TEST(Header, ServesManyThreadsAtOnce) {
   const st::Header header = st::Header::parse(kText, 7).value();
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
@@ -131,13 +131,13 @@ TEST(Header, orders_may_be_asked_for_by_many_threads_at_once) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Header, white_space_in_front_is_told) {
+TEST(Header, ReportsLeadingWhiteSpace) {
   EXPECT_FALSE(st::Header::parse(" {}", 0).ok());
   const st::Header header = st::Header::parse(" {}", 0, {.allow_leading_whitespace = true}).value();
   EXPECT_TRUE(header.leading_whitespace());
 }
 
-TEST(HeaderBuilder, orders_by_dtype_then_name) {
+TEST(HeaderBuilder, OrdersByDtypeThenName) {
   st::HeaderBuilder builder;
   for (const st::Dtype dtype : st::all_dtypes()) {
     const std::string name = "t" + std::to_string(static_cast<int>(dtype));
@@ -153,14 +153,14 @@ TEST(HeaderBuilder, orders_by_dtype_then_name) {
   }
 }
 
-TEST(HeaderBuilder, escapes_what_json_asks_for_and_nothing_else) {
+TEST(HeaderBuilder, EscapesOnlyRequiredCharacters) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.metadata(std::string("\0\x1f\x7f", 3), "\"\\/\b\t\n\f\r\u00e4").ok());
   EXPECT_EQ(builder.build({.data_alignment = 1}).value().text().value(),
             "{\"__metadata__\":{\"\\u0000\\u001f\x7f\":\"\\\"\\\\/\\b\\t\\n\\f\\r\u00e4\"}}");
 }
 
-TEST(HeaderBuilder, pads_to_the_alignment) {
+TEST(HeaderBuilder, PadsToAlignment) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.add("a", st::Dtype::U8, {1}).ok());
   for (std::uint32_t alignment = 1; alignment <= 65536; alignment *= 2) {
@@ -175,7 +175,7 @@ TEST(HeaderBuilder, pads_to_the_alignment) {
   }
 }
 
-TEST(HeaderBuilder, refuses_what_readers_would) {
+TEST(HeaderBuilder, RefusesWhatReadersRefuse) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.add("a", st::Dtype::U8, {1}).ok());
   expect_error(builder.add("a", st::Dtype::U8, {2}), st::Errc::duplicate_name, "a tensor named `a` was added before");
@@ -200,7 +200,7 @@ TEST(HeaderBuilder, refuses_what_readers_would) {
   EXPECT_EQ(builder.build().value().size(), 1u);  // what was refused left nothing behind
 }
 
-TEST(HeaderBuilder, refuses_headers_over_the_limit) {
+TEST(HeaderBuilder, RefusesHeadersOverLimit) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.metadata("k", std::string(99'999'000, 'v')).ok());
   EXPECT_TRUE(builder.build().ok());

@@ -73,7 +73,7 @@ std::uint32_t keyed(std::string_view name) {
   return safetensors::base::hash(name, key);
 }
 
-TEST(NameIndex, finds_each_name_and_no_other) {
+TEST(NameIndex, FindsEachNameAndNoOther) {
   for (const std::size_t count : {0u, 1u, 2u, 3u, 100u, 1023u, 1024u, 1025u, 5000u}) {
     const Indexed indexed(numbers(count), keyed);
     EXPECT_EQ(indexed.again(), NameIndex::kNone);
@@ -83,17 +83,17 @@ TEST(NameIndex, finds_each_name_and_no_other) {
   }
 }
 
-TEST(NameIndex, finds_nothing_before_it_is_built) {
+TEST(NameIndex, FindsNothingBeforeBuild) {
   const NameIndex index;
   EXPECT_EQ(index.find("a", 7, [](std::size_t) { return std::string_view("a"); }), NameIndex::kNone);
 }
 
-TEST(NameIndex, tells_the_first_name_that_is_there_already) {
+TEST(NameIndex, ReportsFirstRepeatedName) {
   EXPECT_EQ(Indexed({"a", "b", "c", "b", "a"}, keyed).again(), 3u);
   EXPECT_EQ(Indexed({"", ""}, keyed).again(), 1u);
 }
 
-TEST(NameIndex, is_right_whatever_the_hash) {
+TEST(NameIndex, WorksWithAnyHash) {
   for (const std::uint32_t all : {0u, 1u, 0x80000000u, 0xFFFFFFFFu}) {
     const Hash constant = [all](std::string_view) { return all; };
     const Indexed indexed(numbers(300), constant);
@@ -104,7 +104,7 @@ TEST(NameIndex, is_right_whatever_the_hash) {
   }
 }
 
-TEST(NameIndex, may_be_filled_again) {
+TEST(NameIndex, MayBeRefilled) {
   Indexed indexed(numbers(1000), keyed);
   for (const std::size_t count : {10u, 1000u, 3000u, 1u}) {
     EXPECT_EQ(indexed.refill(numbers(count)), NameIndex::kNone);
@@ -158,7 +158,7 @@ Result<Header> parse_counted(const std::string& text) {
   return header;
 }
 
-TEST(NameIndex, HeaderOfHostileNamesTakesLinearWork) {
+TEST(NameIndex, ParsesHostileHeaderInLinearWork) {
   const std::vector<std::string> names = hostile::names_that_cancel_a_seed(9000);
   std::string text;
   std::string metadata;

@@ -241,7 +241,7 @@ Content fill(Random& random, HeaderBuilder& builder) {
   return content;
 }
 
-TEST(Property, what_is_built_is_what_is_parsed) {
+TEST(Property, ParsesWhatWasBuilt) {
   Random random(20240611);
   for (int round = 0; round < 3000 && !HasFailure(); ++round) {
     SCOPED_TRACE(round);
@@ -263,7 +263,7 @@ TEST(Property, what_is_built_is_what_is_parsed) {
   }
 }
 
-TEST(Property, what_is_written_is_what_is_read) {
+TEST(Property, ReadsWhatWasWritten) {
   Random random(7);
   for (int round = 0; round < 1000 && !HasFailure(); ++round) {
     SCOPED_TRACE(round);
@@ -294,7 +294,7 @@ TEST(Property, what_is_written_is_what_is_read) {
   }
 }
 
-TEST(Property, what_serialize_accepts_opens) {
+TEST(Property, OpensWhatSerializeAccepts) {
   Random random(99);
   std::size_t accepted = 0;
   for (int round = 0; round < 3000 && !HasFailure(); ++round) {
@@ -335,13 +335,13 @@ std::string written(std::span<const TensorData> tensors, const std::optional<Met
   return file ? hex(file->bytes()) : "";
 }
 
-TEST(Bytes, of_an_empty_file) {
+TEST(Bytes, AreExactForEmptyFile) {
   EXPECT_EQ(written({}),
             "0800000000000000"
             "7b7d202020202020");
 }
 
-TEST(Bytes, of_empty_metadata) {
+TEST(Bytes, AreExactForEmptyMetadata) {
   // {"__metadata__":{}} and five spaces.
   EXPECT_EQ(written({}, MetadataPairs{}),
             "1800000000000000"
@@ -349,7 +349,7 @@ TEST(Bytes, of_empty_metadata) {
             "2020202020");
 }
 
-TEST(Bytes, of_one_tensor) {
+TEST(Bytes, AreExactForOneTensor) {
   const std::array<std::byte, 4> data = {std::byte{0x00}, std::byte{0x00}, std::byte{0x80}, std::byte{0x3f}};
   const std::array<std::uint64_t, 1> shape = {1};
   const TensorData tensor{"a", Dtype::F32, shape, data};
@@ -362,7 +362,7 @@ TEST(Bytes, of_one_tensor) {
       "0000803f");
 }
 
-TEST(Bytes, of_two_dtypes_and_an_escape) {
+TEST(Bytes, AreExactForTwoDtypesAndEscape) {
   const std::array<std::byte, 2> one = {std::byte{1}, std::byte{2}};
   const std::array<std::uint64_t, 1> two = {2};
   const TensorData tensors[] = {

@@ -30,14 +30,14 @@ void expect_dims(const Shape& shape, const std::vector<std::uint64_t>& expected)
   EXPECT_EQ(view.size(), expected.size());
 }
 
-TEST(Shape, nothing_is_a_scalar) {
+TEST(Shape, IsScalarByDefault) {
   expect_dims(Shape(), {});
   expect_dims(Shape{}, {});
   EXPECT_EQ(Shape(), Shape(ShapeView()));
   EXPECT_EQ(to_string(Shape()), "[]");
 }
 
-TEST(Shape, from_a_list_and_from_a_view) {
+TEST(Shape, TakesListOrView) {
   expect_dims({2, 3}, {2, 3});
   expect_dims({7}, {7});
   expect_dims({1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4, 5, 6, 7});
@@ -47,7 +47,7 @@ TEST(Shape, from_a_list_and_from_a_view) {
   }
 }
 
-TEST(Shape, outlives_what_it_was_taken_from) {
+TEST(Shape, CopiesDimensionsOfView) {
   for (std::size_t rank = 0; rank <= 2 * Shape::kInline; ++rank) {
     std::vector<std::uint64_t> values = dims(rank);
     const Shape shape{ShapeView(values)};
@@ -56,7 +56,7 @@ TEST(Shape, outlives_what_it_was_taken_from) {
   }
 }
 
-TEST(Shape, copies_are_their_own) {
+TEST(Shape, CopiesIndependently) {
   for (std::size_t rank = 0; rank <= 2 * Shape::kInline; ++rank) {
     Shape original{ShapeView(dims(rank))};
     const Shape copy(original);  // NOLINT(performance-unnecessary-copy-initialization)
@@ -67,7 +67,7 @@ TEST(Shape, copies_are_their_own) {
   }
 }
 
-TEST(Shape, a_shape_that_was_moved_from_is_empty) {
+TEST(Shape, IsEmptyAfterMove) {
   for (std::size_t rank = 0; rank <= 2 * Shape::kInline; ++rank) {
     Shape original{ShapeView(dims(rank))};
     const Shape moved(std::move(original));
@@ -76,7 +76,7 @@ TEST(Shape, a_shape_that_was_moved_from_is_empty) {
   }
 }
 
-TEST(Shape, assigned_from_any_rank_to_any_rank) {
+TEST(Shape, AssignsAnyRankToAnyRank) {
   for (std::size_t from = 0; from <= Shape::kInline + 3; ++from) {
     for (std::size_t to = 0; to <= Shape::kInline + 3; ++to) {
       Shape source{ShapeView(dims(from))};
@@ -94,7 +94,7 @@ TEST(Shape, assigned_from_any_rank_to_any_rank) {
   }
 }
 
-TEST(Shape, assigned_to_itself_is_as_it_was) {
+TEST(Shape, SurvivesSelfAssignment) {
   for (const std::size_t rank : {std::size_t{0}, std::size_t{3}, Shape::kInline, Shape::kInline + 1}) {
     Shape shape{ShapeView(dims(rank))};
     Shape& same = shape;
@@ -105,7 +105,7 @@ TEST(Shape, assigned_to_itself_is_as_it_was) {
   }
 }
 
-TEST(Shape, equal_is_the_same_dimensions_in_the_same_order) {
+TEST(Shape, ComparesDimensionsInOrder) {
   EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
   EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));
   EXPECT_NE((Shape{2, 3}), (Shape{2, 3, 1}));
@@ -115,7 +115,7 @@ TEST(Shape, equal_is_the_same_dimensions_in_the_same_order) {
   EXPECT_NE(Shape(ShapeView(many)), Shape(ShapeView(many).first(Shape::kInline)));
 }
 
-TEST(Shape, dimensions_may_be_written) {
+TEST(Shape, AllowsWritesToDimensions) {
   for (const std::size_t rank : {Shape::kInline, Shape::kInline + 1}) {
     Shape shape{ShapeView(dims(rank))};
     shape.data()[0] = 5;
@@ -125,13 +125,13 @@ TEST(Shape, dimensions_may_be_written) {
   }
 }
 
-TEST(ShapeText, dimensions_in_brackets) {
+TEST(ShapeText, ShowsDimensionsInBrackets) {
   EXPECT_EQ(to_string(Shape{0}), "[0]");
   EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
   EXPECT_EQ(to_string(Shape{18446744073709551615u}), "[18446744073709551615]");
 }
 
-TEST(ShapeText, more_than_16_dimensions_are_cut_after_8) {
+TEST(ShapeText, IsCutAfter8DimensionsOver16) {
   const std::vector<std::uint64_t> ones(17, 1);
   EXPECT_EQ(to_string(ShapeView(ones).first(16)), "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]");
   EXPECT_EQ(to_string(ones), "[1, 1, 1, 1, 1, 1, 1, 1, ... 17 dimensions]");

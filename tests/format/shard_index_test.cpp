@@ -33,7 +33,7 @@ std::map<std::string, std::string> pairs_of(const ShardIndex& index) {
   return pairs;
 }
 
-TEST(ShardIndexTest, SaysWhichTensorIsInWhichFile) {
+TEST(ShardIndex, MapsTensorsToFiles) {
   const std::string text = R"( {"weight_map": {"b":"2.safetensors", "a" : "1.safetensors","c\u0041":"2.safetensors"},
                                "metadata": {"total_size": 1e3, "x": [[], {}, null]}, "other": -1.5} )";
   const auto index = parse(text);
@@ -51,7 +51,7 @@ TEST(ShardIndexTest, SaysWhichTensorIsInWhichFile) {
   EXPECT_EQ((*index)->find("c"), ShardIndex::kNone);
 }
 
-TEST(ShardIndexTest, NothingIsAnIndexOfNothing) {
+TEST(ShardIndex, AcceptsEmptyWeightMap) {
   const auto index = parse(R"({"weight_map":{}})");
   ASSERT_TRUE(succeeds(index));
   EXPECT_EQ((*index)->size(), 0U);
@@ -59,7 +59,7 @@ TEST(ShardIndexTest, NothingIsAnIndexOfNothing) {
   EXPECT_EQ((*index)->find(""), ShardIndex::kNone);
 }
 
-TEST(ShardIndexTest, WhatIsNoIndexIsRefused) {
+TEST(ShardIndex, RefusesInvalidIndexes) {
   const std::string deep = R"({"metadata":)" + std::string(127, '[') + std::string(127, ']') + "}";
   const struct {
     std::string text;
@@ -100,7 +100,7 @@ TEST(ShardIndexTest, WhatIsNoIndexIsRefused) {
   }
 }
 
-TEST(ShardIndexTest, LongNamesAreCutInErrors) {
+TEST(ShardIndex, CutsLongNamesInErrors) {
   const std::string name(1000, 'n');
   const std::string text = R"({"weight_map":{")" + name + R"(":")" + name + R"("}})";
   EXPECT_EQ(error_of(parse(text)).message, "invalid index: no file of tensor `" + name.substr(0, 200) +
@@ -108,7 +108,7 @@ TEST(ShardIndexTest, LongNamesAreCutInErrors) {
                                                "...`: it does not end in `.safetensors`");
 }
 
-TEST(ShardIndexTest, ShardsAreInTheFolderByTheRulesOfEverySystem) {
+TEST(ShardIndex, RefusesUnsafeShardNames) {
   const char* const separator = "it begins with a separator";
   const char* const up = "it leads out of a folder";
   const char* const colon = "it holds a colon";
@@ -209,7 +209,7 @@ bool naive(std::string_view text, std::map<std::string, std::string>& out) {
 
 // Mutations that keep to ASCII without white space: the two verdicts must then be the same, but for texts that only a
 // reader of all JSON understands.
-TEST(ShardIndexTest, MutationsAreReadAsAPlainReaderReadsThem) {
+TEST(ShardIndex, AgreesWithPlainReader) {
   std::mt19937_64 random(20261112);
   const std::string alphabet = R"("":,{}abAB12/\.:-u)";
   int accepted = 0;

@@ -125,21 +125,21 @@ std::vector<DimSlice> distinct_requests(std::uint64_t size) {
   return distinct;
 }
 
-TEST(Slice, EqualsANaiveLoopOnEverySliceOfAVector) {
+TEST(Slice, MatchesNaiveLoopOnVectors) {
   const std::vector<DimSlice> requests = every_request();
   for (std::uint64_t size = 0; size <= 4; ++size)
     for (const DimSlice& request : requests) ASSERT_TRUE(agrees({request}, Dtype::I16, {size}));
 }
 
-class EveryOutcome : public ::testing::Test {
+class SliceOutcomes : public ::testing::Test {
  protected:
-  EveryOutcome() {
+  SliceOutcomes() {
     for (const std::uint64_t size : {0U, 1U, 2U, 3U, 4U, 8U, 12U}) of_[size] = distinct_requests(size);
   }
   std::map<std::uint64_t, std::vector<DimSlice>> of_;
 };
 
-TEST_F(EveryOutcome, OfAMatrixEqualsANaiveLoop) {
+TEST_F(SliceOutcomes, MatchNaiveLoopOnMatrices) {
   const std::vector<DimSlice> requests = every_request();
   std::minstd_rand random(1);
   for (std::uint64_t rows = 0; rows <= 4; ++rows) {
@@ -157,7 +157,7 @@ TEST_F(EveryOutcome, OfAMatrixEqualsANaiveLoop) {
   }
 }
 
-TEST_F(EveryOutcome, OfACubeEqualsANaiveLoop) {
+TEST_F(SliceOutcomes, MatchNaiveLoopOnCubes) {
   // Every combination of outcomes where no side is over 2, a fixed sample of the others.
   std::minstd_rand random(1);
   const auto check = [&](const std::vector<std::uint64_t>& shape) {
@@ -173,7 +173,7 @@ TEST_F(EveryOutcome, OfACubeEqualsANaiveLoop) {
       for (std::uint64_t c = 0; c <= 4; ++c) ASSERT_TRUE(check({a, b, c}));
 }
 
-TEST_F(EveryOutcome, OfEveryDtypeEqualsANaiveLoop) {
+TEST_F(SliceOutcomes, MatchNaiveLoopOnEveryDtype) {
   std::minstd_rand random(2);
   const auto check = [&](Dtype dtype, const std::vector<std::uint64_t>& shape) {
     for (const DimSlice& x : of_[shape[0]])
@@ -186,7 +186,7 @@ TEST_F(EveryOutcome, OfEveryDtypeEqualsANaiveLoop) {
       for (const std::uint64_t columns : {4U, 8U, 12U}) ASSERT_TRUE(check(dtype, {rows, columns}));
 }
 
-TEST(Slice, EqualsANaiveLoopOnRandomSlicesOfAnyRank) {
+TEST(Slice, MatchesNaiveLoopOnRandomSlices) {
   std::minstd_rand random(3);
   const auto below = [&](unsigned n) { return static_cast<std::int64_t>(random() % n); };
   for (int round = 0; round < 20000; ++round) {
@@ -218,7 +218,7 @@ TEST(Slice, EqualsANaiveLoopOnRandomSlicesOfAnyRank) {
   }
 }
 
-TEST(Slice, ShardsAsArraySplitDoes) {
+TEST(Slice, ShardsLikeArraySplit) {
   for (std::uint64_t size = 0; size <= 12; ++size) {
     for (std::uint64_t world = 1; world <= 12; ++world) {
       for (std::uint64_t rank = 0; rank < world; ++rank) {
@@ -236,7 +236,7 @@ TEST(Slice, ShardsAsArraySplitDoes) {
   }
 }
 
-TEST(Slice, ShardsRefuseWhatIsNotThere) {
+TEST(Slice, RefusesInvalidShards) {
   const auto error = [](const Slice& slice) { return slice.resolve(Dtype::U8, Shape{2, 5}).error(); };
   EXPECT_EQ(error(Slice::shard(1, 2, 2)).code, Errc::slice_index);
   EXPECT_EQ(error(Slice::shard(1, 2, 2)).message,
@@ -250,7 +250,7 @@ TEST(Slice, ShardsRefuseWhatIsNotThere) {
   EXPECT_EQ(Slice::shard(0, 0, 1).resolve(Dtype::U8, Shape{}).error().code, Errc::slice_rank);
 }
 
-TEST(Slice, ShardsOfHugeWorldsAndDimensions) {
+TEST(Slice, ShardsHugeDimensions) {
   const auto last = Slice::shard(0, kHuge - 1, kHuge).resolve(Dtype::U8, Shape{kHuge / 8});
   ASSERT_TRUE(last);
   EXPECT_EQ(last->nbytes(), 0U);
@@ -259,7 +259,7 @@ TEST(Slice, ShardsOfHugeWorldsAndDimensions) {
   EXPECT_EQ(all_runs(*half), (std::vector<ByteRun>{{kHuge / 16 + 1, kHuge / 16}}));
 }
 
-TEST(Slice, SaysWhatIsWrong) {
+TEST(Slice, ExplainsErrors) {
   const auto error = [](const Slice& slice) { return slice.resolve(Dtype::F32, Shape{4, 5}).error(); };
   const Error index = error({DimSlice::all(), DimSlice::at(7)});
   EXPECT_EQ(index.code, Errc::slice_index);
@@ -278,7 +278,7 @@ TEST(Slice, SaysWhatIsWrong) {
   EXPECT_EQ(bound.message, "too many indices: the slice has 1, the tensor has 0 dimensions");
 }
 
-TEST(Slice, OfSubByteDtypesSaysWhichBitIsInTheWay) {
+TEST(Slice, RefusesBoundsInsideBytes) {
   const auto message = [](const Slice& slice, Dtype dtype, const Shape& shape) {
     const Error error = slice.resolve(dtype, shape).error();
     EXPECT_EQ(error.code, Errc::slice_bits);
@@ -295,7 +295,7 @@ TEST(Slice, OfSubByteDtypesSaysWhichBitIsInTheWay) {
   EXPECT_TRUE(Slice().resolve(Dtype::F4, Shape{2, 3}));
 }
 
-TEST(Slice, ClampsBoundsAtTheEndsOfTheirType) {
+TEST(Slice, ClampsExtremeBounds) {
   const auto runs = [](std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step) {
     const Result<ResolvedSlice> slice = Slice({DimSlice::range(begin, end, step)}).resolve(Dtype::U8, Shape{4});
     EXPECT_TRUE(slice);
@@ -316,7 +316,7 @@ TEST(Slice, ClampsBoundsAtTheEndsOfTheirType) {
   EXPECT_EQ(code(kMax), Errc::slice_index);
 }
 
-TEST(Slice, OfDimensionsOverTheSignedRange) {
+TEST(Slice, ResolvesDimensionsOverInt64) {
   for (const Shape& shape : {Shape{kHuge, 0}, Shape{0, kHuge, kHuge}}) {
     for (const Slice& slice : {Slice(), Slice{DimSlice::range(std::nullopt, std::nullopt, -1)},
                                Slice{DimSlice::range(kMin, kMax, 7)}, Slice{DimSlice::ellipsis(), DimSlice::all()}}) {
@@ -339,7 +339,7 @@ TEST(Slice, OfDimensionsOverTheSignedRange) {
   EXPECT_EQ(back->shape(), (Shape{2, 0}));  // 2^64-2 and 2^63-2
 }
 
-TEST(Slice, OfTheLargestTensorThatCanBeCounted) {
+TEST(Slice, ResolvesLargestCountableTensor) {
   const Shape shape{std::uint64_t{1} << 30, std::uint64_t{1} << 30};
   const Slice ends{DimSlice::range(-1, std::nullopt, -(std::int64_t{1} << 30) + 1), DimSlice::at(-1)};
   const Result<ResolvedSlice> resolved = ends.resolve(Dtype::U8, shape);
@@ -350,7 +350,7 @@ TEST(Slice, OfTheLargestTensorThatCanBeCounted) {
   EXPECT_EQ(columns->run_count(), std::uint64_t{1} << 30);
 }
 
-TEST(Slice, GoesBackwardsThroughTensorsOfMoreThanAnExbibyte) {
+TEST(Slice, ReversesRowsOverOneExbibyte) {
   constexpr std::uint64_t kRow = (std::uint64_t{1} << 59) + 8;  // two of them are over 2^63 bits
   const auto resolved = Slice{DimSlice::range(std::nullopt, std::nullopt, -2), DimSlice::range(0, 3, 2)}.resolve(
       Dtype::U8, Shape{3, kRow});
@@ -366,7 +366,7 @@ TEST(Slice, RefusesShapesThatCannotBeCounted) {
   EXPECT_EQ(Slice().resolve(static_cast<Dtype>(99), Shape{2}).error().code, Errc::invalid_argument);
 }
 
-TEST(Slice, OfManyDimensions) {
+TEST(Slice, ResolvesManyDimensions) {
   std::vector<std::uint64_t> shape(40, 1);
   shape[0] = shape[20] = 3;
   shape[39] = 2;
@@ -381,7 +381,7 @@ TEST(Slice, OfManyDimensions) {
   EXPECT_EQ(all_runs(*whole), (std::vector<ByteRun>{{0, 1}}));
 }
 
-TEST(Slice, JoinsLoopsThatGoOnWhereTheInnerOneEnds) {
+TEST(Slice, JoinsContiguousLoops) {
   // Every second row of [6, 4] seen as [3, 2, 4]: one loop of three runs, whatever the way it is written.
   const auto runs = [](const Slice& slice, const Shape& shape) {
     return slice.resolve(Dtype::U8, shape).value().run_count();
@@ -396,7 +396,7 @@ TEST(Slice, JoinsLoopsThatGoOnWhereTheInnerOneEnds) {
   EXPECT_EQ(resolved->run_count(), 3U);
 }
 
-TEST(SliceText, IsReadAsNumPyReadsIt) {
+TEST(SliceText, ParsesLikeNumPy) {
   const auto parsed = [](std::string_view text) {
     const Result<Slice> slice = Slice::parse(text);
     EXPECT_TRUE(slice) << text << ": " << slice.error().message;
@@ -415,7 +415,7 @@ TEST(SliceText, IsReadAsNumPyReadsIt) {
   EXPECT_EQ(parsed("::0"), "::0");  // refused when resolved
 }
 
-TEST(SliceText, SaysWhereItIsWrong) {
+TEST(SliceText, NamesColumnOfError) {
   const auto message = [](std::string_view text) {
     const Result<Slice> slice = Slice::parse(text);
     EXPECT_FALSE(slice) << text;

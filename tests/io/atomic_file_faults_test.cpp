@@ -14,7 +14,7 @@
 namespace safetensors::test {
 namespace {
 
-TEST_F(ReplaceTest, AGroupThatCannotBeKeptPassesNoRightsToAnother) {
+TEST_F(AtomicFileTest, DropsRightsOfLostGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may give files away";
   put(path, "old");
   ASSERT_EQ(::chown(path.c_str(), 1234, 4321), 0);
@@ -24,14 +24,14 @@ TEST_F(ReplaceTest, AGroupThatCannotBeKeptPassesNoRightsToAnother) {
   EXPECT_EQ(mode_of(path), mode_t{0644});
 }
 
-TEST_F(ReplaceTest, AFileSystemWithoutModesIsTolerated) {
+TEST_F(AtomicFileTest, ToleratesMissingModes) {
   put(path, "old");
   system.mode_errno = EPERM;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(ReplaceTest, DurabilityDecidesWhatIsSynced) {
+TEST_F(AtomicFileTest, SyncsAccordingToDurability) {
   ASSERT_TRUE(succeeds(replace(path, "new", system, {.sync = Sync::full})));
   EXPECT_EQ(system.file_syncs, 1);
   EXPECT_EQ(system.directory_syncs, 1);
@@ -47,7 +47,7 @@ TEST_F(ReplaceTest, DurabilityDecidesWhatIsSynced) {
   EXPECT_EQ(system.file_system_syncs, 0);
 }
 
-TEST_F(ReplaceTest, TheFileIsSyncedBeforeTheRenameAndTheDirectoryAfterIt) {
+TEST_F(AtomicFileTest, SyncsFileBeforeRename) {
   put(path, "old");
   std::vector<int> seen;
   system.before_rename = [&] { seen = {system.file_syncs, system.directory_syncs}; };
@@ -55,7 +55,7 @@ TEST_F(ReplaceTest, TheFileIsSyncedBeforeTheRenameAndTheDirectoryAfterIt) {
   EXPECT_EQ(seen, (std::vector<int>{1, 0}));
 }
 
-TEST_F(ReplaceTest, AFailedSyncIsReportedAndNeverTriedAgain) {
+TEST_F(AtomicFileTest, NeverRepeatsFailedSync) {
   for (const int number : {EIO, EINTR, ENOSPC}) {
     system.file_sync_errno = number;
     system.file_syncs = 0;
@@ -67,7 +67,7 @@ TEST_F(ReplaceTest, AFailedSyncIsReportedAndNeverTriedAgain) {
   }
 }
 
-TEST_F(ReplaceTest, AFailedSyncOfTheDirectoryHasItsOwnCodeAndTheNewFileIsInPlace) {
+TEST_F(AtomicFileTest, ReportsFailedDirectorySync) {
   put(path, "old");
   system.directory_sync_errno = EIO;
   const Error error = error_of(replace(path, "new", system));
@@ -80,7 +80,7 @@ TEST_F(ReplaceTest, AFailedSyncOfTheDirectoryHasItsOwnCodeAndTheNewFileIsInPlace
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, WhereDirectoriesCannotBeSyncedTheFileSystemIs) {
+TEST_F(AtomicFileTest, FallsBackToFileSystemSync) {
   system.directory_sync_errno = EINVAL;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   EXPECT_EQ(system.file_system_syncs, 1);
@@ -91,7 +91,7 @@ TEST_F(ReplaceTest, WhereDirectoriesCannotBeSyncedTheFileSystemIs) {
   EXPECT_EQ(contents(path), "newer");
 }
 
-TEST_F(ReplaceTest, AWriteWithoutSpaceIsReportedWithItsPlace) {
+TEST_F(AtomicFileTest, NamesOffsetIfDiskIsFull) {
   system.write_errno = ENOSPC;
   const Error error = expect_failure({.sync = Sync::none});
   EXPECT_EQ(error.code, Errc::write_failed);
@@ -100,7 +100,7 @@ TEST_F(ReplaceTest, AWriteWithoutSpaceIsReportedWithItsPlace) {
   EXPECT_EQ(error.message, "cannot write 3 bytes at byte 0: no space left on device");
 }
 
-TEST_F(ReplaceTest, AWriteThatFailsInTheMiddleIsReportedWithItsPlace) {
+TEST_F(AtomicFileTest, NamesOffsetOfFailedWrite) {
   system.longest_write = 1;
   system.write_errno = EIO;
   system.writes_before_failure = 2;
@@ -109,12 +109,12 @@ TEST_F(ReplaceTest, AWriteThatFailsInTheMiddleIsReportedWithItsPlace) {
   EXPECT_EQ(error.message, "cannot write 1 bytes at byte 2: input/output error");
 }
 
-TEST_F(ReplaceTest, AWriteOfNothingIsAnErrorAndNotALoop) {
+TEST_F(AtomicFileTest, FailsOnWriteOfZeroBytes) {
   system.longest_write = 0;
   EXPECT_EQ(expect_failure().os_error, EIO);
 }
 
-TEST_F(ReplaceTest, ShortAndInterruptedWritesGoOn) {
+TEST_F(AtomicFileTest, ContinuesPartialWrites) {
   system.longest_write = 2;
   system.interruptions = 3;
   ASSERT_TRUE(succeeds(replace(path, "0123456789", system)));
@@ -122,7 +122,7 @@ TEST_F(ReplaceTest, ShortAndInterruptedWritesGoOn) {
   EXPECT_EQ(system.interruptions, 0);
 }
 
-TEST_F(ReplaceTest, SpaceThatCannotBeSetAsideIsAnErrorBeforeAByteIsWritten) {
+TEST_F(AtomicFileTest, FailsEarlyIfSpaceIsMissing) {
   for (const int number : {ENOSPC, EDQUOT, EFBIG}) {
     system.preallocate_errno = number;
     const Error error = expect_failure();
@@ -131,14 +131,14 @@ TEST_F(ReplaceTest, SpaceThatCannotBeSetAsideIsAnErrorBeforeAByteIsWritten) {
   }
 }
 
-TEST_F(ReplaceTest, AFileSystemWithoutPreallocationIsTolerated) {
+TEST_F(AtomicFileTest, ToleratesMissingPreallocation) {
   for (const int number : {EOPNOTSUPP, ENOSYS, EINVAL, EPERM}) {
     system.preallocate_errno = number;
     ASSERT_TRUE(succeeds(replace(path, "new", system)));
   }
 }
 
-TEST_F(ReplaceTest, LargeFilesAreWrittenOutEarlyOnlyWhenDurable) {
+TEST_F(AtomicFileTest, StartsWritebackOnlyIfDurable) {
   const std::string text(std::size_t{64} << 20, 'x');
   system.direct_open_errno = EINVAL;
   ASSERT_TRUE(succeeds(replace(path, text, system, {.sync = Sync::none})));
@@ -152,14 +152,14 @@ TEST_F(ReplaceTest, LargeFilesAreWrittenOutEarlyOnlyWhenDurable) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, WhatOnlyCloseReportsIsAFailedWrite) {
+TEST_F(AtomicFileTest, ReportsFailedClose) {
   system.close_errno = EDQUOT;
   const Error error = expect_failure();
   EXPECT_EQ(error.code, Errc::write_failed);
   EXPECT_EQ(error.os_error, EDQUOT);
 }
 
-TEST_F(ReplaceTest, ATakenNameIsTriedAgainWithAnother) {
+TEST_F(AtomicFileTest, TriesOtherTemporaryNames) {
   put(path, "old");
   system.name_collisions = 2;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
@@ -168,12 +168,12 @@ TEST_F(ReplaceTest, ATakenNameIsTriedAgainWithAnother) {
   EXPECT_NE(system.opened[1], system.opened[2]);
 }
 
-TEST_F(ReplaceTest, NamesThatAreAllTakenAreAnError) {
+TEST_F(AtomicFileTest, FailsIfAllNamesAreTaken) {
   system.name_collisions = 1'000'000;
   EXPECT_EQ(expect_failure().os_error, EEXIST);
 }
 
-TEST_F(ReplaceTest, AFailedRenameLeavesTheOldFile) {
+TEST_F(AtomicFileTest, KeepsOldFileIfRenameFails) {
   for (const int number : {EIO, EACCES, EBUSY}) {
     system.rename_errno = number;
     const Error error = expect_failure({.in_place_if_no_rename = true});
@@ -182,7 +182,7 @@ TEST_F(ReplaceTest, AFailedRenameLeavesTheOldFile) {
   }
 }
 
-TEST_F(ReplaceTest, AFileSystemWithoutRenameIsUnsupportedUnlessInPlaceWasAskedFor) {
+TEST_F(AtomicFileTest, WritesInPlaceOnlyIfRequested) {
   for (const int number : {EPERM, ENOSYS, EXDEV, EOPNOTSUPP}) {
     system.rename_errno = number;
     const Error error = expect_failure();
@@ -197,7 +197,7 @@ TEST_F(ReplaceTest, AFileSystemWithoutRenameIsUnsupportedUnlessInPlaceWasAskedFo
   }
 }
 
-TEST_F(ReplaceTest, InPlaceMakesANewFileToo) {
+TEST_F(AtomicFileTest, CreatesNewFileInPlace) {
   system.unnamed_errno = EOPNOTSUPP;
   system.rename_errno = ENOSYS;
   ASSERT_TRUE(succeeds(replace(path, "in place", system, {.in_place_if_no_rename = true})));
@@ -207,13 +207,13 @@ TEST_F(ReplaceTest, InPlaceMakesANewFileToo) {
   EXPECT_EQ(system.directory_syncs, 1);
 }
 
-TEST_F(ReplaceTest, EPERMInAStickyDirectoryIsAboutTheOwnerAndNotTheFileSystem) {
+TEST_F(AtomicFileTest, ReportsEpermInStickyDirectory) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   system.rename_errno = EPERM;
   EXPECT_EQ(expect_failure({.in_place_if_no_rename = true}).code, Errc::replace_failed);
 }
 
-TEST_F(ReplaceTest, CopiesFromAFileByTheSystemAndWithoutIt) {
+TEST_F(AtomicFileTest, CopiesWithAndWithoutCopyRange) {
   std::string text;
   for (int i = 0; i < 3'000'000; ++i) text += static_cast<char>('a' + i % 23);
   put(directory / "source", text);
@@ -230,7 +230,7 @@ TEST_F(ReplaceTest, CopiesFromAFileByTheSystemAndWithoutIt) {
 }
 
 // Files "0" to "3": old ones in place, new ones finished beside them.
-class ReplaceAllTest : public ReplaceTest {
+class ReplaceAll : public AtomicFileTest {
  protected:
   void make() {
     files.clear();
@@ -251,7 +251,7 @@ class ReplaceAllTest : public ReplaceTest {
   std::vector<std::unique_ptr<AtomicFile>> files;
 };
 
-TEST_F(ReplaceAllTest, AFailedRenameSaysHowManyFilesWereReplacedBeforeIt) {
+TEST_F(ReplaceAll, CountsReplacedFilesInError) {
   system.rename_errno = EIO;
   for (int replaced = 0; replaced < 4; ++replaced) {
     make();
@@ -267,7 +267,7 @@ TEST_F(ReplaceAllTest, AFailedRenameSaysHowManyFilesWereReplacedBeforeIt) {
   }
 }
 
-TEST_F(ReplaceAllTest, SyncsADirectoryOnceAfterAllItsFilesAreReplaced) {
+TEST_F(ReplaceAll, SyncsDirectoryOnceAtEnd) {
   make();
   int syncs = -1;
   system.before_rename = [&] { syncs = system.directory_syncs; };
@@ -294,7 +294,7 @@ class FailingSource final : public Source {
   const Errc code_;
 };
 
-TEST_F(ReplaceTest, ACopyTellsWhichSideFailed) {
+TEST_F(AtomicFileTest, TellsWhichSideOfCopyFailed) {
   const std::string text(3'000'000, 'a');
   put(directory / "source", text);
   const auto good = os::PosixFile::open(directory / "source").value();
@@ -317,7 +317,7 @@ TEST_F(ReplaceTest, ACopyTellsWhichSideFailed) {
   }
 }
 
-class OverwriteTest : public ReplaceTest {
+class Overwrite : public AtomicFileTest {
  protected:
   void SetUp() override {
     put(path, "0123456789");
@@ -326,7 +326,7 @@ class OverwriteTest : public ReplaceTest {
   os::FileIdentity identity;
 };
 
-TEST_F(OverwriteTest, ChangesTheBytesWhereTheyAre) {
+TEST_F(Overwrite, ChangesBytesInPlace) {
   const ino_t inode = inode_of(path);
   system.longest_write = 2;
   system.interruptions = 1;
@@ -337,18 +337,18 @@ TEST_F(OverwriteTest, ChangesTheBytesWhereTheyAre) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(OverwriteTest, WithoutDurabilityNothingIsSynced) {
+TEST_F(Overwrite, SyncsNothingIfNotDurable) {
   ASSERT_TRUE(succeeds(io::overwrite(path, identity, 0, bytes_of("x"), Sync::none, system)));
   EXPECT_EQ(system.file_syncs, 0);
 }
 
-TEST_F(OverwriteTest, AFileThatWasChangedOrReplacedMeanwhileIsLeftAlone) {
+TEST_F(Overwrite, RefusesChangedFile) {
   put(path, "something else");
   EXPECT_EQ(error_of(io::overwrite(path, identity, 0, bytes_of("x"), Sync::full, system)).code, Errc::file_changed);
   EXPECT_EQ(contents(path), "something else");
 }
 
-TEST_F(OverwriteTest, FailuresAreReported) {
+TEST_F(Overwrite, ReportsFailures) {
   system.file_sync_errno = EIO;
   EXPECT_EQ(error_of(io::overwrite(path, identity, 0, bytes_of("0"), Sync::full, system)).code, Errc::sync_failed);
   EXPECT_EQ(system.file_syncs, 1);

@@ -23,7 +23,7 @@
 namespace safetensors::test {
 namespace {
 
-class NewFileTest : public ReplaceTest {
+class NewFile : public AtomicFileTest {
  protected:
   // Returns whether the file system of the temporary directory supports files without a name.
   bool unnamed() const {
@@ -39,7 +39,7 @@ class NewFileTest : public ReplaceTest {
 #define SKIP_WITHOUT_UNNAMED_FILES() \
   if (!unnamed()) GTEST_SKIP() << "the temporary directory's file system has no O_TMPFILE"
 
-TEST_F(NewFileTest, KillLeavesNothing) {
+TEST_F(NewFile, LeavesNothingIfKilled) {
   SKIP_WITHOUT_UNNAMED_FILES();
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -57,7 +57,7 @@ TEST_F(NewFileTest, KillLeavesNothing) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(NewFileTest, IsLinkedOnceAndNeverRenamed) {
+TEST_F(NewFile, IsLinkedOnceAndNeverRenamed) {
   SKIP_WITHOUT_UNNAMED_FILES();
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   EXPECT_EQ(system.links, 1);
@@ -66,7 +66,7 @@ TEST_F(NewFileTest, IsLinkedOnceAndNeverRenamed) {
   EXPECT_EQ(open_below(directory.path()), 0u);
 }
 
-TEST_F(NewFileTest, IsSyncedBeforeLinkAndDirectoryAfter) {
+TEST_F(NewFile, IsSyncedBeforeLinkAndDirectoryAfter) {
   SKIP_WITHOUT_UNNAMED_FILES();
   std::vector<int> seen;
   system.before_link = [&] { seen = {system.file_syncs, system.directory_syncs}; };
@@ -75,7 +75,7 @@ TEST_F(NewFileTest, IsSyncedBeforeLinkAndDirectoryAfter) {
   EXPECT_EQ(system.directory_syncs, 1);
 }
 
-TEST_F(NewFileTest, AnyRefusalToMakeItFallsBack) {
+TEST_F(NewFile, FallsBackOnAnyRefusal) {
   for (const int number : {EOPNOTSUPP, EISDIR, ENOENT, EINVAL, EMFILE}) {
     system.unnamed_errno = number;
     ASSERT_TRUE(succeeds(replace(path, "new", system)));
@@ -85,7 +85,7 @@ TEST_F(NewFileTest, AnyRefusalToMakeItFallsBack) {
   EXPECT_EQ(system.links, 0);
 }
 
-TEST_F(NewFileTest, WithoutProcATemporaryIsRenamed) {
+TEST_F(NewFile, FallsBackWithoutProc) {
   system.no_proc = true;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   EXPECT_EQ(system.links, 0);
@@ -93,14 +93,14 @@ TEST_F(NewFileTest, WithoutProcATemporaryIsRenamed) {
   expect_new();
 }
 
-TEST_F(NewFileTest, OnNetworksATemporaryIsRenamed) {
+TEST_F(NewFile, FallsBackOnNetworks) {
   system.kind = os::FileSystem::remote;
   ASSERT_TRUE(succeeds(replace(path, "new", system)));
   EXPECT_EQ(system.links, 0);
   expect_new();
 }
 
-TEST_F(NewFileTest, ReplacesWhatAppearedMeanwhile) {
+TEST_F(NewFile, ReplacesFileThatAppeared) {
   SKIP_WITHOUT_UNNAMED_FILES();
   const os::Descriptor before(::open(directory.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   system.before_link = [&] {
@@ -113,7 +113,7 @@ TEST_F(NewFileTest, ReplacesWhatAppearedMeanwhile) {
   expect_new();
 }
 
-TEST_F(NewFileTest, ItsSecondNameIsLocked) {
+TEST_F(NewFile, LocksSecondName) {
   SKIP_WITHOUT_UNNAMED_FILES();
   put(directory / "other", "old");
   auto file = AtomicFile::create(path, 3, {}, system).value();
@@ -132,7 +132,7 @@ TEST_F(NewFileTest, ItsSecondNameIsLocked) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(NewFileTest, WhereLinksAreForbiddenItIsCopied) {
+TEST_F(NewFile, IsCopiedIfLinksAreForbidden) {
   SKIP_WITHOUT_UNNAMED_FILES();
   const std::string text = noise(std::size_t{3} << 20);
   for (const int number : {EPERM, EACCES, ENOENT, EOPNOTSUPP, ENOSYS, EXDEV, EMLINK}) {
@@ -148,7 +148,7 @@ TEST_F(NewFileTest, WhereLinksAreForbiddenItIsCopied) {
   }
 }
 
-TEST_F(NewFileTest, FullOrBrokenDiskIsNotTriedTwice) {
+TEST_F(NewFile, NeverRetriesOnDiskError) {
   SKIP_WITHOUT_UNNAMED_FILES();
   for (const int number : {EIO, ENOSPC, EDQUOT, EROFS}) {
     system.link_errno = number;
@@ -162,7 +162,7 @@ TEST_F(NewFileTest, FullOrBrokenDiskIsNotTriedTwice) {
   }
 }
 
-TEST_F(NewFileTest, CannotReplaceFifoThatAppeared) {
+TEST_F(NewFile, RefusesFifoThatAppeared) {
   system.before_link = [&] { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); };
   auto file = AtomicFile::create(path, 0, {}, system).value();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -170,7 +170,7 @@ TEST_F(NewFileTest, CannotReplaceFifoThatAppeared) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(NewFileTest, RefusesPathInUse) {
+TEST_F(NewFile, RefusesPathInUse) {
   for (const bool dangling : {false, true}) {
     if (dangling)
       ASSERT_EQ(::symlink("nowhere", path.c_str()), 0);
@@ -185,7 +185,7 @@ TEST_F(NewFileTest, RefusesPathInUse) {
   }
 }
 
-TEST_F(NewFileTest, RefuseWorksInEveryWay) {
+TEST_F(NewFile, RefuseWorksInEveryWay) {
   const AtomicFileOptions options{.links = io::Links::refuse};
   for (const int unnamed_errno : {0, EOPNOTSUPP}) {
     for (const int link_errno : {0, EPERM}) {
@@ -198,7 +198,7 @@ TEST_F(NewFileTest, RefuseWorksInEveryWay) {
   }
 }
 
-TEST_F(NewFileTest, RefuseKeepsWhatAppearedMeanwhile) {
+TEST_F(NewFile, RefuseKeepsWhatAppearedMeanwhile) {
   const AtomicFileOptions options{.links = io::Links::refuse};
   for (const int unnamed_errno : {0, EOPNOTSUPP}) {
     for (const int link_errno : {0, EPERM}) {
@@ -222,7 +222,7 @@ TEST_F(NewFileTest, RefuseKeepsWhatAppearedMeanwhile) {
   }
 }
 
-TEST_F(NewFileTest, ModeFollowsUmaskInEveryWay) {
+TEST_F(NewFile, AppliesUmaskInEveryWay) {
   const mode_t before = ::umask(027);
   for (int way = 0; way < 3; ++way) {
     system.unnamed_errno = way == 1 ? EOPNOTSUPP : 0;
@@ -234,7 +234,7 @@ TEST_F(NewFileTest, ModeFollowsUmaskInEveryWay) {
   ::umask(before);
 }
 
-TEST_F(NewFileTest, LargeOneIsWrittenDirectlyWithoutAName) {
+TEST_F(NewFile, IsWrittenDirectlyIfLarge) {
   SKIP_WITHOUT_UNNAMED_FILES();
   const std::string text = noise(std::size_t{5} << 20);
   put(path, "old");
@@ -247,7 +247,7 @@ TEST_F(NewFileTest, LargeOneIsWrittenDirectlyWithoutAName) {
   EXPECT_TRUE(contents(path) == text);
 }
 
-TEST_F(NewFileTest, ManyWritersOfOneNewPathAllSucceed) {
+TEST_F(NewFile, LetsManyWritersSucceed) {
   std::atomic<int> failures{0};
   const auto work = [&] {
     for (int i = 0; i < 500; ++i) {
@@ -262,7 +262,7 @@ TEST_F(NewFileTest, ManyWritersOfOneNewPathAllSucceed) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(NewFileTest, NoReaderSeesPartOfIt) {
+TEST_F(NewFile, IsNeverSeenInPart) {
   const std::string text = noise(std::size_t{1} << 20);
   std::atomic<bool> done{false};
   std::thread writer([&] {
@@ -280,9 +280,9 @@ TEST_F(NewFileTest, NoReaderSeesPartOfIt) {
   writer.join();
 }
 
-class TemporaryLockTest : public ReplaceTest {};
+class TemporaryFileLock : public AtomicFileTest {};
 
-TEST_F(TemporaryLockTest, IsHeldUntilTheFileIsInPlace) {
+TEST_F(TemporaryFileLock, IsHeldUntilReplacement) {
   put(path, "old");
   auto file = AtomicFile::create(path, 3, {}, system).value();
   const os::Descriptor other(::open((directory / directory.names()[0]).c_str(), O_RDONLY | O_CLOEXEC));
@@ -296,7 +296,7 @@ TEST_F(TemporaryLockTest, IsHeldUntilTheFileIsInPlace) {
   EXPECT_FALSE(locked());
 }
 
-TEST_F(TemporaryLockTest, HeldByOthersMakesAnotherName) {
+TEST_F(TemporaryFileLock, CausesOtherNameIfHeld) {
   put(path, "old");
   system.lock_errno = EWOULDBLOCK;
   system.locks_before_success = 3;
@@ -311,7 +311,7 @@ TEST_F(TemporaryLockTest, HeldByOthersMakesAnotherName) {
   EXPECT_EQ(error.os_error, EBUSY);
 }
 
-TEST_F(TemporaryLockTest, MissingIsTolerated) {
+TEST_F(TemporaryFileLock, MayBeUnsupported) {
   for (const int number : {ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL}) {
     put(path, "old");
     system.lock_errno = number;
@@ -320,7 +320,7 @@ TEST_F(TemporaryLockTest, MissingIsTolerated) {
   }
 }
 
-TEST_F(TemporaryLockTest, FileThatWasCleanedMeanwhileIsMadeAgain) {
+TEST_F(TemporaryFileLock, SurvivesCleanedFile) {
   put(path, "old");
   class Cleaned final : public os::System {
    public:
@@ -421,7 +421,7 @@ class FailingSystem final : public os::System {
   std::atomic<int> calls_{0};
 };
 
-class EveryCall : public ReplaceTest {
+class FailedCalls : public AtomicFileTest {
  protected:
   enum class Before { nothing, old, appears, appears_and_stays };
 
@@ -462,7 +462,7 @@ class EveryCall : public ReplaceTest {
   }
 };
 
-TEST_F(EveryCall, FailedInTurnLeavesOldOrNew) {
+TEST_F(FailedCalls, LeaveOldOrNewFile) {
   const std::string small = "new", large = noise((std::size_t{1} << 20) + 5);
   int failures = 0;
   for (const int number : {EIO, ENOSPC, EMFILE, EPERM, EOPNOTSUPP, ENOENT, EEXIST, EINTR, EWOULDBLOCK}) {

@@ -26,7 +26,7 @@ namespace {
 
 using os::Descriptor;
 
-TEST_F(ReplaceTest, MakesANewFileAndLeavesNothingBesideIt) {
+TEST_F(AtomicFileTest, CreatesFileWithoutLeftovers) {
   for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
     ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync})));
     EXPECT_EQ(contents(path), "new");
@@ -34,12 +34,12 @@ TEST_F(ReplaceTest, MakesANewFileAndLeavesNothingBesideIt) {
   }
 }
 
-TEST_F(ReplaceTest, MakesAnEmptyFile) {
+TEST_F(AtomicFileTest, CreatesEmptyFile) {
   ASSERT_TRUE(succeeds(replace(path, "")));
   EXPECT_EQ(contents(path), "");
 }
 
-TEST_F(ReplaceTest, NothingAppearsAtThePathBeforeCommit) {
+TEST_F(AtomicFileTest, HidesFileUntilCommit) {
   system.unnamed_errno = EOPNOTSUPP;
   auto file = AtomicFile::create(path, 3, {}, system).value();
   ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
@@ -50,20 +50,20 @@ TEST_F(ReplaceTest, NothingAppearsAtThePathBeforeCommit) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, WithoutCommitTheTemporaryIsRemoved) {
+TEST_F(AtomicFileTest, RemovesTemporaryWithoutCommit) {
   put(path, "old");
   const ino_t inode = inode_of(path);
   AtomicFile::create(path, 3, {}).value().reset();
   expect_untouched(inode);
 }
 
-TEST_F(ReplaceTest, ASecondCommitIsRefused) {
+TEST_F(AtomicFileTest, RefusesSecondCommit) {
   auto file = AtomicFile::create(path, 0, {}).value();
   ASSERT_TRUE(succeeds(file->commit()));
   EXPECT_EQ(error_of(file->commit()).code, Errc::writer_closed);
 }
 
-TEST_F(ReplaceTest, AForkedChildDoesNotRemoveItsParentsTemporary) {
+TEST_F(AtomicFileTest, KeepsTemporaryInForkedChild) {
   auto file = AtomicFile::create(path, 3, {}).value();
   EXPECT_EQ(in_child([&] {
               file.reset();
@@ -75,14 +75,14 @@ TEST_F(ReplaceTest, AForkedChildDoesNotRemoveItsParentsTemporary) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(ReplaceTest, ANewFilesModeFollowsTheUmask) {
+TEST_F(AtomicFileTest, AppliesUmaskToNewFile) {
   const mode_t before = ::umask(027);
   ASSERT_TRUE(succeeds(replace(path, "new")));
   EXPECT_EQ(::umask(before), mode_t{027});
   EXPECT_EQ(mode_of(path), mode_t{0640});
 }
 
-TEST_F(ReplaceTest, TheModeFollowsTheOldFileWhateverTheUmask) {
+TEST_F(AtomicFileTest, KeepsModeOfReplacedFile) {
   for (const mode_t mode : std::initializer_list<mode_t>{0600, 0644, 0664, 0755, 0444}) {
     put(path, "old");
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
@@ -96,7 +96,7 @@ TEST_F(ReplaceTest, TheModeFollowsTheOldFileWhateverTheUmask) {
   }
 }
 
-TEST_F(ReplaceTest, ThePrivateFilesTemporaryIsPrivateToo) {
+TEST_F(AtomicFileTest, KeepsTemporaryPrivate) {
   put(path, "old");
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
   const auto file = AtomicFile::create(path, 3, {}).value();
@@ -105,7 +105,7 @@ TEST_F(ReplaceTest, ThePrivateFilesTemporaryIsPrivateToo) {
   EXPECT_EQ(mode_of(directory / names[0]), mode_t{0600});
 }
 
-TEST_F(ReplaceTest, TheOwnerFollowsTheOldFileForRoot) {
+TEST_F(AtomicFileTest, KeepsOwnerIfRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may give files away";
   put(path, "old");
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
@@ -118,7 +118,7 @@ TEST_F(ReplaceTest, TheOwnerFollowsTheOldFileForRoot) {
   EXPECT_EQ(mode_of(path), mode_t{0640});
 }
 
-TEST_F(ReplaceTest, SymbolicLinksAreFollowed) {
+TEST_F(AtomicFileTest, FollowsSymbolicLinks) {
   ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
   put(directory / "blobs/blob", "old");
   ASSERT_EQ(::symlink("blobs/blob", (directory / "second").c_str()), 0);
@@ -129,7 +129,7 @@ TEST_F(ReplaceTest, SymbolicLinksAreFollowed) {
   EXPECT_EQ(directory.names(), (Names{"blobs", "model", "second"}));
 }
 
-TEST_F(ReplaceTest, ADanglingLinkLeadsToTheFileThatItNames) {
+TEST_F(AtomicFileTest, CreatesTargetOfDanglingLink) {
   ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
   ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
   ASSERT_TRUE(succeeds(replace(path, "new")));
@@ -137,14 +137,14 @@ TEST_F(ReplaceTest, ADanglingLinkLeadsToTheFileThatItNames) {
   EXPECT_EQ(contents(directory / "blobs/blob"), "new");
 }
 
-TEST_F(ReplaceTest, ALinkToItselfIsELOOP) {
+TEST_F(AtomicFileTest, RefusesLinkToItself) {
   ASSERT_EQ(::symlink("model", path.c_str()), 0);
   const Error error = error_of(replace(path, "new"));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ELOOP);
 }
 
-TEST_F(ReplaceTest, ReplacesLinkAndKeepsItsTarget) {
+TEST_F(AtomicFileTest, ReplacesLinkAndKeepsTarget) {
   ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
   put(directory / "blobs/blob", "old");
   ASSERT_EQ(::chmod((directory / "blobs/blob").c_str(), 0640), 0);
@@ -161,7 +161,7 @@ TEST_F(ReplaceTest, ReplacesLinkAndKeepsItsTarget) {
   }
 }
 
-TEST_F(ReplaceTest, ReplacesLinkThatLeadsToNoFile) {
+TEST_F(AtomicFileTest, ReplacesLinkThatLeadsToNoFile) {
   ASSERT_EQ(::mkdir((directory / "blobs").c_str(), 0755), 0);
   for (const char* const target : {"nowhere/blob", "blobs/blob", "model", "blobs"}) {
     ASSERT_EQ(::symlink(target, path.c_str()), 0);
@@ -174,7 +174,7 @@ TEST_F(ReplaceTest, ReplacesLinkThatLeadsToNoFile) {
   }
 }
 
-TEST_F(ReplaceTest, LeavesLinkWhenNothingIsCommitted) {
+TEST_F(AtomicFileTest, KeepsLinkWithoutCommit) {
   put(directory / "blob", "old");
   ASSERT_EQ(::symlink("blob", path.c_str()), 0);
   AtomicFile::create(path, 3, {.links = io::Links::replace}).value().reset();
@@ -182,7 +182,7 @@ TEST_F(ReplaceTest, LeavesLinkWhenNothingIsCommitted) {
   EXPECT_EQ(directory.names(), (Names{"blob", "model"}));
 }
 
-TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
+TEST_F(AtomicFileTest, RefusesLinksToSpecialFiles) {
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0644), 0);
   std::string up;
   for (int i = 0; i < 32; ++i) up += "../";
@@ -197,7 +197,7 @@ TEST_F(ReplaceTest, RefusesLinksToWhatIsNoFile) {
   }
 }
 
-TEST_F(ReplaceTest, RefusesLinksIntoSysfs) {
+TEST_F(AtomicFileTest, RefusesLinksIntoSysfs) {
   struct statfs mount;
   constexpr std::uint32_t kSysfs = 0x62656572;
   if (::statfs("/sys", &mount) != 0 || static_cast<std::uint32_t>(mount.f_type) != kSysfs)
@@ -214,7 +214,7 @@ TEST_F(ReplaceTest, RefusesLinksIntoSysfs) {
   }
 }
 
-TEST_F(ReplaceTest, FollowsLinksOfTheDirectory) {
+TEST_F(AtomicFileTest, FollowsLinksOfDirectory) {
   ASSERT_EQ(::mkdir((directory / "real").c_str(), 0755), 0);
   ASSERT_EQ(::symlink("real", (directory / "folder").c_str()), 0);
   ASSERT_TRUE(succeeds(replace(directory / "folder/model", "new", {.links = io::Links::replace})));
@@ -222,7 +222,7 @@ TEST_F(ReplaceTest, FollowsLinksOfTheDirectory) {
   EXPECT_EQ(contents(directory / "real/model"), "new");
 }
 
-TEST_F(ReplaceTest, AHardLinkBecomesAFileOfItsOwn) {
+TEST_F(AtomicFileTest, SeparatesHardLinks) {
   put(directory / "other", "old");
   ASSERT_EQ(::link((directory / "other").c_str(), path.c_str()), 0);
   ASSERT_TRUE(succeeds(replace(path, "new")));
@@ -230,7 +230,7 @@ TEST_F(ReplaceTest, AHardLinkBecomesAFileOfItsOwn) {
   EXPECT_EQ(contents(directory / "other"), "old");
 }
 
-TEST_F(ReplaceTest, WhatIsNoRegularFileIsRefused) {
+TEST_F(AtomicFileTest, RefusesAllButRegularFiles) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   Error error = error_of(replace(path, "new"));
   EXPECT_EQ(error.code, Errc::not_regular_file);
@@ -251,7 +251,7 @@ TEST_F(ReplaceTest, WhatIsNoRegularFileIsRefused) {
   EXPECT_EQ(error_of(replace(directory / "socket", "new")).message, "cannot replace a socket, only a regular file");
 }
 
-TEST_F(ReplaceTest, AnOpenFileWithoutANameIsRefused) {
+TEST_F(AtomicFileTest, RefusesUnlinkedOpenFile) {
   put(path, "old");
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::unlink(path.c_str()), 0);
@@ -261,7 +261,7 @@ TEST_F(ReplaceTest, AnOpenFileWithoutANameIsRefused) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(ReplaceTest, TwoWritersWhoReplaceEachOthersFileAllTheTimeBothSucceed) {
+TEST_F(AtomicFileTest, LetsTwoWritersReplaceEachOther) {
   std::atomic<int> failures{0};
   const auto work = [&] {
     for (int i = 0; i < 2000; ++i) {
@@ -275,14 +275,14 @@ TEST_F(ReplaceTest, TwoWritersWhoReplaceEachOthersFileAllTheTimeBothSucceed) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, WhatBecameAFifoMeanwhileIsRefused) {
+TEST_F(AtomicFileTest, RefusesPathThatBecameFifo) {
   auto file = AtomicFile::create(path, 0, {}).value();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(error_of(file->commit()).code, Errc::not_regular_file);
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, PathsThatCannotBeAFileAreRefused) {
+TEST_F(AtomicFileTest, RefusesImpossiblePaths) {
   EXPECT_EQ(error_of(replace("", "new")).os_error, ENOENT);
   EXPECT_EQ(error_of(replace("", "new")).code, Errc::open_failed);
   EXPECT_EQ(error_of(replace(std::string("a\0b", 3), "new")).code, Errc::invalid_argument);
@@ -296,14 +296,14 @@ TEST_F(ReplaceTest, PathsThatCannotBeAFileAreRefused) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(ReplaceTest, TheLongestNameLeavesRoomForTheTemporary) {
+TEST_F(AtomicFileTest, AcceptsLongestName) {
   const std::string name(255, 'n');
   ASSERT_TRUE(succeeds(replace(directory / name, "old")));
   ASSERT_TRUE(succeeds(replace(directory / name, "new")));
   EXPECT_EQ(directory.names(), Names{name});
 }
 
-TEST_F(ReplaceTest, ARelativePathMeansTheDirectoryOfCreate) {
+TEST_F(AtomicFileTest, KeepsDirectoryOfRelativePath) {
   const Descriptor before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::chdir(directory.path().c_str()), 0);
   auto file = AtomicFile::create("model", 3, {});
@@ -314,7 +314,7 @@ TEST_F(ReplaceTest, ARelativePathMeansTheDirectoryOfCreate) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(ReplaceTest, ADirectoryWithoutWritePermissionIsEACCES) {
+TEST_F(AtomicFileTest, ReportsReadOnlyDirectory) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0555), 0);
   EXPECT_EQ(in_child([&] {
               if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
@@ -326,7 +326,7 @@ TEST_F(ReplaceTest, ADirectoryWithoutWritePermissionIsEACCES) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
 }
 
-TEST_F(ReplaceTest, ADirectoryThatCannotBeListedIsSyncedThroughItsFileSystem) {
+TEST_F(AtomicFileTest, SyncsUnlistableDirectory) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0333), 0);
   EXPECT_EQ(in_child([&] {
               if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
@@ -338,14 +338,14 @@ TEST_F(ReplaceTest, ADirectoryThatCannotBeListedIsSyncedThroughItsFileSystem) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(ReplaceTest, ASizeThatNoFileCanHaveIsEFBIG) {
+TEST_F(AtomicFileTest, RefusesImpossibleSize) {
   const Error error = error_of(AtomicFile::create(path, ~std::uint64_t{0}, {}));
   EXPECT_EQ(error.code, Errc::write_failed);
   EXPECT_EQ(error.os_error, EFBIG);
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(ReplaceTest, ASourceThatEndsEarlyIsTruncatedAndNotAFailedWrite) {
+TEST_F(AtomicFileTest, ReportsTruncatedSourceOfCopy) {
   put(directory / "source", "0123456789");
   const auto source = os::PosixFile::open(directory / "source").value();
   auto file = AtomicFile::create(path, 20, {}).value();
@@ -354,7 +354,7 @@ TEST_F(ReplaceTest, ASourceThatEndsEarlyIsTruncatedAndNotAFailedWrite) {
   EXPECT_EQ(error.offset, 10u);
 }
 
-TEST_F(ReplaceTest, ManyThreadsWriteOneFile) {
+TEST_F(AtomicFileTest, LetsManyThreadsWrite) {
   constexpr std::size_t kPart = 5000;
   auto file = AtomicFile::create(path, 16 * kPart, {}).value();
   std::atomic<int> failures{0};
@@ -374,7 +374,7 @@ TEST_F(ReplaceTest, ManyThreadsWriteOneFile) {
   EXPECT_EQ(contents(path), expected);
 }
 
-TEST_F(ReplaceTest, TwoWritersAtOnceNeverMixAndTheLastCommitWins) {
+TEST_F(AtomicFileTest, LetsLastCommitWin) {
   auto first = AtomicFile::create(path, 5, {}).value();
   auto second = AtomicFile::create(path, 6, {}).value();
   ASSERT_TRUE(succeeds(first->write_at(0, bytes_of("first"))));
@@ -386,7 +386,7 @@ TEST_F(ReplaceTest, TwoWritersAtOnceNeverMixAndTheLastCommitWins) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, ProcessesThatWriteAtOnceNeverMixWhatAReaderSees) {
+TEST_F(AtomicFileTest, NeverMixesFilesOfProcesses) {
   const auto text = [](int writer) {
     return std::string(20'000 + 1000 * static_cast<std::size_t>(writer), static_cast<char>('a' + writer));
   };
@@ -408,7 +408,7 @@ TEST_F(ReplaceTest, ProcessesThatWriteAtOnceNeverMixWhatAReaderSees) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(ReplaceTest, AKilledProcessLeavesTheOldFileAndItsTemporary) {
+TEST_F(AtomicFileTest, KeepsOldFileIfKilled) {
   put(path, "old");
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -428,7 +428,7 @@ TEST_F(ReplaceTest, AKilledProcessLeavesTheOldFileAndItsTemporary) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(ReplaceTest, AFullFileSystemIsENOSPCAndLeavesTheOldFile) {
+TEST_F(AtomicFileTest, KeepsOldFileIfDiskIsFull) {
   const std::string mount_point = directory / "small";
   ASSERT_EQ(::mkdir(mount_point.c_str(), 0755), 0);
   if (::mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=1m") != 0)
@@ -446,7 +446,7 @@ TEST_F(ReplaceTest, AFullFileSystemIsENOSPCAndLeavesTheOldFile) {
   EXPECT_EQ(::umount2(mount_point.c_str(), MNT_DETACH), 0);
 }
 
-TEST_F(ReplaceTest, AReadOnlyFileSystemIsEROFS) {
+TEST_F(AtomicFileTest, ReportsReadOnlyFileSystem) {
   const std::string mount_point = directory / "fixed";
   ASSERT_EQ(::mkdir(mount_point.c_str(), 0755), 0);
   if (::mount("tmpfs", mount_point.c_str(), "tmpfs", MS_RDONLY, "size=1m") != 0)

@@ -25,7 +25,7 @@ using States = std::vector<std::pair<std::string, TemporaryState>>;
 
 constexpr const char* kName = ".safetensors-0123456789abcdef.tmp";
 
-class CleanTest : public testing::Test {
+class CleanDirectory : public testing::Test {
  protected:
   States clean(const CleanOptions& options = {}) { return states(clean_directory(directory.path(), options)); }
   States clean_faulty(const CleanOptions& options = {}) {
@@ -46,7 +46,7 @@ class CleanTest : public testing::Test {
   FaultySystem system;
 };
 
-TEST_F(CleanTest, RemovesWhatNobodyUses) {
+TEST_F(CleanDirectory, RemovesUnusedTemporaries) {
   put(path, "four");
   const Result<std::vector<Temporary>> looked = clean_directory(directory.path(), {.dry_run = true});
   ASSERT_TRUE(succeeds(looked));
@@ -60,7 +60,7 @@ TEST_F(CleanTest, RemovesWhatNobodyUses) {
   EXPECT_EQ(open_below(directory.path()), 0u);
 }
 
-TEST_F(CleanTest, LeavesLivingWritersAlone) {
+TEST_F(CleanDirectory, LeavesLivingWritersAlone) {
   put(directory / "model", "old");
   auto writer = AtomicFile::create(directory / "model", 3, {}).value();
   for (const bool dry_run : {false, true}) {
@@ -76,7 +76,7 @@ TEST_F(CleanTest, LeavesLivingWritersAlone) {
   EXPECT_EQ(contents(directory / "model"), "new");
 }
 
-TEST_F(CleanTest, RemovesWhatKilledWriterLeft) {
+TEST_F(CleanDirectory, RemovesTemporaryOfKilledWriter) {
   put(directory / "model", "old");
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -96,7 +96,7 @@ TEST_F(CleanTest, RemovesWhatKilledWriterLeft) {
   EXPECT_EQ(contents(directory / "model"), "old");
 }
 
-TEST_F(CleanTest, WithoutLocksAgeDecides) {
+TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
   put(path, "four");
   for (const bool remote : {false, true}) {
     system.kind = remote ? os::FileSystem::remote : os::FileSystem::local;
@@ -113,7 +113,7 @@ TEST_F(CleanTest, WithoutLocksAgeDecides) {
   EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
 }
 
-TEST_F(CleanTest, LocksDecideWhateverTheAge) {
+TEST_F(CleanDirectory, TrustsLocksOverAge) {
   put(path, "four");
   const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
@@ -122,7 +122,7 @@ TEST_F(CleanTest, LocksDecideWhateverTheAge) {
   EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
 }
 
-TEST_F(CleanTest, TouchesRegularFilesOnly) {
+TEST_F(CleanDirectory, TouchesRegularFilesOnly) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   put(directory / "target", "kept");
   ASSERT_EQ(::symlink("target", (directory / ".safetensors-0000000000000001.tmp").c_str()), 0);
@@ -134,7 +134,7 @@ TEST_F(CleanTest, TouchesRegularFilesOnly) {
   EXPECT_EQ(contents(directory / "target"), "kept");
 }
 
-TEST_F(CleanTest, DirectoriesBelowAreForRecursiveOnly) {
+TEST_F(CleanDirectory, DescendsOnlyIfRecursive) {
   const std::string below = directory / "a/b";
   ASSERT_TRUE(std::filesystem::create_directories(below));
   put(below + "/" + kName, "x");
@@ -148,7 +148,7 @@ TEST_F(CleanTest, DirectoriesBelowAreForRecursiveOnly) {
   EXPECT_EQ(contents(elsewhere / kName), "kept");
 }
 
-TEST_F(CleanTest, NamedSymlinkToDirectoryIsFollowed) {
+TEST_F(CleanDirectory, FollowsNamedLinkToDirectory) {
   put(path, "x");
   const TemporaryDirectory elsewhere;
   ASSERT_EQ(::symlink(directory.path().c_str(), (elsewhere / "link").c_str()), 0);
@@ -158,7 +158,7 @@ TEST_F(CleanTest, NamedSymlinkToDirectoryIsFollowed) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(CleanTest, WhatIsNoDirectoryIsAnError) {
+TEST_F(CleanDirectory, RefusesAllButDirectories) {
   put(directory / "file", "x");
   EXPECT_EQ(error_of(clean_directory(directory / "file")).os_error, ENOTDIR);
   EXPECT_EQ(error_of(clean_directory(directory / "missing")).os_error, ENOENT);
@@ -170,7 +170,7 @@ TEST_F(CleanTest, WhatIsNoDirectoryIsAnError) {
   EXPECT_EQ(error.message, "cannot open: no such file or directory");
 }
 
-TEST_F(CleanTest, FileThatCannotBeOpenedIsNamed) {
+TEST_F(CleanDirectory, NamesFileThatCannotBeOpened) {
   put(path, "x");
   class Closed final : public os::System {
     int open_at(int parent, const char* name, int flags, mode_t mode) noexcept override {
@@ -186,7 +186,7 @@ TEST_F(CleanTest, FileThatCannotBeOpenedIsNamed) {
   EXPECT_EQ(found->at(0).error->message, "cannot open: permission denied");
 }
 
-TEST_F(CleanTest, FileThatCannotBeRemovedIsNamed) {
+TEST_F(CleanDirectory, NamesFileThatCannotBeRemoved) {
   put(path, "x");
   put(directory / ".safetensors-ffffffffffffffff.tmp", "x");
   class Fixed final : public os::System {
@@ -203,7 +203,7 @@ TEST_F(CleanTest, FileThatCannotBeRemovedIsNamed) {
   EXPECT_EQ(found->at(1).state, TemporaryState::removed);
 }
 
-TEST_F(CleanTest, FileThatGoesMeanwhileIsNotCounted) {
+TEST_F(CleanDirectory, IgnoresVanishingFile) {
   class Vanishing final : public os::System {
    public:
     explicit Vanishing(std::string gone) : gone_(std::move(gone)) {}
@@ -219,7 +219,7 @@ TEST_F(CleanTest, FileThatGoesMeanwhileIsNotCounted) {
   EXPECT_EQ(states(io::clean_directory(directory.path(), {}, vanishing)), States{});
 }
 
-TEST_F(CleanTest, WriterOnlyFilesAreOpenedToo) {
+TEST_F(CleanDirectory, OpensWriteOnlyFiles) {
   put(path, "x");
   ASSERT_EQ(::chmod(path.c_str(), 0200), 0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0777), 0);

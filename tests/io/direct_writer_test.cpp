@@ -33,7 +33,7 @@ using os::DirectAlignment;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-class DirectTest : public ReplaceTest {
+class DirectWrite : public AtomicFileTest {
  protected:
   void SetUp() override {
     if (!AtomicFile::create(path, kMiB, {}).value()->file().direct())
@@ -71,7 +71,7 @@ class DirectTest : public ReplaceTest {
   }
 };
 
-TEST(ChunksTest, CoverARangeWithoutGapsAndBeginAtMultiples) {
+TEST(Chunks, CoverRangeWithoutGaps) {
   for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kDirectChunk - 1},
                                      std::uint64_t{kDirectChunk}, std::uint64_t{3 * kDirectChunk + 5}}) {
     for (const std::uint64_t size :
@@ -91,7 +91,7 @@ TEST(ChunksTest, CoverARangeWithoutGapsAndBeginAtMultiples) {
   }
 }
 
-TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
+TEST_F(DirectWrite, NeedsLargeDurableFile) {
   const std::string text = noise(kMiB);
   ASSERT_TRUE(succeeds(replace(path, text, system, {.sync = Sync::none})));
   ASSERT_TRUE(succeeds(replace(path, text.substr(1), system, {.sync = Sync::full})));
@@ -110,7 +110,7 @@ TEST_F(DirectTest, OnlyLargeDurableFilesAreWrittenDirectly) {
 }
 
 // The bytes before and after the range must keep their values.
-TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
+TEST_F(DirectWrite, KeepsOtherBytesOfBlocks) {
   const std::string text = noise(64 << 10);
   const std::string before(64 << 10, '#');
   put(path, before);
@@ -137,7 +137,7 @@ TEST_F(DirectTest, EveryOffsetAndSizeWithinABlockWritesItsBytesAndNoOthers) {
   EXPECT_GT(system.direct_writes, 2500);
 }
 
-TEST_F(DirectTest, PiecesOfAnySizeFromSeveralThreadsGiveTheFile) {
+TEST_F(DirectWrite, AcceptsPiecesFromSeveralThreads) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     const std::string text = noise(9 * kMiB + seed * 1361);
     ASSERT_TRUE(succeeds(write_in_random_pieces(text, seed)));
@@ -146,7 +146,7 @@ TEST_F(DirectTest, PiecesOfAnySizeFromSeveralThreadsGiveTheFile) {
   EXPECT_GT(system.direct_writes, 12);
 }
 
-TEST_F(DirectTest, AnythingTheSystemRefusesIsWrittenThroughThePageCache) {
+TEST_F(DirectWrite, FallsBackToPageCache) {
   const std::string text = noise(7 * kMiB + 4321);
   const std::pair<const char*, std::function<void()>> refusals[] = {
       {"opening", [&] { system.direct_open_errno = EINVAL; }},
@@ -189,7 +189,7 @@ TEST_F(DirectTest, AnythingTheSystemRefusesIsWrittenThroughThePageCache) {
   }
 }
 
-TEST_F(DirectTest, AFileThatRefusedOnceIsNotAskedAgain) {
+TEST_F(DirectWrite, StopsAfterRefusal) {
   const std::string text = noise(kDirectChunk * 8);
   system.direct_write_errno = EINVAL;
   std::vector<std::size_t> cuts;
@@ -199,7 +199,7 @@ TEST_F(DirectTest, AFileThatRefusedOnceIsNotAskedAgain) {
   EXPECT_TRUE(contents(path) == text);
 }
 
-TEST_F(DirectTest, ADiskThatIsFullOrBrokenIsReportedWithThePlace) {
+TEST_F(DirectWrite, NamesOffsetOfDiskError) {
   put(path, "old");
   const ino_t inode = inode_of(path);
   const std::string text = noise(kDirectChunk);
@@ -216,7 +216,7 @@ TEST_F(DirectTest, ADiskThatIsFullOrBrokenIsReportedWithThePlace) {
   }
 }
 
-TEST_F(DirectTest, AFailedSyncAfterDirectWritesIsReportedAndNeverTriedAgain) {
+TEST_F(DirectWrite, NeverRepeatsFailedSync) {
   put(path, "old");
   const ino_t inode = inode_of(path);
   system.file_sync_errno = EIO;
@@ -225,7 +225,7 @@ TEST_F(DirectTest, AFailedSyncAfterDirectWritesIsReportedAndNeverTriedAgain) {
   expect_untouched(inode);
 }
 
-TEST_F(DirectTest, AReadOnlyOldFileIsReplacedDirectlyToo) {
+TEST_F(DirectWrite, ReplacesReadOnlyFile) {
   put(path, "old");
   ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
   ASSERT_TRUE(succeeds(replace(path, noise(kMiB), system)));
@@ -234,7 +234,7 @@ TEST_F(DirectTest, AReadOnlyOldFileIsReplacedDirectlyToo) {
 }
 
 // Aligned memory is written from where it is, so nothing else bounds them.
-TEST_F(DirectTest, CallsAtOnceBeginNoMoreThanThreeThreadsBesides) {
+TEST_F(DirectWrite, SharesThreeThreadsAmongCalls) {
   constexpr std::size_t kPart = 16 * kMiB;
   const auto memory = os::allocate(kPart).value();
   std::memset(memory.get(), 'x', kPart);
@@ -248,7 +248,7 @@ TEST_F(DirectTest, CallsAtOnceBeginNoMoreThanThreeThreadsBesides) {
   EXPECT_TRUE(contents(path) == std::string(4 * kPart, 'x'));
 }
 
-TEST_F(DirectTest, CopiesAnyRangeOfASourceToAnyOffset) {
+TEST_F(DirectWrite, CopiesAnyRangeToAnyOffset) {
   const std::string text = noise(6 * kMiB + 77);
   put(directory / "source", text);
   const auto source = os::PosixFile::open(directory / "source").value();
@@ -263,7 +263,7 @@ TEST_F(DirectTest, CopiesAnyRangeOfASourceToAnyOffset) {
   EXPECT_GT(system.direct_writes, 10);
 }
 
-TEST_F(DirectTest, ASourceThatEndsEarlyIsTruncatedAndMayBeCopiedAgain) {
+TEST_F(DirectWrite, CopiesAgainAfterTruncation) {
   const std::string text = noise(6 * kMiB);
   put(directory / "source", text.substr(0, 3 * kMiB));
   const auto source = os::PosixFile::open(directory / "source").value();
@@ -277,7 +277,7 @@ TEST_F(DirectTest, ASourceThatEndsEarlyIsTruncatedAndMayBeCopiedAgain) {
   EXPECT_TRUE(contents(path) == text);
 }
 
-TEST_F(DirectTest, ImagesOfManyFilesAreWrittenByFourThreadsAndSyncedEach) {
+TEST_F(DirectWrite, WritesImagesWithFourThreads) {
   std::vector<std::string> texts;
   std::vector<std::unique_ptr<AtomicFile>> files;
   std::vector<std::vector<io::Piece>> pieces(6);
@@ -303,7 +303,7 @@ TEST_F(DirectTest, ImagesOfManyFilesAreWrittenByFourThreadsAndSyncedEach) {
 }
 
 // With write_in_random_pieces, whatever file system dir is on.
-class OtherFileSystems : public DirectTest {
+class OtherFileSystems : public DirectWrite {
  protected:
   void SetUp() override {}
   void write_sizes(const std::string& target) {
@@ -315,7 +315,7 @@ class OtherFileSystems : public DirectTest {
   }
 };
 
-TEST_F(OtherFileSystems, MemoryIsWrittenWithoutADetour) {
+TEST_F(OtherFileSystems, SkipDirectWritesOnTmpfs) {
   struct statfs status;
   if (::statfs("/dev/shm", &status) != 0 || static_cast<std::uint32_t>(status.f_type) != 0x01021994)
     GTEST_SKIP() << "no tmpfs at /dev/shm";
@@ -326,7 +326,7 @@ TEST_F(OtherFileSystems, MemoryIsWrittenWithoutADetour) {
   std::filesystem::remove_all(name);
 }
 
-TEST_F(OtherFileSystems, BlocksOf1024BytesAndADiskThatIsFull) {
+TEST_F(OtherFileSystems, ServeSmallBlocksAndFullDisk) {
   const std::string image = directory / "image", mount_point = directory / "mounted";
   put(image, "");
   ASSERT_EQ(::truncate(image.c_str(), 24 << 20), 0);

@@ -70,7 +70,7 @@ class SourceFaults : public testing::Test {
   ReadPlan plan;
 };
 
-TEST_F(SourceFaults, InterruptedReadsAreBegunAgain) {
+TEST_F(SourceFaults, RepeatInterruptedReads) {
   for (const bool direct : {false, true}) {
     order(direct, 2, 5, EINTR);
     const Result<ReadResult> result = read(direct ? Cache::bypass : Cache::fill);
@@ -82,7 +82,7 @@ TEST_F(SourceFaults, InterruptedReadsAreBegunAgain) {
   }
 }
 
-TEST_F(SourceFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
+TEST_F(SourceFaults, FallBackToCacheIfRefused) {
   for (const auto& [error_number, said] :
        {std::pair(EINVAL, "invalid argument"), std::pair(EOPNOTSUPP, "not supported by this file system")}) {
     for (const int after : {0, 1, 4}) {
@@ -101,7 +101,7 @@ TEST_F(SourceFaults, WhereReadsPastTheCacheAreRefusedTheRestComesThroughIt) {
   }
 }
 
-TEST_F(SourceFaults, ABrokenDiskIsTheErrorOfThePlan) {
+TEST_F(SourceFaults, ReportBrokenDisk) {
   order(true, 3, 1'000'000, EIO);
   const Error error = error_of(read(Cache::bypass));
   EXPECT_EQ(error.code, Errc::read_failed);

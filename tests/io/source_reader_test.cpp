@@ -54,7 +54,7 @@ class FakeDirect final : public os::System {
   static int fail(int error_number) noexcept { return errno = error_number, -1; }
 };
 
-class DirectReads : public testing::Test {
+class DirectRead : public testing::Test {
  protected:
   static constexpr std::size_t kSize = (3 << 20) + 123;
   static constexpr std::size_t kMinDirect = 64 << 10;  // minimum bytes of a direct read
@@ -97,7 +97,7 @@ class DirectReads : public testing::Test {
   std::string_view got;
 };
 
-TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
+TEST_F(DirectRead, GivesBytesOfAnyRange) {
   std::mt19937 random(7);
   for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
     system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
@@ -116,7 +116,7 @@ TEST_F(DirectReads, GiveTheBytesWhereverTheyBeginAndEnd) {
   EXPECT_EQ(system.opens, 3);
 }
 
-TEST_F(DirectReads, GoOnAfterInterruptionsAndShortReads) {
+TEST_F(DirectRead, ContinuesPartialReads) {
   for (const std::size_t max_bytes :
        {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
     system.max_bytes = max_bytes;
@@ -130,14 +130,14 @@ TEST_F(DirectReads, GoOnAfterInterruptionsAndShortReads) {
 }
 
 // After a read of less than a block, the rest is not aligned: it is read through the page cache.
-TEST_F(DirectReads, OfLessThanABlockEndInTheCache) {
+TEST_F(DirectRead, ContinuesInCacheAfterPartialBlock) {
   system.max_bytes = 511;
   const SourceReader reader = make_reader();
   expect_bytes(reader, 4096, 300'000, 0);
   EXPECT_EQ(counts.buffered, 300'000U);
 }
 
-TEST_F(DirectReads, GoThroughTheCacheOnceTheyAreRefused) {
+TEST_F(DirectRead, FallsBackToCacheIfRefused) {
   for (const int error_number : {EINVAL, EOPNOTSUPP}) {
     for (const int before : {0, 1, 2}) {
       system.reads = 0;
@@ -156,7 +156,7 @@ TEST_F(DirectReads, GoThroughTheCacheOnceTheyAreRefused) {
   }
 }
 
-TEST_F(DirectReads, FailWithWhatTheDeviceSays) {
+TEST_F(DirectRead, ReportsErrorOfDevice) {
   for (const int before : {0, 1, 2}) {
     system.reads = 0;
     system.read_errno = EIO;
@@ -170,7 +170,7 @@ TEST_F(DirectReads, FailWithWhatTheDeviceSays) {
   }
 }
 
-TEST_F(DirectReads, OfAFileThatCannotBeOpenedForThemGoThroughTheCache) {
+TEST_F(DirectRead, FallsBackToCacheIfOpenFails) {
   for (const int error_number : {EINVAL, EMFILE, EPERM}) {
     system.open_errno = error_number;
     counts = {};
@@ -182,7 +182,7 @@ TEST_F(DirectReads, OfAFileThatCannotBeOpenedForThemGoThroughTheCache) {
   }
 }
 
-TEST_F(DirectReads, AreNotTriedWhereNoBlockWouldFit) {
+TEST_F(DirectRead, IsSkippedIfNoBlockFits) {
   for (const std::uint32_t alignment : {0U, 8192U}) {
     system.alignment = {.known = true, .memory = 512, .offset = alignment};
     const SourceReader reader = make_reader();
@@ -193,7 +193,7 @@ TEST_F(DirectReads, AreNotTriedWhereNoBlockWouldFit) {
   EXPECT_EQ(system.opens, 0);
 }
 
-TEST_F(DirectReads, OfAFileThatBecameShorterSaySo) {
+TEST_F(DirectRead, DetectsShorterFile) {
   ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
   const Status status = read(make_reader(), 900'000, 200'000, 0);
   ASSERT_FALSE(status);
@@ -209,7 +209,7 @@ int open_descriptors() {
   return count;
 }
 
-TEST_F(DirectReads, LeaveNothingOpenWhenAllIsDone) {
+TEST_F(DirectRead, ClosesDescriptorsAtEnd) {
   const int before = open_descriptors();
   const SourceReader reader = make_reader(200'000);
   expect_bytes(reader, 0, 100'000, 0);
@@ -228,7 +228,7 @@ TEST_F(DirectReads, LeaveNothingOpenWhenAllIsDone) {
 constexpr std::size_t kTensorBytes = 128 << 10;
 
 // The stream takes one row of every file, then the next row of every file. So all files are begun before one ends.
-TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
+TEST(StreamOfManyFiles, KeepsFewFilesOpen) {
   constexpr int kFiles = 60;
   const TemporaryDirectory directory;
   std::vector<File> files;
@@ -263,7 +263,7 @@ TEST(StreamOfManyFiles, KeepsFewOpenPastTheCache) {
 }
 
 // The Source of an open File may be the Source of another File.
-TEST(SourceOfAFile, IsReadPastTheCacheToo) {
+TEST(SourceOfFile, IsReadPastCacheToo) {
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
   put(path, test::one_tensor("U8", "[262144]", 2 * kTensorBytes));

@@ -80,14 +80,14 @@ Nest nested(std::string_view kinds, std::size_t depth) {
   return nest;
 }
 
-TEST(JsonPeek, four_characters_are_white_space) {
+TEST(JsonPeek, SkipsFourWhiteSpaceCharacters) {
   Text json(" \t\r\n \r x");
   EXPECT_EQ(json->peek(), 'x');
   EXPECT_EQ(json->offset(), 7u);
   EXPECT_EQ(json->remaining(), 1u);
 }
 
-TEST(JsonPeek, no_other_character_is_white_space) {
+TEST(JsonPeek, SkipsNoOtherCharacter) {
   for (int c = 0; c < 256; ++c) {
     if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
     const std::string text = {static_cast<char>(c), 'x'};
@@ -97,14 +97,14 @@ TEST(JsonPeek, no_other_character_is_white_space) {
   }
 }
 
-TEST(JsonPeek, end_is_nul) {
+TEST(JsonPeek, GivesNulAtEnd) {
   EXPECT_EQ(Text("")->peek(), '\0');
   Text json("  ");
   EXPECT_EQ(json->peek(), '\0');
   EXPECT_EQ(json->remaining(), 0u);
 }
 
-TEST(JsonConsume, takes_only_what_was_asked_for) {
+TEST(JsonConsume, TakesOnlyRequestedCharacter) {
   Text json(" :,");
   EXPECT_FALSE(json->consume(','));
   EXPECT_TRUE(json->consume(':'));
@@ -114,7 +114,7 @@ TEST(JsonConsume, takes_only_what_was_asked_for) {
   EXPECT_EQ(json->failure().code, Errc::ok);
 }
 
-TEST(JsonMoveTo, goes_on_from_there) {
+TEST(JsonMoveTo, ContinuesAtNewPosition) {
   Text json("abc1");
   json->move_to(json->position() + 3);
   std::uint64_t value = 0;
@@ -123,21 +123,21 @@ TEST(JsonMoveTo, goes_on_from_there) {
   EXPECT_EQ(json->offset(), 4u);
 }
 
-TEST(JsonString, plain_text_is_itself) {
+TEST(JsonString, KeepsPlainText) {
   EXPECT_EQ(string_of("\"\""), "");
   EXPECT_EQ(string_of(" \"a b\" "), "a b");
   EXPECT_EQ(string_of("\"\x7f {}[]:,'\""), "\x7f {}[]:,'");
   EXPECT_EQ(string_of("\"gr\u00f6\u00dfe \u4e2d \U0001F600\""), "gr\u00f6\u00dfe \u4e2d \U0001F600");
 }
 
-TEST(JsonString, ends_at_its_quote_wherever_that_stands) {
+TEST(JsonString, EndsAtQuoteAtAnyOffset) {
   for (std::size_t size = 0; size < 70; ++size) {
     const std::string value(size, 'x');
     EXPECT_EQ(string_of("\"" + value + "\""), value);
   }
 }
 
-TEST(JsonString, escape_is_found_wherever_it_stands) {
+TEST(JsonString, DecodesEscapeAtAnyOffset) {
   for (std::size_t before = 0; before < 40; ++before) {
     for (std::size_t after = 0; after < 20; ++after) {
       const std::string text = "\"" + std::string(before, 'x') + "\\n" + std::string(after, 'y') + "\\u0041\"";
@@ -146,11 +146,11 @@ TEST(JsonString, escape_is_found_wherever_it_stands) {
   }
 }
 
-TEST(JsonString, each_escape_of_a_letter) {
+TEST(JsonString, DecodesEachLetterEscape) {
   EXPECT_EQ(string_of(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
 }
 
-TEST(JsonString, no_other_letter_is_an_escape) {
+TEST(JsonString, RefusesOtherLetterEscapes) {
   constexpr std::string_view kKnown = "\"\\/bfnrtu";
   for (int c = 0; c < 128; ++c) {
     const char letter = static_cast<char>(c);
@@ -161,13 +161,13 @@ TEST(JsonString, no_other_letter_is_an_escape) {
   EXPECT_EQ(string_of("\"\\\u00e9\""), "json_syntax at 2: an unknown escape in a string");
 }
 
-TEST(JsonString, hexadecimal_escapes_in_either_case) {
+TEST(JsonString, DecodesHexadecimalInEitherCase) {
   EXPECT_EQ(string_of(R"("\u0041\u00e9\u00E9\u4e2D\uffff\uFFFF")"), "A\u00e9\u00e9\u4e2d\uffff\uffff");
   EXPECT_EQ(string_of(R"("\u007f\u0080\u07ff\u0800")"), "\x7f\u0080\u07ff\u0800");
   EXPECT_EQ(string_of(R"("a\u0000b")"), std::string("a\0b", 3));
 }
 
-TEST(JsonString, each_unit_but_surrogates_is_a_character) {
+TEST(JsonString, DecodesEachUnitButSurrogates) {
   for (unsigned unit = 0; unit <= 0xFFFF; ++unit) {
     char text[16];
     std::snprintf(text, sizeof text, "\"\\u%04x\"", unit);
@@ -185,7 +185,7 @@ TEST(JsonString, each_unit_but_surrogates_is_a_character) {
   }
 }
 
-TEST(JsonString, escape_of_hexadecimal_needs_four_digits) {
+TEST(JsonString, RefusesFewerThanFourHexDigits) {
   constexpr const char* kDigits = "expected four hexadecimal digits after \\u";
   EXPECT_EQ(string_of(R"("\u")"), std::string("json_syntax at 3: ") + kDigits);
   EXPECT_EQ(string_of(R"("\u004")"), std::string("json_syntax at 6: ") + kDigits);
@@ -198,7 +198,7 @@ TEST(JsonString, escape_of_hexadecimal_needs_four_digits) {
   }
 }
 
-TEST(JsonString, pair_of_surrogates_is_one_character) {
+TEST(JsonString, JoinsPairOfSurrogates) {
   EXPECT_EQ(string_of(R"("\ud83d\ude00")"), "\U0001F600");
   EXPECT_EQ(string_of(R"("\uD800\uDC00")"), "\U00010000");
   EXPECT_EQ(string_of(R"("\uD800\uDFFF")"), "\U000103FF");
@@ -206,7 +206,7 @@ TEST(JsonString, pair_of_surrogates_is_one_character) {
   EXPECT_EQ(string_of(R"("\uDBFF\uDFFF")"), "\U0010FFFF");
 }
 
-TEST(JsonString, lone_surrogate_is_refused_where_it_begins) {
+TEST(JsonString, RefusesLoneSurrogate) {
   constexpr const char* kLone = "json_syntax at 2: a lone surrogate in a string";
   EXPECT_EQ(string_of(R"("x\ud800")"), kLone);
   EXPECT_EQ(string_of(R"("x\udc00")"), kLone);
@@ -222,7 +222,7 @@ TEST(JsonString, lone_surrogate_is_refused_where_it_begins) {
   EXPECT_EQ(string_of(R"("x\ud800\udc0")"), "json_syntax at 13: expected four hexadecimal digits after \\u");
 }
 
-TEST(JsonString, control_characters_must_be_escaped) {
+TEST(JsonString, RefusesUnescapedControlCharacters) {
   for (int c = 1; c < 0x20; ++c) {
     const char control = static_cast<char>(c);
     EXPECT_EQ(string_of(std::string("\"ab") + control + "\""),
@@ -234,7 +234,7 @@ TEST(JsonString, control_characters_must_be_escaped) {
             "json_syntax at 2: a control character in a string must be escaped");
 }
 
-TEST(JsonString, must_be_closed) {
+TEST(JsonString, MustBeClosed) {
   EXPECT_EQ(string_of("\""), "json_syntax at 1: a string is not closed");
   EXPECT_EQ(string_of("\"abc"), "json_syntax at 4: a string is not closed");
   EXPECT_EQ(string_of("\"abc\\n"), "json_syntax at 6: a string is not closed");
@@ -247,7 +247,7 @@ TEST(JsonString, must_be_closed) {
   }
 }
 
-TEST(JsonString, what_is_no_string) {
+TEST(JsonString, RefusesOtherValues) {
   for (const char* const value : {"1", "-1", "{}", "[]", "true", "false", "null"}) {
     EXPECT_EQ(string_of(value), "json_type at 0: expected a string") << value;
   }
@@ -257,7 +257,7 @@ TEST(JsonString, what_is_no_string) {
   EXPECT_EQ(string_of("  "), "json_syntax at 2: the text ends too early");
 }
 
-TEST(JsonInteger, from_0_to_the_largest_of_64_bits) {
+TEST(JsonInteger, AcceptsUpTo64Bits) {
   for (const char* const good : {"0", "1", "9", "10", "1000000000000000000", "9999999999999999999",
                                  "10000000000000000000", "18446744073709551614", "18446744073709551615"}) {
     EXPECT_EQ(integer_of(good), good);
@@ -265,7 +265,7 @@ TEST(JsonInteger, from_0_to_the_largest_of_64_bits) {
   EXPECT_EQ(integer_of(" \n7\t"), "7");
 }
 
-TEST(JsonInteger, other_numbers) {
+TEST(JsonInteger, RefusesOtherNumbers) {
   for (const char* const bad :
        {"18446744073709551616", "18446744073709551620", "100000000000000000000", "99999999999999999999999999999999",
         "-0", "-1", "-18446744073709551615", "0.0", "4.0", "4e0", "4E0", "0e0", "1e2", "1E+2", "1e-2", "1.5e3"}) {
@@ -276,7 +276,7 @@ TEST(JsonInteger, other_numbers) {
             "json_integer at 2: expected an integer from 0 to 18446744073709551615 in digits only");
 }
 
-TEST(JsonInteger, no_number_at_all) {
+TEST(JsonInteger, RefusesMalformedNumbers) {
   EXPECT_EQ(integer_of("01"), "json_syntax at 1: no digit may follow a leading 0");
   EXPECT_EQ(integer_of("00"), "json_syntax at 1: no digit may follow a leading 0");
   EXPECT_EQ(integer_of("-01"), "json_syntax at 2: no digit may follow a leading 0");
@@ -294,13 +294,13 @@ TEST(JsonInteger, no_number_at_all) {
   EXPECT_EQ(integer_of("0x4"), "json_syntax at 1: nothing but white space may follow the object");
 }
 
-TEST(JsonInteger, other_values) {
+TEST(JsonInteger, RefusesOtherValues) {
   for (const char* const value : {"\"4\"", "{}", "[4]", "true", "false", "null"}) {
     EXPECT_EQ(integer_of(value), "json_type at 0: expected an integer") << value;
   }
 }
 
-TEST(JsonNull, is_the_whole_word) {
+TEST(JsonNull, NeedsWholeWord) {
   Text json(" null");
   EXPECT_TRUE(json->null());
   EXPECT_EQ(json->offset(), 5u);
@@ -315,7 +315,7 @@ TEST(JsonNull, is_the_whole_word) {
   EXPECT_EQ(wrong.failure(), "json_syntax at 1: expected a value");
 }
 
-TEST(JsonOpen, bracket_or_another_value) {
+TEST(JsonOpen, TakesExpectedBracketOnly) {
   EXPECT_TRUE(Text(" {")->open('{', "an object"));
   EXPECT_TRUE(Text("[")->open('[', "an array"));
   Text array("[");
@@ -326,7 +326,7 @@ TEST(JsonOpen, bracket_or_another_value) {
   EXPECT_EQ(nothing.failure(), "json_syntax at 1: an object, please");
 }
 
-TEST(JsonNext, comma_or_the_closing_bracket) {
+TEST(JsonNext, TakesCommaOrClosingBracket) {
   bool more = false;
   EXPECT_TRUE(Text(" ,")->next('}', more));
   EXPECT_TRUE(more);
@@ -343,7 +343,7 @@ TEST(JsonNext, comma_or_the_closing_bracket) {
   EXPECT_EQ(end.failure(), "json_syntax at 0: the text ends too early");
 }
 
-TEST(JsonKey, string_and_colon) {
+TEST(JsonKey, TakesStringAndColon) {
   Text json(" \"a\\u0062\" : 1");
   std::string_view key;
   std::size_t start = 0;
@@ -353,7 +353,7 @@ TEST(JsonKey, string_and_colon) {
   EXPECT_EQ(json->peek(), '1');
 }
 
-TEST(JsonKey, refused) {
+TEST(JsonKey, RefusesMalformedKeys) {
   std::string_view key;
   std::size_t start = 0;
   Text number("1:");
@@ -367,7 +367,7 @@ TEST(JsonKey, refused) {
   EXPECT_EQ(string.failure(), "json_syntax at 3: a string is not closed");
 }
 
-TEST(JsonPlainKey, only_without_spaces_and_escapes) {
+TEST(JsonPlainKey, RefusesSpacesAndEscapes) {
   std::string_view key;
   Text plain("\"a b\":1");
   ASSERT_TRUE(plain->plain_key(key));
@@ -381,7 +381,7 @@ TEST(JsonPlainKey, only_without_spaces_and_escapes) {
   }
 }
 
-TEST(JsonSkip, every_type) {
+TEST(JsonSkip, AcceptsEveryType) {
   for (const char* const good : {"0",
                                  "-0",
                                  "1.5",
@@ -406,7 +406,7 @@ TEST(JsonSkip, every_type) {
   }
 }
 
-TEST(JsonSkip, what_is_no_value) {
+TEST(JsonSkip, RefusesInvalidValues) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "json_syntax at 0: the text ends too early"},
       {"x", "json_syntax at 0: expected a value"},
@@ -445,7 +445,7 @@ TEST(JsonSkip, what_is_no_value) {
   for (const auto& [text, failure] : cases) EXPECT_EQ(skip(text), failure) << text;
 }
 
-TEST(JsonSkip, numbers_that_a_double_can_hold) {
+TEST(JsonSkip, AcceptsNumbersThatFitDouble) {
   const std::string zeros(400, '0');
   for (const std::string& good :
        {std::string("1e308"), std::string("1.7976931348623157e308"), std::string("1.7976931348623158e308"),
@@ -457,7 +457,7 @@ TEST(JsonSkip, numbers_that_a_double_can_hold) {
   }
 }
 
-TEST(JsonSkip, numbers_that_round_to_infinity) {
+TEST(JsonSkip, RefusesNumbersThatOverflowDouble) {
   const std::string zeros(400, '0');
   for (const std::string& bad :
        {std::string("1e309"), std::string("-1e309"), std::string("1.7976931348623159e308"),
@@ -469,7 +469,7 @@ TEST(JsonSkip, numbers_that_round_to_infinity) {
   EXPECT_EQ(skip("[1,1e999]"), "json_number at 3: a number is too large for a double");
 }
 
-TEST(JsonSkip, depth_of_127_is_the_most) {
+TEST(JsonSkip, RefusesDepthOver127) {
   for (const std::string_view kinds : {"[", "{", "[{", "{[", "{{[", "[[{"}) {
     EXPECT_EQ(skip(nested(kinds, 127).text), "ok") << kinds;
     const std::string refused =
@@ -480,21 +480,21 @@ TEST(JsonSkip, depth_of_127_is_the_most) {
   }
 }
 
-TEST(JsonSkip, depth_counts_what_is_open_around_it) {
+TEST(JsonSkip, CountsDepthOfOpenContainers) {
   EXPECT_EQ(skip(nested("[", 125).text, 2), "ok");
   EXPECT_EQ(skip(nested("[", 126).text, 2), "json_depth at 125: more than 127 open containers");
   EXPECT_EQ(skip("1", 127), "ok");
   EXPECT_EQ(skip("[]", 127), "json_depth at 0: more than 127 open containers");
 }
 
-TEST(JsonSkip, depth_does_not_count_what_is_closed) {
+TEST(JsonSkip, IgnoresDepthOfClosedContainers) {
   std::string text = "[";
   for (int i = 0; i < 1000; ++i) text += "[],{\"\":[{}]},";
   EXPECT_EQ(skip(text + "0]"), "ok");
   EXPECT_EQ(skip("[" + nested("{", 126).text + "," + nested("[", 126).text + "]"), "ok");
 }
 
-TEST(JsonSkip, begins_anywhere_and_stops_behind_the_value) {
+TEST(JsonSkip, StopsBehindValue) {
   Text json("{\"a\":[1,{}],\"b\":2}");
   json->move_to(json->position() + 5);
   ASSERT_TRUE(json->skip_value(1));
@@ -502,12 +502,12 @@ TEST(JsonSkip, begins_anywhere_and_stops_behind_the_value) {
   EXPECT_EQ(json->peek(), ',');
 }
 
-TEST(JsonEnd, white_space_may_follow) {
+TEST(JsonEnd, AllowsWhiteSpace) {
   EXPECT_TRUE(Text("")->end());
   EXPECT_TRUE(Text(" \t\r\n ")->end());
 }
 
-TEST(JsonEnd, nothing_else_may) {
+TEST(JsonEnd, RefusesAnythingElse) {
   for (const char c : {'\0', '}', ',', 'x', '\v', '\f', '\x1a'}) {
     Text json(std::string(" ") + c);
     EXPECT_FALSE(json->end());
@@ -518,13 +518,13 @@ TEST(JsonEnd, nothing_else_may) {
   EXPECT_EQ(twice.failure(), "json_syntax at 1: nothing but white space may follow the object");
 }
 
-TEST(JsonFail, keeps_code_place_and_text) {
+TEST(JsonFail, KeepsCodeOffsetAndText) {
   Text json("abc");
   EXPECT_FALSE(json->fail(Errc::unknown_dtype, 2, "so it is"));
   EXPECT_EQ(json.failure(), "unknown_dtype at 2: so it is");
 }
 
-TEST(JsonFail, here_is_the_next_byte_or_the_end) {
+TEST(JsonFail, ReportsNextByteOrEnd) {
   Text json("abc");
   json->move_to(json->position() + 1);
   EXPECT_FALSE(json->fail_here("not this"));
@@ -535,7 +535,7 @@ TEST(JsonFail, here_is_the_next_byte_or_the_end) {
   EXPECT_EQ(end.failure(), "json_syntax at 3: the text ends too early");
 }
 
-TEST(JsonUtf8, ill_formed_text_is_that_whatever_else_is_wrong) {
+TEST(JsonUtf8, ReportsInvalidUtf8BeforeSyntax) {
   constexpr const char* kUtf8 = "invalid_utf8 at 6: this byte begins no valid sequence";
   EXPECT_EQ(skip("[1 2, \xff]"), kUtf8);     // behind an error of syntax
   EXPECT_EQ(skip("[1e999\xff"), kUtf8);      // behind a number that is too large
@@ -547,7 +547,7 @@ TEST(JsonUtf8, ill_formed_text_is_that_whatever_else_is_wrong) {
   EXPECT_EQ(type.failure(), kUtf8);
 }
 
-TEST(JsonUtf8, ill_formed_text_is_refused_where_nothing_else_is_wrong) {
+TEST(JsonUtf8, RefusesInvalidUtf8InStrings) {
   for (const char* const bad : {"\x80", "\xc3", "\xc0\x80", "\xe4\xb8", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
     for (std::size_t before = 0; before < 40; ++before) {
       const std::string text = "[\"" + std::string(before, 'x') + bad;
@@ -560,16 +560,16 @@ TEST(JsonUtf8, ill_formed_text_is_refused_where_nothing_else_is_wrong) {
   }
 }
 
-TEST(JsonUtf8, place_is_that_in_the_text_as_it_was_given) {
+TEST(JsonUtf8, NamesOffsetInOriginalText) {
   EXPECT_EQ(skip("[\"\\n\xff\"]"), "invalid_utf8 at 4: this byte begins no valid sequence");
   EXPECT_EQ(skip("[\"\\u0041xy\", \"\\n\xc3\\n\xa9\"]"), "invalid_utf8 at 16: this byte begins no valid sequence");
 }
 
-TEST(JsonUtf8, first_ill_formed_byte_counts) {
+TEST(JsonUtf8, ReportsFirstInvalidByte) {
   EXPECT_EQ(skip("[\"\u00e9\xff\", \"\xfe\"]"), "invalid_utf8 at 4: this byte begins no valid sequence");
 }
 
-TEST(JsonUtf8, the_bytes_behind_the_text_do_not_count) {
+TEST(JsonUtf8, IgnoresBytesBehindText) {
   std::string bytes = "\"a\"";
   bytes += '\0';
   bytes.append(Reader::kPadding, '\xff');

@@ -29,21 +29,21 @@ std::string read_again(std::string text) {
   return reader.string(value) && reader.end() ? std::string(value) : reader.failure().what;
 }
 
-TEST(JsonWriter, text_stays_as_it_is) {
+TEST(JsonWriter, KeepsPlainText) {
   EXPECT_EQ(written(""), "\"\"");
   EXPECT_EQ(written("a b/c'"), "\"a b/c'\"");
   EXPECT_EQ(written("gr\u00f6\u00dfe \u4e2d \U0001F600 \u2028 \x7f"),
             "\"gr\u00f6\u00dfe \u4e2d \U0001F600 \u2028 \x7f\"");
 }
 
-TEST(JsonWriter, each_escape) {
+TEST(JsonWriter, WritesEachEscape) {
   EXPECT_EQ(written("\"\\\b\t\n\f\r"), R"("\"\\\b\t\n\f\r")");
   EXPECT_EQ(written(std::string_view("\0\x01\x07\x0b\x0e\x0f\x10\x1a\x1f", 9)),
             R"("\u0000\u0001\u0007\u000b\u000e\u000f\u0010\u001a\u001f")");
   EXPECT_EQ(written("a\nb\n"), R"("a\nb\n")");
 }
 
-TEST(JsonWriter, what_is_written_is_read_again) {
+TEST(JsonWriter, WritesWhatReaderReads) {
   std::string all;
   for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
   all += "\u00e9\u4e2d\U0001F600";
@@ -51,7 +51,7 @@ TEST(JsonWriter, what_is_written_is_read_again) {
   for (const char c : all.substr(0, 128)) EXPECT_EQ(read_again(written({&c, 1})), std::string(1, c));
 }
 
-TEST(JsonWriter, integers) {
+TEST(JsonWriter, WritesIntegers) {
   const std::pair<std::uint64_t, const char*> cases[] = {{0, "0"},
                                                          {9, "9"},
                                                          {10, "10"},

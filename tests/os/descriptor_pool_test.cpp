@@ -67,7 +67,7 @@ TEST_F(DescriptorPoolTest, OpensOnceAndKeeps) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(DescriptorPoolTest, ClosesIdleOnesPastTheLimit) {
+TEST_F(DescriptorPoolTest, ClosesIdleOnesPastLimit) {
   DescriptorPool pool(10, 3);
   for (int round = 0; round < 5; ++round) {
     for (std::size_t slot = 0; slot < 10; ++slot) {
@@ -78,7 +78,7 @@ TEST_F(DescriptorPoolTest, ClosesIdleOnesPastTheLimit) {
   EXPECT_EQ(open(), 3U);
 }
 
-TEST_F(DescriptorPoolTest, WhatIsUsedStaysOpen) {
+TEST_F(DescriptorPoolTest, KeepsUsedOnesOpen) {
   {
     DescriptorPool pool(4, 1);
     std::vector<Result<Lease>> leases;
@@ -97,13 +97,13 @@ TEST_F(DescriptorPoolTest, WhatIsUsedStaysOpen) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(DescriptorPoolTest, ALimitOfNothingIsOne) {
+TEST_F(DescriptorPoolTest, TreatsZeroLimitAsOne) {
   DescriptorPool pool(3, 0);
   for (std::size_t slot = 0; slot < 3; ++slot) EXPECT_TRUE(succeeds(pool.acquire(slot, opener_)));
   EXPECT_EQ(open(), 1U);
 }
 
-TEST_F(DescriptorPoolTest, WhatWasUsedLastIsClosedLast) {
+TEST_F(DescriptorPoolTest, ClosesRecentlyUsedLast) {
   DescriptorPool pool(3, 2);
   (void)pool.acquire(0, opener_);
   (void)pool.acquire(1, opener_);
@@ -116,7 +116,7 @@ TEST_F(DescriptorPoolTest, WhatWasUsedLastIsClosedLast) {
   EXPECT_EQ(opener_.opened, 1);
 }
 
-TEST_F(DescriptorPoolTest, WithoutDescriptorsIdleOnesAreClosedAndItIsTriedOnceMore) {
+TEST_F(DescriptorPoolTest, RetriesAfterClosingIdle) {
   DescriptorPool pool(4, 4);
   opener_.failures = 1;
   EXPECT_EQ(error_of(pool.acquire(0, opener_)).os_error, EMFILE);  // nothing is idle
@@ -139,7 +139,7 @@ TEST_F(DescriptorPoolTest, WithoutDescriptorsIdleOnesAreClosedAndItIsTriedOnceMo
   EXPECT_EQ(opener_.opened, 1);
 }
 
-TEST_F(DescriptorPoolTest, ThreadsShareDescriptorsUnderATinyLimit) {
+TEST_F(DescriptorPoolTest, ServesThreadsAtTinyLimit) {
   constexpr std::size_t kFiles = 12;
   std::vector<std::unique_ptr<OpenPath>> openers;
   for (std::size_t i = 0; i < kFiles; ++i) {
@@ -164,7 +164,7 @@ TEST_F(DescriptorPoolTest, ThreadsShareDescriptorsUnderATinyLimit) {
   EXPECT_LE(open(), 2U);
 }
 
-TEST(DescriptorLimitTest, IsHalfOfWhatTheProcessMayHave) {
+TEST(DescriptorLimit, IsHalfOfProcessLimit) {
   struct rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   struct rlimit limit = before;
@@ -177,7 +177,7 @@ TEST(DescriptorLimitTest, IsHalfOfWhatTheProcessMayHave) {
 }
 
 // Two files in a pool that holds one of them open.
-class PooledFileTest : public testing::Test {
+class PooledFile : public testing::Test {
  protected:
   void SetUp() override {
     put(directory_ / "a", "aaaa");
@@ -206,7 +206,7 @@ class PooledFileTest : public testing::Test {
   std::shared_ptr<const PosixFile> b_;
 };
 
-TEST_F(PooledFileTest, IsOpenedAgainWhenItIsReadFrom) {
+TEST_F(PooledFile, ReopensOnRead) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(open(), 1U);
     EXPECT_EQ(read(*a_), "aaaa");
@@ -219,7 +219,7 @@ TEST_F(PooledFileTest, IsOpenedAgainWhenItIsReadFrom) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(PooledFileTest, AMapNeedsNoDescriptor) {
+TEST_F(PooledFile, KeepsMapWithoutDescriptor) {
   const Result<Mapping> map = a_->map(0, 4, MapMode::shared);
   ASSERT_TRUE(succeeds(map));
   EXPECT_EQ(read(*b_), "bbbb");
@@ -227,7 +227,7 @@ TEST_F(PooledFileTest, AMapNeedsNoDescriptor) {
   EXPECT_EQ(text_of(map->bytes), "aaaa");
 }
 
-TEST_F(PooledFileTest, AChildOfAForkUsesWhatItInheritedAndClosesIt) {
+TEST_F(PooledFile, IsUsedAndClosedInForkedChild) {
   EXPECT_EQ(read(*b_), "bbbb");
   EXPECT_EQ(in_child([&] { return read(*b_) == "bbbb" && open() == 1 && read(*a_) == "aaaa" && open() == 1; }), 0);
   EXPECT_EQ(in_child([&] {
@@ -240,7 +240,7 @@ TEST_F(PooledFileTest, AChildOfAForkUsesWhatItInheritedAndClosesIt) {
 }
 
 // The child's descriptors are copied before its memory: a thread of the parent may have changed both in between.
-TEST_F(PooledFileTest, ANumberThatIsAnotherFileInTheChildIsNotReadAndNotClosed) {
+TEST_F(PooledFile, LeavesForeignDescriptorAlone) {
   EXPECT_EQ(read(*b_), "bbbb");
   const int number = b_->lease().value().get();
   EXPECT_EQ(in_child([&] {
@@ -260,7 +260,7 @@ TEST_F(PooledFileTest, ANumberThatIsAnotherFileInTheChildIsNotReadAndNotClosed) 
   EXPECT_EQ(read(*b_), "bbbb");
 }
 
-TEST_F(PooledFileTest, ALeaseFromBeforeAForkEndsInBoth) {
+TEST_F(PooledFile, EndsLeaseInParentAndChild) {
   std::optional<Lease> lease(b_->lease().value());
   EXPECT_EQ(in_child([&] {
               const bool right = read(*b_) == "bbbb";
@@ -273,7 +273,7 @@ TEST_F(PooledFileTest, ALeaseFromBeforeAForkEndsInBoth) {
   EXPECT_EQ(open(), 1U);
 }
 
-TEST_F(PooledFileTest, TheWorkingDirectoryMayChange) {
+TEST_F(PooledFile, SurvivesChangeOfDirectory) {
   char before[4096];
   ASSERT_NE(::getcwd(before, sizeof before), nullptr);
   ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
@@ -284,29 +284,29 @@ TEST_F(PooledFileTest, TheWorkingDirectoryMayChange) {
   ASSERT_EQ(::chdir(before), 0);
 }
 
-TEST_F(PooledFileTest, AnotherFileInItsPlaceIsNotRead) {
+TEST_F(PooledFile, RefusesReplacedFile) {
   put(directory_ / "new", "aaaa");
   ASSERT_EQ(::rename((directory_ / "new").c_str(), (directory_ / "a").c_str()), 0);
   expect_changed("file was replaced: its path leads to another file than the one opened");
 }
 
-TEST_F(PooledFileTest, ALongerFileIsNotRead) {
+TEST_F(PooledFile, RefusesLongerFile) {
   put(directory_ / "a", "aaaaa");
   expect_changed("file was changed: it had 4 bytes when it was opened, now it has 5");
 }
 
-TEST_F(PooledFileTest, AFileOfAnotherChangeTimeIsNotRead) {
+TEST_F(PooledFile, RefusesOtherChangeTime) {
   ASSERT_EQ(::chmod((directory_ / "a").c_str(), 0400), 0);
   expect_changed("file was changed after it was opened: its change time is another");
 }
 
-TEST_F(PooledFileTest, AFifoInItsPlaceIsNotOpened) {
+TEST_F(PooledFile, RefusesFifo) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   ASSERT_EQ(::rename((directory_ / "fifo").c_str(), (directory_ / "a").c_str()), 0);
   expect_changed("file was replaced: its path leads to another file than the one opened");
 }
 
-TEST_F(PooledFileTest, AFileWithoutItsNameCannotBeOpenedAgain) {
+TEST_F(PooledFile, CannotReopenAfterUnlink) {
   EXPECT_EQ(read(*a_), "aaaa");
   ASSERT_EQ(::unlink((directory_ / "a").c_str()), 0);
   EXPECT_EQ(read(*a_), "aaaa");  // it is still open
@@ -317,7 +317,7 @@ TEST_F(PooledFileTest, AFileWithoutItsNameCannotBeOpenedAgain) {
   EXPECT_EQ(error.message, "cannot open again: no such file or directory");
 }
 
-TEST_F(PooledFileTest, AFailureToOpenLeavesTheSlotClosed) {
+TEST_F(PooledFile, KeepsSlotClosedIfOpenFails) {
   a_.reset();
   EXPECT_EQ(error_of(PosixFile::open(directory_ / "none", {pool_, 0})).message,
             "cannot open: no such file or directory");

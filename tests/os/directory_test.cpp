@@ -30,7 +30,7 @@ TEST(MatchesPattern, HidesNamesWithLeadingDot) {
     EXPECT_EQ(matches_pattern(each.pattern, each.name), each.matches) << each.pattern << " " << each.name;
 }
 
-class DirectoryTest : public testing::Test {
+class Directory : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* folder : {"d1", "d2", ".hidden"}) ASSERT_EQ(::mkdir(at(folder).c_str(), 0700), 0);
@@ -46,7 +46,7 @@ class DirectoryTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(DirectoryTest, ListsWhatIsNotHidden) {
+TEST_F(Directory, ListsVisibleEntries) {
   EXPECT_EQ(list_directory(at("d1")).value(), (Names{"a", "b"}));
   EXPECT_EQ(list_directory(directory_.path()).value(), (Names{"d1", "d2", "file"}));
   const Error error = test::error_of(list_directory(at("none")));
@@ -56,7 +56,7 @@ TEST_F(DirectoryTest, ListsWhatIsNotHidden) {
   EXPECT_EQ(test::error_of(list_directory(at("file"))).os_error, ENOTDIR);
 }
 
-TEST_F(DirectoryTest, ExpandsComponentByComponent) {
+TEST_F(Directory, ExpandsComponentByComponent) {
   EXPECT_EQ(expand("*/a"), (Names{"d1/a", "d2/a"}));
   EXPECT_EQ(expand("*/*"), (Names{"d1/a", "d1/b", "d2/a"}));
   EXPECT_EQ(expand("d1/.*"), Names{"d1/.c"});
@@ -68,7 +68,7 @@ TEST_F(DirectoryTest, ExpandsComponentByComponent) {
   EXPECT_EQ(expand("*/none"), Names());
 }
 
-TEST_F(DirectoryTest, ExpandsFromTheWorkingDirectory) {
+TEST_F(Directory, ExpandsFromWorkingDirectory) {
   char before[4096];
   ASSERT_NE(::getcwd(before, sizeof before), nullptr);
   ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
@@ -77,7 +77,7 @@ TEST_F(DirectoryTest, ExpandsFromTheWorkingDirectory) {
   ASSERT_EQ(::chdir(before), 0);
 }
 
-TEST_F(DirectoryTest, TellsWhatAPathLeadsTo) {
+TEST_F(Directory, TellsKindOfPath) {
   ASSERT_EQ(::symlink("nowhere", at("dangling").c_str()), 0);
   ASSERT_EQ(::symlink("d1", at("link").c_str()), 0);
   EXPECT_EQ(kind_of(at("d1")), PathKind::directory);
@@ -89,7 +89,7 @@ TEST_F(DirectoryTest, TellsWhatAPathLeadsTo) {
   EXPECT_EQ(kind_of(std::string(5000, 'x')), PathKind::nothing);
 }
 
-TEST(PathTest, IsJoinedByOneSeparator) {
+TEST(Path, IsJoinedByOneSeparator) {
   EXPECT_EQ(join_path("a", "b"), "a/b");
   EXPECT_EQ(join_path("a/", "b"), "a/b");
   EXPECT_EQ(join_path("", "b"), "b");

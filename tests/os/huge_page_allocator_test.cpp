@@ -50,7 +50,7 @@ std::uint64_t resident(const std::byte* begin, std::size_t size) {
          static_cast<std::uint64_t>(std::ranges::count_if(present, [](unsigned char c) { return (c & 1) != 0; }));
 }
 
-TEST(HugePageAllocator, PacksRequestsAtMultiplesOf64) {
+TEST(HugePageAllocator, PacksAtMultiplesOf64) {
   HugePageAllocator allocator;
   const std::vector<Memory> memories = place(allocator, {1, 64, 65, 0, 1000, kHugePage, 3});
   EXPECT_EQ(address(memories[0]) % kHugePage, 0U);
@@ -87,7 +87,7 @@ TEST(HugePageAllocator, PutsRequestsInTheirPhase) {
   }
 }
 
-TEST(HugePageAllocator, GivesOutMemoryAgainOnlyWhenAllOnItIsGone) {
+TEST(HugePageAllocator, ReusesPagesWhenAllIsFreed) {
   HugePageAllocator allocator;
   std::vector<Memory> first = place(allocator, {kHugePage / 2, kHugePage / 2});
   std::byte* const begin = first[0].get();
@@ -99,7 +99,7 @@ TEST(HugePageAllocator, GivesOutMemoryAgainOnlyWhenAllOnItIsGone) {
   EXPECT_EQ(place_one(allocator, kHugePage).get(), begin);
 }
 
-TEST(HugePageAllocator, KeepsACopyOfTheOwnerAlive) {
+TEST(HugePageAllocator, KeepsMemoryOfCopiedOwner) {
   HugePageAllocator allocator;
   const Memory kept = place_one(allocator, 100);
   std::memset(kept.get(), 7, 100);
@@ -108,7 +108,7 @@ TEST(HugePageAllocator, KeepsACopyOfTheOwnerAlive) {
   EXPECT_EQ(copy.get()[49], std::byte{7});
 }
 
-TEST(HugePageAllocator, SmallRequestsOneAfterTheOtherShareAPage) {
+TEST(HugePageAllocator, PutsSmallRequestsOnOnePage) {
   HugePageAllocator allocator;
   std::vector<Memory> memories;
   for (int i = 0; i < 100; ++i) memories.push_back(place_one(allocator, 1000));
@@ -116,7 +116,7 @@ TEST(HugePageAllocator, SmallRequestsOneAfterTheOtherShareAPage) {
   for (std::size_t i = 1; i < memories.size(); ++i) EXPECT_EQ(memories[i].get() - memories[i - 1].get(), 1024);
 }
 
-TEST(HugePageAllocator, TheSameRequestsAgainFindTheSameMemory) {
+TEST(HugePageAllocator, ReusesMemoryOfSameRequests) {
   for (const std::vector<std::uint64_t>& sizes : {std::vector<std::uint64_t>{64 << 10, 3 << 20},
                                                   {3 << 20, 64 << 10},
                                                   {100},
@@ -136,7 +136,7 @@ TEST(HugePageAllocator, TheSameRequestsAgainFindTheSameMemory) {
   }
 }
 
-TEST(HugePageAllocator, ASurvivorOfEachLoadDoesNotCostTheMemoryOfALoadEach) {
+TEST(HugePageAllocator, ReusesPagesAroundSurvivors) {
   HugePageAllocator allocator;
   const std::vector<std::uint64_t> sizes(20, std::uint64_t{1} << 20);
   std::vector<Memory> survivors;
@@ -149,7 +149,7 @@ TEST(HugePageAllocator, ASurvivorOfEachLoadDoesNotCostTheMemoryOfALoadEach) {
   EXPECT_LE(allocator.reserved_bytes(), 20 * (std::uint64_t{1} << 20) + 11 * kHugePage);
 }
 
-TEST(HugePageAllocator, WhereTheFirstRequestFitsNowhereThereIsRoomForAll) {
+TEST(HugePageAllocator, PlacesAllIfFirstFitsNowhere) {
   HugePageAllocator allocator;
   std::vector<Memory> memories = place(allocator, std::vector<std::uint64_t>(8, kHugePage));
   for (std::size_t i = 0; i < 8; i += 2) memories[i].reset();
@@ -161,7 +161,7 @@ TEST(HugePageAllocator, WhereTheFirstRequestFitsNowhereThereIsRoomForAll) {
     for (const Memory& old : memories) EXPECT_NE(memory.get(), old.get());
 }
 
-TEST(HugePageAllocator, EverLargerRequestsThatAreDroppedCostNoMoreThanTheLargest) {
+TEST(HugePageAllocator, ReservesOnlyLargestRequest) {
   HugePageAllocator allocator;
   for (std::uint64_t size = kHugePage; size <= 40 * kHugePage; size += kHugePage) {
     std::memset(place_one(allocator, size).get(), 1, kHugePage);
@@ -170,7 +170,7 @@ TEST(HugePageAllocator, EverLargerRequestsThatAreDroppedCostNoMoreThanTheLargest
   EXPECT_EQ(allocator.live_bytes(), 0U);
 }
 
-TEST(HugePageAllocator, WhatASurvivorLeavesFreeIsGivenUpForRoomElsewhere) {
+TEST(HugePageAllocator, GivesUpPagesNextToSurvivor) {
   HugePageAllocator allocator;
   std::vector<Memory> survivors;
   for (std::size_t pages = 2; pages < 12; ++pages) {
@@ -182,7 +182,7 @@ TEST(HugePageAllocator, WhatASurvivorLeavesFreeIsGivenUpForRoomElsewhere) {
   for (std::size_t i = 0; i < survivors.size(); ++i) EXPECT_EQ(survivors[i].get()[999], static_cast<std::byte>(i + 2));
 }
 
-TEST(HugePageAllocator, NoMoreIsGivenUpThanIsAdded) {
+TEST(HugePageAllocator, GivesUpNoMoreThanItAdds) {
   HugePageAllocator allocator;
   Memory small = place_one(allocator, 3 * kHugePage);
   Memory wall = place_one(allocator, kHugePage);
@@ -196,7 +196,7 @@ TEST(HugePageAllocator, NoMoreIsGivenUpThanIsAdded) {
   EXPECT_EQ(allocator.reserved_bytes(), before);
 }
 
-TEST(HugePageAllocator, ReservesNoMoreThanWasLiveAtOnce) {
+TEST(HugePageAllocator, ReservesAtMostLivePeak) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     HugePageAllocator allocator;
@@ -226,7 +226,7 @@ TEST(HugePageAllocator, ReservesNoMoreThanWasLiveAtOnce) {
   }
 }
 
-TEST(HugePageAllocator, WhatCanNeverBeHadCostsNothing) {
+TEST(HugePageAllocator, KeepsPagesIfRequestFails) {
   HugePageAllocator allocator;
   std::byte* const begin = place(allocator, {3 * kHugePage}).front().get();
   std::vector<Request> requests = requests_of({std::uint64_t{1} << 62});
@@ -235,7 +235,7 @@ TEST(HugePageAllocator, WhatCanNeverBeHadCostsNothing) {
   EXPECT_EQ(place_one(allocator, 3 * kHugePage).get(), begin);
 }
 
-TEST(HugePageAllocator, ASurvivorPinsItsOwnPagesOnly) {
+TEST(HugePageAllocator, KeepsPagesOfSurvivorsOnly) {
   for (const bool once : {true, false}) {
     std::vector<Request> requests = requests_of(std::vector<std::uint64_t>(32, std::uint64_t{1} << 20));
     auto allocator = std::make_unique<HugePageAllocator>();
@@ -257,7 +257,7 @@ TEST(HugePageAllocator, ASurvivorPinsItsOwnPagesOnly) {
   }
 }
 
-TEST(HugePageAllocator, MemoryOutlivesTheArena) {
+TEST(HugePageAllocator, KeepsMemoryAfterDestruction) {
   auto allocator = std::make_unique<HugePageAllocator>();
   std::vector<Memory> memories = place(*allocator, {4 * kHugePage, 4 * kHugePage});
   for (const Memory& memory : memories) std::memset(memory.get(), 9, 4 * kHugePage);
@@ -269,7 +269,7 @@ TEST(HugePageAllocator, MemoryOutlivesTheArena) {
   EXPECT_EQ(memories[1].get()[4 * kHugePage - 1], std::byte{9});
 }
 
-TEST(HugePageAllocator, RequestsOfMoreThanThereIsAreRefusedWithTheNumberAndLeaveNothing) {
+TEST(HugePageAllocator, RefusesImpossibleSizes) {
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
   struct Case {
     std::vector<std::uint64_t> sizes;

@@ -50,7 +50,7 @@ std::vector<Marked> place(HugePageAllocator& allocator, std::mt19937& random) {
   return made;
 }
 
-TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
+TEST(HugePageThreads, NeverShareLiveMemory) {
   auto allocator = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
   std::vector<Marked> shared;  // released by other threads than the one that placed it
@@ -88,7 +88,7 @@ TEST(HugePageAllocatorThreads, WhatIsLiveIsNeverGivenOutTwice) {
 }
 
 // Only one byte per page is marked. So sizes can differ by much, and free runs of pages are often too short.
-TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
+TEST(HugePageThreads, GiveUpPagesNextToDroppedOnes) {
   auto allocator = std::make_unique<HugePageAllocator>();
   std::mutex mutex;
   std::vector<Marked> shared;
@@ -126,7 +126,7 @@ TEST(HugePageAllocatorThreads, PagesAreGivenUpWhileThoseBesideThemAreDropped) {
 
 // One thread releases a large range and still counts its pages while another thread places the first of these pages
 // again. Then the allocator is destroyed.
-TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGoes) {
+TEST(HugePageThreads, KeepMemoryPlacedDuringDrop) {
   // The range is never touched, so it costs no memory. Counting the pages of a large range takes longer.
   const auto machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * 4096;
   const std::uint64_t large_size = machine / 2 / kHugePage * kHugePage;
@@ -159,7 +159,7 @@ TEST(HugePageAllocatorThreads, WhatIsPlacedWhileMoreIsDroppedStaysWhenTheArenaGo
   if (overlapped == 0) GTEST_SKIP() << "two threads never ran at once";
 }
 
-TEST(HugePageAllocatorThreads, AForkedChildMayDropMemoryWhileAnotherThreadIsInTheArena) {
+TEST(HugePageThreads, AllowDropInForkedChild) {
   HugePageAllocator allocator;
   std::atomic<bool> stop{false};
   std::thread busy([&] {

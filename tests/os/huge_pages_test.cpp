@@ -18,7 +18,7 @@ namespace {
 
 using os::detail::allows_huge_pages;
 
-TEST(HugePages, TheWordInBracketsCountsAndThatForTheSizeFirst) {
+TEST(HugePages, FollowSettingOfSizeFirst) {
   EXPECT_TRUE(allows_huge_pages("[always] madvise never\n", ""));
   EXPECT_TRUE(allows_huge_pages("always [madvise] never\n", ""));
   EXPECT_FALSE(allows_huge_pages("always madvise [never]\n", ""));
@@ -41,7 +41,7 @@ std::vector<std::string> fallbacks(Arena* arena) {
 
 const std::vector<std::string> kSmallPages = {"memory is in small pages: the system refuses huge ones"};
 
-TEST(HugePages, AProcessThatIsGivenNoneIsToldSo) {
+TEST(HugePages, ReportFallbackIfRefused) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -57,7 +57,7 @@ TEST(HugePages, AProcessThatIsGivenNoneIsToldSo) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(HugePages, WhereTheyAreGivenNothingIsSaid) {
+TEST(HugePages, ReportNothingIfGranted) {
   const os::Pages pages = os::map_pages(os::kHugePage);
   os::unmap_pages(pages);
   if (!pages.huge) GTEST_SKIP() << "no huge pages here";

@@ -36,7 +36,7 @@ std::string read(const Source& source, std::uint64_t offset, std::size_t size) {
   return text;
 }
 
-TEST(PosixFileTest, ReadsAtAnyOffsetAndReportsTheSize) {
+TEST(PosixFile, ReadsAtAnyOffset) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   const auto file = PosixFile::open(directory / "a");
@@ -47,7 +47,7 @@ TEST(PosixFileTest, ReadsAtAnyOffsetAndReportsTheSize) {
   EXPECT_EQ(read(**file, 10, 0), "");
 }
 
-TEST(PosixFileTest, ReadsShortAtTheEndAndNothingBehindIt) {
+TEST(PosixFile, ReadsShortAtEnd) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   const auto file = PosixFile::open(directory / "a").value();
@@ -59,7 +59,7 @@ TEST(PosixFileTest, ReadsShortAtTheEndAndNothingBehindIt) {
   EXPECT_EQ(file->read_at((std::uint64_t{1} << 63) - 2, buffer).value(), 0u);
 }
 
-TEST(PosixFileTest, AMissingFileIsENOENT) {
+TEST(PosixFile, ReportsMissingFile) {
   const Error error = open_error("/nonexistent/file");
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ENOENT);
@@ -67,18 +67,18 @@ TEST(PosixFileTest, AMissingFileIsENOENT) {
   EXPECT_EQ(error.path, "/nonexistent/file");
 }
 
-TEST(PosixFileTest, AnEmptyPathIsENOENT) {
+TEST(PosixFile, RefusesEmptyPath) {
   EXPECT_EQ(open_error("").os_error, ENOENT);
   EXPECT_EQ(open_error("").code, Errc::open_failed);
 }
 
-TEST(PosixFileTest, AZeroByteInThePathIsAnInvalidArgument) {
+TEST(PosixFile, RefusesZeroByteInPath) {
   const Error error = open_error(std::string("/dev/null\0x", 11));
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "path contains a zero byte");
 }
 
-TEST(PosixFileTest, ALinkToItselfIsELOOP) {
+TEST(PosixFile, RefusesLinkToItself) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
   const Error error = open_error(directory / "loop");
@@ -87,19 +87,19 @@ TEST(PosixFileTest, ALinkToItselfIsELOOP) {
   EXPECT_EQ(error.message, "cannot open: too many levels of symbolic links");
 }
 
-TEST(PosixFileTest, AFileBehindAFileIsENOTDIR) {
+TEST(PosixFile, RefusesFileAsDirectory) {
   const TemporaryDirectory directory;
   put(directory / "a", "");
   EXPECT_EQ(open_error(directory / "a/b").os_error, ENOTDIR);
   EXPECT_EQ(open_error(directory / "a/").os_error, ENOTDIR);
 }
 
-TEST(PosixFileTest, ATooLongNameIsENAMETOOLONG) {
+TEST(PosixFile, RefusesTooLongName) {
   EXPECT_EQ(open_error("/tmp/" + std::string(300, 'x')).os_error, ENAMETOOLONG);
 }
 
 // Root may read everything, so the question is put as somebody else.
-TEST(PosixFileTest, AFileWithoutPermissionIsEACCES) {
+TEST(PosixFile, ReportsMissingPermission) {
   const TemporaryDirectory directory;
   put(directory / "a", "secret");
   ASSERT_EQ(::chmod((directory / "a").c_str(), 0), 0);
@@ -113,7 +113,7 @@ TEST(PosixFileTest, AFileWithoutPermissionIsEACCES) {
             0);
 }
 
-TEST(PosixFileTest, ADirectoryIsRefused) {
+TEST(PosixFile, RefusesDirectory) {
   const TemporaryDirectory directory;
   const Error error = open_error(directory.path());
   EXPECT_EQ(error.code, Errc::not_regular_file);
@@ -122,7 +122,7 @@ TEST(PosixFileTest, ADirectoryIsRefused) {
   EXPECT_EQ(error.path, directory.path());
 }
 
-TEST(PosixFileTest, AFifoIsRefusedWithoutWaitingForAWriter) {
+TEST(PosixFile, RefusesFifoWithoutWaiting) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
   const Error error = open_error(directory / "fifo");
@@ -130,13 +130,13 @@ TEST(PosixFileTest, AFifoIsRefusedWithoutWaitingForAWriter) {
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(PosixFileTest, ADeviceIsRefused) {
+TEST(PosixFile, RefusesDevice) {
   const Error error = open_error("/dev/zero");
   EXPECT_EQ(error.code, Errc::not_regular_file);
   EXPECT_EQ(error.message, "not a regular file but a character device");
 }
 
-TEST(PosixFileTest, ASocketIsRefused) {
+TEST(PosixFile, RefusesSocket) {
   const TemporaryDirectory directory;
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
@@ -149,7 +149,7 @@ TEST(PosixFileTest, ASocketIsRefused) {
   EXPECT_EQ(error.message, "not a regular file but a socket");
 }
 
-TEST(PosixFileTest, FilesThatTheKernelMakesUpAreRefused) {
+TEST(PosixFile, RefusesKernelFiles) {
   for (const char* path : {"/proc/self/status", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"}) {
     if (::access(path, F_OK) != 0) continue;
     const Error error = open_error(path);
@@ -158,14 +158,14 @@ TEST(PosixFileTest, FilesThatTheKernelMakesUpAreRefused) {
   }
 }
 
-TEST(PosixFileTest, FollowsASymbolicLink) {
+TEST(PosixFile, FollowsSymbolicLink) {
   const TemporaryDirectory directory;
   put(directory / "a", "abc");
   ASSERT_EQ(::symlink("a", (directory / "link").c_str()), 0);
   EXPECT_EQ(read(*PosixFile::open(directory / "link").value(), 0, 3), "abc");
 }
 
-TEST(PosixFileTest, ADescriptorIsDuplicatedAndItsPositionLeftAlone) {
+TEST(PosixFile, DuplicatesDescriptor) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   Descriptor mine(::open((directory / "a").c_str(), O_RDONLY | O_CLOEXEC));
@@ -180,7 +180,7 @@ TEST(PosixFileTest, ADescriptorIsDuplicatedAndItsPositionLeftAlone) {
   EXPECT_EQ(read(**file, 0, 2), "01");
 }
 
-TEST(PosixFileTest, ADescriptorThatCannotBeReadIsRefused) {
+TEST(PosixFile, RefusesUnreadableDescriptor) {
   const TemporaryDirectory directory;
   const Descriptor writing(::open((directory / "a").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   const Error error = error_of(PosixFile::from_fd(writing.get()));
@@ -191,14 +191,14 @@ TEST(PosixFileTest, ADescriptorThatCannotBeReadIsRefused) {
   EXPECT_EQ(error_of(PosixFile::from_fd(path.get())).code, Errc::open_failed);
 }
 
-TEST(PosixFileTest, ADescriptorThatIsNoneIsEBADF) {
+TEST(PosixFile, RefusesInvalidDescriptor) {
   const Error error = error_of(PosixFile::from_fd(-1));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, EBADF);
   EXPECT_EQ(error.message, "cannot use descriptor -1: bad file descriptor");
 }
 
-TEST(PosixFileTest, APipeIsRefusedAsADescriptor) {
+TEST(PosixFile, RefusesPipe) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Descriptor reading(ends[0]);
@@ -208,7 +208,7 @@ TEST(PosixFileTest, APipeIsRefusedAsADescriptor) {
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(PosixFileTest, AFileMadeShorterIsAnErrorWithBothNumbers) {
+TEST(PosixFile, DetectsShorterFile) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   const auto file = PosixFile::open(directory / "a").value();
@@ -220,7 +220,7 @@ TEST(PosixFileTest, AFileMadeShorterIsAnErrorWithBothNumbers) {
   EXPECT_EQ(error.message, "file became shorter: 8 bytes at byte 2 were asked for, it now ends at byte 6");
 }
 
-TEST(PosixFileTest, IdentityTellsWhetherAFileWasReplacedOrChanged) {
+TEST(PosixFile, IdentifiesReplacedAndChangedFiles) {
   const TemporaryDirectory directory;
   put(directory / "a", "abc");
   put(directory / "b", "abc");
@@ -249,20 +249,20 @@ class OddSource final : public Source {
   std::size_t surplus_;
 };
 
-TEST(ReadExactlyTest, GoesOnAfterAShortRead) {
+TEST(ReadExactly, ContinuesShortReads) {
   std::byte buffer[9];
   ASSERT_TRUE(succeeds(os::read_exactly(OddSource(0), 1, buffer)));
   for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(buffer[i], std::byte(i + 1));
 }
 
-TEST(ReadExactlyTest, DoesNotBelieveASourceThatGaveMoreThanWasAskedFor) {
+TEST(ReadExactly, RefusesMoreBytesThanRequested) {
   std::byte buffer[4];
   const Error error = error_of(os::read_exactly(OddSource(1), 0, buffer));
   EXPECT_EQ(error.code, Errc::read_failed);
   EXPECT_EQ(error.message, "source returned 5 bytes, 4 were asked for");
 }
 
-TEST(MapTest, MapsAnyRangeSharedAndOutlivesTheFile) {
+TEST(Mapping, CoversAnyRangeAndOutlivesFile) {
   const TemporaryDirectory directory;
   std::string text(3 * 4096 + 5, 'x');
   text[5000] = 'a', text[5001] = 'b';
@@ -277,7 +277,7 @@ TEST(MapTest, MapsAnyRangeSharedAndOutlivesTheFile) {
   EXPECT_EQ(text_of(mapping.bytes), "ab");
 }
 
-TEST(MapTest, CopyOnWriteLeavesTheFileAlone) {
+TEST(Mapping, KeepsFileUnderCopyOnWrite) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   const auto file = PosixFile::open(directory / "a").value();
@@ -287,7 +287,7 @@ TEST(MapTest, CopyOnWriteLeavesTheFileAlone) {
   EXPECT_EQ(contents(directory / "a"), "0123456789");
 }
 
-TEST(MapTest, NoBytesNeedNoMap) {
+TEST(Mapping, MayBeEmpty) {
   const TemporaryDirectory directory;
   put(directory / "a", "");
   const auto mapping = PosixFile::open(directory / "a").value()->map(0, 0, MapMode::shared);
@@ -295,7 +295,7 @@ TEST(MapTest, NoBytesNeedNoMap) {
   EXPECT_TRUE(mapping->bytes.empty());
 }
 
-TEST(MapTest, ARangePastTheEndIsAnErrorAndNotASignal) {
+TEST(Mapping, RefusesRangePastEnd) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   const auto file = PosixFile::open(directory / "a").value();
@@ -307,7 +307,7 @@ TEST(MapTest, ARangePastTheEndIsAnErrorAndNotASignal) {
   EXPECT_EQ(error_of(file->map(~std::uint64_t{0}, 2, MapMode::shared)).code, Errc::file_truncated);
 }
 
-TEST(MapTest, ARefusedMapIsAnErrorWithItsReason) {
+TEST(Mapping, ReportsErrnoOfRefusal) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   EXPECT_EQ(in_child([&] {
@@ -321,7 +321,7 @@ TEST(MapTest, ARefusedMapIsAnErrorWithItsReason) {
             0);
 }
 
-TEST(FileSystemTest, NetworkAndUserSpaceFileSystemsAreRemote) {
+TEST(FileSystem, CountsNetworkAndFuseAsRemote) {
   for (const std::uint64_t magic :
        std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
     EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
@@ -329,17 +329,17 @@ TEST(FileSystemTest, NetworkAndUserSpaceFileSystemsAreRemote) {
     EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
 }
 
-TEST(FileSystemTest, Ext4XfsBtrfsAndTmpfsAreLocal) {
+TEST(FileSystem, CountsDisksAndTmpfsAsLocal) {
   for (const std::uint64_t magic : {0xEF53u, 0x58465342u, 0x9123683Eu, 0x01021994u})
     EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::local) << magic;
 }
 
-TEST(SystemErrorTest, ANumberWithoutATextIsStillNamed) {
+TEST(SystemError, DescribesUnknownErrno) {
   EXPECT_EQ(os::describe_errno(ENOSPC), "no space left on device");
   EXPECT_EQ(os::describe_errno(12345), "system error 12345");
 }
 
-TEST(MemoryTest, SmallMemoryIsAlignedAsAsked) {
+TEST(Memory, AlignsSmallBlocksAsRequested) {
   for (const std::size_t alignment : std::initializer_list<std::size_t>{1, 8, 64, 4096}) {
     const auto memory = os::allocate(100, alignment).value();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % alignment, 0u);
@@ -348,7 +348,7 @@ TEST(MemoryTest, SmallMemoryIsAlignedAsAsked) {
   EXPECT_TRUE(succeeds(os::allocate(0)));
 }
 
-TEST(MemoryTest, LargeMemoryIsAlignedToHugePages) {
+TEST(Memory, AlignsLargeBlocksToHugePages) {
   for (const std::size_t size : {os::kHugePage, os::kHugePage + 1, 5 * os::kHugePage - 1}) {
     const auto memory = os::allocate(size).value();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % os::kHugePage, 0u);
@@ -356,7 +356,7 @@ TEST(MemoryTest, LargeMemoryIsAlignedToHugePages) {
   }
 }
 
-TEST(MemoryTest, MoreThanTheMachineHasIsAnError) {
+TEST(Memory, RefusesMoreThanMachineHas) {
   const Error error = error_of(os::allocate(std::uint64_t{5} << 40));
   EXPECT_EQ(error.code, Errc::out_of_memory);
   EXPECT_EQ(error.message, "cannot allocate 5497558138880 bytes");
@@ -364,7 +364,7 @@ TEST(MemoryTest, MoreThanTheMachineHasIsAnError) {
   EXPECT_EQ(error_of(os::allocate(std::uint64_t{1} << 63)).code, Errc::out_of_memory);
 }
 
-TEST(MemoryTest, TheMemoryResourceServesSmallAndLargeBlocks) {
+TEST(Memory, ServesSmallAndLargeBlocks) {
   std::pmr::memory_resource& resource = os::large_memory();
   EXPECT_TRUE(resource.is_equal(os::large_memory()));
   void* const small = resource.allocate(10, 8);
@@ -376,7 +376,7 @@ TEST(MemoryTest, TheMemoryResourceServesSmallAndLargeBlocks) {
   EXPECT_THROW((void)resource.allocate(too_large, 64), std::bad_alloc);
 }
 
-TEST(PosixFileTest, ManyThreadsReadOneFile) {
+TEST(PosixFile, ServesManyThreads) {
   const TemporaryDirectory directory;
   std::string text;
   for (int i = 0; i < 4096; ++i) text += static_cast<char>(i % 251);

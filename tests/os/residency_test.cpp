@@ -37,7 +37,7 @@ class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
   const std::string path = directory / "file";
 };
 
-TEST_P(Residency, IsOneOfWhatWasJustWritten) {
+TEST_P(Residency, IsOneAfterWrite) {
   EXPECT_EQ(share(0, kSize), 1.0);
   EXPECT_EQ(share(4095, 2), 1.0);
   EXPECT_EQ(share(kSize - 1, 1), 1.0);
@@ -45,14 +45,14 @@ TEST_P(Residency, IsOneOfWhatWasJustWritten) {
 }
 
 // A probe is a read, so it can make the system read ahead.
-TEST_P(Residency, IsZeroOfWhatIsOnTheDiskOnly) {
+TEST_P(Residency, IsLowIfNotCached) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   EXPECT_LE(share(8 << 20, 4 << 20), GetParam().second == &detail::count_cached ? 0.0 : 0.5);
 }
 
 // A probe makes the system read ahead, often 128 KiB. Later probes must choose other pages. The file ends with a hole,
 // so twenty probes read only a small share of it.
-TEST_P(Residency, StaysNearZeroHoweverOftenItIsAsked) {
+TEST_P(Residency, StaysLowHoweverOftenItIsAsked) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   constexpr std::uint64_t kRange = 32 << 20;
   ASSERT_EQ(::truncate(path.c_str(), kRange), 0);
@@ -62,7 +62,7 @@ TEST_P(Residency, StaysNearZeroHoweverOftenItIsAsked) {
   }
 }
 
-TEST_P(Residency, IsBetweenWhereAPartIsCached) {
+TEST_P(Residency, IsBetweenIfPartIsCached) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // the system reads nothing ahead
@@ -76,7 +76,7 @@ TEST_P(Residency, IsBetweenWhereAPartIsCached) {
   EXPECT_LE(*all, 0.8);
 }
 
-TEST_P(Residency, IsUnknownOfABadDescriptor) {
+TEST_P(Residency, IsUnknownForBadDescriptor) {
   EXPECT_EQ(GetParam().second(-1, 0, 100), std::nullopt);
   EXPECT_EQ(GetParam().second(1 << 20, 0, 100), std::nullopt);
   const Descriptor writer(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Residency,
                                          std::pair<const char*, Ask>{"probe_cached", &detail::probe_cached}),
                          [](const auto& way) { return std::string(way.param.first); });
 
-TEST(ResidencyOfALargeFile, IsAskedOfParts) {
+TEST(LargeFileResidency, IsNearZeroForHole) {
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
   put(path, "");

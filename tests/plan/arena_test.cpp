@@ -44,7 +44,7 @@ class ArenaTest : public testing::Test {
   Arena arena;
 };
 
-TEST_F(ArenaTest, AnotherLoadFindsTheSameMemoryWithoutPageFaults) {
+TEST_F(ArenaTest, ReusesMemoryWithoutPageFaults) {
   std::vector<const std::byte*> first;
   std::uint64_t reserved = 0;
   for (int load = 0; load < 5; ++load) {
@@ -69,7 +69,7 @@ TEST_F(ArenaTest, AnotherLoadFindsTheSameMemoryWithoutPageFaults) {
   EXPECT_EQ(arena.reserved_bytes(), reserved);
 }
 
-TEST_F(ArenaTest, ASurvivorIsUntouchedByTenMoreLoads) {
+TEST_F(ArenaTest, KeepsSurvivorsOverTenLoads) {
   std::vector<std::pair<std::size_t, Array>> survivors;
   std::uint64_t reserved = 0;
   for (std::size_t load = 0; load < 11; ++load) {
@@ -86,7 +86,7 @@ TEST_F(ArenaTest, ASurvivorIsUntouchedByTenMoreLoads) {
   EXPECT_LE(arena.reserved_bytes(), 3 * reserved);
 }
 
-TEST(ArenaOfAStream, HoldsWhatIsInFlightNotTheModel) {
+TEST(StreamArena, HoldsOnlyItemsInFlight) {
   constexpr std::size_t kPage = 2U << 20;
   constexpr std::size_t kCount = 10;
   std::vector<PlannedTensor> growing;
@@ -115,7 +115,7 @@ TEST(ArenaOfAStream, HoldsWhatIsInFlightNotTheModel) {
   EXPECT_LE(arena.reserved_bytes(), (kCount + kCount - 1 + 4) * kPage);
 }
 
-TEST_F(ArenaTest, SeveralPlansMayUseItAtOnce) {
+TEST_F(ArenaTest, ServesSeveralPlansAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
@@ -146,7 +146,7 @@ TEST_F(ArenaTest, SeveralPlansMayUseItAtOnce) {
   EXPECT_EQ(arena.live_bytes(), 0U);
 }
 
-TEST_F(ArenaTest, ArraysOutliveIt) {
+TEST_F(ArenaTest, KeepsArraysAlive) {
   Result<ReadResult> result = plan.execute({.arena = &arena});
   ASSERT_TRUE(succeeds(result));
   result->arrays[2] = Array();
@@ -156,7 +156,7 @@ TEST_F(ArenaTest, ArraysOutliveIt) {
     EXPECT_TRUE(data_of(result->arrays[i]) == tensors[i].bytes) << i;
 }
 
-TEST_F(ArenaTest, ThatWasMovedFromHoldsNothingAndStillServes) {
+TEST_F(ArenaTest, ServesAfterMove) {
   const Arena other = std::move(arena);
   EXPECT_EQ(arena.reserved_bytes(), 0U);  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(arena.trim(), 0U);

@@ -74,7 +74,7 @@ class Wanted {
   std::vector<std::string> bytes_;
 };
 
-TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
+TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3 << 20}}) {
     driver.delay(50, static_cast<unsigned>(budget) + 1);
     Wanted wanted(*cuda);
@@ -97,7 +97,7 @@ TEST_F(DevicePlan, EveryDtypeComesWholeThroughSlotsOfAnySize) {
   }
 }
 
-TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
+TEST_F(DevicePlan, PinsAtMostHalfOfBudget) {
   for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
     Wanted wanted(*cuda);
     wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
@@ -111,7 +111,7 @@ TEST_F(DevicePlan, HalfOfTheBudgetIsLockedAtMost) {
 }
 
 // A cuda_stream belongs to one device. The ring of another device cannot wait for it.
-TEST_F(DevicePlan, AStreamOfTheCallersIsRefusedForTwoDevices) {
+TEST_F(DevicePlan, RefusesCudaStreamForTwoDevices) {
   driver.devices(2);
   ReadPlan plan;
   const Tensor large = tensor(*file, "large");
@@ -125,7 +125,7 @@ TEST_F(DevicePlan, AStreamOfTheCallersIsRefusedForTwoDevices) {
   EXPECT_EQ(error_of(plan.stream(with)).code, Errc::invalid_argument);
 }
 
-TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
+TEST_F(DevicePlan, MatchesHostOnRandomPlans) {
   const std::vector<std::string> names{"F32", "F16", "BF16", "F8_E4M3", "U8", "I64", "large", "wide", "empty"};
   for (unsigned seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE(seed);
@@ -153,7 +153,7 @@ TEST_F(DevicePlan, RandomPlansEqualThoseInMemoryOfTheHost) {
   }
 }
 
-TEST_F(DevicePlan, HostAndDeviceMixInOnePlan) {
+TEST_F(DevicePlan, MixesHostAndDevice) {
   Wanted wanted(*cuda);
   wanted.add(tensor(*file, "F32"), Slice::all(), {}, expected("F32", Slice::all(), {}));
   ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "F16"))));
@@ -165,7 +165,7 @@ TEST_F(DevicePlan, HostAndDeviceMixInOnePlan) {
   EXPECT_TRUE(data_of(result->arrays[1]) == expected("F16", Slice::all(), {}));
 }
 
-TEST_F(DevicePlan, AStreamHandsOutWhatIsThere) {
+TEST_F(DevicePlan, StreamsOnlyCopiedItems) {
   driver.delay(200, 7);
   Wanted wanted(*cuda);
   for (const char* name : {"large", "F32", "wide", "BF16", "empty"})
@@ -194,7 +194,7 @@ std::uint64_t bytes_without_taker(const Stream& stream) {
   return bytes;
 }
 
-TEST_F(DevicePlan, StreamedResultsOnDevicesTakeNoBudget) {
+TEST_F(DevicePlan, StreamedDeviceResultsTakeNoBudget) {
   Wanted wanted(*cuda);
   const std::string bytes = expected("large", Slice::all(), {});
   for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
@@ -207,7 +207,7 @@ TEST_F(DevicePlan, StreamedResultsOnDevicesTakeNoBudget) {
 }
 
 // Pinned memory and results in memory of the host share the budget.
-TEST_F(DevicePlan, StreamOfHostAndDeviceKeepsTheBudget) {
+TEST_F(DevicePlan, MixedStreamKeepsBudget) {
   constexpr std::uint64_t kBudget = 16 << 20;
   for (const bool cast : {false, true}) {
     Wanted wanted(*cuda);
@@ -226,7 +226,7 @@ TEST_F(DevicePlan, StreamOfHostAndDeviceKeepsTheBudget) {
   }
 }
 
-TEST_F(DevicePlan, WhatSeveralThreadsCopyIsHandedOutWhenAllOfItIsThere) {
+TEST_F(DevicePlan, StreamsItemsOfSeveralThreads) {
   ReadOptions with = options();
   with.threads = 4;
   with.chunk_bytes = 64 * kKiB;
@@ -257,7 +257,7 @@ Error error_of_stream(const ReadPlan& plan, const ReadOptions& options) {
   }
 }
 
-TEST_F(DevicePlan, FailuresOfTheDriverEndThePlanAndLeaveNothing) {
+TEST_F(DevicePlan, ReportsDriverFailures) {
   for (const char* function : {"cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
                                "cuEventRecord", "cuStreamSynchronize", "cuDevicePrimaryCtxRetain"}) {
     for (const bool streamed : {false, true}) {
@@ -274,7 +274,7 @@ TEST_F(DevicePlan, FailuresOfTheDriverEndThePlanAndLeaveNothing) {
   }
 }
 
-TEST_F(DevicePlan, CancelLeavesNothingBehind) {
+TEST_F(DevicePlan, LeavesNothingAfterCancel) {
   Wanted wanted(*cuda);
   wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
   ReadOptions with = options();
@@ -283,14 +283,14 @@ TEST_F(DevicePlan, CancelLeavesNothingBehind) {
   EXPECT_EQ(error_of(wanted.plan.execute(with)).code, Errc::cancelled);
 }
 
-TEST_F(DevicePlan, WithoutADriverItIsUnsupported) {
+TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 12 * 40 * 8 * 4}})));
   EXPECT_EQ(error_of(plan.execute({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
   EXPECT_EQ(error_of(plan.stream({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
 }
 
-TEST_F(DevicePlan, DestinationsAreChecked) {
+TEST_F(DevicePlan, ChecksDestinations) {
   ReadPlan plan;
   std::byte host[4];
   EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 17}})).message,

@@ -34,7 +34,7 @@ class Hole final : public Source {
   const std::uint64_t size_;
 };
 
-TEST(PlanJobs, OfTinyPiecesReadNoMoreThanSomeMegabytesEach) {
+TEST(PlanJobs, ReadAtMost40MiBOfTinyPieces) {
   constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;
   for (const std::uint64_t columns : {64ULL, 4096ULL, 65536ULL, 1ULL << 20}) {
     const std::string entry = R"({"t":{"dtype":"U8","shape":[)" + std::to_string(kBytes / columns) + "," +

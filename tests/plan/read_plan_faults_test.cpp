@@ -71,7 +71,7 @@ class PlanFaults : public testing::TestWithParam<Way> {
   ReadPlan plan_;
 };
 
-TEST_P(PlanFaults, ShortReadsAreGoneOnWith) {
+TEST_P(PlanFaults, ContinuesShortReads) {
   make();
   const auto source = std::make_shared<ScriptedSource>(bytes_);
   const Result<File> file = File::from_source(source);
@@ -86,7 +86,7 @@ TEST_P(PlanFaults, ShortReadsAreGoneOnWith) {
   }
 }
 
-TEST_P(PlanFaults, AnErrorInTheMiddleStopsEverythingAndNamesTensorAndOffset) {
+TEST_P(PlanFaults, StopsAtErrorAndNamesTensor) {
   make();
   const auto source = std::make_shared<ScriptedSource>(bytes_);
   const Result<File> file = File::from_source(source);
@@ -113,7 +113,7 @@ TEST_P(PlanFaults, AnErrorInTheMiddleStopsEverythingAndNamesTensorAndOffset) {
   }
 }
 
-TEST_P(PlanFaults, AFileThatEndsWithinATensorIsTruncated) {
+TEST_P(PlanFaults, DetectsTruncatedSource) {
   make();
   const auto source = std::make_shared<ScriptedSource>(bytes_);
   const Result<File> file = File::from_source(source);
@@ -129,7 +129,7 @@ TEST_P(PlanFaults, AFileThatEndsWithinATensorIsTruncated) {
   EXPECT_NE(error.message.find(tail), std::string::npos) << error.message;
 }
 
-TEST_P(PlanFaults, AFileOnADiskThatBecomesShorterIsTruncatedHoweverItIsRead) {
+TEST_P(PlanFaults, DetectsTruncatedFile) {
   make();
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
@@ -166,7 +166,7 @@ std::string name_of(const testing::TestParamInfo<Way>& way) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, PlanFaults, testing::Values(Way::range, Way::batch, Way::pieces, Way::strided), name_of);
 
-TEST(PlanFault, ATruncatedTensorIsNamedLetterByLetter) {
+TEST(PlanError, NamesTruncatedTensor) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   const std::string bytes = file_of(tensors_of({500'000, 300'000}), 0);
@@ -193,7 +193,7 @@ class HugeSource final : public ScriptedSource {
   Result<std::uint64_t> size() const noexcept override { return 8 + kHugeHeader + (std::uint64_t{1} << 60); }
 };
 
-TEST(PlanFault, MoreThanAnyMachineHasIsRefusedBeforeAnythingIsRead) {
+TEST(PlanError, PrecedesReadOfImpossibleSize) {
   std::string header =
       R"({"t":{"dtype":"F8_E5M2","shape":[1152921504606846976],"data_offsets":[0,1152921504606846976]}})";
   header.resize(kHugeHeader, ' ');

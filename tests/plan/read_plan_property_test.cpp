@@ -179,7 +179,7 @@ class PlanProperty : public testing::TestWithParam<int> {
   static inline std::uint64_t direct_ = 0;
 };
 
-TEST_P(PlanProperty, GivesWhatANaiveReaderDoes) {
+TEST_P(PlanProperty, MatchesNaiveReader) {
   open_files();
   make_plan();
   ASSERT_FALSE(HasFatalFailure());
@@ -192,7 +192,7 @@ TEST_P(PlanProperty, GivesWhatANaiveReaderDoes) {
 INSTANTIATE_TEST_SUITE_P(Seeds, PlanProperty, testing::Range(0, kSanitized ? 15 : 80));
 
 // Jobs end where rows do, which is at no round number of elements.
-TEST(PlanCast, OfRowsThatFillNoChunkPutsEachWhereItBelongs) {
+TEST(PlanCast, PlacesRowsThatFillNoChunk) {
   for (const std::uint64_t columns : {std::uint64_t{4}, std::uint64_t{2002}}) {
     const std::vector<PlannedTensor> tensors = {
         {.name = "t", .dtype = Dtype::F32, .shape = {2000, columns}, .bytes = PlanRandom(1).bytes(2000 * columns * 4)}};

@@ -56,7 +56,7 @@ void refuse(std::uint32_t call, int error, std::uint32_t bits = 0) {
     ::_exit(kNoFilter);
 }
 
-class PlanOfAFile : public testing::Test {
+class PlanCaching : public testing::Test {
  protected:
   // Of one tensor of about 5 MiB.
   void use(const std::string& where) {
@@ -81,7 +81,7 @@ class PlanOfAFile : public testing::Test {
   ReadPlan plan;
 };
 
-TEST_F(PlanOfAFile, ThatIsCachedIsReadFromTheCache) {
+TEST_F(PlanCaching, ReadsCachedFileFromCache) {
   use(directory / "t.safetensors");
   for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop}) {
     const Result<ReadResult> result = plan.execute({.threads = 2, .chunk_bytes = 1 << 20, .cache = cache});
@@ -100,7 +100,7 @@ TEST_F(PlanOfAFile, ThatIsCachedIsReadFromTheCache) {
   }
 }
 
-TEST_F(PlanOfAFile, ThatIsOnTheDiskOnlyIsReadPastTheCacheWhichStaysAsItWas) {
+TEST_F(PlanCaching, ReadsUncachedFilePastCache) {
   use(directory / "t.safetensors");
   if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
@@ -112,7 +112,7 @@ TEST_F(PlanOfAFile, ThatIsOnTheDiskOnlyIsReadPastTheCacheWhichStaysAsItWas) {
   }
 }
 
-TEST_F(PlanOfAFile, WithBypassIsReadPastTheCacheWhateverIsInIt) {
+TEST_F(PlanCaching, ReadsPastCacheOnBypass) {
   use(directory / "t.safetensors");
   if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
   const Result<ReadResult> result = plan.execute({.threads = 3, .cache = Cache::bypass});
@@ -122,7 +122,7 @@ TEST_F(PlanOfAFile, WithBypassIsReadPastTheCacheWhateverIsInIt) {
 }
 
 // As before Linux 6.5: then single bytes are tried.
-TEST_F(PlanOfAFile, ThatIsOnTheDiskOnlyIsReadPastTheCacheWhereTheSystemDoesNotCountCachedPages) {
+TEST_F(PlanCaching, ReadsPastCacheWithoutCachestat) {
   use(directory / "t.safetensors");
   if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
@@ -137,7 +137,7 @@ TEST_F(PlanOfAFile, ThatIsOnTheDiskOnlyIsReadPastTheCacheWhereTheSystemDoesNotCo
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(PlanOfAFile, ThatCannotBeOpenedForReadsPastTheCacheIsReadThroughItAndTheReportSaysSo) {
+TEST_F(PlanCaching, ReportsFallbackToCache) {
   use(directory / "t.safetensors");
   if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
   const int status = in_child([&] {
@@ -152,7 +152,7 @@ TEST_F(PlanOfAFile, ThatCannotBeOpenedForReadsPastTheCacheIsReadThroughItAndTheR
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(PlanOfAFile, InMemoryIsReadWhateverIsWishedFor) {
+TEST_F(PlanCaching, ReadsTmpfsUnderAnyPolicy) {
   char name[] = "/dev/shm/safetensors-test-XXXXXX";
   const int made = ::mkstemp(name);
   struct statfs system = {};
@@ -182,7 +182,7 @@ TEST_F(PlanOfAFile, InMemoryIsReadWhateverIsWishedFor) {
   ::unlink(name);
 }
 
-TEST(PlanProgress, IsToldByTheCallersThreadNeverLessAndAllAtTheEnd) {
+TEST(PlanProgress, GrowsToTotalInCallingThread) {
   const Result<File> file = File::from_source(std::make_shared<ScriptedSource>(file_of(one(500, 1000), 0)));
   ASSERT_TRUE(succeeds(file));
   ReadPlan plan;
@@ -206,7 +206,7 @@ TEST(PlanProgress, IsToldByTheCallersThreadNeverLessAndAllAtTheEnd) {
   }
 }
 
-TEST(PlanProgress, OfFalseCancels) {
+TEST(PlanProgress, CancelsOnFalse) {
   const auto source = std::make_shared<ScriptedSource>(file_of(one(500, 1000), 0));
   const Result<File> file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
@@ -237,7 +237,7 @@ double asked(std::uint64_t rows, std::uint64_t columns, const Slice& slice, std:
   return static_cast<double>(bytes) / static_cast<double>(plan.nbytes());
 }
 
-TEST(PlanReads, LittleMoreThanAShardNeeds) {
+TEST(ReadAmplification, StaysSmallForShards) {
   for (const std::uint64_t chunk : {std::uint64_t{0}, std::uint64_t{4096}, std::uint64_t{100'000}}) {
     for (const std::uint64_t world : {std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{8}}) {
       for (const std::uint64_t rank : {std::uint64_t{0}, world - 1}) {
@@ -278,7 +278,7 @@ std::uint64_t memory_now(const std::string& what) {
   return kib;
 }
 
-TEST(PlanMemory, IsThatOfTheResultsAndLittleMore) {
+TEST(PlanMemory, ExceedsResultsByLittle) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   for (const bool staged : {false, true}) {
     const int status = in_child([&] {

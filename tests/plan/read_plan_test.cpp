@@ -31,7 +31,7 @@ File open_source(std::shared_ptr<ScriptedSource> source) {
 // Larger than one piece of a read by far, and no multiple of it.
 constexpr std::size_t kLarge = 5 * os::kReadChunk + 12345;
 
-TEST(ReadPlan, WithoutTensorsReadsNothing) {
+TEST(ReadPlan, ReadsNothingWithoutTensors) {
   const ReadPlan plan;
   EXPECT_EQ(plan.size(), 0U);
   const Result<ReadResult> result = plan.execute();
@@ -39,7 +39,7 @@ TEST(ReadPlan, WithoutTensorsReadsNothing) {
   EXPECT_TRUE(result->arrays.empty());
 }
 
-TEST(ReadPlan, GivesArraysInTheOrderOfAdding) {
+TEST(ReadPlan, GivesArraysInOrderOfAdding) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
@@ -59,7 +59,7 @@ TEST(ReadPlan, GivesArraysInTheOrderOfAdding) {
   }
 }
 
-TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
+TEST(ReadPlan, ReadsLargeTensorWithAnyThreads) {
   const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
   for (const unsigned threads : {0U, 1U, 2U, 7U, 1000U}) {
     const auto source = std::make_shared<ScriptedSource>(bytes);
@@ -75,7 +75,7 @@ TEST(ReadPlan, ReadsALargeTensorInPiecesByAnyNumberOfThreads) {
   }
 }
 
-TEST(ReadPlan, ReadsIntoTheCallersMemory) {
+TEST(ReadPlan, ReadsIntoMemoryOfCaller) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   std::vector<float> whole(6);
   std::vector<float> column(2);
@@ -91,7 +91,7 @@ TEST(ReadPlan, ReadsIntoTheCallersMemory) {
   EXPECT_EQ(result->arrays[0].memory(), MemoryKind::borrowed);
 }
 
-TEST(ReadPlan, RefusesADestinationOfAnotherSize) {
+TEST(ReadPlan, RefusesDestinationOfOtherSize) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   std::vector<std::byte> memory(23);
   ReadPlan plan;
@@ -143,7 +143,7 @@ TEST(ReadPlan, DestinationsWithStridesMayInterleave) {
   EXPECT_EQ(swapped_if_big_endian(matrix), (std::vector<float>{0, 1, 3, 4}));
 }
 
-TEST(ReadPlan, RefusesASliceThatDoesNotFit) {
+TEST(ReadPlan, RefusesSliceThatDoesNotFit) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   ReadPlan plan;
   const Status status = plan.add(tensor(file, "a"), Slice{DimSlice::at(2)});
@@ -152,7 +152,7 @@ TEST(ReadPlan, RefusesASliceThatDoesNotFit) {
   EXPECT_EQ(plan.size(), 0U);
 }
 
-TEST(ReadPlan, KeepsItsFilesOpen) {
+TEST(ReadPlan, KeepsFilesOpen) {
   ReadPlan plan;
   {
     const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
@@ -163,7 +163,7 @@ TEST(ReadPlan, KeepsItsFilesOpen) {
   EXPECT_EQ(elements<std::uint16_t>(result->arrays[0]), (std::vector<std::uint16_t>{1, 2}));
 }
 
-TEST(ReadPlan, NamesTensorAndOffsetOfTheFirstPieceThatFails) {
+TEST(ReadPlan, NamesTensorAndOffsetOfFailure) {
   const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
   const std::uint64_t start = bytes.size() - kLarge;
   for (const unsigned threads : {1U, 4U}) {
@@ -181,7 +181,7 @@ TEST(ReadPlan, NamesTensorAndOffsetOfTheFirstPieceThatFails) {
   }
 }
 
-TEST(ReadPlan, ATruncatedFileIsAnErrorThatSaysWhereItEnds) {
+TEST(ReadPlan, NamesEndOfTruncatedFile) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   put(path, two_tensors());
@@ -228,7 +228,7 @@ TEST(RunParallel, RunsEachTaskOnce) {
   }
 }
 
-TEST(RunParallel, ReturnsTheFailureOfTheLowestIndexAndBeginsNothingAfterwards) {
+TEST(RunParallel, StopsAtFailureOfLowestIndex) {
   for (const unsigned threads : {1U, 2U, 8U}) {
     Counting tasks(100'000);
     tasks.fail_from = 17;
@@ -239,12 +239,12 @@ TEST(RunParallel, ReturnsTheFailureOfTheLowestIndexAndBeginsNothingAfterwards) {
   }
 }
 
-TEST(RunParallel, UsesNoMoreThanTheProcessorsThatThereAre) {
+TEST(RunParallel, CountsOneTo16UsableProcessors) {
   EXPECT_GE(os::usable_processors(), 1U);
   EXPECT_LE(os::usable_processors(), 16U);
 }
 
-TEST(FileView, GivesTheBytesOfAllTensorsOverOneMap) {
+TEST(FileView, GivesBytesOfAllTensors) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   put(path, two_tensors());
@@ -266,7 +266,7 @@ TEST(FileView, GivesTheBytesOfAllTensorsOverOneMap) {
   EXPECT_EQ(test::contents(path), two_tensors());
 }
 
-TEST(FileView, IsReadWhereTheFileIsNotMapped) {
+TEST(FileView, IsReadIfFileIsNotMapped) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   put(path, two_tensors());
@@ -285,7 +285,7 @@ TEST(FileView, IsReadWhereTheFileIsNotMapped) {
   EXPECT_EQ(array.error().path, path);
 }
 
-TEST(FileView, OfMemoryPointsIntoIt) {
+TEST(FileView, PointsIntoMemory) {
   const std::string bytes = two_tensors();
   const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
   ASSERT_TRUE(succeeds(file));

@@ -9,7 +9,7 @@
 namespace safetensors {
 namespace {
 
-TEST(StreamInAForkedChild, IsDestroyedWithoutItsThreads) {
+TEST(ForkedStream, IsDestroyedWithoutThreads) {
   const std::string bytes = test::one_tensor("U8", "[4,1048576]", std::size_t{4} << 20);
   Result<File> file = File::from_source(std::make_shared<test::ScriptedSource>(bytes));
   ASSERT_TRUE(test::succeeds(file));

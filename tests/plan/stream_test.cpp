@@ -103,7 +103,7 @@ class StreamTest : public testing::Test {
   ReadPlan plan;
 };
 
-TEST_F(StreamTest, OfAnEmptyPlanEndsAtOnce) {
+TEST_F(StreamTest, EndsAtOnceForEmptyPlan) {
   Result<Stream> stream = plan.stream();
   ASSERT_TRUE(succeeds(stream));
   for (int again = 0; again < 2; ++again) {
@@ -114,7 +114,7 @@ TEST_F(StreamTest, OfAnEmptyPlanEndsAtOnce) {
   EXPECT_EQ(stream->report().value().bytes, 0U);
 }
 
-TEST_F(StreamTest, GivesEachItemOnceWhateverTheBudget) {
+TEST_F(StreamTest, GivesEachItemOnceUnderAnyBudget) {
   use({0, 1, 100'000, 0, 65'536, 3, 2'500'000, 4096, 0, 500'000, 7, 0});
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4096}, std::uint64_t{70'000},
                                      std::uint64_t{300'000}, std::uint64_t{1} << 40}) {
@@ -127,7 +127,7 @@ TEST_F(StreamTest, GivesEachItemOnceWhateverTheBudget) {
   }
 }
 
-TEST_F(StreamTest, WithoutATakerReadsNoMoreThanTheBudget) {
+TEST_F(StreamTest, ReadsNoMoreThanBudget) {
   use(std::vector<std::size_t>(40, kSize));
   for (const std::uint64_t budget : {std::uint64_t{100'000}, std::uint64_t{250'000}, std::uint64_t{1'000'000}}) {
     for (const unsigned threads : {1U, 8U}) {
@@ -148,7 +148,7 @@ TEST_F(StreamTest, WithoutATakerReadsNoMoreThanTheBudget) {
 }
 
 // What threads hold besides results counts too.
-TEST_F(StreamTest, SmallItemsThatAreReadTogetherStayWithinTheBudget) {
+TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
   use(std::vector<std::size_t>(600, 4096));
   constexpr std::uint64_t kBudget = 1 << 20;
   Result<Stream> stream = plan.stream({.threads = 4, .memory_budget = kBudget});
@@ -161,7 +161,7 @@ TEST_F(StreamTest, SmallItemsThatAreReadTogetherStayWithinTheBudget) {
   expect_all(*stream);
 }
 
-TEST_F(StreamTest, ALargerItemGoesAlone) {
+TEST_F(StreamTest, ReadsLargerItemAlone) {
   use({1000, 1000, 900'000, 1000, 1000, 800'000, 700'000, 1000});
   Result<Stream> stream = plan.stream({.threads = 8, .chunk_bytes = 20'000, .memory_budget = 100'000});
   ASSERT_TRUE(succeeds(stream));
@@ -178,7 +178,7 @@ TEST_F(StreamTest, ALargerItemGoesAlone) {
   }
 }
 
-TEST_F(StreamTest, DestroyedWhileReadingLeavesNoThreadAndNoDescriptor) {
+TEST_F(StreamTest, LeavesNoThreadAndNoDescriptor) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   put(path, file_of(tensors_of({3'000'000, 3'000'000, 100}), 0));
@@ -201,7 +201,7 @@ TEST_F(StreamTest, DestroyedWhileReadingLeavesNoThreadAndNoDescriptor) {
   EXPECT_EQ(entries("/proc/self/task"), threads);
 }
 
-TEST_F(StreamTest, DestroyedWhileAReadWaitsEndsWhenItDoes) {
+TEST_F(StreamTest, WaitsForReadInDestructor) {
   use(std::vector<std::size_t>(10, kSize));
   source->open(false);
   Result<Stream> stream = plan.stream({.threads = 4, .chunk_bytes = 10'000});
@@ -216,7 +216,7 @@ TEST_F(StreamTest, DestroyedWhileAReadWaitsEndsWhenItDoes) {
   EXPECT_LE(source->begun(), 4 * 10'240U);  // of those that had just been taken up
 }
 
-TEST_F(StreamTest, AnErrorIsReturnedForEver) {
+TEST_F(StreamTest, RepeatsError) {
   use(std::vector<std::size_t>(50, kSize));
   source->fail_from = 4096 + 20 * kSize;
   Result<Stream> stream = plan.stream({.threads = 3, .memory_budget = 3 * kSize});
@@ -235,7 +235,7 @@ TEST_F(StreamTest, AnErrorIsReturnedForEver) {
   EXPECT_LE(source->reads().size(), 30U);
 }
 
-TEST_F(StreamTest, IsCancelledByProgressInTheTakersThread) {
+TEST_F(StreamTest, IsCancelledByProgress) {
   use(std::vector<std::size_t>(20, kSize));
   const auto self = std::this_thread::get_id();
   int calls = 0;
@@ -261,7 +261,7 @@ TEST_F(StreamTest, IsCancelledByProgressInTheTakersThread) {
   EXPECT_EQ(calls, 3);
 }
 
-TEST_F(StreamTest, ProgressEndsWithAllBytes) {
+TEST_F(StreamTest, ReportsAllBytesAtEnd) {
   use(std::vector<std::size_t>(100, 5000));
   for (int round = 0; round < 50; ++round) {
     std::uint64_t last = 0;
@@ -340,7 +340,7 @@ TEST_F(StreamTest, WaitForAfterMoveDoesNotWait) {
   expect_all(moved);
 }
 
-TEST_F(StreamTest, ItemsCompleteBeforeAnErrorComeFirst) {
+TEST_F(StreamTest, GivesCompleteItemsBeforeError) {
   use(std::vector<std::size_t>(50, kSize));
   source->fail_from = 4096 + 20 * kSize;
   for (const unsigned threads : {1U, 4U}) {
@@ -373,7 +373,7 @@ TEST_F(StreamTest, CancelDropsItemsThatAreComplete) {
   for (int again = 0; again < 2; ++again) EXPECT_EQ(error_of(stream->next()).code, Errc::cancelled);
 }
 
-TEST_F(StreamTest, ReadsThePlanAsItWas) {
+TEST_F(StreamTest, ReadsPlanAsItWas) {
   use(std::vector<std::size_t>(10, kSize));
   Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 1});
   ASSERT_TRUE(succeeds(stream));
@@ -389,7 +389,7 @@ TEST_F(StreamTest, ReadsThePlanAsItWas) {
   EXPECT_EQ(left, 8U);
 }
 
-TEST_F(StreamTest, ReportsWhatWasReadUntilNow) {
+TEST_F(StreamTest, ReportsBytesReadSoFar) {
   use(std::vector<std::size_t>(10, kSize));
   Result<Stream> stream = plan.stream({.threads = 1, .memory_budget = kSize});
   ASSERT_TRUE(succeeds(stream));
@@ -406,7 +406,7 @@ TEST_F(StreamTest, ReportsWhatWasReadUntilNow) {
   }
 }
 
-TEST_F(StreamTest, WhatWasTakenOutlivesTheStream) {
+TEST_F(StreamTest, KeepsTakenItemsAlive) {
   use(std::vector<std::size_t>(8, kSize));
   Arena arena;
   for (Arena* const from : {static_cast<Arena*>(nullptr), &arena}) {

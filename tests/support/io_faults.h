@@ -176,7 +176,7 @@ inline Status replace(const std::string& path, std::string_view text, const Atom
   return replace(path, text, os::real_system(), options);
 }
 
-class ReplaceTest : public testing::Test {
+class AtomicFileTest : public testing::Test {
  protected:
   const TemporaryDirectory directory;
   const std::string path = directory / "model";

@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-class EditMetadataTest : public testing::Test {
+class EditMetadata : public testing::Test {
  protected:
   const TemporaryDirectory directory;
   const std::string path = directory / "model";
@@ -30,7 +30,7 @@ class EditMetadataTest : public testing::Test {
   }
 };
 
-TEST_F(EditMetadataTest, TheNewFileIsTheOneThatWouldHaveBeenWrittenWithThatMetadata) {
+TEST_F(EditMetadata, WritesFileLikeSerialize) {
   put(path, expected(std::nullopt));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"license", "apache-2.0"}, {"a\"", "\n"}})));
   EXPECT_EQ(contents(path), expected(MetadataPairs{{"a\"", "\n"}, {"license", "apache-2.0"}}));
@@ -39,7 +39,7 @@ TEST_F(EditMetadataTest, TheNewFileIsTheOneThatWouldHaveBeenWrittenWithThatMetad
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(EditMetadataTest, RefusesTextThatIsNotUtf8) {
+TEST_F(EditMetadata, RefusesTextThatIsNotUtf8) {
   put(path, expected(std::nullopt));
   EXPECT_EQ(error_of(edit_metadata(path, {{"k\xff", "v"}})).message,
             "metadata key `k\\xff` is not valid UTF-8 at byte 1");
@@ -48,31 +48,31 @@ TEST_F(EditMetadataTest, RefusesTextThatIsNotUtf8) {
   EXPECT_EQ(contents(path), expected(std::nullopt));
 }
 
-TEST_F(EditMetadataTest, RemovingTheLastKeyLeavesAnEmptyObject) {
+TEST_F(EditMetadata, LeavesEmptyObjectAfterLastKey) {
   put(path, expected(MetadataPairs{{"k", "v"}}));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
   EXPECT_EQ(contents(path), expected(MetadataPairs{}));
 }
 
-TEST_F(EditMetadataTest, WithoutMetadataRemovingAKeyAddsNone) {
+TEST_F(EditMetadata, AddsNoMetadataOnRemoval) {
   put(path, expected(std::nullopt));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", std::nullopt}})));
   EXPECT_EQ(contents(path), expected(std::nullopt));
 }
 
-TEST_F(EditMetadataTest, TheLastOfSeveralEditsOfAKeyCounts) {
+TEST_F(EditMetadata, AppliesLastEditOfKey) {
   put(path, expected(std::nullopt));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "1"}, {"k", std::nullopt}, {"k", "2"}})));
   EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "2"}}));
 }
 
-TEST_F(EditMetadataTest, AFileWithoutTensorsIsEditedToo) {
+TEST_F(EditMetadata, EditsFileWithoutTensors) {
   put(path, data_of(serialize({}).value()));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}})));
   EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
 }
 
-TEST_F(EditMetadataTest, SlackLeavesRoomForAnEditInPlace) {
+TEST_F(EditMetadata, LeavesSlackForEditInPlace) {
   put(path, expected(std::nullopt));
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 100})));
   EXPECT_EQ(contents(path), expected(MetadataPairs{{"k", "v"}}, {.metadata_slack = 100}));
@@ -83,7 +83,7 @@ TEST_F(EditMetadataTest, SlackLeavesRoomForAnEditInPlace) {
   EXPECT_EQ(file.header().metadata().find("k"), "a longer value");
 }
 
-TEST_F(EditMetadataTest, InPlaceKeepsTheHeadersLengthAndTheData) {
+TEST_F(EditMetadata, KeepsLengthAndDataInPlace) {
   const std::string before = expected(MetadataPairs{{"k", "a longer value"}});
   put(path, before);
   const ino_t inode = inode_of(path);
@@ -99,7 +99,7 @@ TEST_F(EditMetadataTest, InPlaceKeepsTheHeadersLengthAndTheData) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(EditMetadataTest, InPlaceRefusesWhatDoesNotFitAndLeavesTheFileAlone) {
+TEST_F(EditMetadata, RefusesTooLongEditInPlace) {
   put(path, expected(std::nullopt));
   const std::string value(200, 'v');
   const Error error = error_of(edit_metadata(path, {{"k", value}}, {.in_place = true}));
@@ -114,7 +114,7 @@ TEST_F(EditMetadataTest, InPlaceRefusesWhatDoesNotFitAndLeavesTheFileAlone) {
 }
 
 // Another program's order, spaces and odd offsets of tensors stay where they are.
-TEST_F(EditMetadataTest, TensorsKeepTheirOrderAndOffsets) {
+TEST_F(EditMetadata, KeepsOrderAndOffsets) {
   const std::string header =
       R"({ "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}, "a":{"dtype":"U16","shape":[1],"data_offsets":[3,5]}})";
   std::string bytes(8, '\0');
@@ -130,7 +130,7 @@ TEST_F(EditMetadataTest, TensorsKeepTheirOrderAndOffsets) {
   EXPECT_EQ(file.header().metadata().find("k"), "v");
 }
 
-TEST_F(EditMetadataTest, InPlaceWorksOnAHeaderOfAnyLength) {
+TEST_F(EditMetadata, EditsHeaderOfAnyLengthInPlace) {
   const std::string header =
       R"({"__metadata__":{"k":"old value"},   "b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
   ASSERT_NE((8 + header.size()) % 8, 0u);
@@ -144,7 +144,7 @@ TEST_F(EditMetadataTest, InPlaceWorksOnAHeaderOfAnyLength) {
   EXPECT_EQ(data_of(file.tensor("b").value().read().value()), "bbb");
 }
 
-TEST_F(EditMetadataTest, IllFormedTextIsRefusedAndTheFileLeftAlone) {
+TEST_F(EditMetadata, RefusesInvalidUtf8) {
   put(path, expected(std::nullopt));
   for (const bool in_place : {false, true}) {
     EXPECT_EQ(error_of(edit_metadata(path, {{"k", "\xFF"}}, {.in_place = in_place})).code, Errc::invalid_utf8);
@@ -154,7 +154,7 @@ TEST_F(EditMetadataTest, IllFormedTextIsRefusedAndTheFileLeftAlone) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(EditMetadataTest, TooMuchSlackIsRefused) {
+TEST_F(EditMetadata, RefusesTooMuchSlack) {
   put(path, expected(std::nullopt));
   for (const std::uint64_t slack : {std::uint64_t{100'000'000}, ~std::uint64_t{0}}) {
     const Error error = error_of(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = slack}));
@@ -164,7 +164,7 @@ TEST_F(EditMetadataTest, TooMuchSlackIsRefused) {
   EXPECT_TRUE(contents(path) == expected(std::nullopt));
 }
 
-TEST_F(EditMetadataTest, AFileThatIsNoneOrInvalidIsRefused) {
+TEST_F(EditMetadata, RefusesMissingOrInvalidFile) {
   EXPECT_EQ(error_of(edit_metadata(path, {{"k", "v"}})).os_error, ENOENT);
   put(path, "short");
   const Error error = error_of(edit_metadata(path, {{"k", "v"}}));
@@ -174,7 +174,7 @@ TEST_F(EditMetadataTest, AFileThatIsNoneOrInvalidIsRefused) {
   EXPECT_EQ(error_of(edit_metadata(directory.path(), {{"k", "v"}})).code, Errc::not_regular_file);
 }
 
-TEST_F(EditMetadataTest, LeadingWhiteSpaceIsAcceptedWhenAskedForAndGoneAfterwards) {
+TEST_F(EditMetadata, RemovesLeadingWhiteSpace) {
   std::string bytes(8, '\0');
   bytes[0] = 10;
   put(path, bytes + "  {}      ");
@@ -183,7 +183,7 @@ TEST_F(EditMetadataTest, LeadingWhiteSpaceIsAcceptedWhenAskedForAndGoneAfterward
   EXPECT_EQ(contents(path), data_of(serialize({}, MetadataPairs{{"k", "v"}}).value()));
 }
 
-TEST_F(EditMetadataTest, FollowsASymbolicLinkAndKeepsTheMode) {
+TEST_F(EditMetadata, FollowsLinkAndKeepsMode) {
   put(directory / "blob", expected(std::nullopt));
   ASSERT_EQ(::chmod((directory / "blob").c_str(), 0640), 0);
   ASSERT_EQ(::symlink("blob", path.c_str()), 0);
@@ -193,12 +193,12 @@ TEST_F(EditMetadataTest, FollowsASymbolicLinkAndKeepsTheMode) {
   EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
 }
 
-class CheckUnchangedTest : public EditMetadataTest {
+class CheckUnchanged : public EditMetadata {
  protected:
   os::FileIdentity identity() const { return os::PosixFile::open(path).value()->identity(); }
 };
 
-TEST_F(CheckUnchangedTest, SeesChangesAndReplacements) {
+TEST_F(CheckUnchanged, DetectsChangesAndReplacements) {
   put(path, "old");
   const os::FileIdentity before = identity();
   EXPECT_TRUE(succeeds(io::check_unchanged(path, before)));
@@ -217,7 +217,7 @@ TEST_F(CheckUnchangedTest, SeesChangesAndReplacements) {
   expect_changed();
 }
 
-TEST_F(CheckUnchangedTest, WhatTheSystemRefusesKeepsItsNumber) {
+TEST_F(CheckUnchanged, ReportsErrnoOfFailedOpen) {
   const std::string folder = directory / "folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
@@ -245,7 +245,7 @@ TEST_F(CheckUnchangedTest, WhatTheSystemRefusesKeepsItsNumber) {
 }
 
 // However few descriptors there are, the error is that there are no more: nothing was changed.
-TEST_F(EditMetadataTest, TooFewDescriptorsIsNoChange) {
+TEST_F(EditMetadata, ReportsTooFewDescriptors) {
   put(path, expected(std::nullopt));
   for (const bool in_place : {false, true}) {
     const auto edits_at_last = [&] {
@@ -266,7 +266,7 @@ TEST_F(EditMetadataTest, TooFewDescriptorsIsNoChange) {
 }
 
 // A file of 40 MiB and some bytes, and what a progress function saw.
-class EditProgressTest : public EditMetadataTest {
+class EditProgress : public EditMetadata {
  protected:
   void SetUp() override {
     const std::string bytes = noise((std::size_t{40} << 20) + 3);
@@ -281,7 +281,7 @@ class EditProgressTest : public EditMetadataTest {
   std::string old;
 };
 
-TEST_F(EditProgressTest, EndsWhenFileIsWholeAndNotInPlace) {
+TEST_F(EditProgress, EndsBeforeFileIsReplaced) {
   for (const Durability durability : {Durability::none, Durability::full}) {
     std::vector<std::uint64_t> reports;
     std::uint64_t size = 0;
@@ -304,7 +304,7 @@ TEST_F(EditProgressTest, EndsWhenFileIsWholeAndNotInPlace) {
   }
 }
 
-TEST_F(EditProgressTest, CancelledAnywhereOldFileStays) {
+TEST_F(EditProgress, KeepsOldFileIfCancelled) {
   for (const Durability durability : {Durability::none, Durability::full}) {
     for (int stop_at = 1; stop_at <= 3; ++stop_at) {
       const ino_t inode = inode_of(path);
@@ -321,7 +321,7 @@ TEST_F(EditProgressTest, CancelledAnywhereOldFileStays) {
   }
 }
 
-TEST_F(EditProgressTest, LastCallCanStillCancel) {
+TEST_F(EditProgress, LetsLastCallCancel) {
   const Error error =
       error_of(edit([](std::uint64_t done, std::uint64_t total) { return done != total; }, Durability::full));
   EXPECT_EQ(error.code, Errc::cancelled);
@@ -329,7 +329,7 @@ TEST_F(EditProgressTest, LastCallCanStillCancel) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(EditProgressTest, ChangeUntilLastCallIsNoticed) {
+TEST_F(EditProgress, DetectsChangeUntilLastCall) {
   const auto replace_it = [&](std::uint64_t done, std::uint64_t total) {
     if (done == total) {
       put(directory / "other", "other");
@@ -342,7 +342,7 @@ TEST_F(EditProgressTest, ChangeUntilLastCallIsNoticed) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(EditProgressTest, EditInPlaceReportsNothing) {
+TEST_F(EditProgress, ReportsNothingInPlace) {
   ASSERT_TRUE(succeeds(edit_metadata(path, {{"k", "v"}}, {.metadata_slack = 64})));
   int reports = 0;
   EditOptions options{.in_place = true};

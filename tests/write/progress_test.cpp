@@ -19,7 +19,7 @@ using test::TemporaryDirectory;
 
 using Reports = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-TEST(WriteProgress, IsReportedUpToTheSizeOfTheFile) {
+TEST(WriteProgress, ReachesFileSize) {
   const TemporaryDirectory directory;
   const std::vector<std::byte> large((std::size_t{40} << 20) + 3);
   const std::uint64_t shape[] = {large.size()};
@@ -42,7 +42,7 @@ TEST(WriteProgress, IsReportedUpToTheSizeOfTheFile) {
   EXPECT_EQ(before, size);
 }
 
-TEST(WriteProgress, ThatSaysFalseLeavesTheOldFileAndNothingElse) {
+TEST(WriteProgress, KeepsOldFileIfCancelled) {
   const TemporaryDirectory directory;
   put(directory / "t", "old");
   const std::vector<std::byte> large(std::size_t{40} << 20);
@@ -86,7 +86,7 @@ class WriterProgress : public testing::Test {
   const std::vector<std::byte> bytes = std::vector<std::byte>(kSize, std::byte{7});
 };
 
-TEST_F(WriterProgress, IsReportedByTheThreadThatWrites) {
+TEST_F(WriterProgress, RunsInWritingThread) {
   for (const Durability durability : {Durability::none, Durability::full}) {
     for (const std::size_t piece : {kSize, std::size_t{3} << 20, std::size_t{100'000}}) {
       Reports reports;
@@ -104,7 +104,7 @@ TEST_F(WriterProgress, IsReportedByTheThreadThatWrites) {
   }
 }
 
-TEST_F(WriterProgress, IsReportedByCopyWhateverIsCopied) {
+TEST_F(WriterProgress, IsReportedByAnyCopy) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
   ASSERT_TRUE(succeeds(write_file(directory / "from", tensors, std::nullopt, {.durability = Durability::none})));
@@ -149,7 +149,7 @@ TEST_F(WriterProgress, NeverRunsTwiceAtOnce) {
   EXPECT_EQ(last, std::filesystem::file_size(path));
 }
 
-TEST_F(WriterProgress, ThatSaysFalseIsWhatEveryLaterCallReturns) {
+TEST_F(WriterProgress, CancelsAllLaterCalls) {
   put(path, "old");
   for (const Durability durability : {Durability::none, Durability::full}) {
     {
@@ -170,7 +170,7 @@ TEST_F(WriterProgress, ThatSaysFalseIsWhatEveryLaterCallReturns) {
   }
 }
 
-TEST_F(WriterProgress, OfACopyThatFailedAndIsTriedAgainEndsAtTheSizeToo) {
+TEST_F(WriterProgress, ReachesFileSizeAfterFailedCopy) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
   const std::string from = directory / "from";

@@ -12,14 +12,14 @@
 namespace safetensors::test {
 namespace {
 
-class SaveTest : public ::testing::Test {
+class Save : public ::testing::Test {
  protected:
   [[nodiscard]] File open(std::string_view name) const { return File::open(directory_ / name).value(); }
   TemporaryDirectory directory_;
   const std::vector<float> w_{0, 1, 2, 3, 4, 5};
 };
 
-TEST_F(SaveTest, DeducesDtypes) {
+TEST_F(Save, DeducesDtypes) {
   const std::array<std::int64_t, 2> b{7, 8};
   const std::uint8_t raw[] = {1, 2, 3};
   const bool flags[] = {true, false};
@@ -48,7 +48,7 @@ TEST_F(SaveTest, DeducesDtypes) {
   }
 }
 
-TEST_F(SaveTest, EqualsWriteFile) {
+TEST_F(Save, EqualsWriteFile) {
   const Shape shape{2, 3};
   const TensorData tensors[] = {{"w", Dtype::F32, shape, std::as_bytes(std::span(w_))}};
   ASSERT_TRUE(succeeds(write_file(directory_ / "a", tensors)));
@@ -58,7 +58,7 @@ TEST_F(SaveTest, EqualsWriteFile) {
   EXPECT_EQ(open("empty").size(), 0U);
 }
 
-TEST_F(SaveTest, CopiesTensorsAndArrays) {
+TEST_F(Save, CopiesTensorsAndArrays) {
   put(directory_ / "two.safetensors", two_tensors());
   const File two = open("two.safetensors");
   ASSERT_TRUE(succeeds(save(directory_ / "mixed",
@@ -70,7 +70,7 @@ TEST_F(SaveTest, CopiesTensorsAndArrays) {
   EXPECT_EQ(elements<float>(mixed["row"].read()), (std::vector<float>{3, 4, 5}));
 }
 
-TEST_F(SaveTest, ReplacesFileThatItReads) {
+TEST_F(Save, ReplacesFileThatItReads) {
   put(directory_ / "two.safetensors", two_tensors());
   const File two = open("two.safetensors");
   ASSERT_TRUE(succeeds(save(directory_ / "two.safetensors", {two["a"], {"b2", two["b"]}})));
@@ -78,7 +78,7 @@ TEST_F(SaveTest, ReplacesFileThatItReads) {
   EXPECT_TRUE(open("two.safetensors").contains("b2"));
 }
 
-TEST_F(SaveTest, RefusesWrongNumberOfElements) {
+TEST_F(Save, RefusesWrongNumberOfElements) {
   put(directory_ / "two.safetensors", two_tensors());
   const Tensor b = open("two.safetensors")["b"];
   const std::string path = directory_ / "out";
@@ -93,7 +93,7 @@ TEST_F(SaveTest, RefusesWrongNumberOfElements) {
   EXPECT_EQ(directory_.names(), std::vector<std::string>{"two.safetensors"});
 }
 
-TEST_F(SaveTest, LeavesOldFileWhenCopyFails) {
+TEST_F(Save, LeavesOldFileWhenCopyFails) {
   put(directory_ / "two.safetensors", two_tensors());
   put(directory_ / "out", "old");
   const Tensor b = File::open(directory_ / "two.safetensors", {.access = Access::read}).value()["b"];

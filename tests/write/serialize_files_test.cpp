@@ -22,10 +22,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-class WriteFilesTest : public testing::Test {
+class WriteFiles : public testing::Test {
  protected:
   // Shards "0", "1" ... of some tensors each, one larger than the other.
-  explicit WriteFilesTest(std::size_t count = 4) {
+  explicit WriteFiles(std::size_t count = 4) {
     for (std::size_t i = 0; i < count; ++i) {
       paths.push_back(directory / std::to_string(i));
       bytes.emplace_back(i * 3'000'000 + 1000 * i + 17, static_cast<char>('a' + i));
@@ -58,7 +58,7 @@ class WriteFilesTest : public testing::Test {
   std::vector<FileContents> files;
 };
 
-TEST_F(WriteFilesTest, EachIsWhatSerializeMakes) {
+TEST_F(WriteFiles, WritesBytesOfSerialize) {
   for (const Durability durability : {Durability::none, Durability::file, Durability::full}) {
     ASSERT_TRUE(succeeds(write_files(files, {.durability = durability}, {.data_alignment = 64})));
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -69,11 +69,11 @@ TEST_F(WriteFilesTest, EachIsWhatSerializeMakes) {
   }
 }
 
-TEST_F(WriteFilesTest, NoFilesAreWrittenAtOnce) {
+TEST_F(WriteFiles, AcceptsNoFiles) {
   EXPECT_TRUE(succeeds(write_files({})));
 }
 
-TEST_F(WriteFilesTest, ProgressCountsAllFilesAndNoneIsInPlaceUntilTheEnd) {
+TEST_F(WriteFiles, ReportsAllBytesBeforeReplacement) {
   put_old_files();
   for (const Durability durability : {Durability::none, Durability::full}) {
     put_old_files();
@@ -98,7 +98,7 @@ TEST_F(WriteFilesTest, ProgressCountsAllFilesAndNoneIsInPlaceUntilTheEnd) {
   }
 }
 
-TEST_F(WriteFilesTest, CancelledWheneverAllOldFilesStay) {
+TEST_F(WriteFiles, KeepsOldFilesIfCancelled) {
   put_old_files();
   for (const Durability durability : {Durability::none, Durability::full}) {
     for (const bool at_the_end : {false, true}) {
@@ -112,7 +112,7 @@ TEST_F(WriteFilesTest, CancelledWheneverAllOldFilesStay) {
   }
 }
 
-TEST_F(WriteFilesTest, AFileThatCannotBeLaidOutIsNamedAndNothingIsTouched) {
+TEST_F(WriteFiles, NamesFileWithInvalidTensors) {
   put_old_files();
   tensors[2][0].bytes = tensors[2][0].bytes.first(5);
   const Error error = error_of(write_files(files));
@@ -122,7 +122,7 @@ TEST_F(WriteFilesTest, AFileThatCannotBeLaidOutIsNamedAndNothingIsTouched) {
   expect_untouched();
 }
 
-TEST_F(WriteFilesTest, AFileThatCannotBeMadeIsNamedAndNothingIsTouched) {
+TEST_F(WriteFiles, NamesFileThatCannotBeCreated) {
   put_old_files();
   const std::string missing = directory / "missing/model";
   files[3].path = missing;
@@ -132,7 +132,7 @@ TEST_F(WriteFilesTest, AFileThatCannotBeMadeIsNamedAndNothingIsTouched) {
   expect_untouched();
 }
 
-TEST_F(WriteFilesTest, TwoPathsToOneFileAreRefused) {
+TEST_F(WriteFiles, RefusesTwoPathsToOneFile) {
   put_old_files();
   ASSERT_EQ(::symlink("1", (directory / "link").c_str()), 0);
   const std::string link = directory / "link";
@@ -146,7 +146,7 @@ TEST_F(WriteFilesTest, TwoPathsToOneFileAreRefused) {
   }
 }
 
-TEST_F(WriteFilesTest, WhatBecameAFifoMeanwhileIsSeenBeforeTheFirstIsReplaced) {
+TEST_F(WriteFiles, DetectsFifoBeforeFirstRename) {
   put_old_files();
   WriteOptions options;
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -164,7 +164,7 @@ TEST_F(WriteFilesTest, WhatBecameAFifoMeanwhileIsSeenBeforeTheFirstIsReplaced) {
 }
 
 // A file that must not be changed is the one thing that only renaming finds out.
-TEST_F(WriteFilesTest, AnErrorAfterTheFirstRenameSaysHowManyWereReplaced) {
+TEST_F(WriteFiles, CountsReplacedFilesInError) {
   put_old_files();
   const os::Descriptor file(::open(paths[2].c_str(), O_RDONLY | O_CLOEXEC));
   int flags = FS_IMMUTABLE_FL;
@@ -183,7 +183,7 @@ TEST_F(WriteFilesTest, AnErrorAfterTheFirstRenameSaysHowManyWereReplaced) {
   EXPECT_EQ(directory.names(), (Names{"0", "1", "2", "3"}));
 }
 
-TEST_F(WriteFilesTest, WhereThereIsNoRoomForAllNothingIsTouched) {
+TEST_F(WriteFiles, KeepsOldFilesIfDiskIsFull) {
   const std::string mount_point = directory / "small";
   ASSERT_EQ(::mkdir(mount_point.c_str(), 0755), 0);
   if (::mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=4m") != 0)

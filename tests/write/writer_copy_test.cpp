@@ -9,7 +9,7 @@ namespace safetensors::test {
 namespace {
 
 // Whatever a Source calls its error, it is none of the Writer's.
-TEST(WriterCopy, ACopyMayBeTriedAgainWhateverErrorItsSourceGave) {
+TEST(WriterCopy, MayBeRepeatedAfterAnySourceError) {
   const TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors";
   const std::string bytes = one_tensor("U8", "[3000000]", 3'000'000);

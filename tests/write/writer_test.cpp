@@ -35,7 +35,7 @@ Header sample_header() {
   return builder.build().value();
 }
 
-TEST(CoverageTest, JoinsWhatTouchesAndFindsTheFirstGap) {
+TEST(RangeSet, JoinsRangesAndFindsFirstGap) {
   RangeSet coverage;
   EXPECT_EQ(coverage.first_gap(0), std::nullopt);
   EXPECT_EQ(coverage.first_gap(10), (ByteRange{0, 10}));
@@ -50,7 +50,7 @@ TEST(CoverageTest, JoinsWhatTouchesAndFindsTheFirstGap) {
   EXPECT_EQ(coverage.first_gap(10), std::nullopt);
 }
 
-TEST(CoverageTest, AgreesWithOneFlagPerByteOnEveryPairOfRanges) {
+TEST(RangeSet, AgreesWithOneFlagPerByte) {
   constexpr std::uint64_t kSize = 6;
   for (std::uint64_t code = 0; code < 1296 * 36; ++code) {
     std::uint64_t digits = code;
@@ -81,13 +81,13 @@ TEST(CoverageTest, AgreesWithOneFlagPerByteOnEveryPairOfRanges) {
   }
 }
 
-TEST(SerializeTest, NothingIsTheCanonicalEmptyFile) {
+TEST(Serialize, WritesCanonicalEmptyFile) {
   const auto file = serialize({});
   ASSERT_TRUE(succeeds(file));
   EXPECT_EQ(text_of(file->bytes()), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
 }
 
-TEST(SerializeTest, OrdersByRankThenNameAndPadsToEight) {
+TEST(Serialize, OrdersByRankThenNameAndPadsToEight) {
   const std::vector<std::uint64_t> two{2}, one{1};
   const TensorData tensors[] = {tensor("b", Dtype::U8, two, "bb"), tensor("a", Dtype::U8, one, "a"),
                                 tensor("z", Dtype::I64, one, "zzzzzzzz")};
@@ -100,7 +100,7 @@ TEST(SerializeTest, OrdersByRankThenNameAndPadsToEight) {
   EXPECT_EQ(text_of(file->bytes()), file_bytes(header, "zzzzzzzzabb"));
 }
 
-TEST(SerializeTest, MetadataComesFirstAndSorted) {
+TEST(Serialize, PutsSortedMetadataFirst) {
   const auto file = serialize({}, MetadataPairs{{"b", "2"}, {"a", "\n"}});
   ASSERT_TRUE(succeeds(file));
   std::string header = R"({"__metadata__":{"a":"\n","b":"2"}})";
@@ -108,27 +108,27 @@ TEST(SerializeTest, MetadataComesFirstAndSorted) {
   EXPECT_EQ(text_of(file->bytes()), file_bytes(header, ""));
 }
 
-TEST(SerializeTest, AnEmptyMetadataObjectIsWritten) {
+TEST(Serialize, WritesEmptyMetadata) {
   std::string header = R"({"__metadata__":{}})";
   header.resize(24, ' ');
   EXPECT_EQ(data_of(serialize({}, MetadataPairs{}).value()), file_bytes(header, ""));
 }
 
-TEST(SerializeTest, TheDataStartsAtTheAlignmentAskedFor) {
+TEST(Serialize, AlignsDataAsRequested) {
   const TensorData tensors[] = {tensor("a", Dtype::U8, kShape4, "abcd")};
   const auto file = serialize(tensors, std::nullopt, {.data_alignment = 4096}).value();
   EXPECT_EQ(file.size, 4100u);
   EXPECT_EQ(text_of(file.bytes()).substr(4096), "abcd");
 }
 
-TEST(SerializeTest, WrongLengthsAreRefusedWithBothNumbers) {
+TEST(Serialize, RefusesWrongLengths) {
   const TensorData tensors[] = {tensor("a\n", Dtype::F32, kShape4, "0123456789")};
   const Error error = error_of(serialize(tensors));
   EXPECT_EQ(error.code, Errc::data_length);
   EXPECT_EQ(error.message, "tensor `a\\u{a}`: 10 bytes given, F32 [4] needs 16");
 }
 
-TEST(SerializeTest, RefusesWhatAReaderWouldRefuse) {
+TEST(Serialize, RefusesWhatReadersRefuse) {
   const TensorData twice[] = {tensor("a", Dtype::U8, kShape4, "abcd"), tensor("a", Dtype::U8, kShape4, "abcd")};
   EXPECT_EQ(error_of(serialize(twice)).code, Errc::duplicate_name);
   const TensorData reserved[] = {tensor("__metadata__", Dtype::U8, kShape4, "abcd")};
@@ -139,7 +139,7 @@ TEST(SerializeTest, RefusesWhatAReaderWouldRefuse) {
   EXPECT_EQ(error_of(serialize({}, std::nullopt, {.data_alignment = 3})).code, Errc::invalid_alignment);
 }
 
-TEST(WriteFileTest, WritesTheBytesOfSerialize) {
+TEST(WriteFile, WritesBytesOfSerialize) {
   const TemporaryDirectory directory;
   const std::vector<std::uint64_t> large{300'000}, none{0};
   std::string bytes(300'000, 'x');
@@ -158,7 +158,7 @@ TEST(WriteFileTest, WritesTheBytesOfSerialize) {
   }
 }
 
-TEST(WriteFileTest, TouchesNothingWhenTheTensorsCannotBeLaidOut) {
+TEST(WriteFile, TouchesNothingIfTensorsAreInvalid) {
   const TemporaryDirectory directory;
   put(directory / "model", "old");
   const TensorData tensors[] = {tensor("a", Dtype::F32, kShape4, "short")};
@@ -168,7 +168,7 @@ TEST(WriteFileTest, TouchesNothingWhenTheTensorsCannotBeLaidOut) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST(WriteFileTest, ErrorsOfTheSystemNameThePath) {
+TEST(WriteFile, NamesPathInSystemErrors) {
   const Error error = error_of(write_file("/nonexistent/model", {}));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ENOENT);
@@ -179,7 +179,7 @@ TEST(WriteFileTest, ErrorsOfTheSystemNameThePath) {
 }
 
 // The file that is replaced is the very one that the tensors are views of.
-TEST(WriteFileTest, SavesOverTheFileThatItsTensorsAreMappedFrom) {
+TEST(WriteFile, SavesOverMappedFile) {
   const TemporaryDirectory directory;
   const std::string path = directory / "model";
   std::string bytes;
@@ -207,7 +207,7 @@ class WriterTest : public testing::Test {
   const Header header = sample_header();
 };
 
-TEST_F(WriterTest, PiecesInAnyOrderGiveTheBytesOfSerialize) {
+TEST_F(WriterTest, AcceptsPiecesInAnyOrder) {
   Writer writer = Writer::create(path, header).value();
   ASSERT_TRUE(succeeds(writer.write("a", 2, bytes_of("cd"))));
   ASSERT_TRUE(succeeds(writer.write("b", 0, bytes_of("12345678"))));
@@ -220,7 +220,7 @@ TEST_F(WriterTest, PiecesInAnyOrderGiveTheBytesOfSerialize) {
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
-TEST_F(WriterTest, AWriterThatWasMovedFromIsClosedAndItsHeaderEmpty) {
+TEST_F(WriterTest, IsClosedAndEmptyAfterMove) {
   Writer writer = Writer::create(path, header).value();
   EXPECT_EQ(writer.header().size(), 3u);
   Writer moved = std::move(writer);
@@ -236,7 +236,7 @@ TEST_F(WriterTest, AWriterThatWasMovedFromIsClosedAndItsHeaderEmpty) {
   ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
 }
 
-TEST_F(WriterTest, NothingAppearsBeforeCommitAndNothingStaysWithoutIt) {
+TEST_F(WriterTest, LeavesNothingWithoutCommit) {
   {
     Writer writer = Writer::create(path, header).value();
     ASSERT_TRUE(succeeds(writer.write("a", 0, bytes_of("abcd"))));
@@ -247,7 +247,7 @@ TEST_F(WriterTest, NothingAppearsBeforeCommitAndNothingStaysWithoutIt) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
-TEST_F(WriterTest, CommitNamesTheFirstBytesThatAreMissingAndTheWriterGoesOn) {
+TEST_F(WriterTest, NamesFirstMissingBytesOnCommit) {
   Writer writer = Writer::create(path, header).value();
   EXPECT_EQ(error_of(writer.commit()).message, "tensor `b`: bytes 0 to 8 of 8 were never written");
   ASSERT_TRUE(succeeds(writer.write("b", 0, bytes_of("1234"))));
@@ -264,7 +264,7 @@ TEST_F(WriterTest, CommitNamesTheFirstBytesThatAreMissingAndTheWriterGoesOn) {
   ASSERT_TRUE(succeeds(writer.commit()));
 }
 
-TEST_F(WriterTest, AByteWrittenTwiceIsRefusedAndTheWriterGoesOn) {
+TEST_F(WriterTest, RefusesOverlappingWrites) {
   Writer writer = Writer::create(path, header).value();
   ASSERT_TRUE(succeeds(writer.write("a", 1, bytes_of("bc"))));
   const Error error = error_of(writer.write("a", 0, bytes_of("xxxx")));
@@ -277,7 +277,7 @@ TEST_F(WriterTest, AByteWrittenTwiceIsRefusedAndTheWriterGoesOn) {
   EXPECT_EQ(contents(path).substr(contents(path).size() - 12), "12345678abcd");
 }
 
-TEST_F(WriterTest, BytesPastTheTensorsEndAreRefused) {
+TEST_F(WriterTest, RefusesBytesPastEndOfTensor) {
   Writer writer = Writer::create(path, header).value();
   const Error error = error_of(writer.write("a", 2, bytes_of("abc")));
   EXPECT_EQ(error.code, Errc::buffer_size);
@@ -288,14 +288,14 @@ TEST_F(WriterTest, BytesPastTheTensorsEndAreRefused) {
   EXPECT_TRUE(succeeds(writer.write("c", 0, {})));
 }
 
-TEST_F(WriterTest, ATensorThatTheHeaderDoesNotHaveIsNotFound) {
+TEST_F(WriterTest, RefusesUnknownTensor) {
   Writer writer = Writer::create(path, header).value();
   const Error error = error_of(writer.write("x\x1b", 0, {}));
   EXPECT_EQ(error.code, Errc::not_found);
   EXPECT_EQ(error.message, "no tensor `x\\u{1b}` in the header");
 }
 
-TEST_F(WriterTest, AfterCommitOrAMoveItIsClosed) {
+TEST_F(WriterTest, IsClosedAfterCommitOrMove) {
   Writer writer = Writer::create(path, Header()).value();
   ASSERT_TRUE(succeeds(writer.commit()));
   EXPECT_EQ(error_of(writer.commit()).code, Errc::writer_closed);
@@ -305,13 +305,13 @@ TEST_F(WriterTest, AfterCommitOrAMoveItIsClosed) {
   EXPECT_EQ(error_of(other.commit()).code, Errc::writer_closed);
 }
 
-TEST_F(WriterTest, AnEmptyHeaderNeedsNoWrite) {
+TEST_F(WriterTest, CommitsEmptyHeaderWithoutWrite) {
   Writer writer = Writer::create(path, Header()).value();
   ASSERT_TRUE(succeeds(writer.commit()));
   EXPECT_EQ(contents(path), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
 }
 
-TEST_F(WriterTest, ThreadsWriteAtOnceAndEachByteCanBeClaimedOnce) {
+TEST_F(WriterTest, ClaimsEachByteOnceAmongThreads) {
   HeaderBuilder builder;
   ASSERT_TRUE(succeeds(builder.add("a", Dtype::U8, {64'000})));
   Writer writer = Writer::create(path, builder.build().value(), {.durability = Durability::none}).value();
@@ -339,7 +339,7 @@ TEST_F(WriterTest, ThreadsWriteAtOnceAndEachByteCanBeClaimedOnce) {
 }
 
 // The limit on the size of files makes the system refuse a write.
-TEST_F(WriterTest, AfterAFailedWriteEveryCallReturnsThatFailure) {
+TEST_F(WriterTest, RepeatsFailureOfWrite) {
   put(path, "old");
   const int result = in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
@@ -389,7 +389,7 @@ TEST_F(WriterTest, CopiesTensorsFromOtherFiles) {
   }
 }
 
-TEST_F(WriterTest, CopyRefusesAnotherDtypeOrShape) {
+TEST_F(WriterTest, RefusesCopyOfOtherDtypeOrShape) {
   const TensorData tensors[] = {tensor("a", Dtype::I8, kShape4, "abcd")};
   const auto serialized = serialize(tensors).value();
   const File file = File::from_memory(serialized.bytes(), nullptr).value();
@@ -407,7 +407,7 @@ TEST_F(WriterTest, CopyRefusesAnotherDtypeOrShape) {
   EXPECT_EQ(error_of(writer.copy("x", file.tensor("a").value())).code, Errc::not_found);
 }
 
-TEST_F(WriterTest, ACopyWhoseSourceFailsMayBeTriedAgain) {
+TEST_F(WriterTest, ContinuesAfterFailedCopy) {
   const std::string other = directory / "other";
   const TensorData tensors[] = {tensor("a", Dtype::U8, kShape4, "abcd")};
   ASSERT_TRUE(succeeds(write_file(other, tensors)));
@@ -424,7 +424,7 @@ TEST_F(WriterTest, ACopyWhoseSourceFailsMayBeTriedAgain) {
 }
 
 // What another program wrote, in another order and with spaces, is written in our way with its offsets.
-TEST_F(WriterTest, TakesTheHeaderOfAnotherFile) {
+TEST_F(WriterTest, TakesHeaderOfOtherFile) {
   const Header parsed =
       Header::parse(R"({ "b" : {"shape":[2],"dtype":"U8","data_offsets":[0,2],"extra":1}, "a":{"dtype":"F32",)"
                     R"("shape":[],"data_offsets":[2,6]}})",
