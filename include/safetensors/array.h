@@ -43,8 +43,9 @@ enum class Advice : std::uint8_t {
 /// A tensor in memory: elements in C (row-major) order, little-endian, without gaps.
 ///
 /// Copies share the memory. The memory lives as long as the last copy, even after the File is gone. An Array over a
-/// Destination is the exception: it does not keep the memory of the caller alive.
-/// Call const functions from any thread. If you write to the memory, do your own locking.
+/// Destination is the exception: it does not keep the memory of the caller alive. If the Destination has strides or is
+/// on a device, the Array has a shape, but no bytes. Call const functions from any thread. If you write to the memory,
+/// do your own locking.
 class Array {
  public:
   /// Makes an Array of shape [0], dtype U8, without memory.
@@ -65,11 +66,11 @@ class Array {
   Array& operator=(const Array&) = default;
   /// @}
   /// @{
-  /// Moves the memory. The Array moved from has no bytes.
+  /// Moves the memory. The Array moved from has the shape [0] and no bytes.
   Array(Array&& other) noexcept
       : dtype_(other.dtype_),
         memory_(other.memory_),
-        shape_(std::move(other.shape_)),
+        shape_(std::exchange(other.shape_, Shape{0})),
         data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         owner_(std::move(other.owner_)) {}
@@ -77,7 +78,7 @@ class Array {
     if (this == &other) return *this;
     dtype_ = other.dtype_;
     memory_ = other.memory_;
-    shape_ = std::move(other.shape_);
+    shape_ = std::exchange(other.shape_, Shape{0});
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
     owner_ = std::move(other.owner_);
@@ -141,7 +142,8 @@ class Array {
   /// Returns the elements as a typed view, which keeps the memory alive.
   ///
   /// With `shape`, the array must have exactly this shape. Without it, every shape is accepted.
-  /// Errors: shape_mismatch, and those of as(). An error names both dtypes and shapes.
+  /// Errors: shape_mismatch, buffer_size (the Array has no bytes for its shape), and those of as(). A mismatch error
+  /// names the dtype expected and the dtype found. With `shape`, it also names both shapes.
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
     return typed<const T>(nullptr);
@@ -168,7 +170,7 @@ class Array {
   /// Returns a part of the array without a copy. It shares the memory.
   ///
   /// The slice must be contiguous, such as a range of rows: ResolvedSlice::contiguous().
-  /// Errors: slice_not_contiguous, and those of Slice::resolve().
+  /// Errors: slice_not_contiguous, buffer_size (the Array has no bytes for its shape), and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> slice(const Slice& slice) const noexcept;
 
   /// Loads the pages of bytes [offset, offset + size) of a map into memory, so that later access does not wait.
@@ -189,8 +191,9 @@ class Array {
   /// @{
   /// Locks the pages of the array in memory, so that the system never writes them out or drops them, and unlocks them.
   /// lock() reads missing pages first. Pages at both ends may belong to other tensors, too: unlock() unlocks them as
-  /// well, however often they were locked. Unmapping and releasing memory unlock it.
-  /// Errors: out_of_memory (the limit `RLIMIT_MEMLOCK`, or memory), read_failed, as prefault().
+  /// well, however often they were locked. Unmapping a file unlocks its pages. Call unlock() before release(), and
+  /// before you free other memory. Errors: out_of_memory (the limit `RLIMIT_MEMLOCK`, or memory), read_failed, as
+  /// prefault().
   [[nodiscard]] SAFETENSORS_API Status lock() const noexcept;
   SAFETENSORS_API void unlock() const noexcept;
   /// @}

@@ -41,6 +41,26 @@ class TypedView {
 
   /// Makes a view of shape [0], without memory.
   TypedView() noexcept = default;
+  /// @{
+  /// Copies share the memory.
+  TypedView(const TypedView&) = default;
+  TypedView& operator=(const TypedView&) = default;
+  /// @}
+  /// @{
+  /// Moves the memory. The view moved from has the shape [0] and no memory.
+  TypedView(TypedView&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        shape_(std::exchange(other.shape_, Shape{0})),
+        owner_(std::move(other.owner_)) {}
+  TypedView& operator=(TypedView&& other) noexcept {
+    if (this == &other) return *this;
+    data_ = std::exchange(other.data_, nullptr);
+    shape_ = std::exchange(other.shape_, Shape{0});
+    owner_ = std::move(other.owner_);
+    return *this;
+  }
+  /// @}
+  ~TypedView() = default;
   /// Makes a view over memory that `owner` keeps alive. `data` points to as many elements as `shape` has.
   TypedView(T* data, Shape shape, std::shared_ptr<const void> owner)
       : data_(data), shape_(std::move(shape)), owner_(std::move(owner)) {}

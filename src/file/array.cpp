@@ -29,6 +29,14 @@ std::string mismatch(const Array& array, std::optional<Dtype> wanted, std::size_
          described(to_string(array.dtype()), shape == nullptr ? nullptr : &array.shape());
 }
 
+// The result of a plan may be on a device, or in memory of the caller with strides. Then the Array has no bytes.
+Status check_bytes(const Array& array) {
+  const std::uint64_t wanted = array.numel() / 8 * bits(array.dtype()) + array.numel() % 8 * bits(array.dtype()) / 8;
+  if (wanted == array.nbytes()) return {};
+  return base::make_error(Errc::buffer_size, "the array has " + std::to_string(array.nbytes()) + " bytes, expected " +
+                                                 std::to_string(wanted) + " for its shape");
+}
+
 // A byte that is neither 0 nor 1 would be undefined behaviour in a bool.
 Status check_booleans(std::span<const std::byte> bytes) {
   const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
@@ -63,6 +71,9 @@ Status Array::check(const TypeCheck& type) const noexcept {
     if (!type.accepted || !whole || !shaped)
       return base::make_error(type.accepted && whole ? Errc::shape_mismatch : Errc::dtype_mismatch,
                               file::mismatch(*this, type.dtype, type.size, type.shape));
+    if (type.indexed) {
+      if (Status status = file::check_bytes(*this); !status) return status;
+    }
     const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % type.alignment;
     if (past != 0 && size_ != 0) {
       return base::make_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
@@ -84,6 +95,7 @@ Result<Array> Array::slice(const Slice& slice) const noexcept {
     const Result<ResolvedSlice> part = slice.resolve(dtype_, shape_);
     if (!part) return part.error();
     if (Status status = file::check_contiguous(*part); !status) return std::move(status).error();
+    if (Status status = file::check_bytes(*this); !status) return std::move(status).error();
     const auto first = static_cast<std::size_t>(file::first_byte(*part));
     const std::span<std::byte> all(data_, size_);
     return Array(dtype_, part->shape(), all.subspan(first, static_cast<std::size_t>(part->nbytes())), owner_, memory_);

@@ -135,6 +135,28 @@ TEST_F(TypedViewTest, HandlesScalarsAndEmptyTensors) {
   EXPECT_EQ(empty.begin(), empty.end());
 }
 
+TEST_F(TypedViewTest, RefusesArraysWithoutBytes) {
+  const Array on_device(Dtype::F32, {2, 3}, {}, nullptr, MemoryKind::borrowed);
+  const Error error = error_of(on_device.get<float>());
+  EXPECT_EQ(error.code, Errc::buffer_size);
+  EXPECT_EQ(error.message, "the array has 0 bytes, expected 24 for its shape");
+  EXPECT_EQ(error_of(on_device.slice("1")).code, Errc::buffer_size);
+}
+
+TEST_F(TypedViewTest, IsEmptyAfterMove) {
+  Array array = open()["a"].read().value();
+  TypedView<float> view = array.get_mutable<float>().value();
+  const TypedView<float> moved = std::move(view);
+  EXPECT_EQ(moved(1, 2), 5.0F);
+  EXPECT_TRUE(view.empty());        // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(view.data(), nullptr);  // NOLINT(bugprone-use-after-move)
+  const Array last = std::move(array);
+  EXPECT_EQ(array.shape(), Shape{0});  // NOLINT(bugprone-use-after-move)
+  EXPECT_TRUE(error_of(array.get<float>({1})).code == Errc::shape_mismatch);
+  EXPECT_EQ(array.get<float>().value().size(), 0U);
+  EXPECT_EQ(last.numel(), 6U);
+}
+
 #if !defined(NDEBUG)
 TEST_F(TypedViewDeathTest, AssertsBounds) {
   const auto a = open().get<float>("a").value();
