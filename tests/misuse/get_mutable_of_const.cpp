@@ -3,7 +3,7 @@
 
 bool write(const safetensors::Array& array) {
 #ifdef MISUSE
-  return array.get_mutable<float>().ok();  // expect: discards qualifiers|const
+  return array.get_mutable<float>().ok();  // expect: no matching (member )?function
 #else
   return array.get<float>().ok();
 #endif
