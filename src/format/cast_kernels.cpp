@@ -1,10 +1,10 @@
 // Converts elements with loops, in two variants: portable, and AVX2 with F16C. Each loop converts one dtype to another.
 // A pair of dtypes without a loop takes two loops, through F32.
 //
-// Both variants compile the same conversions from cast_float.h, so they give the same bits. The exception is AVX2
-// between F16 and F32, which uses instructions of the processor for these conversions. A loop always converts
-// kLoopElements elements, because a constant count lets the compiler make vector code. The rest of an array goes
-// through a padded buffer.
+// Both variants compile the same conversions from cast_float.h, so they give the same bits. Only between F16 and F32,
+// AVX2 uses instructions of the processor instead, which also give these bits. A loop always converts kLoopElements
+// elements, because a constant count lets the compiler make vector code. The rest of an array goes through a padded
+// buffer.
 #include "format/cast_kernels.h"
 
 #include "format/cast_float.h"
