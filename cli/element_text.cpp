@@ -1,5 +1,5 @@
-// Every float is widened to double, which holds all values of the smaller dtypes exactly, and formatted by
-// std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
+// Formats elements as text. Floats become double, which holds all values of the smaller dtypes exactly, and then text
+// by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
 #include "element_text.h"
 
 #include <safetensors/element.h>
@@ -30,8 +30,8 @@ bool is_small_float(Dtype dtype) {
   }
 }
 
-// Returns the shortest decimal that reads back as this double: "1.0", "1e-07". It has a point or an exponent, so that
-// no reader takes it for an integer.
+// Returns the shortest decimal that reads back as this double: "1.0", "1e-07". A finite value has a point or an
+// exponent, so that no reader takes it for an integer.
 std::string shortest(double value) {
   if (std::isnan(value)) return "nan";
   char text[64];

@@ -11,7 +11,8 @@ namespace safetensors::cli {
 
 // While an Interrupt exists, SIGINT, SIGTERM and SIGHUP are only recorded. The command checks caught(), stops, and
 // removes its unfinished output. The destructor then ends the process by the signal. Signals that were ignored before
-// stay ignored. Construct it before the objects that clean up. Only one may exist at a time, on one thread.
+// stay ignored. Construct the Interrupt before the objects that remove output, so that their destructors run first.
+// Only one Interrupt may exist at a time, on one thread.
 class Interrupt {
  public:
   Interrupt();
@@ -19,8 +20,9 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
+  // Returns true after one of the signals came.
   [[nodiscard]] static bool caught();
-  // The error of a write that a signal stopped: Errc::cancelled.
+  // Returns the error for a write that a signal stopped: Errc::cancelled.
   [[nodiscard]] static Error error();
 
  private:

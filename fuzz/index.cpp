@@ -1,6 +1,7 @@
-// Any text as an index of shards. The error of a refused text says why and where. An accepted index is consistent and
-// safe to open. Its memory is bounded. To test this bound on large indexes, a short text is also used as an entry of a
-// weight_map: it is repeated, with each # replaced by a number.
+// Parses any text as an index of shards. If the text is refused, the error must give a reason and an offset. An
+// accepted index must be consistent, and its names must be safe to open. Parsing must stay below its limit of memory
+// and take linear time. To test these limits on large indexes, the target also makes a weight_map from each short text:
+// it repeats the text as an entry and replaces each # by a number.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -23,17 +24,19 @@ void check(const ShardIndex& index, std::string_view text) {
   std::size_t grouped = 0;
   for (std::uint32_t shard = 0; shard < index.shard_count(); ++shard) {
     const std::string_view name = index.shard(shard);
-    require(safetensors::format::check_shard_name(name) == nullptr, "a name that may be opened");
-    require(shard == 0 || safetensors::format::shard_less(index.shard(shard - 1), name), "shards ascend, each once");
-    require(index.of_shard(shard).size() > 0, "a shard has a tensor");
+    require(safetensors::format::check_shard_name(name) == nullptr, "the name of each shard may be opened");
+    require(shard == 0 || safetensors::format::shard_less(index.shard(shard - 1), name),
+            "shards are in ascending order, and each is there once");
+    require(index.of_shard(shard).size() > 0, "each shard has at least one tensor");
     for (const std::uint32_t entry : index.of_shard(shard)) {
-      require(index[entry].shard == shard, "an entry of this shard");
-      require(index[entry].offset < text.size() && text[index[entry].offset] == '"', "where its name begins");
-      require(index.find(index[entry].tensor) == entry, "found by its name");
+      require(index[entry].shard == shard, "each entry in the list of a shard belongs to this shard");
+      require(index[entry].offset < text.size() && text[index[entry].offset] == '"',
+              "the offset of an entry is that of the quote before its name");
+      require(index.find(index[entry].tensor) == entry, "find() returns each entry by its name");
       ++grouped;
     }
   }
-  require(grouped == index.size(), "every entry is of one shard");
+  require(grouped == index.size(), "each entry is in the list of exactly one shard");
 }
 
 Result<std::unique_ptr<const ShardIndex>> parse_bounded(std::string_view text) {
@@ -41,10 +44,10 @@ Result<std::unique_ptr<const ShardIndex>> parse_bounded(std::string_view text) {
   auto copy = std::make_unique<char[]>(text.size() + safetensors::json::Reader::kPadding);
   if (!text.empty()) std::memcpy(copy.get(), text.data(), text.size());
   auto index = ShardIndex::parse(std::move(copy), text.size());
-  require(peak.bytes() <= 4 * text.size() + (64 << 10), "memory is at most 4 x text + 64 KiB");
-  // Keys collide now and then, even with a good hash: a lookup reads about two slots per name. It never reads eight per
-  // name, unless there are very few names.
-  require(!index || (*index)->probes() <= 8 * (*index)->size() + 64, "lookups take constant time each");
+  require(peak.bytes() <= 4 * text.size() + (64 << 10), "parsing uses at most 4 x text + 64 KiB of memory");
+  // Even with a good hash, some keys collide: NameIndex::build() reads about two slots per name. The limit allows for
+  // chance: 8 slots per name, and 64 more, because chance has the largest effect on an index of few names.
+  require(!index || (*index)->probes() <= 8 * (*index)->size() + 64, "the index of names takes constant time per name");
   return index;
 }
 
@@ -61,13 +64,14 @@ std::string repeated(std::string_view entry) {
 void check_any(std::string_view text) {
   const auto index = parse_bounded(text);
   if (index) {
-    require(safetensors::base::first_invalid_utf8(text) == text.npos, "UTF-8");
+    require(safetensors::base::first_invalid_utf8(text) == text.npos, "the text of an accepted index is UTF-8");
     return check(**index, text);
   }
   const safetensors::Error& error = index.error();
-  require(error.code == Errc::invalid_index && !error.message.empty(), "an error that says why");
-  require(error.offset <= text.size(), "a place in the text");
-  require(safetensors::base::first_invalid_utf8(error.message) == text.npos, "a printable message");
+  require(error.code == Errc::invalid_index && !error.message.empty(),
+          "the error has the code invalid_index and a message");
+  require(error.offset <= text.size(), "the offset of the error is in the text");
+  require(safetensors::base::first_invalid_utf8(error.message) == text.npos, "the message of the error is UTF-8");
 }
 
 }  // namespace

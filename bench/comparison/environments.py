@@ -1,4 +1,7 @@
-"""An environment for each peer: their packages share a name with ours or ask for other versions of the same."""
+"""Makes one virtual environment per peer.
+
+Some peers have the same package name as ours. Others need different versions of the same packages.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-TORCH = "torch==2.13.0"  # first and by its version: other packages would take the newest, with gigabytes for CUDA
+# Each list installs torch first, with a version. Otherwise pip would install the newest torch as a
+# dependency of another package, with gigabytes for CUDA.
+TORCH = "torch==2.13.0"
 NUMPY = "numpy==2.4.6"
 PACKAGES = {
     "reference": [TORCH, NUMPY, "safetensors==0.8.0"],
@@ -20,7 +25,11 @@ PACKAGES = {
 
 
 def make(directory: Path, peer: str) -> tuple[str, str]:
-    """Return the interpreter of a peer's environment and, if it could not be made, why."""
+    """Return the interpreter in the environment of a peer, and an error message.
+
+    Make the environment if it does not exist or has other packages. The error message is empty on
+    success.
+    """
     folder = directory / peer
     python = str((folder / "bin" / "python").absolute())
     stamp = folder / "stamp"

@@ -1,5 +1,5 @@
 /// @file
-/// Memory with a dtype and a shape, and the owner that keeps it alive.
+/// Defines Array: memory with a dtype and a shape, and the owner that keeps the memory alive.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -22,36 +22,44 @@ inline namespace v0 {
 
 /// Kinds of memory that an Array can use.
 enum class MemoryKind : std::uint8_t {
-  /// Memory of the Array itself, writable.
+  /// Writable memory. It belongs to the Array and its copies.
   owned,
-  /// Pages of the file, read-only. Changes to the file are visible. Access raises SIGBUS if the file becomes shorter.
+  /// A read-only map of the file. Changes of the file are visible in it. If the file becomes shorter, access to the
+  /// missing bytes raises SIGBUS.
   shared_map,
-  /// Pages of the file, copied on write. The file never changes. Access raises SIGBUS if the file becomes shorter.
+  /// A writable map of the file. The system copies each page before the first write to it, so the file never changes.
+  /// If the file becomes shorter, access to the missing bytes raises SIGBUS.
   private_map,
-  /// Memory of the caller, read-only for the Array: the memory that a File was opened over, or a Destination of a plan.
+  /// Memory of the caller: the bytes given to File::from_memory(), the memory of a Source, or a Destination of a plan.
+  /// The Array cannot write to this memory.
   borrowed,
 };
 
-/// How a program will access the pages of an Array: a hint to the system.
+/// Hints for the system on the order in which a program will access the pages of an Array.
 enum class Advice : std::uint8_t {
-  normal,      ///< no hint; cancels `sequential` and `random`
-  sequential,  ///< from the first byte to the last: read ahead far, release pages behind
-  random,      ///< at random: do not read ahead
-  will_need,   ///< soon: start to read all pages now, without waiting
+  /// Gives no hint, and cancels `sequential` and `random`.
+  normal,
+  /// The program will read from the first byte to the last. The system reads far ahead, and may soon release pages that
+  /// the program has read.
+  sequential,
+  /// The program will read at random offsets. The system does not read ahead.
+  random,
+  /// The program will soon read all pages. The system starts to read them now. The call does not wait for them.
+  will_need,
 };
 
 /// A tensor in memory: elements in C (row-major) order, little-endian, without gaps.
 ///
-/// Copies share the memory. The memory lives as long as the last copy, even after the File is gone. An Array over a
-/// Destination is the exception: it does not keep the memory of the caller alive. If the Destination has strides or is
-/// on a device, the Array has a shape, but no bytes. Call const functions from any thread. If you write to the memory,
-/// do your own locking.
+/// Copies share the memory. Each copy keeps the memory alive, even after the File is destroyed. The exception is an
+/// Array over a Destination: the caller keeps that memory alive. If the Destination has strides or is on a device, the
+/// Array has a shape, but no bytes. Call const functions from any thread. If you write to the memory while other
+/// threads use it, use a lock of your own.
 class Array {
  public:
   /// Makes an Array of shape [0], dtype U8, without memory.
   Array() noexcept = default;
-  /// Makes an Array over memory of the caller. `bytes` must hold the elements of `dtype` and `shape`. `owner` keeps the
-  /// memory alive. `memory` decides whether the Array is writable().
+  /// Makes an Array over memory of the caller. The size of `bytes` must be the size of `shape.numel()` elements of
+  /// `dtype`. `owner` keeps the memory alive. `memory` decides whether the Array is writable().
   Array(Dtype dtype, Shape shape, std::span<std::byte> bytes, std::shared_ptr<const void> owner,
         MemoryKind memory) noexcept
       : dtype_(dtype),
@@ -61,12 +69,12 @@ class Array {
         size_(bytes.size()),
         owner_(std::move(owner)) {}
   /// @{
-  /// Copies share the memory.
+  /// Makes a copy, which shares the memory.
   Array(const Array&) = default;
   Array& operator=(const Array&) = default;
   /// @}
   /// @{
-  /// Moves the memory. The Array moved from has the shape [0] and no bytes.
+  /// Moves the memory. After that, `other` has the shape [0] and no bytes.
   Array(Array&& other) noexcept
       : dtype_(other.dtype_),
         memory_(other.memory_),
@@ -89,12 +97,12 @@ class Array {
 
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
-  /// Returns the shape. The reference is valid as long as this object.
+  /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
   /// Returns the number of elements.
   [[nodiscard]] std::uint64_t numel() const noexcept { return shape_.numel(); }
-  /// Returns the size of the memory in bytes.
+  /// Returns the size of the memory in bytes. It is 0 if the Array has a shape, but no bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return size_; }
   /// Returns the kind of memory.
   [[nodiscard]] MemoryKind memory() const noexcept { return memory_; }
@@ -103,10 +111,10 @@ class Array {
     return memory_ == MemoryKind::owned || memory_ == MemoryKind::private_map;
   }
 
-  /// Returns the memory for reading. It is valid as long as any copy of this Array, or its owner().
+  /// Returns the memory for reading. It is valid as long as any copy of this Array or of its owner() exists.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
   std::span<const std::byte> bytes() const&& = delete;
-  /// Returns the memory for writing. It is valid as long as any copy of this Array, or its owner().
+  /// Returns the memory for writing. It is valid as long as any copy of this Array or of its owner() exists.
   /// Error: not_writable.
   [[nodiscard]] Result<std::span<std::byte>> mutable_bytes() & noexcept {
     if (!writable()) return read_only_error();
@@ -114,12 +122,14 @@ class Array {
   }
   Result<std::span<std::byte>> mutable_bytes() && = delete;
 
-  /// Returns the elements as values of type T. ElementOf<T> says which dtypes T accepts.
+  /// Returns the elements as values of type T. ElementOf<T> says which dtypes T accepts. The elements are valid as long
+  /// as any copy of this Array or of its owner() exists.
   ///
   /// Errors:
   /// - dtype_mismatch: T does not accept dtype(), or T is bool and a byte is neither 0 nor 1.
-  /// - misaligned_memory: a file may store a tensor at an odd offset. Use Tensor::read() or bytes() then.
-  /// - unsupported: elements of several bytes on a big-endian machine. Use bytes() and swap them.
+  /// - misaligned_memory: the memory is not aligned for T, because the file stores the tensor at an offset that is not
+  ///   aligned. Use Tensor::read() or bytes() then.
+  /// - unsupported: the machine is big-endian, and an element has several bytes. Use bytes() and swap the bytes.
   template <class T>
   [[nodiscard]] Result<std::span<const T>> as() const& noexcept {
     if (Status status = check<T>(); !status) return std::move(status).error();
@@ -128,7 +138,8 @@ class Array {
   template <class T>
   Result<std::span<const T>> as() const&& = delete;
 
-  /// Returns the elements for writing. Errors: not_writable, and the errors of as().
+  /// Returns the elements for writing. They are valid as long as the elements of as(). Errors: not_writable, and those
+  /// of as().
   template <class T>
   [[nodiscard]] Result<std::span<T>> as_mutable() & noexcept {
     if (!writable()) return read_only_error();
@@ -141,9 +152,10 @@ class Array {
   /// @{
   /// Returns the elements as a typed view, which keeps the memory alive.
   ///
-  /// With `shape`, the array must have exactly this shape. Without it, every shape is accepted.
-  /// Errors: shape_mismatch, buffer_size (the Array has no bytes for its shape), and those of as(). A mismatch error
-  /// names the dtype expected and the dtype found. With `shape`, it also names both shapes.
+  /// With `shape`, the Array must have exactly this shape. Without `shape`, the Array may have any shape.
+  /// Errors: shape_mismatch, buffer_size (the Array has a shape, but no bytes), and those of as(). The messages of
+  /// dtype_mismatch and shape_mismatch name the dtype expected and the dtype found. With `shape`, they also name both
+  /// shapes.
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
     return typed<const T>(nullptr);
@@ -167,48 +179,54 @@ class Array {
   }
   /// @}
 
-  /// Returns a part of the array without a copy. It shares the memory.
+  /// Returns a slice of the Array without a copy. The result shares the memory and keeps it alive.
   ///
-  /// The slice must be contiguous, such as a range of rows: ResolvedSlice::contiguous().
-  /// Errors: slice_not_contiguous, buffer_size (the Array has no bytes for its shape), and those of Slice::resolve().
+  /// The slice must be contiguous: see ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
+  /// Errors: slice_not_contiguous, buffer_size (the Array has a shape, but no bytes), and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> slice(const Slice& slice) const noexcept;
 
-  /// Loads the pages of bytes [offset, offset + size) of a map into memory, so that later access does not wait.
+  /// Loads the pages of the bytes [offset, offset + size) of a map into memory, so that later access does not wait.
   ///
-  /// The range is clipped to the array. It is enough to prefault a few MiB before you use them. For other kinds of
-  /// memory, this function does nothing.
-  /// Errors: out_of_memory, read_failed. The system reports a file that became shorter and a failing device in the same
-  /// way; both are read_failed.
+  /// Ignores bytes after the end of the Array. You need not prefault the whole Array at once: it is enough to prefault
+  /// the next few MiB before you use them. If the Array is no map, this function does nothing. Before Linux 5.14, this
+  /// function only requests a read-ahead, so later access may still wait.
+  /// Errors: out_of_memory, and read_failed (the file became shorter, or its device failed; the system does not say
+  /// which).
   [[nodiscard]] SAFETENSORS_API Status prefault(std::uint64_t offset = 0,
                                                 std::uint64_t size = ~std::uint64_t{0}) const noexcept;
-  /// Releases the pages of a shared map that are entirely inside the array. The next access reads them again.
-  /// Error: unsupported for other kinds of memory. In a private map, the changes would be lost.
+  /// Releases the pages of a shared map that are entirely inside the Array. The next access reads them again.
+  /// Error: unsupported (memory() is not `shared_map`). A private map would lose its changes.
   [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
 
-  /// Tells the system how the program will access the pages of a map. The pages at both ends may belong to other
-  /// tensors, too. For other kinds of memory, this function does nothing. Error: unsupported (the system refuses).
+  /// Tells the system how the program will access the pages of a map. The advice also holds for bytes of other tensors
+  /// on the first and the last page. If the Array is no map, this function does nothing. Error: unsupported (the system
+  /// refuses the advice).
   [[nodiscard]] SAFETENSORS_API Status advise(Advice advice) const noexcept;
   /// @{
-  /// Locks the pages of the array in memory, so that the system never writes them out or drops them, and unlocks them.
-  /// lock() reads missing pages first. Pages at both ends may belong to other tensors, too: unlock() unlocks them as
-  /// well, however often they were locked. Unmapping a file unlocks its pages. Call unlock() before release(), and
-  /// before you free other memory. Errors: out_of_memory (the limit `RLIMIT_MEMLOCK`, or memory), read_failed, as
-  /// prefault().
+  /// lock() loads the pages of the Array and locks them in memory, so that the system never writes them out or drops
+  /// them. unlock() unlocks them.
+  ///
+  /// The first and the last page may also hold bytes of other tensors. unlock() unlocks these pages too, no matter how
+  /// often they were locked. When a file is unmapped, its pages are unlocked. Call unlock() before release(). If the
+  /// Array is no map, also call unlock() before you free the memory.
+  /// Errors of lock(): out_of_memory (too little memory, or the limit `RLIMIT_MEMLOCK`), and read_failed (see
+  /// prefault()).
   [[nodiscard]] SAFETENSORS_API Status lock() const noexcept;
   SAFETENSORS_API void unlock() const noexcept;
   /// @}
 
-  /// Returns the owner of the memory. A copy of it keeps the memory alive without the Array.
+  /// Returns the owner of the memory. The reference is valid as long as this object exists. A copy of the owner keeps
+  /// the memory alive without the Array.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
  private:
-  // What a C++ type requires of the array.
+  // The requirements of a C++ type on the Array.
   struct TypeCheck {
     bool accepted;  // the type accepts the dtype
-    bool boolean;
-    bool indexed;  // by shape, so an element must be whole bytes
+    bool boolean;   // the type is bool
+    bool indexed;   // the shape gives the index of an element, so an element must be whole bytes
     std::size_t alignment, size;
-    std::optional<Dtype> dtype;    // for the message
+    std::optional<Dtype> dtype;    // of the type, for the message
     const Shape* shape = nullptr;  // null: every shape is accepted
   };
   [[nodiscard]] SAFETENSORS_API Status check(const TypeCheck& type) const noexcept;

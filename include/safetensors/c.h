@@ -175,9 +175,9 @@ SAFETENSORS_API safetensors_status safetensors_header_length(const void* prefix,
                                                              safetensors_error* error);
 /** Checks rules 4 to 10 of the format and returns the header.
  *
- * `text` is the `length` = N bytes of the header; they are copied. `data_size` is the number of bytes that follow them
- * in the file.
- * Errors: those of rules 4 to 10, CANCELLED. */
+ * `text` is the `length` = N bytes of the header, which this function copies. `data_size` is the number of bytes that
+ * follow the header in the file.
+ * Errors: HEADER_TOO_LARGE, those of rules 4 to 10, CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_header_parse(const char* text, size_t length, uint64_t data_size,
                                                             const safetensors_parse_options* options,
                                                             safetensors_header** header, safetensors_error* error);
@@ -223,10 +223,10 @@ SAFETENSORS_API safetensors_status safetensors_header_text(const safetensors_hea
 /** Collects tensors and metadata, and builds the header of a new file. */
 typedef struct safetensors_header_builder safetensors_header_builder;
 
-/** How a file is arranged. Initialize it with SAFETENSORS_LAYOUT_OPTIONS_INIT. */
+/** Options for the layout of a new file. Initialize them with SAFETENSORS_LAYOUT_OPTIONS_INIT. */
 typedef struct safetensors_layout_options {
   uint64_t struct_size;    /**< size of this struct in bytes */
-  uint64_t metadata_slack; /**< number of spaces at the end of the header, for later edits in place */
+  uint64_t metadata_slack; /**< minimum number of spaces at the end of the header, for later edits in place */
   uint32_t data_alignment; /**< alignment of the data in the file: a power of two from 1 to 65536 bytes; 0: 8 */
   uint32_t reserved;       /**< 0 */
 } safetensors_layout_options;
@@ -371,17 +371,18 @@ typedef struct safetensors_tensor safetensors_tensor;
 /** A tensor in memory. It may outlive its file. */
 typedef struct safetensors_array safetensors_array;
 
-/** How a file reads tensors. */
+/** Decides whether safetensors_tensor_view() maps a file or reads it. */
 enum {
-  /** Decided when the file is opened: read on network and user-space file systems, otherwise map. */
+  /** The library decides when it opens the file: read on network and user-space file systems, otherwise map. */
   SAFETENSORS_ACCESS_AUTOMATIC = 0,
-  /** Map the file. Access to a map raises SIGBUS if the file becomes shorter. */
+  /** Map the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a file from
+   * memory or from a source, a view is the memory of the caller instead of a map. */
   SAFETENSORS_ACCESS_MAP = 1,
   /** Never map. If the file becomes shorter, reading returns FILE_TRUNCATED. */
   SAFETENSORS_ACCESS_READ = 2
 };
 
-/** How a file is opened. Initialize it with SAFETENSORS_OPEN_OPTIONS_INIT. */
+/** Options of the functions that open a file. Initialize them with SAFETENSORS_OPEN_OPTIONS_INIT. */
 typedef struct safetensors_open_options {
   uint64_t struct_size;              /**< size of this struct in bytes */
   uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
@@ -396,12 +397,12 @@ typedef struct safetensors_open_options {
 
 /** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
  *
- * The library calls the functions from any number of threads at once. A function that fails returns a code other than
- * SAFETENSORS_OK, preferably READ_FAILED. It may fill `*error`, which is never NULL. */
+ * Any number of threads may call the functions of one source at the same time. A function that fails returns a code
+ * other than SAFETENSORS_OK, preferably READ_FAILED. It may fill `*error`, which is never NULL. */
 typedef struct safetensors_source {
   uint64_t struct_size; /**< size of this struct in bytes */
   void* user;           /**< passed to the functions */
-  /** Writes the size in bytes to `*size`. Called once, when a file is opened. */
+  /** Writes the size in bytes to `*size`. The library calls it once for each file, when it opens the file. */
   safetensors_status (*size)(void* user, uint64_t* size, safetensors_error* error);
   /** Reads up to `capacity` bytes at `offset`. Writes the number of bytes read to `*count`. It may be below `capacity`;
    * 0 means the end. `*count` is 0 on entry. If `capacity` is 0, `destination` may be NULL and `*count` must stay 0. */
@@ -456,10 +457,11 @@ SAFETENSORS_API safetensors_status safetensors_file_access(const safetensors_fil
 /** Writes the path given to safetensors_file_open(), NUL-terminated. For files opened in another way, it is empty. */
 SAFETENSORS_API safetensors_status safetensors_file_path(const safetensors_file* file, const char** path,
                                                          safetensors_error* error);
-/** Returns the bytes of all tensors as one array of dtype U8. Each tensor is the range [begin, end) of it.
+/** Returns the bytes of all tensors as one array of dtype U8. In this array, the bytes of a tensor are the range
+ * [begin, end) of its safetensors_tensor_info.
  *
- * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. One call maps many tensors at the cost of one. In
- * the cases where safetensors_tensor_view() reads, this function reads.
+ * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. A map of all tensors costs as much as a map of one.
+ * If safetensors_tensor_view() reads into new memory, then this function reads all tensors into new memory.
  * Errors: those of safetensors_tensor_view(). */
 SAFETENSORS_API safetensors_status safetensors_file_view(const safetensors_file* file, int32_t map,
                                                          safetensors_array** array, safetensors_error* error);
@@ -472,11 +474,13 @@ SAFETENSORS_API safetensors_status safetensors_file_read_at(const safetensors_fi
 
 /* --- Tensors --- */
 
-/** The kind of memory that a view returns. */
+/** The memory that you request from a view. `memory` in safetensors_array_info says which memory you got. */
 enum {
-  /** Read-only, shared with every reader of the file. */
+  /** Read-only memory, which is shared with all readers of the file: a map of the file, or the memory of a source.
+   * Owned memory with SAFETENSORS_ACCESS_READ, if the system refuses the map, or if the source has no such memory. */
   SAFETENSORS_MAP_SHARED = 0,
-  /** Writable and private. The file never changes. Owned memory if the system refuses the map. */
+  /** Writable memory of your own: a map that the system copies on write, so the file never changes. Owned memory with
+   * SAFETENSORS_ACCESS_READ, if the system refuses the map, or if the file is from memory or from a source. */
   SAFETENSORS_MAP_COPY_ON_WRITE = 1
 };
 
@@ -493,9 +497,7 @@ SAFETENSORS_API safetensors_status safetensors_tensor_file(const safetensors_ten
                                                            safetensors_error* error);
 /** Returns the tensor without a copy, if possible.
  *
- * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. The array is a view when the file is mapped or its
- * source provides memory. Otherwise the tensor is read into new memory. `memory` in safetensors_array_info tells which
- * case applies.
+ * `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE. See there when the array has owned memory.
  * Errors: those of safetensors_tensor_read(). */
 SAFETENSORS_API safetensors_status safetensors_tensor_view(const safetensors_tensor* tensor, int32_t map,
                                                            safetensors_array** array, safetensors_error* error);
@@ -568,10 +570,9 @@ SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_ar
                                                                   safetensors_error* error);
 /** Loads the pages of `size` bytes at `offset` of a map into memory, so that later access does not wait.
  *
- * The range is clipped to the array. It is enough to prefault a few MiB before you use them. For other kinds of memory,
- * this function does nothing.
- * Errors: OUT_OF_MEMORY, READ_FAILED. The system reports a file that became shorter and a failing device in the same
- * way; both are READ_FAILED. */
+ * Ignores bytes after the end of the array. It is enough to prefault the next few MiB before you use them. Does nothing
+ * if the array is no map. Before Linux 5.14, only requests a read-ahead, so later access may still wait.
+ * Errors: OUT_OF_MEMORY, and READ_FAILED (the file became shorter, or its device failed). */
 SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
                                                               uint64_t size, safetensors_error* error);
 /** Releases the pages of a shared map that are entirely inside the array. The next access reads them again. The array

@@ -15,7 +15,7 @@ extern "C" {
 /** The tensors of several files, such as the shards of a model. */
 typedef struct safetensors_checkpoint safetensors_checkpoint;
 
-/** How a checkpoint is opened. Initialize it with SAFETENSORS_CHECKPOINT_OPTIONS_INIT. */
+/** Options of safetensors_checkpoint_open(). Initialize them with SAFETENSORS_CHECKPOINT_OPTIONS_INIT. */
 typedef struct safetensors_checkpoint_options {
   uint64_t struct_size;              /**< size of this struct in bytes */
   uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
@@ -145,7 +145,7 @@ typedef struct safetensors_add_options {
 #define SAFETENSORS_ADD_OPTIONS_INIT \
   { sizeof(safetensors_add_options), NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
 
-/** How reads use the page cache of the system. */
+/** Modes in which reads use the page cache of the system. */
 enum {
   /** Read cached data from the cache, and all other data directly from the device. The cache stays as it is. */
   SAFETENSORS_CACHE_KEEP = 0,
@@ -158,7 +158,8 @@ enum {
   SAFETENSORS_CACHE_BYPASS = 3
 };
 
-/** How a plan or a stream reads. Initialize it with SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean "choose for me". */
+/** Options of safetensors_read_plan_execute() and safetensors_read_plan_stream(). Initialize them with
+ * SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean that the library chooses. */
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB

@@ -136,7 +136,7 @@ enum {
 
 /* --- Options for reading headers --- */
 
-/** How headers are read. Initialize it with SAFETENSORS_PARSE_OPTIONS_INIT. */
+/** Options of the functions that read a header. Initialize them with SAFETENSORS_PARSE_OPTIONS_INIT. */
 typedef struct safetensors_parse_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   /** Maximum length of the header in bytes. 0: 100,000,000, the limit of the format. */

@@ -29,7 +29,7 @@ enum {
   SAFETENSORS_DURABILITY_NONE = 2
 };
 
-/** How files are written. Initialize it with SAFETENSORS_WRITE_OPTIONS_INIT. */
+/** Options of the functions that write files. Initialize them with SAFETENSORS_WRITE_OPTIONS_INIT. */
 typedef struct safetensors_write_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   int32_t durability;   /**< one of SAFETENSORS_DURABILITY_... */
@@ -53,7 +53,7 @@ typedef struct safetensors_write_options {
 #define SAFETENSORS_WRITE_OPTIONS_INIT \
   { sizeof(safetensors_write_options), SAFETENSORS_DURABILITY_FULL, 0, NULL, NULL, 0, 0 }
 
-/** How metadata is edited. Initialize it with SAFETENSORS_EDIT_OPTIONS_INIT. */
+/** Options of safetensors_edit_metadata(). Initialize them with SAFETENSORS_EDIT_OPTIONS_INIT. */
 typedef struct safetensors_edit_options {
   uint64_t struct_size;              /**< size of this struct in bytes */
   uint64_t metadata_slack;           /**< without in_place: number of spaces to leave in the header for later edits */

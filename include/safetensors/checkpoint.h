@@ -15,9 +15,9 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// How a Checkpoint is opened.
+/// Options of Checkpoint::open().
 struct CheckpointOptions {
-  /// How each file is opened.
+  /// Options for each file.
   OpenOptions open = {};
   /// Number of threads that read headers, including the calling thread. 0: as many as are useful, at most 16.
   unsigned threads = 0;
@@ -65,7 +65,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   static SAFETENSORS_API Result<Checkpoint> open(PathView path, const CheckpointOptions& options = {}) noexcept;
   /// @{
   /// Opens all files that several paths stand for, in the order of the paths.
-  /// Errors: as for one path, and invalid_argument if there are no paths.
+  /// Errors: those of open() with one path, and invalid_argument if there are no paths.
   static SAFETENSORS_API Result<Checkpoint> open(std::span<const std::string> paths,
                                                  const CheckpointOptions& options = {}) noexcept;
   static Result<Checkpoint> open(std::initializer_list<std::string> paths,
@@ -75,7 +75,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// @}
 
   /// Returns the tensors, file after file, sorted by offset within a file. The view is valid as long as any copy of
-  /// this Checkpoint.
+  /// this Checkpoint exists.
   [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
   Tensors tensors() const&& = delete;
 
@@ -85,15 +85,15 @@ class Checkpoint : public TensorSet<Checkpoint> {
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
 
   /// Returns the metadata of the first file. The shards of a model usually have the same metadata; files() gives that
-  /// of each. The view is valid as long as any copy of this Checkpoint.
+  /// of each file. The view is valid as long as any copy of this Checkpoint exists.
   [[nodiscard]] Metadata metadata() const& noexcept {
     return files().empty() ? Metadata() : files().front().metadata();
   }
   Metadata metadata() const&& = delete;
 
   /// Returns the files, in the order of the paths. The files of one path are sorted by the bytes of their names.
-  /// A File shows all its tensors, also those that an index does not name. The span is valid as long as any copy of
-  /// this Checkpoint.
+  /// A File has all tensors of the file, even those that an index does not name. The span is valid as long as any copy
+  /// of this Checkpoint exists.
   [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
   std::span<const File> files() const&& = delete;
 

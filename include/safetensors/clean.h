@@ -32,7 +32,7 @@ struct Temporary {
   std::optional<Error> error = std::nullopt;     ///< set if and only if `state` is `failed`
 };
 
-/// How clean_directory() works.
+/// Options of clean_directory().
 struct CleanOptions {
   /// Remove nothing. Only report.
   bool dry_run = false;

@@ -1,5 +1,5 @@
 /// @file
-/// C++ types of elements: which dtypes each type can show, and the values of small floats.
+/// Says which dtypes each C++ type accepts, and converts single elements of small floats to `float`.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -20,7 +20,7 @@ namespace safetensors {
 inline namespace v0 {
 
 namespace detail {
-// How the elements of a C++ type are stored.
+// The kind of a C++ type. With the size of the type, it decides which dtypes the type accepts.
 enum class ElementKind : std::uint8_t {
   none,
   boolean,
@@ -33,7 +33,8 @@ enum class ElementKind : std::uint8_t {
   complex
 };
 
-// Matches std::complex<float> and types with the same members, without their headers.
+// True for std::complex<float> and for types with the same functions real() and imag(). It needs no header of these
+// types.
 template <class T>
 inline constexpr bool kIsComplexFloat = requires(const T& z) {
   requires std::is_same_v < std::remove_cvref_t<decltype(z.real())>,
@@ -66,7 +67,8 @@ constexpr ElementKind element_kind() noexcept {
   return kIsComplexFloat<T> ? ElementKind::complex : ElementKind::none;
 }
 
-// The dtype of a type of `size` bytes, or nullopt for types that show the bits of several dtypes.
+// Returns the dtype with which elements of a type of `size` bytes are saved. Returns nullopt for char, which may be I8
+// or U8, and for types that cannot be elements.
 constexpr std::optional<Dtype> element_dtype(ElementKind kind, std::size_t size) noexcept {
   constexpr Dtype kIntegers[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
   constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
@@ -101,22 +103,31 @@ constexpr bool element_accepts(ElementKind kind, std::size_t size, Dtype dtype) 
 }
 }  // namespace detail
 
-/// Says which dtypes Array::as() can return as the C++ type T.
+/// Says which dtypes the C++ type T accepts. Array::as<T>() returns elements of these dtypes only.
 ///
-/// | T | dtypes |
-/// |---|---|
-/// | `float`, `double` | F32, F64 |
-/// | signed and unsigned integers of 8 to 64 bits, also `long long` | I8 to I64, U8 to U64 |
-/// | `std::uint8_t` | also the bits of BOOL and of the 8-bit floats |
-/// | `std::uint16_t` | also the bits of F16 and BF16 |
-/// | `bool` | BOOL, if every byte is 0 or 1 |
-/// | `char` | I8, U8 |
-/// | `std::byte` | U8, I8, BOOL and the 8-bit floats |
-/// | `std::complex<float>` | C64 |
-/// | `_Float16`, `std::float16_t` | F16, if the compiler has the type |
-/// | `std::bfloat16_t` | BF16, if the compiler has the type |
+/// - `float`: F32
+/// - `double`: F64
+/// - `std::int8_t`: I8
+/// - `std::int16_t`: I16
+/// - `std::int32_t`: I32
+/// - `std::int64_t`: I64
+/// - `std::uint8_t`: U8, and the bits of BOOL and of the 8-bit floats
+/// - `std::uint16_t`: U16, and the bits of F16 and BF16
+/// - `std::uint32_t`: U32
+/// - `std::uint64_t`: U64
+/// - `bool`: BOOL; every byte must be 0 or 1
+/// - `char`: I8 and U8
+/// - `std::byte`: the bits of U8, I8, BOOL and the 8-bit floats
+/// - `std::complex<float>`: C64
+/// - `_Float16`: F16; the compiler must have this type
+/// - `std::float16_t`: F16; the compiler must have this type
+/// - `std::bfloat16_t`: BF16; the compiler must have this type
 ///
-/// For a type of your own, specialize this template. `dtype` is needed only to save elements of the type:
+/// `long`, `long long` and other integer types accept the same dtypes as the type in this list that has the same size
+/// and sign.
+///
+/// For a type of your own, specialize this template. All functions need the member accepts(). Only NamedTensor and
+/// Tensor::read_as() also need the member `dtype`:
 /// @code
 /// template <>
 /// struct safetensors::ElementOf<my_half> {
@@ -129,14 +140,14 @@ struct ElementOf {
   static_assert(detail::element_kind<T>() != detail::ElementKind::none,
                 "no dtype has elements of this type: use float, double, bool, char, std::byte, an integer type of 8 to "
                 "64 bits, std::complex<float>, _Float16 or std::bfloat16_t, or specialize safetensors::ElementOf");
-  /// Returns true when elements of `dtype` can be used as T.
+  /// Returns true when T accepts elements of `dtype`.
   static constexpr bool accepts(Dtype dtype) noexcept {
     return detail::element_accepts(detail::element_kind<T>(), sizeof(T), dtype);
   }
 };
 
 namespace detail {
-// The dtype of elements of T, or nullopt if T shows the bits of several dtypes.
+// Returns ElementOf<T>::dtype if that member exists. Otherwise returns element_dtype() of T.
 template <class T>
 constexpr std::optional<Dtype> own_dtype() noexcept {
   if constexpr (requires { ElementOf<T>::dtype; })
@@ -145,7 +156,7 @@ constexpr std::optional<Dtype> own_dtype() noexcept {
     return element_dtype(element_kind<T>(), sizeof(T));
 }
 
-// The dtype that elements of T are saved with and cast to.
+// Returns the dtype with which elements of T are saved, and to which Tensor::read_as<T>() casts.
 template <class T>
 constexpr Dtype dtype_of() noexcept {
   static_assert(ElementOf<T>::accepts(own_dtype<T>().value_or(Dtype::F4)),
@@ -155,9 +166,10 @@ constexpr Dtype dtype_of() noexcept {
 }
 }  // namespace detail
 
-/// Returns the value of one element of a float of at most 16 bits: F16, BF16, F8, F6 or F4. `bits` holds the bits of
-/// the element, in its lowest bits. Returns NaN for other dtypes. To convert many elements, read them with a cast
-/// (Tensor::read_as(), AddOptions::cast).
+/// Returns the value of one element of F16, BF16, or an F8, F6 or F4 dtype. The element is in the lowest bits of
+/// `bits`. The higher bits are ignored. For every other dtype, the result is NaN.
+///
+/// To convert many elements, read them with a cast: see Tensor::read_as() and AddOptions::cast.
 [[nodiscard]] SAFETENSORS_API float to_float(Dtype dtype, std::uint16_t bits) noexcept;
 
 }  // namespace v0

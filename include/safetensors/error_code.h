@@ -24,5 +24,8 @@ inline namespace v0 {
 }  // namespace v0
 }  // namespace safetensors
 
+// Doxygen cannot read a specialization of a class in std.
+/// @cond
 template <>
 struct std::is_error_code_enum<safetensors::Errc> : std::true_type {};
+/// @endcond

@@ -1,5 +1,6 @@
 /// @file
-/// A file with a checked header, and its tensors. The library reads the bytes of a tensor only when you ask for them.
+/// Opens files and gives access to their tensors. Opening a file checks its header. The library reads the bytes of a
+/// tensor only when you ask for them.
 #pragma once
 
 #include <safetensors/array.h>
@@ -25,30 +26,39 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// How File reads tensors.
+/// Decides whether view() maps a file or reads it.
 enum class Access : std::uint8_t {
-  automatic,  ///< decided when the file is opened: `read` on network and user-space file systems, otherwise `map`
-  map,        ///< view() maps the file; access to a map raises SIGBUS if the file becomes shorter
-  read,       ///< never maps; if the file becomes shorter, reading returns the error file_truncated
+  /// open() and from_fd() decide: `read` on network and user-space file systems, otherwise `map`.
+  automatic,
+  /// view() maps the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a File
+  /// from from_memory() or from_source(), view() returns the memory of the caller instead of a map.
+  map,
+  /// view() reads into new memory. If the file becomes shorter, reading returns the error file_truncated.
+  read,
 };
 
-/// How a File is opened.
+/// Options of File::open() and File::from_fd(), and of Checkpoint::open() for each of its files.
 struct OpenOptions {
-  Access access = Access::automatic;  ///< how tensors are read
-  ParseOptions parse = {};            ///< how the header is read
+  Access access = Access::automatic;  ///< decides whether view() maps the file
+  ParseOptions parse = {};            ///< options for the header
 };
 
-/// The kind of memory that view() returns.
+/// The memory that you request from view(). Array::memory() says which memory you got.
 enum class Map : std::uint8_t {
-  shared,         ///< read-only, shared with every reader of the file
-  copy_on_write,  ///< writable and private; the file never changes; owned memory if the system refuses the map
+  /// Read-only memory, which is shared with all readers of the file: a map of the file, or the memory of a Source.
+  /// Owned memory with Access::read, if the system refuses the map, or if the Source has no such memory.
+  shared,
+  /// Writable memory of your own: a map that the system copies on write, so the file never changes. Owned memory with
+  /// Access::read, if the system refuses the map, or if the File is from from_memory() or from_source().
+  copy_on_write,
 };
 
-/// How Tensor::read() reads. Every member has a default.
+/// Options of Tensor::read().
 struct TensorReadOptions {
-  Slice slice = {};                          ///< the part to read, also as text: `"1:3,::2"`
-  std::optional<Dtype> cast = std::nullopt;  ///< dtype of the result: see AddOptions::cast; nullopt: that of the tensor
-  /// Memory of the caller for the result, exactly of its size. Empty: new memory.
+  Slice slice = {};  ///< the slice to read; you may assign its text, such as `"1:3,::2"`
+  /// Dtype of the result: see AddOptions::cast. nullopt: the dtype of the tensor.
+  std::optional<Dtype> cast = std::nullopt;
+  /// Memory of the caller for the result. Its size must be exactly the size of the result. Empty: new memory.
   std::span<std::byte> destination = {};
 };
 
@@ -75,10 +85,10 @@ class Tensor;
 class File;
 class Checkpoint;
 
-/// A view of the tensors of a File or a Checkpoint: sorted by offset, file after file.
+/// A view of the tensors of a File or a Checkpoint. Their order is file after file, and by offset within a file.
 ///
-/// The view is valid as long as any copy of its File or Checkpoint. The Tensors that it returns may outlive both. Call
-/// const functions from any thread.
+/// The view is valid as long as any copy of its File or Checkpoint exists. The Tensors that it returns keep their files
+/// open, so they may outlive the File and the Checkpoint. Call const functions from any thread.
 class Tensors {
  public:
   /// A random-access iterator over Tensor.
@@ -90,7 +100,7 @@ class Tensors {
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Returns a tensor. `index` must be below size().
+  /// Returns the tensor at this index. `index` must be below size().
   [[nodiscard]] SAFETENSORS_API Tensor operator[](std::size_t index) const noexcept;
   /// @{
   /// Iterates over the tensors.
@@ -107,7 +117,7 @@ class Tensors {
   const detail::CheckpointState* checkpoint_ = nullptr;
 };
 
-/// The functions that File and Checkpoint have in common, so that generic code takes either.
+/// The functions that File and Checkpoint have in common. Generic code can use either of them in the same way.
 template <class Set>
 class TensorSet {
  public:
@@ -115,12 +125,12 @@ class TensorSet {
   [[nodiscard]] std::size_t size() const noexcept { return set().tensors().size(); }
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// @{
-  /// Iterates over the tensors, in the order of tensors(). Valid as long as any copy of this object.
+  /// Returns an iterator at the first tensor, in the order of tensors(). It is valid as long as any copy of this object
+  /// exists.
   [[nodiscard]] auto begin() const noexcept { return set().tensors().begin(); }
+  /// Returns the iterator after the last tensor. It is valid as long as any copy of this object exists.
   [[nodiscard]] auto end() const noexcept { return set().tensors().end(); }
-  /// @}
-  /// Returns the names, in the order of tensors(). They are valid as long as any copy of this object. May throw
+  /// Returns the names, in the order of tensors(). They are valid as long as any copy of this object exists. May throw
   /// `std::bad_alloc`.
   [[nodiscard]] std::vector<std::string_view> names() const& {
     std::vector<std::string_view> names;
@@ -131,18 +141,17 @@ class TensorSet {
   std::vector<std::string_view> names() const&& = delete;
   /// Returns the tensor with this name. Throws Exception if there is none: use tensor() to get a Result instead.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
-  /// Returns the dtype, shape and offsets of a tensor, without its bytes. They are valid as long as any copy of this
-  /// object. Error: not_found.
+  /// Returns the name, dtype, shape and offsets of a tensor, without its bytes. The name and the shape are valid as
+  /// long as any copy of this object exists. Error: not_found.
   [[nodiscard]] Result<TensorInfo> info(std::string_view name) const& noexcept;
   Result<TensorInfo> info(std::string_view name) const&& = delete;
-  /// @{
-  /// Returns the elements of a tensor as a typed view, without a copy if possible. With `shape`, the tensor must have
-  /// this shape. Errors: not_found, and those of Tensor::get().
+  /// Returns the elements of a tensor as a typed view, without a copy if possible. The view keeps the memory alive.
+  /// Errors: not_found, and those of Tensor::get().
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get(std::string_view name) const noexcept;
+  /// Does the same for a tensor that must have this shape. Errors: not_found, and those of Tensor::get().
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get(std::string_view name, const Shape& shape) const noexcept;
-  /// @}
 
  private:
   friend class File;
@@ -157,57 +166,61 @@ class TensorSet {
 /// from any thread.
 class File : public TensorSet<File> {
  public:
-  /// Opens a file, and reads and checks its header. It reads nothing else. It never waits for a FIFO or a device.
+  /// Opens a file, and reads and checks its header. open() reads nothing else. It never waits for a FIFO or a device.
   ///
   /// Errors: open_failed (with os_error), not_regular_file, read_failed, file_truncated, out_of_memory, cancelled, and
   /// all errors of rules 1 to 10.
   static SAFETENSORS_API Result<File> open(PathView path, const OpenOptions& options = {}) noexcept;
 
-  /// Opens a file through a descriptor. Duplicates the descriptor: the caller keeps their own. Neither uses nor moves
-  /// its file position.
-  /// Errors: as open().
+  /// Opens a file through a descriptor. The File uses a duplicate, so you may close `descriptor` after the call. The
+  /// library neither uses nor moves the file position of the descriptor.
+  /// Errors: those of open().
   static SAFETENSORS_API Result<File> from_fd(int descriptor, const OpenOptions& options = {}) noexcept;
 
-  /// Opens a file that is in memory. `bytes` is the whole file, and `owner` keeps it alive. view() points into it.
+  /// Opens a file that is in memory. `bytes` is the whole file, and `owner` keeps these bytes alive. access() is `map`:
+  /// view() with Map::shared returns a range of `bytes`.
   /// Errors: out_of_memory, cancelled, and all errors of rules 1 to 10.
   static SAFETENSORS_API Result<File> from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                                   const ParseOptions& options = {}) noexcept;
 
-  /// Opens a file that is in a Source of the caller. access() is `read`, unless the Source provides memory.
+  /// Opens a file that is in a Source of the caller. access() is `map` if Source::memory() returns the whole file,
+  /// otherwise `read`.
   /// Errors: those of the Source, out_of_memory, cancelled, and all errors of rules 1 to 10.
   static SAFETENSORS_API Result<File> from_source(std::shared_ptr<const Source> source,
                                                   const ParseOptions& options = {}) noexcept;
 
-  /// Returns the header. The reference is valid as long as any copy of this File.
+  /// Returns the header. The reference is valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const Header& header() const& noexcept;
   const Header& header() const&& = delete;
 
-  /// Returns the tensors, in the order of their bytes in the file. The view is valid as long as any copy of this File.
+  /// Returns the tensors, in the order of their bytes in the file. The view is valid as long as any copy of this File
+  /// exists.
   [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
   Tensors tensors() const&& = delete;
   /// Returns true when there is a tensor with this name.
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
-  /// Returns the metadata of the header. The view is valid as long as any copy of this File.
+  /// Returns the metadata of the header. The view is valid as long as any copy of this File exists.
   [[nodiscard]] Metadata metadata() const& noexcept { return header().metadata(); }
   Metadata metadata() const&& = delete;
   /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
 
-  /// Returns the bytes of all tensors as one Array of dtype U8. Tensor t is the range [t.begin, t.end) of it.
+  /// Returns the bytes of all tensors as one Array of dtype U8. In this Array, the bytes of a Tensor `t` are the range
+  /// [t.info().begin, t.info().end).
   ///
-  /// One call maps many tensors at the cost of one. In the cases where Tensor::view() reads into owned memory, this
-  /// function does so too, with several threads.
-  /// Errors: as Tensor::view().
+  /// A map of all tensors costs as much as a map of one. If Tensor::view() reads into owned memory, then this function
+  /// reads all tensors into owned memory, with several threads.
+  /// Errors: those of Tensor::view().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
-  /// Returns `map` or `read`, as decided when the file was opened. It never returns `automatic`.
+  /// Returns `map` or `read`, never `automatic`. The value does not change while the File is open.
   [[nodiscard]] SAFETENSORS_API Access access() const noexcept;
   /// Returns the path given to open(). It is empty for from_fd(), from_memory() and from_source(). The reference is
-  /// valid as long as any copy of this File.
+  /// valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const std::string& path() const& noexcept;
   const std::string& path() const&& = delete;
-  /// Returns the source of the bytes of the file, including the header. The reference is valid as long as any copy of
-  /// this File.
+  /// Returns the source of the bytes of the file. Its offset 0 is the first byte of the file, before the header. The
+  /// reference is valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const Source& source() const& noexcept;
   const Source& source() const&& = delete;
 
@@ -218,20 +231,21 @@ class File : public TensorSet<File> {
   std::shared_ptr<const detail::FileState> state_;
 };
 
-/// One tensor of a File, without its bytes. View or read it to get them.
+/// One tensor of a File, without its bytes. view(), get() and read() return the bytes.
 ///
 /// A Tensor keeps the open file alive. Copies are cheap. Call const functions from any thread.
 class Tensor {
  public:
-  /// Returns the entry in the header. It is valid as long as any copy of this Tensor or its File.
+  /// Returns the entry of the tensor in the header. The reference is valid as long as any copy of this Tensor or of its
+  /// File exists.
   [[nodiscard]] const TensorInfo& info() const& noexcept { return *info_; }
   const TensorInfo& info() const&& = delete;
-  /// Returns the name. It may hold any valid UTF-8: show it with printable(). It is valid as info().
+  /// Returns the name. It may be any valid UTF-8, so use printable() to print it. It is valid as long as info().
   [[nodiscard]] std::string_view name() const& noexcept { return info_->name; }
   std::string_view name() const&& = delete;
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return info_->dtype; }
-  /// Returns the shape. It is valid as info().
+  /// Returns the shape. It is valid as long as info().
   [[nodiscard]] ShapeView shape() const& noexcept { return info_->shape; }
   ShapeView shape() const&& = delete;
   /// Returns the number of elements.
@@ -241,23 +255,28 @@ class Tensor {
 
   /// Returns the tensor without a copy, if possible.
   ///
-  /// The Array is a view when `file().access()` is `map` or when the Source provides memory. Otherwise the tensor is
-  /// read into owned memory. Array::memory() tells which case applies. If the system refuses the map, the tensor is
-  /// read. Therefore map_failed never occurs.
-  /// Errors: as read().
+  /// If `file().access()` is `map`, the Array is a map of the file, or memory of a Source. Otherwise, this function
+  /// reads the tensor into owned memory. It also reads the tensor in these cases:
+  /// - The system refuses the map. So map_failed never occurs.
+  /// - The Source has no memory with these bytes.
+  /// - `map` is Map::copy_on_write, and the File is from from_memory() or from_source().
+  ///
+  /// Array::memory() says which memory the Array has.
+  /// Errors: those of read().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
 
-  /// Returns a slice of the tensor without a copy, if possible, as the function above.
+  /// Returns a slice of the tensor, like the function above: without a copy, if possible.
   ///
-  /// The slice must be contiguous, such as a range of rows: ResolvedSlice::contiguous().
+  /// The slice must be contiguous: see ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
   /// Errors: slice_not_contiguous, and those of read().
   [[nodiscard]] SAFETENSORS_API Result<Array> view(const Slice& slice, Map map = Map::shared) const noexcept;
 
   /// @{
-  /// Returns the elements as a typed view: without a copy if possible. With `shape`, the tensor must have this shape.
+  /// Returns the elements as a typed view, without a copy if possible. The view keeps the memory alive. With `shape`,
+  /// the tensor must have this shape.
   ///
-  /// A tensor at an offset that is not aligned for T is read into new memory.
-  /// Errors: dtype_mismatch, shape_mismatch, unsupported (as Array::as()), and those of read().
+  /// If the memory of view() is not aligned for T, this function reads the tensor into new memory.
+  /// Errors: dtype_mismatch, shape_mismatch, unsupported (see Array::as()), and those of read().
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
     return typed<T>(nullptr);
@@ -278,15 +297,18 @@ class Tensor {
   [[nodiscard]] Result<Array> read(std::initializer_list<DimSlice> slice) const { return read_slice(slice); }
   /// @}
 
-  /// Reads a slice, casts it and stores it in memory of the caller, or does some of these: a ReadPlan with one item.
+  /// Reads the tensor with options: `slice` selects elements, `cast` converts them, and `destination` is the memory for
+  /// the result. Works like a ReadPlan with one item.
   ///
-  /// With a destination, the Array is a view of it (MemoryKind::borrowed).
-  /// Errors: as ReadPlan::add() and ReadPlan::execute().
+  /// With a destination, the Array is a view of the destination (MemoryKind::borrowed) and does not keep it alive.
+  /// Errors: those of ReadPlan::add() and ReadPlan::execute().
   [[nodiscard]] SAFETENSORS_API Result<Array> read(const TensorReadOptions& options) const noexcept;
 
-  /// Reads the tensor, or a slice of it, and converts the elements to T.
+  /// Reads the tensor, or a slice of it, as elements of type T.
   ///
-  /// Casts are possible between floats, as in AddOptions::cast. Other dtypes must be accepted by ElementOf<T>.
+  /// If ElementOf<T> accepts the dtype of the tensor, the bits of the elements are copied. Otherwise the elements are
+  /// cast to the dtype of T. Such a cast is possible only between floats: see AddOptions::cast.
+  /// On a big-endian machine, swap the bytes of the result.
   /// Errors: dtype_mismatch, and those of read().
   template <class T>
   [[nodiscard]] Result<std::vector<T>> read_as(const Slice& slice = {}) const noexcept;
@@ -295,15 +317,16 @@ class Tensor {
   /// Reads the tensor, or a slice of it, into memory of the caller. The destination must have exactly the size of the
   /// result.
   ///
-  /// In a slice, runs of 64 KiB and more are read exactly. Shorter runs go through a bounce buffer of at most 1 MiB.
-  /// With this buffer, the call may read up to a quarter more bytes than the slice has, or more when runs are shorter
-  /// than 512 bytes. Uses positioned reads only. Thread-safe.
+  /// A piece of a slice is a contiguous run of its bytes. If a piece has 64 KiB or more, it is read straight into the
+  /// destination. Shorter pieces may be read together with the gaps between them, through a bounce buffer of 1 MiB.
+  /// Then the call reads up to a quarter more bytes than the slice has. With pieces of less than 512 bytes, it may read
+  /// even more. The call uses only positioned reads (`pread`), and several threads may call it at the same time.
   /// Errors: buffer_size, and those of read().
   [[nodiscard]] SAFETENSORS_API Status read_into(std::span<std::byte> destination) const noexcept;
   [[nodiscard]] SAFETENSORS_API Status read_into(const Slice& slice, std::span<std::byte> destination) const noexcept;
   /// @}
 
-  /// Returns the File of this tensor.
+  /// Returns the File that holds this tensor.
   [[nodiscard]] SAFETENSORS_API File file() const noexcept;
 
  private:

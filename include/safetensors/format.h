@@ -1,12 +1,15 @@
 /// @file
-/// Formats the objects of this library with std::format() and std::print(), as to_string() shows them. Needs a standard
-/// library with `<format>`. safetensors.h does not include this header, because `<format>` takes long to compile.
+/// Makes std::format() and std::print() print the objects of this library as the text of to_string(). Accepts the
+/// format specifications of text, such as `{:>20}`. Needs a standard library with `<format>`. safetensors.h does not
+/// include this header, because `<format>` takes long to compile.
 #pragma once
 
 #include <safetensors/print.h>
 
 #include <format>
 
+// Doxygen cannot read a specialization of a class in std.
+/// @cond
 /// Takes the format specifications of text, such as `{:>20}`.
 template <safetensors::detail::Printable T>
 struct std::formatter<T, char> : std::formatter<std::string_view, char> {
@@ -16,3 +19,4 @@ struct std::formatter<T, char> : std::formatter<std::string_view, char> {
     return std::formatter<std::string_view, char>::format(std::string_view(to_string(object)), context);
   }
 };
+/// @endcond

@@ -1,5 +1,6 @@
 /// @file
-/// The header of a safetensors file: names, dtypes, shapes, offsets and metadata. Nothing here opens a file.
+/// Parses and builds the header of a safetensors file: names, dtypes, shapes, offsets and metadata. No function of this
+/// header opens a file.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -20,30 +21,31 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// How a header is read.
+/// Options of the functions that read a header.
 struct ParseOptions {
   /// Maximum length of the header in bytes. A longer header is refused before memory is allocated for it. 100,000,000
-  /// is the limit of the format. With a larger value, the library accepts files that other readers refuse. The maximum
-  /// is 4 GiB - 1; a larger value has the same effect.
+  /// is the limit of the format. With a larger value, the library accepts files that other readers refuse. A value of
+  /// 4 GiB or more has the same effect as 4 GiB - 1.
   std::uint64_t max_header_bytes = 100'000'000;
-  /// Accept white space before the `{`, as the reference implementation does. The format requires that the header
-  /// begins with `{`.
+  /// Accept white space before the `{`, like the reference implementation. The format requires that the header begins
+  /// with `{`.
   bool allow_leading_whitespace = false;
-  /// Return true to end the call with Errc::cancelled. Empty: the call cannot be cancelled.
+  /// A function that cancels the call: if it returns true, the call ends with Errc::cancelled. Empty: the call cannot
+  /// be cancelled.
   ///
-  /// Only the thread that made the call runs it. It runs from time to time, from before the first byte is read until
-  /// the last tensor is checked. It may read a flag that another thread or a signal handler sets. It must not throw.
-  /// The call waits for a read that has already started.
+  /// The call runs this function from time to time, in the thread of the caller. It begins before it reads the first
+  /// byte, and ends after it has checked the last tensor. The function may read a flag that another thread or a signal
+  /// handler sets. It must not throw. A cancelled call waits for a read that has already started.
   std::function<bool()> cancelled = {};
 };
 
 /// The entry of one tensor in a header. `name` and `shape` point into the Header. They are valid as long as any copy of
-/// it.
+/// the Header exists.
 struct TensorInfo {
-  std::string_view name;          ///< any valid UTF-8, also empty or "../../x"; show it with printable()
+  std::string_view name;          ///< any valid UTF-8, even empty or "../../x"; use printable() to print it
   ShapeView shape;                ///< dimensions in elements, outermost first
-  std::uint64_t begin = 0;        ///< first of `data_offsets`: bytes from the start of the data
-  std::uint64_t end = 0;          ///< second of `data_offsets`: end of the range [begin, end)
+  std::uint64_t begin = 0;        ///< first number of `data_offsets`: bytes from the start of the data
+  std::uint64_t end = 0;          ///< second number of `data_offsets`: end of the range [begin, end)
   std::uint64_t file_offset = 0;  ///< bytes from the start of the file to the first byte: 8 + header length + begin
   Dtype dtype = Dtype::U8;        ///< type of the elements
 
@@ -56,7 +58,7 @@ struct TensorInfo {
 namespace detail {
 struct HeaderState;
 
-// A random-access iterator over every class with operator[](index). It suffices for range-for and <algorithm>.
+// A random-access iterator over a List with operator[](index), for range-based `for` and <algorithm>.
 template <class List>
 class IndexIterator {
  public:
@@ -92,8 +94,8 @@ class IndexIterator {
 };
 }  // namespace detail
 
-/// A view of the tensors of a Header, in one of its two orders. It is valid as long as any copy of the Header. Call
-/// const functions from any thread.
+/// A view of the tensors of a Header, in the order of their bytes or of their names. The view is valid as long as any
+/// copy of the Header exists. Call const functions from any thread.
 class TensorList {
  public:
   /// A random-access iterator over TensorInfo.
@@ -105,7 +107,8 @@ class TensorList {
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Returns a tensor. `index` must be below size(). The reference is valid as long as any copy of the Header.
+  /// Returns the tensor at this index. `index` must be below size(). The reference is valid as long as any copy of the
+  /// Header exists.
   [[nodiscard]] SAFETENSORS_API const TensorInfo& operator[](std::size_t index) const noexcept;
   /// @{
   /// Iterates over the entries.
@@ -117,27 +120,28 @@ class TensorList {
   friend class Header;
   TensorList(const detail::HeaderState* state, const std::uint32_t* order) noexcept : state_(state), order_(order) {}
   const detail::HeaderState* state_ = nullptr;
-  const std::uint32_t* order_ = nullptr;  // null: the order of the header text
+  const std::uint32_t* order_ = nullptr;  // null: the order of the entries in the text of the header
 };
 
-/// A view of the pairs of `__metadata__`, sorted by the bytes of their keys. It is valid as long as any copy of the
-/// Header. Call const functions from any thread.
+/// A view of the pairs of `__metadata__`, sorted by the bytes of their keys. The view and its texts are valid as long
+/// as any copy of the Header exists. Call const functions from any thread.
 class Metadata {
  public:
-  /// A key and its value. Both point into the Header.
+  /// A key and its value. Both are views of text in the Header.
   using value_type = std::pair<std::string_view, std::string_view>;
   /// A random-access iterator over pairs.
   using iterator = detail::IndexIterator<Metadata>;
 
   /// Makes an empty view.
   Metadata() noexcept = default;
-  /// Returns true when the header has a `__metadata__` object, also an empty one. The value null counts as absent.
+  /// Returns true when the header has a `__metadata__` object, which may be empty. Returns false when its
+  /// value is null.
   [[nodiscard]] SAFETENSORS_API bool present() const noexcept;
   /// Returns the number of entries.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Returns a pair. `index` must be below size().
+  /// Returns the pair at this index. `index` must be below size().
   [[nodiscard]] SAFETENSORS_API value_type operator[](std::size_t index) const noexcept;
   /// Returns the value of a key, or nullopt if there is no such key.
   [[nodiscard]] SAFETENSORS_API std::optional<std::string_view> find(std::string_view key) const noexcept;
@@ -158,28 +162,29 @@ class Metadata {
 /// Copies are cheap, because they share the contents. Call const functions from any thread.
 class Header {
  public:
-  /// Checks rules 1 to 3 of the format and returns N, the length of the header in bytes. The header is the N bytes from
-  /// byte 8 on.
+  /// Checks rules 1 to 3 of the format and returns N, the length of the header in bytes. The header begins at byte 8 of
+  /// the file.
   ///
-  /// `prefix` holds at least the first 8 bytes of the file, or the whole file if it is shorter. `file_size` is in
-  /// bytes. If the file has another common format, such as a zip archive, the message of the error names that format. A
-  /// prefix of 512 bytes suffices to recognise all of them.
+  /// `prefix` holds at least the first 8 bytes of the file, or the whole file if the file is shorter. `file_size` is in
+  /// bytes. If the file has another common format, such as a zip archive, the message of the error names that format.
+  /// With a prefix of 512 bytes, the library recognises all formats that it knows.
   /// Errors: header_too_small, header_too_large, invalid_header_length.
   static SAFETENSORS_API Result<std::uint64_t> length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                       const ParseOptions& options = {}) noexcept;
 
   /// Checks rules 4 to 10 of the format and returns the header.
   ///
-  /// `text` is the N bytes of the header; they are copied. `data_size` is the number of bytes that follow them in the
-  /// file. On any input, this function uses at most 6 x `text.size()` + 1 MiB of memory, including the copy.
-  /// Errors: those of rules 4 to 10, out_of_memory, cancelled.
+  /// `text` is the N bytes of the header, which this function copies. `data_size` is the number of bytes that follow
+  /// the header in the file. On any input, this function uses at most 6 x `text.size()` + 1 MiB of memory, including
+  /// the copy.
+  /// Errors: header_too_large, those of rules 4 to 10, out_of_memory, cancelled.
   static SAFETENSORS_API Result<Header> parse(std::string_view text, std::uint64_t data_size,
                                               const ParseOptions& options = {}) noexcept;
 
-  /// Makes a header without tensors and metadata. N is 8.
+  /// Makes a header without tensors and metadata. header_bytes() is 8.
   SAFETENSORS_API Header() noexcept;
   /// @{
-  /// Copies share the contents.
+  /// Makes a copy, which shares the contents. A Header moved from is like a new Header.
   SAFETENSORS_API Header(const Header&) noexcept;
   SAFETENSORS_API Header(Header&&) noexcept;
   SAFETENSORS_API Header& operator=(const Header&) noexcept;
@@ -192,24 +197,25 @@ class Header {
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
-  /// Returns the tensors in the order of their bytes in the file. Empty tensors at the same offset are sorted by name.
-  /// The list is valid as long as any copy of this Header.
+  /// Returns the tensors in the order of their bytes in the file. Empty tensors at the same offset are sorted by the
+  /// bytes of their names. The list is valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API TensorList tensors() const& noexcept;
   TensorList tensors() const&& = delete;
-  /// Returns the tensors sorted by the bytes of their names. The first call makes the order and needs memory for it.
-  /// Error: out_of_memory.
+  /// Returns the tensors sorted by the bytes of their names. The list is valid as long as any copy of this Header
+  /// exists. The first call sorts the names and allocates memory for their order. Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<TensorList> tensors_by_name() const& noexcept;
   Result<TensorList> tensors_by_name() const&& = delete;
 
-  /// Returns the tensor with this name, or nullptr. The pointer is valid as long as any copy of this Header.
+  /// Returns the tensor with this name, or nullptr if there is none. The pointer is valid as long as any copy of this
+  /// Header exists.
   [[nodiscard]] SAFETENSORS_API const TensorInfo* find(std::string_view name) const& noexcept;
   const TensorInfo* find(std::string_view name) const&& = delete;
 
-  /// Returns the metadata. The view is valid as long as any copy of this Header.
+  /// Returns the metadata. The view is valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API Metadata metadata() const& noexcept;
   Metadata metadata() const&& = delete;
 
-  /// Returns N, the length of the header in bytes, including padding.
+  /// Returns N, the length of the header in bytes, including its padding.
   [[nodiscard]] SAFETENSORS_API std::uint64_t header_bytes() const noexcept;
   /// Returns the size of the data in bytes.
   [[nodiscard]] SAFETENSORS_API std::uint64_t data_bytes() const noexcept;
@@ -220,11 +226,12 @@ class Header {
   /// Returns true when white space preceded the `{`. This needs ParseOptions::allow_leading_whitespace.
   [[nodiscard]] SAFETENSORS_API bool leading_whitespace() const noexcept;
 
-  /// Returns the text of the header as this library writes it (docs/format.md).
+  /// Returns the text that this library writes for this header (docs/format.md).
   ///
-  /// The text is compact JSON. Metadata is sorted. Tensors are sorted by offset, and empty tensors at the same offset
-  /// are in the order that the writer uses. Spaces pad the text to header_bytes(), or to a multiple of 8 bytes if the
-  /// text is longer. For a header that this library wrote, the result is identical, byte for byte.
+  /// The text is compact JSON. Metadata is sorted by key, and tensors by offset. Unlike in tensors(), empty tensors at
+  /// the same offset are in the order of the writer: sorted by dtype rank() (highest first) and then by name. Spaces
+  /// pad the text to header_bytes(), or to a multiple of 8 bytes if the text is longer. If this library wrote the
+  /// header, the result is equal to the text in the file, byte for byte.
   /// Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
@@ -234,23 +241,24 @@ class Header {
   std::shared_ptr<const detail::HeaderState> state_;
 };
 
-/// How HeaderBuilder::build() and the writing functions arrange a file.
+/// Options of HeaderBuilder::build() and of the functions that write files.
 struct LayoutOptions {
   /// Alignment of the data in the file, in bytes: a power of two from 1 to 65536. 0 selects 8.
   std::uint32_t data_alignment = 0;
-  /// Number of spaces at the end of the header. They let edit_metadata() add metadata in place later.
+  /// Minimum number of spaces at the end of the header. The alignment may add more spaces. edit_metadata() can use
+  /// these spaces later to add metadata in place.
   std::uint64_t metadata_slack = 0;
 };
 
 /// Collects tensors and metadata, and builds the Header of a new file.
 ///
-/// It refuses everything that a reader would refuse. Not thread-safe.
+/// A HeaderBuilder refuses everything that a reader would refuse. It is not thread-safe.
 class HeaderBuilder {
  public:
   /// Makes an empty builder.
   SAFETENSORS_API HeaderBuilder() noexcept;
   /// @{
-  /// Moves the contents.
+  /// Moves the contents. The HeaderBuilder moved from is empty.
   SAFETENSORS_API HeaderBuilder(HeaderBuilder&&) noexcept;
   SAFETENSORS_API HeaderBuilder& operator=(HeaderBuilder&&) noexcept;
   /// @}
@@ -266,11 +274,12 @@ class HeaderBuilder {
   /// Adds a metadata pair. Copies both texts.
   /// Errors: duplicate_name, invalid_utf8, out_of_memory.
   SAFETENSORS_API Status metadata(std::string_view key, std::string_view value) noexcept;
-  /// Makes the header contain `"__metadata__":{}` even if you add no pair. Error: out_of_memory.
+  /// Requests a `__metadata__` object in the header. If you add no pair, the header then contains `"__metadata__":{}`.
+  /// Without this call, a header without pairs has no `__metadata__`. Error: out_of_memory.
   SAFETENSORS_API Status metadata_present() noexcept;
 
   /// Builds the header. Places the tensors one after the other from offset 0, sorted by dtype rank() (highest first)
-  /// and then by name. You may call it several times.
+  /// and then by the bytes of their names. You may call build() several times.
   /// Errors: invalid_alignment, header_too_large (more than 100,000,000 bytes with padding), size_overflow (more than
   /// 2^64-1 bytes of data), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;

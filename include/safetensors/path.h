@@ -1,5 +1,5 @@
 /// @file
-/// A path in a file system, as a parameter.
+/// Defines PathView, the type of parameters that are paths.
 #pragma once
 
 #include <concepts>
@@ -9,13 +9,16 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// A path as a parameter: text, or a `std::filesystem::path`. It does not own the text.
+/// A path in a file system, as the type of a parameter. You can pass text or a `std::filesystem::path`.
+///
+/// A PathView does not own the text. The text must stay valid as long as the PathView is in use. For a parameter, that
+/// is until the call returns.
 class PathView {
  public:
   /// Makes an empty path.
   constexpr PathView() noexcept = default;
   /// @{
-  /// Takes the text of the caller. It must stay valid during the call.
+  /// Refers to the text of the caller.
   template <class Text>
   requires std::is_convertible_v<const Text&, std::string_view>
   constexpr PathView(const Text& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
@@ -26,7 +29,7 @@ class PathView {
   PathView(const Path& path) noexcept : text_(path.native()) {}  // NOLINT(google-explicit-constructor)
   /// @}
 
-  /// Returns the text.
+  /// Returns the text, which belongs to the caller.
   constexpr operator std::string_view() const noexcept { return text_; }  // NOLINT(google-explicit-constructor)
 
  private:

@@ -1,6 +1,6 @@
 /// @file
-/// Text of the objects of this library: to_string() and `std::cout << object`. Include safetensors/format.h for
-/// std::format().
+/// Converts objects of this library to text: to_string() and `std::cout << object`. For std::format(), include
+/// safetensors/format.h.
 #pragma once
 
 #include <safetensors/array.h>
@@ -19,8 +19,8 @@ namespace safetensors {
 inline namespace v0 {
 
 /// @{
-/// Returns a line such as "embed.weight F32 [30522, 384]": the name as printable() shows it, the dtype and the shape.
-/// An Array has no name. May throw `std::bad_alloc`.
+/// Returns the name, the dtype and the shape as one line, such as "embed.weight F32 [30522, 384]". printable() escapes
+/// the name. An Array has no name, so its line holds only the dtype and the shape. May throw `std::bad_alloc`.
 [[nodiscard]] SAFETENSORS_API std::string to_string(const TensorInfo& tensor);
 [[nodiscard]] SAFETENSORS_API std::string to_string(const Array& array);
 [[nodiscard]] inline std::string to_string(const Tensor& tensor) {
@@ -44,7 +44,7 @@ template <class T>
 concept Printable = OneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error, Status>;
 }  // namespace detail
 
-/// Writes the text that to_string() returns.
+/// Writes the text that to_string() returns, and returns the stream. May throw `std::bad_alloc`.
 template <detail::Printable T, class Traits>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const T& object) {
   return out << std::string_view(to_string(object));

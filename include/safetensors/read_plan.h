@@ -43,7 +43,7 @@ struct Destination {
   DeviceMemory device = {};
 };
 
-/// How ReadPlan::add() adds an item.
+/// Options of ReadPlan::add().
 struct AddOptions {
   /// Dtype of the result. nullopt: the dtype of the tensor.
   ///
@@ -53,7 +53,7 @@ struct AddOptions {
   std::optional<Dtype> cast = std::nullopt;
 };
 
-/// How reads use the page cache of the system.
+/// Modes in which reads use the page cache of the system.
 enum class Cache : std::uint8_t {
   /// Read cached data from the cache, and all other data directly from the device. The cache stays as it is.
   keep,
@@ -66,7 +66,7 @@ enum class Cache : std::uint8_t {
   bypass,
 };
 
-/// How ReadPlan::execute() and ReadPlan::stream() read. Every member has a default; 0 means "choose for me".
+/// Options of ReadPlan::execute() and ReadPlan::stream(). Every member has a default. 0 means that the library chooses.
 struct ReadOptions {
   /// Number of reader threads. execute() uses the calling thread as one of them.
   /// 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a network.
@@ -80,9 +80,8 @@ struct ReadOptions {
   /// Limit of the memory of the host, in bytes. It covers:
   /// - the bytes that are being read or converted;
   /// - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
-  /// - for a Stream, the results that wait for next(), except those on devices. A Stream reads an item alone if the
-  /// item
-  ///   is larger than what the budget has for results.
+  /// - for a Stream, the results that wait for next(), except those on devices. If an item is larger than the budget
+  ///   for results, a Stream reads this item alone.
   ///
   /// The budget does not cover the results of execute() and those that next() has returned. It does not cover up to
   /// 2 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
@@ -90,7 +89,7 @@ struct ReadOptions {
   /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
   std::uint64_t memory_budget = 0;
 
-  /// How reads use the page cache. See Cache.
+  /// Mode in which the reads use the page cache.
   Cache cache = Cache::keep;
 
   /// Allocator for results that have no destination. It must outlive the call, or the Stream.
@@ -249,7 +248,7 @@ class Stream {
   ///
   /// An error stops all reading. next() first returns the items that were complete before. Then it returns the error,
   /// and every later call returns the same error.
-  /// Errors: as ReadPlan::execute().
+  /// Errors: those of ReadPlan::execute().
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
 
   /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false

@@ -19,13 +19,13 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// A tensor that save() saves: elements of the caller, an Array, or a Tensor of another file.
+/// A tensor for save(): a name, and elements of the caller, an Array, or a Tensor of another file.
 ///
-/// It does not copy the name and the elements of the caller: they must stay valid during save().
+/// A NamedTensor copies neither the name nor the elements of the caller. Both must stay valid until save() returns.
 class NamedTensor {
  public:
-  /// Takes elements: a std::vector, std::array, std::span or array of a type that ElementOf knows. Its dtype follows
-  /// from this type. The elements are in C order, as many as `shape` says; otherwise save() returns data_length.
+  /// Takes elements in C order: a std::vector, std::array, std::span or built-in array. The type of the elements
+  /// decides the dtype: see ElementOf. If the number of elements is not `shape.numel()`, save() returns data_length.
   template <class Elements>
   requires requires(const Elements& elements) { std::span(elements); }
   NamedTensor(std::string_view name, Shape shape, const Elements& elements) noexcept
@@ -33,7 +33,7 @@ class NamedTensor {
         dtype_(detail::dtype_of<std::remove_cv_t<typename decltype(std::span(elements))::element_type>>()),
         shape_(std::move(shape)),
         bytes_(std::as_bytes(std::span(elements))) {}
-  /// Takes the elements of an Array. Keeps the memory alive.
+  /// Takes the elements of an Array. Keeps their memory alive, like a copy of the Array.
   NamedTensor(std::string_view name, Array array)
       : name_(name), dtype_(array.dtype()), shape_(array.shape()), array_(std::move(array)) {
     bytes_ = array_.bytes();
@@ -44,16 +44,18 @@ class NamedTensor {
   /// Takes a tensor of another file under its own name.
   NamedTensor(const Tensor& tensor) : NamedTensor(tensor.name(), tensor) {}  // NOLINT(google-explicit-constructor)
 
-  /// Returns the name.
+  /// Returns the name. It is a view of the text of the caller, or of the name in the header of the Tensor.
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
-  /// Returns the dtype.
+  /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
-  /// Returns the shape. It is valid as long as this object.
+  /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
-  /// Returns the elements in memory. It has none for a Tensor.
+  /// Returns the bytes of the elements of the caller, or of the Array. The bytes are valid as long as these elements or
+  /// any copy of the Array exist. For a Tensor, there are no bytes.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
-  /// Returns the Tensor to copy, or nullptr. It is valid as long as this object.
+  /// Returns the Tensor of another file, or nullptr if the elements are in memory. The pointer is valid as long as this
+  /// object exists.
   [[nodiscard]] const Tensor* tensor() const& noexcept { return tensor_ ? &*tensor_ : nullptr; }
   const Tensor* tensor() const&& = delete;
 
@@ -72,8 +74,9 @@ class NamedTensor {
 /// save("out.safetensors", {{"w", {2, 3}, w}, {"b", {2}, b}}, {{"format", "pt"}}).value();
 /// @endcode
 ///
-/// Works as write_file(). Empty metadata writes no `__metadata__`. Tensors may come from the file that is replaced.
-/// Errors: those of write_file(), and those of reading for a Tensor.
+/// save() replaces the file in the same way as write_file(). If `metadata` is empty, the new file has no
+/// `__metadata__`. Tensors may come from the file that save() replaces.
+/// Errors: those of write_file(). For a Tensor of another file, also those of Writer::copy().
 [[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const NamedTensor> tensors,
                                           const MetadataPairs& metadata = {}, const WriteOptions& options = {},
                                           const LayoutOptions& layout_options = {}) noexcept;

@@ -71,7 +71,7 @@ struct ByteRun {
 /// Shape::kInline. Call const functions from any thread.
 class ResolvedSlice {
  public:
-  /// Returns the shape of the result. The reference is valid as long as this object.
+  /// Returns the shape of the result. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
   /// Returns the size of the result in bytes.
@@ -155,7 +155,7 @@ class Slice {
   /// Error: slice_syntax, with the column.
   [[nodiscard]] static SAFETENSORS_API Result<Slice> parse(std::string_view text) noexcept;
 
-  /// Returns the slices of the dimensions. The reference is valid as long as this object.
+  /// Returns the slices of the dimensions. The reference is valid as long as this object exists.
   [[nodiscard]] const std::vector<DimSlice>& dims() const& noexcept { return dims_; }
   const std::vector<DimSlice>& dims() const&& = delete;
 

@@ -1,5 +1,5 @@
 /// @file
-/// A typed view: elements of a C++ type with a shape, and the owner that keeps their memory alive.
+/// Defines TypedView: elements of a C++ type, their shape, and the owner of their memory.
 #pragma once
 
 #include <safetensors/shape.h>
@@ -20,34 +20,35 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// Elements of type T in C (row-major) order, without gaps. `TypedView<const float>` is read-only, `TypedView<float>`
-/// is writable.
+/// A view of elements of type T in C (row-major) order, without gaps. `TypedView<const float>` is read-only.
+/// `TypedView<float>` is writable.
 ///
-/// File::get(), Checkpoint::get(), Tensor::get() and Array::get() make one:
+/// File::get(), Checkpoint::get(), Tensor::get() and Array::get() return a TypedView:
 /// @code
 /// const auto embed = file.get<float>("embed.weight", {30522, 384}).value();
 /// float x = embed(17, 3);
 /// @endcode
 ///
-/// Copies share the memory. The memory, which may be a map of a file, lives as long as the last copy. Call const
-/// functions from any thread. If you write to the elements, do your own locking.
+/// Copies share the memory, which may be a map of a file. Each copy keeps the memory alive. The exception is a view of
+/// an Array over a Destination: the caller keeps that memory alive. Call const functions from any thread. If you write
+/// to the elements while other threads use them, use a lock of your own.
 template <class T>
 class TypedView {
  public:
-  /// The type of an element, also const.
+  /// The type of an element. It is const if the view is read-only.
   using element_type = T;
-  /// The type of an element, without const.
+  /// The type of an element. It is never const.
   using value_type = std::remove_const_t<T>;
 
   /// Makes a view of shape [0], without memory.
   TypedView() noexcept = default;
   /// @{
-  /// Copies share the memory.
+  /// Makes a copy, which shares the memory.
   TypedView(const TypedView&) = default;
   TypedView& operator=(const TypedView&) = default;
   /// @}
   /// @{
-  /// Moves the memory. The view moved from has the shape [0] and no memory.
+  /// Moves the memory. After that, `other` has the shape [0] and no memory.
   TypedView(TypedView&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         shape_(std::exchange(other.shape_, Shape{0})),
@@ -61,11 +62,11 @@ class TypedView {
   }
   /// @}
   ~TypedView() = default;
-  /// Makes a view over memory that `owner` keeps alive. `data` points to as many elements as `shape` has.
+  /// Makes a view over memory that `owner` keeps alive. `data` must point to `shape.numel()` elements.
   TypedView(T* data, Shape shape, std::shared_ptr<const void> owner)
       : data_(data), shape_(std::move(shape)), owner_(std::move(owner)) {}
 
-  /// Returns the shape. The reference is valid as long as this object.
+  /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
   /// Returns the number of elements.
@@ -74,7 +75,7 @@ class TypedView {
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// @{
-  /// Returns the elements. They are valid as long as any copy of this view.
+  /// Returns the elements. They are valid as long as any copy of this view exists.
   [[nodiscard]] T* data() const& noexcept { return data_; }
   T* data() const&& = delete;
   [[nodiscard]] std::span<T> span() const& noexcept { return {data_, size()}; }
@@ -86,8 +87,11 @@ class TypedView {
   /// @}
 
   /// @{
-  /// Returns one element, by an index per dimension. Without `NDEBUG`, an assertion checks the number of indices and
-  /// their bounds. With `NDEBUG`, an index that is out of bounds is undefined behaviour.
+  /// Returns one element: a value from a read-only view, a reference from a writable view. Takes one index per
+  /// dimension.
+  ///
+  /// Without `NDEBUG`, an assertion checks the number of indices and their bounds. With `NDEBUG`, a wrong number of
+  /// indices or an index out of bounds is undefined behaviour.
   template <std::integral... Index>
   [[nodiscard]] value_type operator()(Index... index) const noexcept requires std::is_const_v<T> {
     return data_[offset_of(index...)];
@@ -100,8 +104,9 @@ class TypedView {
   T& operator()(Index... index) const&& noexcept requires(!std::is_const_v<T>) = delete;
   /// @}
 
-  /// Returns the elements of one index of the first dimension, such as a row of a matrix. They are valid as long as any
-  /// copy of this view. Indices are checked as in operator().
+  /// Returns row `index`: the elements whose first index is `index`. They are valid as long as any copy of this view
+  /// exists. A scalar has no rows. Without `NDEBUG`, an assertion checks `index`. With `NDEBUG`, an index out of bounds
+  /// is undefined behaviour.
   [[nodiscard]] std::span<T> row(std::size_t index) const& noexcept {
     assert(!shape_.empty() && index < shape_[0] && "row of a TypedView out of bounds");
     const std::size_t width = size() / static_cast<std::size_t>(shape_[0]);
@@ -110,8 +115,8 @@ class TypedView {
   std::span<T> row(std::size_t index) const&& = delete;
 
 #if defined(__cpp_lib_mdspan)
-  /// Returns a std::mdspan with `Rank` dimensions, which must be shape().rank(). It is valid as long as any copy of
-  /// this view. Needs C++23.
+  /// Returns a std::mdspan with `Rank` dimensions. `Rank` must be equal to shape().rank(). The elements are valid as
+  /// long as any copy of this view exists. Needs C++23.
   template <std::size_t Rank>
   [[nodiscard]] auto mdspan() const& noexcept {
     assert(shape_.rank() == Rank && "mdspan of another rank than the TypedView");
@@ -123,7 +128,8 @@ class TypedView {
   void mdspan() const&& = delete;
 #endif
 
-  /// Returns the owner of the memory. A copy of it keeps the memory alive without the view.
+  /// Returns the owner of the memory. The reference is valid as long as this object exists. A copy of the owner keeps
+  /// the memory alive without the view.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept {
     return owner_;
   }

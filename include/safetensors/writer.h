@@ -31,7 +31,7 @@ enum class Durability : std::uint8_t {
   none,  ///< after a power cut, the path has the old file, the new file, an empty file, or zeros
 };
 
-/// How files are written.
+/// Options of the functions that write files.
 struct WriteOptions {
   /// What survives a power cut.
   Durability durability = Durability::full;
@@ -69,7 +69,7 @@ struct TensorData {
 struct Serialized {
   std::unique_ptr<std::byte[]> data;  ///< the bytes of the file
   std::size_t size = 0;               ///< in bytes
-  /// Returns the bytes of the file. They are valid as long as this object.
+  /// Returns the bytes of the file. They are valid as long as this object exists.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
   std::span<const std::byte> bytes() const&& = delete;
 };
@@ -122,7 +122,7 @@ struct FileContents {
 /// child, you may only destroy the Writer.
 class Writer {
  public:
-  /// Starts to write a file with this header. Errors: as write_file().
+  /// Starts to write a file with this header. Errors: those of write_file().
   static SAFETENSORS_API Result<Writer> create(PathView path, const Header& header,
                                                const WriteOptions& options = {}) noexcept;
 
@@ -174,7 +174,7 @@ class Writer {
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
   /// Returns the header of the file. It is an empty Header after a move from the Writer. The reference is valid as long
-  /// as this object.
+  /// as this object exists.
   [[nodiscard]] const Header& header() const& noexcept { return header_; }
   const Header& header() const&& = delete;
 
@@ -185,7 +185,7 @@ class Writer {
   std::unique_ptr<State> state_;
 };
 
-/// How edit_metadata() works.
+/// Options of edit_metadata().
 struct EditOptions {
   /// Overwrite only the header of the file. The new header must fit into the place of the old one. Otherwise the error
   /// is header_does_not_fit. This is fast for huge files, but not atomic. A kill or a power cut during the write leaves
@@ -193,8 +193,8 @@ struct EditOptions {
   bool in_place = false;
   /// Without in_place: number of spaces to leave in the header for later edits.
   std::uint64_t metadata_slack = 0;
-  WriteOptions write = {};  ///< how the new file is written
-  ParseOptions parse = {};  ///< how the old header is read
+  WriteOptions write = {};  ///< options for the new file
+  ParseOptions parse = {};  ///< options for the old header
 };
 
 /// A change of one metadata key.

@@ -1,7 +1,7 @@
 """Save and load Paddle tensors.
 
-Paddle takes uint16 for bfloat16, so it has no 16-bit unsigned integers. Its only 8-bit floats are
-float8_e4m3fn and float8_e5m2. Loading other dtypes raises SafetensorError.
+Paddle treats uint16 as bfloat16, so it has no 16-bit unsigned integers. Its only 8-bit floats are
+float8_e4m3fn and float8_e5m2. Loading a tensor of a dtype that Paddle lacks raises SafetensorError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 _OLDEST = (3, 0)
 
-# Dtypes that Paddle takes as bits only: (NumPy dtype of the bits, Paddle dtype).
+# Dtypes that Paddle can only take from NumPy as bits: (NumPy dtype of the bits, Paddle dtype).
 _AS_BITS = {
     "bfloat16": (np.uint16, "bfloat16"),
     "float8_e4m3fn": (np.uint8, "float8_e4m3fn"),
@@ -83,7 +83,7 @@ def _from_numpy(
     place = _place(device)
     if place != "cpu":
         tensor = tensor.to(place)
-    # Paddle has already taken uint16 for bfloat16.
+    # For uint16 bits, Paddle has already made a tensor of bfloat16.
     return tensor.view(getattr(paddle, wanted)) if wanted not in ("", "bfloat16") else tensor
 
 
@@ -120,8 +120,8 @@ def _flatten(
 def save(tensors: dict[str, paddle.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
-    Tensors that are not contiguous are packed. Raises ValueError for a value of another type and
-    for a dtype that the format lacks.
+    Tensors that are not contiguous are packed. Raises ValueError if a value is no Paddle tensor, or
+    if the format lacks its dtype.
     """
     keep_alive: list[Any] = []
     return _native.serialize(_flatten(tensors, keep_alive), metadata)
@@ -136,8 +136,8 @@ def save_file(
 ) -> None:
     """Write a file that holds these tensors. It replaces a file that exists at `filename`.
 
-    `durability`: as in `safetensors.numpy.save_file`. Raises as `save`, and SafetensorError if the
-    file cannot be written. After an error the old file is unchanged.
+    `durability`: see `safetensors.numpy.save_file`. Raises the errors of `save`, and
+    SafetensorError if the file cannot be written. After an error, the old file is unchanged.
     """
     keep_alive: list[Any] = []
     specs = _flatten(tensors, keep_alive)
@@ -148,7 +148,7 @@ def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:
     """Return the tensors of a file in memory, in the order of their bytes.
 
     `data`: bytes or any object with the buffer protocol. The tensors do not share its memory.
-    Raises SafetensorError.
+    Raises SafetensorError if the file is invalid.
     """
     tensors = _native._load(data, "paddle", copy=False)
     place = _place(device)
@@ -160,8 +160,8 @@ def load_file(
 ) -> dict[str, paddle.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
-    They never share memory with the file: `backend` only says how the file is read. Raises
-    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
+    The tensors never share memory with the file: `backend` only selects how the file is read.
+    Raises SafetensorError if the file is invalid, and OSError if the system cannot read the file.
     """
     with safe_open(filename, "paddle", device, backend=backend) as f:
         return f.get_tensors()

@@ -1,7 +1,8 @@
-// Validates and encodes UTF-8 by table 3-7 of the Unicode standard ("Well-Formed UTF-8 Byte Sequences").
+// Validates UTF-8 with table 3-7 of the Unicode standard ("Well-Formed UTF-8 Byte Sequences"), and encodes single
+// scalar values.
 //
-// Headers are almost always ASCII. So validation tests 32 bytes at a time for ASCII, and decodes sequences only next to
-// the bytes that fail this test.
+// Headers are almost always ASCII. So validation first tests 32 bytes at a time for ASCII. It checks each sequence only
+// in 32 bytes that fail this test, and at the end of the text.
 #include "base/utf8.h"
 
 #include <cstdint>
@@ -30,7 +31,8 @@ bool is_continuation(char byte) noexcept {
 std::size_t utf8_sequence_length(std::string_view text) noexcept {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
-  // 0x80 to 0xBF are continuation bytes. 0xC0 and 0xC1 begin overlong forms. 0xF5 and up are above U+10FFFF.
+  // Bytes 0x80 to 0xBF are continuation bytes. 0xC0 and 0xC1 begin only overlong forms. Bytes from 0xF5 on begin no
+  // sequence of a code point up to U+10FFFF.
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (text.size() < length) return 0;
@@ -49,7 +51,8 @@ std::size_t first_invalid_utf8(std::string_view text) noexcept {
   std::size_t i = 0;
   while (true) {
     i += skip_ascii(text.substr(i));
-    // Decode the 32 bytes that stopped the fast path, or the rest of the text. A sequence may reach past `stop`.
+    // Check the sequences of the 32 bytes that are not all ASCII, or of the rest of the text. The last of these
+    // sequences may end after `stop`.
     for (const std::size_t stop = i + 32; i < stop;) {
       if (i >= text.size()) return std::string_view::npos;
       const std::size_t length = utf8_sequence_length(text.substr(i));

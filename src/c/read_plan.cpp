@@ -1,4 +1,4 @@
-// Read plans, results, reports and streams in C.
+// The C functions of read plans, and of their results, reports and streams.
 #include <algorithm>
 #include <chrono>
 
@@ -68,7 +68,7 @@ void set_callbacks(const safetensors_read_options& given, ReadOptions& options) 
 
 struct Reading {
   ReadOptions options;
-  std::shared_ptr<safetensors::Arena> arena;  // of options, kept alive
+  std::shared_ptr<safetensors::Arena> arena;  // keeps options.arena alive
 };
 
 Result<Reading> reading_of(const safetensors_read_options* given) {
@@ -217,7 +217,8 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
   clear(index, array);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{stream, "stream"}, {index, "index"}, {array, "array"}}); !status) return status;
-    // Allocate the handle before the item is taken: a failed allocation then loses no item.
+    // Allocate the handle before next() takes an item, because an item without a handle would be lost. If the
+    // allocation fails, the stream ends: this call and all later calls return out_of_memory.
     std::unique_ptr<safetensors_array> handle(stream->out_of_memory ? nullptr : new (std::nothrow) safetensors_array());
     if (!handle) {
       stream->out_of_memory = true;

@@ -19,23 +19,23 @@
 
 namespace safetensors::device {
 
-// At most slots * slot_bytes bytes are pinned.
+// Options of a ring. It pins at most slots * slot_bytes bytes.
 struct RingOptions {
   unsigned slots = 8;                              // 0: 8
   std::size_t slot_bytes = std::size_t{16} << 20;  // 0: 16 MiB
   unsigned streams = 2;                            // 0: 2
-  // Copies begin after the work that this CUDA stream received before create(). The reason: a stream-ordered allocator
-  // may return memory that earlier work still uses.
+  // Copies begin after the work that this CUDA stream received before create(), because a stream-ordered allocator may
+  // return memory that earlier work still uses.
   Stream after = nullptr;
 };
 
-// Returns options for a ring that pins at most `budget` bytes: 8 slots of up to 16 MiB, or fewer slots of 1 MiB if 8
-// slots would be smaller. The minimum is 2 slots of 1 MiB, even if the budget is smaller.
+// Returns options for a ring that pins at most `budget` bytes: 8 slots of 1 to 16 MiB. If the budget is less than 8
+// MiB, the ring has fewer slots of 1 MiB, but at least 2, even if 2 MiB are more than the budget.
 [[nodiscard]] RingOptions ring_within(std::size_t budget) noexcept;
 
 struct RingStats {
-  std::uint64_t bytes = 0;       // in copies that began
-  std::uint64_t copies = 0;      // slots whose copy began
+  std::uint64_t bytes = 0;       // bytes of the copies that began
+  std::uint64_t copies = 0;      // number of slots whose copy began
   std::uint64_t waits = 0;       // number of times that acquire() waited for the device
   std::uint64_t slot_waits = 0;  // number of times that acquire() waited for a slot of another thread
   unsigned slots = 0;
@@ -75,7 +75,7 @@ class CopyRing {
     std::size_t index_;
   };
 
-  // A range of a slot, and its destination.
+  // A range of a slot, and its destination on the device.
   struct Part {
     std::size_t from = 0;  // offset in the slot
     std::size_t size = 0;  // bytes
@@ -93,13 +93,15 @@ class CopyRing {
   CopyRing(const CopyRing&) = delete;
   CopyRing& operator=(const CopyRing&) = delete;
 
-  // Returns a free slot. If no slot is free, waits for the oldest copy. If threads hold all slots, waits for one of
-  // these threads. So a thread that already holds a slot may wait forever. Errors: device_failed, out_of_memory.
+  // Returns a free slot. If no slot is free, waits for the oldest copy. If threads hold all slots, waits until one of
+  // them copies or destroys its slot. So a thread that already holds a slot may wait forever. Errors: device_failed,
+  // out_of_memory.
   [[nodiscard]] Result<Slot> acquire() noexcept;
 
   // Begins a copy of parts of the slot, in the given order. Checks all parts before it copies the first one. The caller
-  // must not touch the parts any more. The memory at their device addresses must live until finish() or the destructor
-  // of the ring. Errors: device_failed, out_of_memory; invalid_argument, which is not final.
+  // must not access the memory of the slot any more. The device addresses of the parts must stay valid until finish()
+  // or the destructor of the ring. Errors: device_failed, out_of_memory, and invalid_argument. After invalid_argument,
+  // the ring is still usable.
   [[nodiscard]] Status copy_parts(Slot slot, std::span<const Part> parts) noexcept;
 
   // Waits for every copy that began before the call. Error: the first failure of any copy.
@@ -113,8 +115,8 @@ class CopyRing {
     std::byte* memory = nullptr;
     Event event = nullptr;     // recorded after the slot's last copy
     std::size_t stream = 0;    // index of the CUDA stream of the last copy
-    std::uint64_t bytes = 0;   // of the last copy
-    std::uint64_t ticket = 0;  // number of the last copy, in the order of their begin
+    std::uint64_t bytes = 0;   // bytes of the last copy
+    std::uint64_t ticket = 0;  // number of the last copy; later copies have higher numbers
   };
 
   explicit CopyRing(std::shared_ptr<const Cuda> cuda) noexcept : cuda_(std::move(cuda)) {}

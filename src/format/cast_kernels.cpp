@@ -1,8 +1,10 @@
-// Loops over elements, one per pair of dtypes, in two variants: portable and AVX2 with F16C.
+// Converts elements with loops, in two variants: portable, and AVX2 with F16C. Each loop converts one dtype to another.
+// A pair of dtypes without a loop takes two loops, through F32.
 //
-// Both variants compile the same conversion from cast_float.h, so they give the same bits. Only F16 <-> F32 differs:
-// the processor has instructions for it. A loop always takes kLoopElements, because a constant count lets the compiler
-// make vector code. The rest of an array goes through a padded buffer.
+// Both variants compile the same conversions from cast_float.h, so they give the same bits. Only between F16 and F32,
+// AVX2 uses instructions of the processor instead, which also give these bits. A loop always converts kLoopElements
+// elements, because a constant count lets the compiler make vector code. The rest of an array goes through a padded
+// buffer.
 #include "format/cast_kernels.h"
 
 #include "format/cast_float.h"
@@ -50,8 +52,8 @@ struct Portable {
 };
 
 #if SAFETENSORS_CAST_AVX2
-// Asks the processor only once, because CPUID takes microseconds in a virtual machine. F16C needs CPUID itself: the
-// builtin of clang 14 does not know it.
+// Asks the processor only once, because the instruction CPUID takes microseconds in a virtual machine. Calls CPUID for
+// F16C, because __builtin_cpu_supports() of clang 14 does not know F16C.
 bool has_avx2_and_f16c() noexcept {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -60,14 +62,15 @@ bool has_avx2_and_f16c() noexcept {
   return has;
 }
 
-// While this object lives, the processor's conversions spring no traps and set no flags of the thread. The portable
-// loops need no such protection, because their arithmetic does neither.
+// While this object exists, conversions by the processor raise no floating-point exceptions and change no flags of the
+// thread. The portable loops need no such protection, because they use integer arithmetic.
 class QuietConversions {
  public:
   QuietConversions() noexcept : before_(_mm_getcsr()) {
     constexpr unsigned kDefault = 0x1F80;  // every exception masked, no flag set
     _mm_setcsr(kDefault);
-    // A barrier: compilers do not know that conversions depend on the mode, and would move them across its change.
+    // A barrier: compilers do not know that conversions depend on the mode. Without a barrier, they could move
+    // conversions before the change of the mode.
     __asm__ volatile("" ::: "memory");
   }
   QuietConversions(const QuietConversions&) = delete;
@@ -175,7 +178,7 @@ void cast_loops(Instructions instructions, Dtype from, const std::byte* in, Dtyp
 }
 
 void copy(Dtype dtype, const std::byte* in, std::byte* out, std::size_t count) noexcept {
-  // Bytes. The product count * bits(dtype) could overflow.
+  // The size is in bytes. The product count * bits(dtype) could overflow.
   const std::size_t size = count / 8 * bits(dtype) + count % 8 * bits(dtype) / 8;
   if (size != 0) std::memcpy(out, in, size);
 }

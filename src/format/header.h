@@ -23,7 +23,7 @@ namespace safetensors::format {
 // Memory for a header's text and the padding that json::Reader needs. Only the padding is initialized.
 class HeaderBuffer {
  public:
-  // Throws std::bad_alloc. resource must outlive every Header made from this.
+  // Throws std::bad_alloc. resource must outlive every Header that is made from this buffer.
   HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
   HeaderBuffer(HeaderBuffer&& other) noexcept
       : resource_(other.resource_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -40,7 +40,7 @@ class HeaderBuffer {
   std::size_t size_;
 };
 
-// Header::length() without the kind of the file in the message. Throws std::bad_alloc.
+// Does the same as Header::length(), but the messages never name the kind of the file. Throws std::bad_alloc.
 [[nodiscard]] Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                                   const ParseOptions& options);
 
@@ -50,8 +50,9 @@ struct ParseWork {
   std::uint64_t probes = 0;   // slots of indexes that these lookups read: NameIndex::probes()
 };
 
-// Header::parse() without the copy: checks rules 4 to 10. Throws std::bad_alloc. work: may be null; it is set on errors
-// too. cancellation: null means never cancelled. options.cancelled is ignored.
+// Does the same as Header::parse(), but takes over the text instead of copying it, and does not check its length.
+// Throws std::bad_alloc. work: may be null; it is also set on errors. cancellation: null means never cancelled. Ignores
+// options.cancelled.
 [[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
                                           ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
 
@@ -65,12 +66,13 @@ struct MetadataPair {
   TextRange value;
 };
 
-// A new header, and its text as it is in the file. The header itself does not keep that: it unescapes strings in place.
+// A new header, and its text as it will be in the file. The header does not keep this text, because the parser
+// unescapes strings in place.
 struct BuiltHeader {
   Header header;
   std::string text;
 };
-// As HeaderBuilder::build. Throws std::bad_alloc.
+// Does the same as HeaderBuilder::build(), and also returns the text. Throws std::bad_alloc.
 [[nodiscard]] Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options);
 
 }  // namespace safetensors::format

@@ -1,8 +1,8 @@
-// Builds a Header from names, dtypes and shapes: checks each tensor as it is added, orders all of them as the writer
-// does, assigns offsets, and writes the text.
+// Builds a Header from names, dtypes and shapes. add() checks each tensor. build() sorts the tensors in the order of
+// the writer, assigns their offsets, and writes the text.
 //
-// The text then goes through the ordinary parser. So a builder can never write a header that a reader refuses, and the
-// rules stand in the code only once.
+// build() then gives the text to the parser that reads files. So a builder never makes a header that a reader refuses.
+// The rules of the layout are in the code only once.
 #include <safetensors/header.h>
 
 #include <algorithm>
@@ -35,19 +35,19 @@ struct HeaderBuilder::State {
     Shape shape;
     std::uint64_t nbytes;
   };
-  // A hash with a random key: nobody can choose names whose hashes collide.
+  // A hash with a random key. Without the key, nobody can choose names whose hashes collide.
   struct KeyedHash {
     KeyedHash() noexcept : key(base::HashKey::random()) {}
     [[nodiscard]] std::size_t operator()(std::string_view text) const noexcept { return base::hash(text, key); }
     base::HashKey key;
   };
-  std::deque<Entry> entries;  // a deque, because `names` holds views of the entries' names
+  std::deque<Entry> entries;  // a deque, because it never moves its elements: `names` holds views of their names
   std::unordered_set<std::string_view, KeyedHash> names;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 
-  // The writer's order: by descending rank of the dtype, then by name. Large elements come first, so every tensor is
-  // aligned to its element size without padding.
+  // Returns the entries in the order of the writer: by descending rank of the dtype, then by name. Large elements come
+  // first, so each tensor begins at a multiple of its element size, without gaps in the data.
   [[nodiscard]] std::vector<const Entry*> in_order() const {
     std::vector<const Entry*> order;
     order.reserve(entries.size());
@@ -59,7 +59,7 @@ struct HeaderBuilder::State {
   }
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
-    // A caller can cast any number to Dtype. Such a value has no name.
+    // A caller can convert any number to Dtype. An unknown number has no name.
     if (parse_dtype(to_string(dtype)) != dtype) {
       return base::make_error(Errc::invalid_argument, format::tensor_named(name) + ": unknown dtype " +
                                                           std::to_string(static_cast<int>(dtype)));
@@ -118,7 +118,7 @@ struct HeaderBuilder::State {
     if (Status status = format::pad_text(text, alignment, options.metadata_slack); !status) {
       return std::move(status).error();
     }
-    // Parse our own text like any other: the library never writes a header that it would refuse.
+    // Parse the text like that of a file, because the library must never write a header that it would refuse.
     Result<Header> header = Header::parse(text, offset);
     if (!header) return std::move(header).error();
     return format::BuiltHeader{*std::move(header), std::move(text)};

@@ -1,5 +1,6 @@
-// Overwrites bytes of a file in place. It compares the identity of the open descriptor with the expected file and
-// writes through the same descriptor. So a file that replaces the path in between is never changed.
+// Overwrites bytes of a file in place. overwrite() opens the path, compares the identity of the open file with the
+// expected identity, and writes through the same descriptor. So if another file gets the path at any time, overwrite()
+// never changes that file.
 #include "io/overwrite.h"
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
                  std::span<const std::byte> bytes, Sync sync, os::System& system) noexcept {
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
-    // O_NONBLOCK: the path may lead to a FIFO by now, and open() must not wait for its reader.
+    // O_NONBLOCK: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
     os::Descriptor file(os::retry(
         [&] { return system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0); }));
     if (!file.valid()) return os::system_error(Errc::open_failed, errno, "cannot open to write", path);

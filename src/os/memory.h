@@ -1,4 +1,4 @@
-// Memory for large results, and operations on mapped memory.
+// Allocates memory for large results, and controls the pages of mapped memory.
 #pragma once
 
 #include <safetensors/error.h>
@@ -20,39 +20,43 @@ struct Pages {
   std::size_t size = 0;  // bytes, a multiple of the system's page size
   bool huge = false;     // false: huge pages are unavailable
 };
-// Reserves the memory in full (no MAP_NORESERVE). So a system with strict overcommit refuses here and not at a later
-// write. begin is null if the system refuses, or if size is larger than the memory of the machine.
+// Maps `size` bytes, rounded up to whole pages. Reserves the memory in full (no MAP_NORESERVE), so a system with strict
+// overcommit refuses the memory here and not at a later write. In the result, begin is null if the system refuses, or
+// if size is larger than the memory of the machine.
 [[nodiscard]] Pages map_pages(std::uint64_t size) noexcept;
-// Unmaps whole pages; they may be a part of a mapping. Returns false if the system refuses. The pages then stay mapped.
+// Unmaps whole pages, which may be only a range of a mapping. Returns false if the system refuses: the pages then stay
+// mapped.
 bool unmap_pages(const Pages& pages) noexcept;
 
-// Returns uninitialized memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage.
-// Memory of kHugePage bytes or more is aligned to kHugePage, is zero until written, and uses huge pages if the system
-// has them. Error: out_of_memory. It includes sizes larger than the memory of the machine, whatever the overcommit
-// setting is.
+// Returns memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage. Memory of
+// kHugePage bytes or more comes from map_pages(). Smaller memory is not initialized. Error: out_of_memory. A size
+// larger than the memory of the machine is always an error, even if the system would allow it by overcommit.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
 
-// Reads the pages under mapped bytes into memory. Errors: out_of_memory; read_failed, for a failed device and for a
-// file that became shorter, because the system does not tell these apart. Linux before 5.14 cannot do it. There the
-// function only requests a read-ahead.
+// Reads the pages under mapped bytes into memory. Before Linux 5.14, it only requests a read-ahead. Errors:
+// out_of_memory; read_failed, both for a failed device and for a file that became shorter, because the system does not
+// tell these apart.
 [[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
-// The order of safetensors::Advice.
+// The same values as in safetensors::Advice, in the same order.
 enum class PageAdvice : std::uint8_t { normal, sequential, random, will_need };
-// Tells the system how mapped bytes will be used. Error: unsupported.
+// Tells the system how the program will access mapped bytes. Error: unsupported.
 [[nodiscard]] Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept;
-// Reads the pages under the bytes and keeps them in memory until unlock_pages(), or until they are unmapped. Errors: as
-// populate(); out_of_memory, also if the process may not lock as many bytes.
+// Reads the pages under the bytes and keeps them in memory until unlock_pages(), or until they are unmapped. Errors:
+// those of populate(). out_of_memory can also mean that the process may not lock so many bytes.
 [[nodiscard]] Status lock_pages(std::span<const std::byte> bytes) noexcept;
+// Unlocks the pages under the bytes, no matter how often they were locked. Ignores errors.
 void unlock_pages(std::span<const std::byte> bytes) noexcept;
-// Releases the memory of the whole pages among mapped bytes. In a shared map, the next access reads them from the file.
+// Releases the pages that lie entirely in the mapped bytes. In a shared map, the next access reads them from the file
+// again. Ignores errors.
 void give_up_pages(std::span<const std::byte> mapped) noexcept;
 
-// Returns whether the machine has that many bytes of memory and swap in total, free or in use.
+// Returns whether the memory and the swap of the machine, free or in use, have at least `size` bytes together. Also
+// returns true if the system does not tell.
 [[nodiscard]] bool fits_in_machine(std::uint64_t size) noexcept;
 
-// The same memory as a resource for containers: allocations of kHugePage bytes or more use huge pages, smaller ones use
-// operator new. allocate() throws std::bad_alloc. There is one resource per process. It is thread-safe and never
-// destroyed.
+// Returns a memory resource for containers. An allocation of kHugePage bytes or more comes from map_pages(), unless its
+// alignment is larger than kHugePage. All other allocations come from operator new. allocate() throws std::bad_alloc.
+// There is one resource per process. It is thread-safe and never destroyed.
 [[nodiscard]] std::pmr::memory_resource& large_memory() noexcept;
 
 }  // namespace safetensors::os

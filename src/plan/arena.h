@@ -1,4 +1,4 @@
-// The state of an Arena.
+// Defines the state of an Arena, and gives plans access to it.
 #pragma once
 
 #include <safetensors/arena.h>

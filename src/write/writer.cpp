@@ -1,5 +1,5 @@
-// Writes a file whose tensors come in pieces, in any order and from several threads. A RangeSet records the ranges
-// written. It stops a second write to the same byte, and commit() finds missing bytes with it.
+// Writes a file in several calls, in any order and from several threads. A RangeSet records the ranges written. With
+// it, write() refuses to write a byte twice, and commit() finds missing bytes.
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -200,7 +200,7 @@ Status Writer::copy(std::string_view name, const Tensor& from) noexcept {
                                     memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     });
     if (!source_failed) return state_->conclude(std::move(status));
-    // Only the reading failed. So the tensor counts as not written, and the caller may try again.
+    // Only reading the source failed. So the tensor counts as not written, and the caller may try again.
     state_->meter.take_back(reached);
     const std::lock_guard lock(state_->mutex);
     state_->coverage.release(range);

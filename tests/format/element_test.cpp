@@ -1,4 +1,4 @@
-// C++ types and the dtypes that they can show, and the values of small floats.
+// Tests which dtypes each C++ type accepts, and the values of small floats.
 #include <gtest/gtest.h>
 #include <safetensors/element.h>
 
@@ -12,7 +12,7 @@
 namespace safetensors::test {
 namespace {
 
-// The names of the dtypes that T accepts, in the order of all_dtypes().
+// Returns the names of the dtypes that T accepts, in the order of all_dtypes().
 template <class T>
 std::string accepted() {
   std::string names;
@@ -22,7 +22,7 @@ std::string accepted() {
   return names;
 }
 
-struct LikeComplex {  // as complex numbers of other libraries
+struct LikeComplex {  // like the complex numbers of other libraries
   float re, im;
   [[nodiscard]] float real() const { return re; }
   [[nodiscard]] float imag() const { return im; }

@@ -1,4 +1,4 @@
-// clean_directory: which files a killed writer left, and which files must stay.
+// Tests that clean_directory() removes the files that killed writers left, and no other files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/clean.h>
@@ -106,7 +106,7 @@ TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
     EXPECT_EQ(clean_faulty({.dry_run = true, .min_age = 0s}), (States{{path, TemporaryState::stale}}));
     EXPECT_EQ(contents(path), "four");
   }
-  // An old modification time alone says nothing: the status was changed just now.
+  // An old modification time is not enough, because the change time is still recent.
   const timespec old[] = {{1, 0}, {1, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
   EXPECT_EQ(clean_faulty(), (States{{path, TemporaryState::recent}}));

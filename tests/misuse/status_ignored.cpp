@@ -1,4 +1,4 @@
-// A Status that nobody checks.
+// A caller ignores the Status of a call.
 #include <safetensors/safetensors.h>
 
 void write(safetensors::Writer& writer, std::span<const std::byte> bytes) {

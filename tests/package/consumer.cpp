@@ -1,4 +1,5 @@
-// A program that uses the package in C++: writes a file, opens it, reads a slice. Also compiled with -fno-exceptions.
+// Uses the installed package in C++: writes a file, opens it, and reads a slice. It must also compile with
+// -fno-exceptions.
 #include <safetensors/safetensors.h>
 
 #include <array>

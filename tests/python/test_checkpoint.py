@@ -1,4 +1,4 @@
-"""Checkpoint: many files as one mapping."""
+"""Tests Checkpoint: a mapping of the tensors of several files."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def opened(paths: Any, kind: str) -> Checkpoint:
 
 
 @FRAMEWORKS
-def test_it_is_a_mapping_of_all_files(folder: Path, kind: str) -> None:
+def test_checkpoint_is_mapping_of_all_files(folder: Path, kind: str) -> None:
     checkpoint = opened(folder, kind)
     want = sharded.tensors()
     assert isinstance(checkpoint, Mapping) and len(checkpoint) == len(want)
-    assert list(checkpoint) == ["ids", "empty", "wte", "scale", "bias", "mask"]  # by file, by byte
+    assert list(checkpoint) == ["ids", "empty", "wte", "scale", "bias", "mask"]  # in file order
     assert checkpoint.files == [str(folder / FIRST), str(folder / SECOND)]
     for name, tensor in checkpoint.items():
         assert same(tensor, want[name]), name
@@ -49,14 +49,14 @@ def test_it_is_a_mapping_of_all_files(folder: Path, kind: str) -> None:
     assert repr(checkpoint) == f"Checkpoint({checkpoint.files!r}, 6 tensors)"
 
 
-def test_it_is_equal_to_itself_only_and_reads_nothing_to_know(folder: Path) -> None:
+def test_equality_is_identity_and_reads_nothing(folder: Path) -> None:
     one, other = Checkpoint(folder), Checkpoint(folder)
-    os.truncate(folder / FIRST, 10)  # reading would fail
+    os.truncate(folder / FIRST, 10)  # a read would fail
     assert one == one and one != other and len({one, other}) == 2
 
 
 @pytest.mark.parametrize("name", ["wtf", "\ud800", "", "wte\0"])
-def test_a_name_that_is_not_there_is_a_key_error(folder: Path, name: str) -> None:
+def test_missing_name_raises_key_error(folder: Path, name: str) -> None:
     checkpoint = Checkpoint(folder)
     for call in (
         checkpoint.__getitem__,
@@ -71,13 +71,13 @@ def test_a_name_that_is_not_there_is_a_key_error(folder: Path, name: str) -> Non
     assert checkpoint.get(name, "none") == "none"
 
 
-def test_a_name_that_is_no_str(folder: Path) -> None:
+def test_name_that_is_no_str_raises_type_error(folder: Path) -> None:
     for wrong in (3, None, b"wte"):
         with pytest.raises(TypeError, match="^argument 'name': '.*' object is not an instance of 'str'$"):
             Checkpoint(folder)[wrong]  # type: ignore[index]
 
 
-def test_paths_of_every_kind(folder: Path) -> None:
+def test_accepts_every_kind_of_path(folder: Path) -> None:
     one, two = folder / FIRST, folder / SECOND
     names = set(sharded.tensors())
     for paths in (
@@ -90,7 +90,7 @@ def test_paths_of_every_kind(folder: Path) -> None:
     assert Checkpoint([two, one]).files == [str(two), str(one)]
 
 
-def test_paths_that_are_none(folder: Path) -> None:
+def test_invalid_paths_are_refused(folder: Path) -> None:
     wanted = "expected str, bytes, os.PathLike or an iterable of them, not"
     for wrong, name in ((None, "NoneType"), (3, "int")):
         with pytest.raises(TypeError, match=f"^argument 'paths': {wanted} {name}$"):
@@ -103,7 +103,7 @@ def test_paths_that_are_none(folder: Path) -> None:
         Checkpoint("a\0b")
 
 
-def test_errors_of_the_system_name_the_path_that_failed(folder: Path) -> None:
+def test_system_error_names_path_that_failed(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match="No such file or directory: .*gone$") as caught:
         Checkpoint([folder, folder / "gone"])
     assert caught.value.errno == 2
@@ -112,7 +112,7 @@ def test_errors_of_the_system_name_the_path_that_failed(folder: Path) -> None:
         Checkpoint(folder)
 
 
-def test_folders_and_patterns_that_hold_nothing_or_too_much(tmp_path: Path) -> None:
+def test_empty_and_ambiguous_folders_are_refused(tmp_path: Path) -> None:
     text = text_about(tmp_path, "a folder without a safetensors file or an index of them")
     with pytest.raises(SafetensorError, match=text):
         Checkpoint(tmp_path)
@@ -129,7 +129,7 @@ def test_folders_and_patterns_that_hold_nothing_or_too_much(tmp_path: Path) -> N
         Checkpoint(tmp_path / "*.safetensors")
 
 
-def test_the_index_decides_what_there_is(folder: Path) -> None:
+def test_index_decides_which_tensors_exist(folder: Path) -> None:
     index = json.loads((folder / sharded.INDEX).read_text())
     del index["weight_map"]["ids"]
     (folder / sharded.INDEX).write_text(json.dumps(index))
@@ -144,14 +144,14 @@ def test_the_index_decides_what_there_is(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "C:\\x.safetensors", "x.bin"])
-def test_an_index_names_no_file_outside(tmp_path: Path, name: str) -> None:
+def test_index_with_unsafe_name_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / sharded.INDEX).write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
     with pytest.raises(SafetensorError) as caught:
         Checkpoint(tmp_path)
     assert caught.value.code == "invalid_index"  # type: ignore[attr-defined]
 
 
-def test_a_file_that_is_invalid(folder: Path) -> None:
+def test_error_of_invalid_file_names_file(folder: Path) -> None:
     (folder / SECOND).write_bytes(file_bytes('{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}'))
     with pytest.raises(SafetensorError) as caught:
         Checkpoint(folder)
@@ -159,14 +159,14 @@ def test_a_file_that_is_invalid(folder: Path) -> None:
 
 
 def assert_names_the_file(error: SafetensorError, path: Path) -> None:
-    """One of many: by a note, or in the text where there are no notes."""
+    """Check that the error names the file: in a note, or before Python 3.11 in its text."""
     if sys.version_info >= (3, 11):
         assert getattr(error, "__notes__", []) == [f"file: {path}"] and str(path) not in str(error)
     else:
         assert str(error).startswith(f"{path}: ") and str(error).count(str(path)) == 1
 
 
-def test_a_file_that_became_shorter(folder: Path) -> None:
+def test_error_of_shortened_file_names_file(folder: Path) -> None:
     checkpoint = Checkpoint(folder)
     size = (folder / SECOND).stat().st_size
     with pytest.raises(SafetensorError) as caught:
@@ -175,7 +175,7 @@ def test_a_file_that_became_shorter(folder: Path) -> None:
     assert_names_the_file(caught.value, folder / SECOND)
 
 
-def test_frameworks_and_devices_that_do_not_exist(folder: Path) -> None:
+def test_invalid_framework_and_device_are_refused(folder: Path) -> None:
     with pytest.raises(SafetensorError, match="^framework xx is invalid$"):
         Checkpoint(folder, "xx")
     with pytest.raises(SafetensorError, match="^Device cuda:0 is not supported for framework numpy$"):
@@ -185,7 +185,7 @@ def test_frameworks_and_devices_that_do_not_exist(folder: Path) -> None:
 
 
 @FRAMEWORKS
-def test_parts_of_tensors(folder: Path, kind: str) -> None:
+def test_get_slice_reads_slices(folder: Path, kind: str) -> None:
     part = opened(folder, kind).get_slice("wte")
     assert part.get_shape() == [10, 8] and part.get_dtype() == "F32"
     want = sharded.tensors()["wte"]
@@ -194,7 +194,7 @@ def test_parts_of_tensors(folder: Path, kind: str) -> None:
 
 
 @FRAMEWORKS
-def test_what_was_read_is_the_reader_s_own(folder: Path, kind: str) -> None:
+def test_loaded_tensors_share_no_memory(folder: Path, kind: str) -> None:
     checkpoint = opened(folder, kind)
     one, two = checkpoint["wte"], checkpoint["wte"]
     one[:] = 7
@@ -209,7 +209,7 @@ def test_what_was_read_is_the_reader_s_own(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jax", "tf", "mlx", "paddle"])
-def test_other_frameworks(folder: Path, kind: str) -> None:
+def test_loads_tensors_of_other_frameworks(folder: Path, kind: str) -> None:
     framework({"tf": "tensorflow", "mlx": "mlx.core"}.get(kind, kind))
     checkpoint = Checkpoint(folder, kind)
     want = sharded.tensors()
@@ -220,7 +220,7 @@ def test_other_frameworks(folder: Path, kind: str) -> None:
     assert (streamed["bias"] == want["bias"]).all() and streamed["bias"].dtype == np.float32
 
 
-def test_one_checkpoint_in_many_threads(folder: Path) -> None:
+def test_threads_share_one_checkpoint(folder: Path) -> None:
     checkpoint = Checkpoint(folder)
     want = sharded.tensors()
     problems: list[BaseException] = []
@@ -242,7 +242,7 @@ def test_one_checkpoint_in_many_threads(folder: Path) -> None:
     assert problems == []
 
 
-def test_a_forked_child_goes_on(folder: Path) -> None:
+def test_forked_child_can_load(folder: Path) -> None:
     checkpoint = Checkpoint(folder)
     checkpoint.load()
     child = os.fork()
@@ -255,9 +255,9 @@ def test_a_forked_child_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("index", [False, True])
-def test_names_of_strangers_do_not_reach_the_terminal(tmp_path: Path, index: bool) -> None:
+def test_error_escapes_file_names(tmp_path: Path, index: bool) -> None:
     name = "\x1b[31m\u202egnp.safetensors"
-    (tmp_path / name).symlink_to("nowhere")  # found, and not there when it is opened
+    (tmp_path / name).symlink_to("nowhere")  # the folder lists it, but it cannot be opened
     if index:
         (tmp_path / sharded.INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(SafetensorError if index else FileNotFoundError) as error:
@@ -266,7 +266,7 @@ def test_names_of_strangers_do_not_reach_the_terminal(tmp_path: Path, index: boo
     assert "\x1b" not in str(error.value) and "\u202e" not in str(error.value)
 
 
-def test_a_path_of_the_caller_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_error_shows_path_of_caller_unchanged(tmp_path: Path) -> None:
     path = str(tmp_path / "no\\thing\x1b")
     with pytest.raises(FileNotFoundError) as error:
         safe_open(path, "np")

@@ -1,7 +1,7 @@
-"""The types of the compiled part: none gives access to an instance without a value.
+"""Tests that no type of the extension gives access to an instance without a value.
 
-The tests find the types, so that a new type is covered. They try each one in a process of its own,
-because a failure ends the process.
+The tests find all types of the module, so they also cover new types. They try each type in a
+process of its own, because a failure ends the process.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-# Names of all types of the module, and `zoo(folder)`: an instance of each.
+# Defines TYPES, all types of the module by name, and `zoo(folder)`, which makes one instance of
+# each type.
 PRELUDE = """
 import copy, copyreg, gc, os, pickle, sys, warnings
 import numpy as np
 import safetensors.numpy as stn
 from safetensors import SafetensorError, TensorSpec, _native, safe_open
-warnings.simplefilter("ignore", RuntimeWarning)  # nanobind tells of each attempt
+warnings.simplefilter("ignore", RuntimeWarning)  # nanobind warns about each attempt
 MODULES = ("safetensors._native", "safetensors._safetensors_rust")
 TYPES = {t.__name__: t for t in gc.get_objects() if isinstance(t, type) and t.__module__ in MODULES}
 TYPES[SafetensorError.__name__] = SafetensorError
@@ -52,7 +53,7 @@ assert set(zoo(sys.argv[1])) == set(TYPES), "every type needs an instance in the
 print(*sorted(TYPES))
 """
 
-# Every way to an instance without a value, then every use of it.
+# Tries every way to make an instance without a value, and then every use of that instance.
 WITHOUT_VALUE = """
 T = TYPES[sys.argv[2]]
 def nothing(*args, **kwargs): pass
@@ -82,7 +83,7 @@ for way in WAYS:
         assert use is np.asarray and result.dtype == object, (use, result)
     for name in ("__repr__", "__str__", "__hash__", "__dir__", "__sizeof__"):
         try:
-            getattr(value, name)()  # where it is object's own
+            getattr(value, name)()  # works if the type inherits it from object
         except TypeError:
             pass
     for name, member in vars(T).items():
@@ -98,7 +99,7 @@ for way in WAYS:
 print("made", made)
 """
 
-# An object with a value refuses a copy of its memory, a second value and another type.
+# Tests that an object with a value refuses a copy of its memory, a second value and another type.
 WITH_VALUE = """
 things = zoo(sys.argv[1])
 value = things[sys.argv[2]]
@@ -131,7 +132,7 @@ def run(program: str, folder: Path, *args: str) -> str:
     return done.stdout
 
 
-def test_no_instance_without_a_value(tmp_path: Path) -> None:
+def test_instance_without_value_is_refused(tmp_path: Path) -> None:
     names = run(NAMES, tmp_path).split()
     assert {"_Memory", "safe_open", "TensorSpec"} <= set(names)
     for name in names:
@@ -139,11 +140,12 @@ def test_no_instance_without_a_value(tmp_path: Path) -> None:
             said = run(WITHOUT_VALUE, tmp_path, name)
         except AssertionError as problem:
             pytest.fail(f"{name}: {problem}")
-        # Those with an `__init__` exist before it has run; the others are made by the module only.
+        # Python can make instances of types with an `__init__`, even before it runs. Only the
+        # module can make instances of the other types.
         assert (said.split()[1] != "0") == (name in ("safe_open", "TensorSpec", "_Checkpoint", "_Writer")), name
 
 
-def test_values_are_not_copied_nor_replaced(tmp_path: Path) -> None:
+def test_values_cannot_be_copied_or_replaced(tmp_path: Path) -> None:
     for name in run(NAMES, tmp_path).split():
         try:
             run(WITH_VALUE, tmp_path, name)
@@ -154,7 +156,7 @@ def test_values_are_not_copied_nor_replaced(tmp_path: Path) -> None:
 INIT_WITHIN_INIT = """
 path = os.path.join(sys.argv[1], "t")
 zoo(sys.argv[1])
-class Again:  # initializes `value` while an argument of its own __init__ is looked at
+class Again:  # initializes `value` while its own __init__ converts an argument
     def __init__(self, value, *args, **kwargs): self.again = lambda: value.__init__(*args, **kwargs)
     def __index__(self): return self.again() or 3
     def __fspath__(self): return self.again() or path

@@ -1,4 +1,4 @@
-"""safe_open.prefetch: plans, loaders, their tensors, and their errors."""
+"""Tests safe_open.prefetch: plans, loaders, their tensors, and their errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Name(str):
     pass
 
 
-# What the plan says, and what is complained of.
+# Invalid plans, each with the message of its error.
 WRONG_PLANS: list[tuple[Any, str]] = [
     ({}, "prefetch plan selects no tensors"),
     ({"zz": None}, "File does not contain tensor zz"),
@@ -121,12 +121,12 @@ WRONG_PLANS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("plan", "text"), WRONG_PLANS)
-def test_a_plan_that_cannot_be_met(path: Path, plan: Any, text: str) -> None:
+def test_invalid_plan_is_refused(path: Path, plan: Any, text: str) -> None:
     with opened(path) as f:
         with pytest.raises(SafetensorError) as caught:
             f.prefetch(plan)
         assert str(caught.value) == text
-        assert f.prefetch({"b": None}).take("b").tolist() == B.tolist()  # the handle is as it was
+        assert f.prefetch({"b": None}).take("b").tolist() == B.tolist()  # the handle is unchanged
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_plan_that_cannot_be_met(path: Path, plan: Any, text: str) -> None:
         ({3: 3}, {"device": "cuda"}, SafetensorError, 'prefetch is only compatible with framework="pt"'),
     ],
 )  # fmt: skip
-def test_arguments_that_are_none(
+def test_invalid_arguments_are_refused(
     path: Path, plan: Any, options: Any, kind: type[Exception], text: str
 ) -> None:
     with opened(path) as f, pytest.raises(kind) as caught:
@@ -154,21 +154,21 @@ def test_arguments_that_are_none(
     assert str(caught.value) == text
 
 
-def test_the_second_argument_has_a_name(path: Path) -> None:
+def test_options_are_keyword_only(path: Path) -> None:
     with opened(path) as f, pytest.raises(TypeError):
         f.prefetch(None, "cpu")
     with opened(path) as f, pytest.raises(TypeError):
         f.prefetch(buffer=1)
 
 
-def test_ctrl_c_in_a_plan_stays_what_it_is(path: Path) -> None:
+def test_keyboard_interrupt_in_plan_propagates(path: Path) -> None:
     with opened(path) as f:
         for rows in (slice(Interrupted(), 1), slice(0, 1, Interrupted())):
             with pytest.raises(KeyboardInterrupt):
                 f.prefetch({"b": rows})
 
 
-def test_a_closed_handle(path: Path) -> None:
+def test_closed_handle_is_refused(path: Path) -> None:
     with opened(path) as f:
         pass
     with pytest.raises(SafetensorError, match="^File is closed$"):
@@ -182,7 +182,7 @@ def test_a_closed_handle(path: Path) -> None:
 @FRAMEWORKS
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize("threads", [0, 1, True, 8, np.int64(3), 10**6])
-def test_everything_is_loaded(path: Path, kind: str, backend: str, threads: Any) -> None:
+def test_loads_all_tensors_without_plan(path: Path, kind: str, backend: str, threads: Any) -> None:
     with opened(path, kind, backend=backend) as f, f.prefetch(threads=threads) as p:
         assert isinstance(p, PrefetchLoader)
         assert len(p) == 5 and p.names() == IN_FILE_ORDER
@@ -202,7 +202,7 @@ def test_everything_is_loaded(path: Path, kind: str, backend: str, threads: Any)
         slice(True, False), slice(Index(1), Index(4), Index(1)), slice(np.int64(1), np.uint8(2), np.int32(1)),
     ],
 )  # fmt: skip
-def test_rows_are_what_get_slice_gives(path: Path, kind: str, rows: slice) -> None:
+def test_rows_equal_those_of_get_slice(path: Path, kind: str, rows: slice) -> None:
     with opened(path, kind) as f, f.prefetch({"b": rows, "é/λ": rows}) as p:
         plain = slice(*(None if i is None else int(i.__index__()) for i in (rows.start, rows.stop)))
         for name in ("b", "é/λ"):
@@ -213,7 +213,7 @@ def test_rows_are_what_get_slice_gives(path: Path, kind: str, rows: slice) -> No
 
 
 @FRAMEWORKS
-def test_many_rows_of_many_kinds(tmp_path: Path, kind: str) -> None:
+def test_loads_random_rows_of_many_dtypes(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(1)
     kinds = [np.float64, np.int8, np.uint16, np.complex64, np.bool_, np.float16]
     tensors = {
@@ -235,7 +235,7 @@ def test_many_rows_of_many_kinds(tmp_path: Path, kind: str) -> None:
         assert seen[name].shape == expected.shape and seen[name].tobytes() == expected.tobytes()
 
 
-def test_the_kinds_of_plans(path: Path) -> None:
+def test_accepts_subclasses_and_copies_plan(path: Path) -> None:
     with opened(path) as f:
         ordered = collections.OrderedDict([("s", None), ("b", slice(1, 2))])
         assert f.prefetch(ordered).names() == ["b", "s"]
@@ -249,7 +249,7 @@ def test_the_kinds_of_plans(path: Path) -> None:
         assert [type(n) for n in p.names()] == [str]
 
 
-def test_a_file_without_tensors(make: Any) -> None:
+def test_file_without_tensors_gives_empty_loader(make: Any) -> None:
     with opened(make("{}")) as f:
         p = f.prefetch()
         assert len(p) == 0 and not p and p.names() == [] and list(p) == []
@@ -260,7 +260,7 @@ def test_a_file_without_tensors(make: Any) -> None:
 
 
 @FRAMEWORKS
-def test_a_tensor_may_be_read_more_than_once(path: Path, kind: str) -> None:
+def test_loader_returns_same_tensor_each_time(path: Path, kind: str) -> None:
     with opened(path, kind) as f, f.prefetch() as p:
         first = p.take("b")
         assert p.take("b") is first and p["b"] is first and p.take(name="b") is first
@@ -269,11 +269,11 @@ def test_a_tensor_may_be_read_more_than_once(path: Path, kind: str) -> None:
         assert one["b"] is first
         first[0] = 7
         assert p.take("b")[0].tolist() == [7, 7, 7]
-        again = f.prefetch()  # another loader has its own
+        again = f.prefetch()  # another loader has tensors of its own
         assert again.take("b").tolist() == B.tolist() == f.get_tensor("b").tolist()
 
 
-def test_what_a_loader_is_asked(path: Path) -> None:
+def test_loader_has_names_and_refuses_others(path: Path) -> None:
     with opened(path) as f:
         p = f.prefetch({"s": None, "b": None})
     assert "b" in p and "é/λ" not in p and 3 not in p and None not in p and "\ud800" not in p
@@ -305,20 +305,20 @@ def test_what_a_loader_is_asked(path: Path) -> None:
         weakref.ref(p)
 
 
-def test_iterators_go_their_own_ways(path: Path) -> None:
+def test_iterators_are_independent(path: Path) -> None:
     with opened(path) as f:
         p = f.prefetch()
     one, other = iter(p), iter(p)
     assert iter(one) is one and type(one).__name__ == "TensorStream"
     assert [next(one)[0] for _ in range(3)] == [next(other)[0] for _ in range(3)]
     p.take("z")
-    del p  # an iterator keeps the loader
+    del p  # an iterator keeps the loader alive
     gc.collect()
     assert len(list(one)) == len(list(other)) == 2
     assert next(one, None) is None and next(one, None) is None
 
 
-def test_after_close(path: Path) -> None:
+def test_closed_loader_gives_no_tensors(path: Path) -> None:
     with opened(path) as f:
         p = f.prefetch()
     done, halfway, fresh = iter(p), iter(p), iter(p)
@@ -342,17 +342,17 @@ def test_after_close(path: Path) -> None:
     with p:
         pass
     assert len(p) == 5 and p.names() == IN_FILE_ORDER and "b" in p
-    assert kept["b"].tolist() == B.tolist()  # what was handed out stays
+    assert kept["b"].tolist() == B.tolist()  # tensors from before close() stay valid
 
 
-def test_a_block_passes_exceptions_on(path: Path) -> None:
+def test_with_block_closes_and_passes_exceptions(path: Path) -> None:
     with opened(path) as f, pytest.raises(ZeroDivisionError), f.prefetch() as p:
         raise ZeroDivisionError
     with pytest.raises(SafetensorError, match="^b: prefetch loader closed$"):
         p.take("b")
 
 
-def test_an_open_file_object(path: Path) -> None:
+def test_open_file_object_can_be_prefetched(path: Path) -> None:
     with path.open("rb") as file:
         f = safetensors._safe_open_handle(file, "np")
         p = f.prefetch({"b": slice(1, 3)})
@@ -361,7 +361,7 @@ def test_an_open_file_object(path: Path) -> None:
 
 
 @FRAMEWORKS
-def test_large_tensors_as_get_tensors_gives_them(tmp_path: Path, kind: str) -> None:
+def test_large_tensors_equal_get_tensors(tmp_path: Path, kind: str) -> None:
     shapes = {"a": (3 << 20,), "b": (7, 1 << 18), "c": (1,), "d": (513, 4099)}
     tensors = {n: np.random.default_rng(2).random(s, np.float32) for n, s in shapes.items()}
     stn.save_file(tensors, tmp_path / "t", durability="none")
@@ -378,7 +378,7 @@ def test_large_tensors_as_get_tensors_gives_them(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
-def test_a_file_that_became_shorter(path: Path, backend: str) -> None:
+def test_shortened_file_fails_per_tensor(path: Path, backend: str) -> None:
     with opened(path, backend=backend) as f:
         os.truncate(path, path.stat().st_size - 20)
         p = f.prefetch({"s": None})
@@ -395,7 +395,7 @@ def test_a_file_that_became_shorter(path: Path, backend: str) -> None:
         p.close()
         with pytest.raises(SafetensorError) as caught:
             p.take("s")
-        assert str(caught.value) == "s: " + text  # it had failed before
+        assert str(caught.value) == "s: " + text  # close() does not replace the first error
         assert f.prefetch({"z": None}).take("z").tolist() == [-5]
 
 
@@ -413,7 +413,7 @@ with safe_open(sys.argv[1], "np") as f:
 """
 
 
-def test_more_than_memory_holds(make: Any) -> None:
+def test_tensor_larger_than_memory_fails(make: Any) -> None:
     path = make(f'{{"a":{{"dtype":"U8","shape":[{1 << 40}],"data_offsets":[0,{1 << 40}]}}}}')
     try:
         os.truncate(path, path.stat().st_size + (1 << 40))
@@ -423,7 +423,7 @@ def test_more_than_memory_holds(make: Any) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_dtypes_that_torch_has_not(make: Any) -> None:
+def test_dtype_that_torch_lacks_is_refused(make: Any) -> None:
     framework("torch")
     path = make(
         '{"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]},'
@@ -446,20 +446,20 @@ def test_dtypes_that_torch_has_not(make: Any) -> None:
         assert p.take("a").tolist() == [0, 1, 2]
         assert p.take("f").tolist() == [[4], [5]] and p.take("g").tolist() == [8, 9]
         with pytest.raises(SafetensorError, match="^g: "):
-            f.prefetch({"g": slice(1, 3)})  # half of a byte
+            f.prefetch({"g": slice(1, 3)})  # the slice begins inside a byte
 
 
-def test_extended_dtypes(make: Any) -> None:
+def test_bfloat16_storage_has_exact_size(make: Any) -> None:
     torch = framework("torch")
     path = make('{"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}', bytes([0x80, 0x3F] * 3))
     with opened(path, "pt") as f:
         taken = f.prefetch({"a": slice(1, 3)}).take("a")
     assert taken.dtype == torch.bfloat16 and taken.tolist() == [1, 1]
     taken.untyped_storage()
-    assert taken.untyped_storage().nbytes() == 4  # of exactly its size
+    assert taken.untyped_storage().nbytes() == 4  # only the two elements of the slice
 
 
-def test_devices(path: Path) -> None:
+def test_loads_to_device_or_raises_error_of_torch(path: Path) -> None:
     torch = framework("torch")
     with opened(path, "pt") as f:
         for device in ("cpu", "cpu:0", torch.device("cpu"), None):
@@ -472,7 +472,7 @@ def test_devices(path: Path) -> None:
             assert str(caught.value) == str(own.value)
             assert type(caught.value.__cause__) is type(own.value)
             with pytest.raises(SafetensorError, match="^File does not contain tensor zz$"):
-                f.prefetch({"zz": None}, device="cuda")  # a plan is looked at before a device
+                f.prefetch({"zz": None}, device="cuda")  # the plan is checked first
     if torch.cuda.is_available():
         with opened(path, "pt", device=0) as f, f.prefetch() as p:
             assert p.take("b").device == torch.device("cuda:0") and p.take("b") is p.take("b")
@@ -480,8 +480,7 @@ def test_devices(path: Path) -> None:
             assert f.prefetch({"b": None}, device="cpu").take("b").device.type == "cpu"
 
 
-def test_a_device_that_refuses_a_tensor(path: Path) -> None:
-    """Told with the tensor's name; it may be asked for again."""
+def test_take_after_device_error_tries_again(path: Path) -> None:
     torch = framework("torch")
     answers: list[Any] = []
 
@@ -524,7 +523,7 @@ def test_a_device_that_refuses_a_tensor(path: Path) -> None:
         torch.empty = empty
 
 
-def test_meta(path: Path) -> None:
+def test_tensor_meta_has_dtype_shape_and_offsets(path: Path) -> None:
     with opened(path) as f:
         meta = f.get_tensor_meta("b")
         other = f.get_tensor_meta("é/λ")
@@ -552,7 +551,7 @@ def test_meta(path: Path) -> None:
         pickle.dumps(meta)
 
 
-def test_the_names_are_where_programs_look(path: Path) -> None:
+def test_public_names_are_in_both_modules(path: Path) -> None:
     from safetensors import _safetensors_rust
 
     for name in ("PrefetchLoader", "TensorMeta", "PySafeSlice"):

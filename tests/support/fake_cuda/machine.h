@@ -31,14 +31,14 @@ constexpr CudaResult kInvalidHandle{400};
 constexpr CudaResult kIllegalAddress{700};
 
 struct FakeEvent {
-  std::uint64_t recorded = 0;  // times
-  std::uint64_t done = 0;      // of these, in order
+  std::uint64_t recorded = 0;  // number of operations that record the event
+  std::uint64_t done = 0;      // highest `turn` of these that is complete
 };
 
 struct Operation {
   enum Kind { copy, record, wait } kind;
   std::shared_ptr<FakeEvent> event = nullptr;
-  std::uint64_t turn = 0;  // of the event
+  std::uint64_t turn = 0;  // value of `recorded` that this operation makes or waits for
   Address to = 0;
   const std::byte* from = nullptr;
   std::size_t size = 0;
@@ -56,7 +56,7 @@ struct Failure {
   bool sticky;
 };
 
-// Memory of the device, between guards.
+// An allocation of device memory. Guards before and after it show writes out of bounds.
 struct Allocation {
   static constexpr std::size_t kGuard = 64;
   static constexpr std::byte kPattern{0xA5};
@@ -67,7 +67,7 @@ struct Allocation {
   std::vector<std::byte> bytes;
 };
 
-// Everything is guarded by mutex.
+// `mutex` guards all other members.
 struct Machine {
   std::mutex mutex;
   std::condition_variable changed;
@@ -79,13 +79,13 @@ struct Machine {
   unsigned delay = 0;
   std::mt19937 random;
   bool held = false;
-  unsigned steps = 0;  // operations let through while held
+  unsigned steps = 0;  // number of operations that may still run while `held` is true
   bool busy = false;
   CudaResult dead = CudaResult::success;
   std::map<std::string, unsigned> calls;
   std::map<std::string, Failure> failures;
 
-  std::map<void*, std::shared_ptr<FakeStream>> streams;  // null: the default one
+  std::map<void*, std::shared_ptr<FakeStream>> streams;  // null: the default stream
   std::map<void*, std::shared_ptr<FakeEvent>> events;
   std::map<const std::byte*, std::size_t> pinned;
   std::map<Address, std::unique_ptr<Allocation>> allocations;
