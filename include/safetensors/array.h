@@ -215,9 +215,8 @@ class Array {
   SAFETENSORS_API void unlock() const noexcept;
   /// @}
 
-  /// Returns the owner of the memory. The reference is valid as long as this object exists. A copy of the owner keeps
-  /// the memory alive without the Array.
-  [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
+  /// Returns the owner of the memory. It keeps the memory alive without the Array.
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }
 
  private:
   // The requirements of a C++ type on the Array.

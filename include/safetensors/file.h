@@ -336,7 +336,8 @@ class Tensor {
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> typed(const Shape* shape) const noexcept;
   // Returns the number of elements of a slice. Errors: those of Slice::resolve().
-  [[nodiscard]] SAFETENSORS_API Result<std::uint64_t> count(const Slice& slice) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Result<std::uint64_t> count(const Slice& slice,
+                                                            std::size_t element_size) const noexcept;
   [[nodiscard]] SAFETENSORS_API Error describe(Error error) const noexcept;
   [[nodiscard]] SAFETENSORS_API Result<Array> read_slice(const Slice& slice) const noexcept;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
@@ -360,14 +361,16 @@ Result<TypedView<const T>> Tensor::typed(const Shape* shape) const noexcept {
 template <class T>
 Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
-  Result<std::uint64_t> count = this->count(slice);
+  Result<std::uint64_t> count = this->count(slice, sizeof(T));
   if (!count) return std::move(count).error();
   std::vector<T> values;
   if (!detail::resize(values, *count)) return describe({.code = Errc::out_of_memory, .message = "out of memory"});
-  const bool same = ElementOf<T>::accepts(dtype());
-  Result<Array> read = this->read({.slice = slice,
-                                   .cast = same ? std::nullopt : std::optional<Dtype>(detail::dtype_of<T>()),
-                                   .destination = std::as_writable_bytes(std::span(values))});
+  const bool accepted = ElementOf<T>::accepts(dtype());
+  const std::optional<Dtype> cast = accepted ? std::nullopt : detail::own_dtype<T>();
+  if (!accepted && !cast)
+    return describe({.code = Errc::dtype_mismatch, .message = "no cast gives elements of this C++ type"});
+  Result<Array> read =
+      this->read({.slice = slice, .cast = cast, .destination = std::as_writable_bytes(std::span(values))});
   if (!read) return std::move(read).error();
   return values;
 }

@@ -128,9 +128,8 @@ class TypedView {
   void mdspan() const&& = delete;
 #endif
 
-  /// Returns the owner of the memory. The reference is valid as long as this object exists. A copy of the owner keeps
-  /// the memory alive without the view.
-  [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept {
+  /// Returns the owner of the memory. It keeps the memory alive without the view.
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept {
     return owner_;
   }
 

@@ -142,6 +142,7 @@ TEST_F(TensorsTest, ReadAsConvertsElements) {
   EXPECT_EQ(swapped_if_big_endian(file["a"].read_as<float>().value()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(swapped_if_big_endian(file["b"].read_as<std::uint16_t>().value()), (std::vector<std::uint16_t>{1, 2}));
   EXPECT_TRUE(file["b"].read_as<std::uint16_t>("1:1").value().empty());
+  EXPECT_EQ(error_of(file["b"].read_as<char>()).code, Errc::dtype_mismatch);
   EXPECT_EQ(error_of(file["b"].read_as<float>()).code, Errc::dtype_mismatch);
   EXPECT_EQ(error_of(file["a"].read_as<float>("7")).message,
             "tensor `a`: index 7 is out of range for dimension 0 of size 2");
@@ -153,7 +154,9 @@ TEST_F(TensorsTest, ReadAsRefusesMoreThanMemoryHolds) {
   const std::uint64_t size = 8 + header.size() + 2305843009213692000;
   Result<File> file = File::from_source(std::make_shared<HeaderSource>(file_bytes(header, ""), size));
   ASSERT_TRUE(succeeds(file));
-  EXPECT_EQ(error_of((*file)["t"].read_as<double>()).code, Errc::out_of_memory);
+  const Error error = error_of((*file)["t"].read_as<double>());
+  EXPECT_EQ(error.code, Errc::out_of_memory);
+  EXPECT_EQ(error.message, "tensor `t`: cannot allocate 1152921504606846000 elements of 8 bytes");
 }
 
 TEST_F(TensorsTest, PrintAsText) {
