@@ -19,7 +19,8 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// A tensor for save(): a name, and elements of the caller, an Array, or a Tensor of another file.
+/// A tensor for save(): its name and its elements. The elements come from memory of the caller, from an Array, or from
+/// a Tensor of another file.
 ///
 /// A NamedTensor copies neither the name nor the elements of the caller. Both must stay valid until save() returns.
 class NamedTensor {

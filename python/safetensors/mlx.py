@@ -19,7 +19,7 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
-    # dtype: the dtype whose bits the array holds, or None if the array has its own dtype.
+    # dtype: the dtype of the elements, if the array holds their bits as unsigned integers.
     name = dtype or array.dtype.name
     if name.startswith("float8"):
         raise SafetensorError(f"MLX has no {name}: load with another framework")
@@ -44,7 +44,7 @@ def _mx2np(mx_dict: Mapping[str, mx.array]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
-    """Return MLX arrays with the same values in a new dict."""
+    """Return a new dict of MLX arrays. 64-bit floats become 32-bit floats."""
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 

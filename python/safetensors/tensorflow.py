@@ -29,7 +29,7 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         return tensor
     if isinstance(tensor, tf.Tensor) and tensor.shape.rank:
         return np.asarray(tensor)  # a view; numpy() would copy
-    if not callable(getattr(tensor, "numpy", None)):  # variables have it, those of Keras, too
+    if not callable(getattr(tensor, "numpy", None)):  # tf.Variable and Keras variables have it
         raise ValueError(f"Key `{name}` is invalid, expected tf.Tensor but received {type(tensor)}")
     return np.asarray(tensor.numpy())
 

@@ -14,9 +14,9 @@
 
 namespace safetensors::file {
 
-inline constexpr std::uint64_t kExactPiece = 64 << 10;  // bytes; a piece of this size or more is read by itself
-inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces are read with the gaps between them
-inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; wider gaps are not read
+inline constexpr std::uint64_t kExactPiece = 64 << 10;  // bytes; a piece of this size or more is never read with a gap
+inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces are read with gaps of up to kMaxGap
+inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; the widest gap that tiny pieces always read
 inline constexpr std::uint64_t kBounceBytes = io::BounceBuffer::kBytes;
 
 // Reads bytes of a tensor. offset: bytes from the start of the tensor.

@@ -24,7 +24,7 @@ void expect_bounded(const std::string& text) {
   EXPECT_LE(peak.bytes(), 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
 }
 
-// open, then members separated by commas up to about kBytes, then close.
+// Returns `open`, then comma-separated members until the text has kBytes bytes, then `close`.
 std::string repeat(std::string_view open, std::string_view close,
                    const std::function<std::string(std::size_t)>& member) {
   std::string text;
@@ -63,7 +63,7 @@ TEST(HeaderMemory, IsBoundedForShapesOfZeros) {
   expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"shape\":[0,0]"); }));
 }
 
-// Shapes of a quarter of a block: the fourth thing that comes fits into no block that was begun.
+// Shapes of 512 KiB: each gets a block of its own. Small shapes between them share blocks.
 TEST(HeaderMemory, IsBoundedForHalfEmptyBlocks) {
   std::string zeros = "0";
   for (int i = 1; i < 65536; ++i) zeros += ",0";
@@ -81,7 +81,7 @@ TEST(HeaderMemory, IsBoundedForHalfEmptyBlocks) {
   }
 }
 
-// The same for shapes of any size: each leaves as much of a block empty as it can.
+// Shapes of up to 16384 dimensions (128 KiB) share blocks of 2 MiB. Each larger shape gets a block of its own.
 TEST(HeaderMemory, IsBoundedForShapesOfAnySize) {
   for (const std::size_t rank : {9u, 100u, 1000u, 8000u, 16384u, 16385u, 20000u, 32769u, 50000u, 65537u, 90000u}) {
     std::string zeros = "0";

@@ -1,5 +1,5 @@
-// AtomicFile at a new path: the file has no name until it is linked. Also tests the methods that replace this one if
-// the system refuses it, and fails every system call of an AtomicFile in turn.
+// AtomicFile at a new path: the file has no name until it is linked. Also tests the fallbacks for systems without such
+// files. Then fails each call of os::System that an AtomicFile makes, in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -203,7 +203,8 @@ TEST_F(NewFile, RefuseKeepsWhatAppearedMeanwhile) {
   for (const int unnamed_errno : {0, EOPNOTSUPP}) {
     for (const int link_errno : {0, EPERM}) {
       for (const bool late : {false, true}) {
-        if (late && link_errno != 0 && unnamed_errno != 0) continue;  // without links only the last check helps
+        // Without links, rename() replaces a file that appears after the last check.
+        if (late && link_errno != 0 && unnamed_errno != 0) continue;
         system.unnamed_errno = unnamed_errno;
         system.link_errno = link_errno;
         system.before_link = [&] {
@@ -239,7 +240,7 @@ TEST_F(NewFile, IsWrittenDirectlyIfLarge) {
   const std::string text = noise(std::size_t{5} << 20);
   put(path, "old");
   if (!AtomicFile::create(path, text.size(), {}).value()->file().direct())
-    GTEST_SKIP() << "the temporary directory's file system does not write past the page cache";
+    GTEST_SKIP() << "the file system of the temporary directory does not support direct I/O";
   ASSERT_EQ(::unlink(path.c_str()), 0);
   ASSERT_TRUE(succeeds(replace(path, text, system)));
   EXPECT_EQ(system.links, 1);
@@ -355,7 +356,7 @@ TEST(TemporaryName, IsRecognisedLetterForLetter) {
     EXPECT_FALSE(io::is_temporary_name(name)) << name;
 }
 
-// Fails one call with an error number. `failing` is the index of this call among all calls that change something.
+// Fails one call with an error number. `failing` is the index of this call among all calls below.
 class FailingSystem final : public os::System {
  public:
   FailingSystem(int failing, int number) : failing_(failing), number_(number) {}
@@ -441,7 +442,7 @@ class FailedCalls : public AtomicFileTest {
     EXPECT_EQ(open_below(directory.path()), 0u);
   }
 
-  // Returns false if there were fewer calls than this index.
+  // Returns false if no call had this index. The first call has index 0.
   bool fail(int call, int number, Before before, Sync sync, const std::string& text) {
     SCOPED_TRACE("call " + std::to_string(call) + ", errno " + std::to_string(number) + ", before " +
                  std::to_string(static_cast<int>(before)) + ", sync " + std::to_string(static_cast<int>(sync)));

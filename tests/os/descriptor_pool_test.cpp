@@ -107,11 +107,11 @@ TEST_F(DescriptorPoolTest, ClosesRecentlyUsedLast) {
   DescriptorPool pool(3, 2);
   (void)pool.acquire(0, opener_);
   (void)pool.acquire(1, opener_);
-  (void)pool.acquire(2, opener_);  // all are recent: the hand goes round once, then closes slot 0
+  (void)pool.acquire(2, opener_);  // slots 0 and 1 are recent: the CLOCK hand clears both marks, then closes slot 0
   opener_.opened = 0;
   (void)pool.acquire(2, opener_);
   EXPECT_EQ(opener_.opened, 0);
-  (void)pool.acquire(0, opener_);  // slot 1 was not used since the hand passed
+  (void)pool.acquire(0, opener_);  // closes slot 1, which has not been used since the hand passed it
   (void)pool.acquire(2, opener_);
   EXPECT_EQ(opener_.opened, 1);
 }
@@ -239,7 +239,7 @@ TEST_F(PooledFile, IsUsedAndClosedInForkedChild) {
   EXPECT_EQ(read(*b_), "bbbb");
 }
 
-// The child's descriptors are copied before its memory: a thread of the parent may have changed both in between.
+// fork() copies the descriptors before the memory. A thread of the parent may change both between the two copies.
 TEST_F(PooledFile, LeavesForeignDescriptorAlone) {
   EXPECT_EQ(read(*b_), "bbbb");
   const int number = b_->lease().value().get();
