@@ -136,14 +136,15 @@ class PyWriter {
   void write(nb::handle name, nb::handle start, nb::handle value) {
     const TensorInfo& tensor = find(name);
     const Value data = make_value(value);
-    const std::optional<std::uint64_t> row = start.is_none() ? std::nullopt : std::optional(to_row(start, tensor));
-    check_value(tensor, data, row.has_value());
+    const bool whole = start.is_none();
+    const std::uint64_t row = whole ? 0 : to_row(start, tensor);
+    check_value(tensor, data, !whole);
     const Status status = run([&](Writer& writer) {
-      return row ? writer.write_rows(tensor.name, *row, data.bytes) : writer.write(tensor.name, 0, data.bytes);
+      return whole ? writer.write(tensor.name, 0, data.bytes) : writer.write_rows(tensor.name, row, data.bytes);
     });
     if (status) return;
     Error error = status.error();
-    if (error.code == Errc::slice_index) raise_start(std::to_string(*row), tensor);
+    if (error.code == Errc::slice_index) raise_start(std::to_string(row), tensor);
     if (error.code != Errc::slice_rank && error.code != Errc::slice_bits && error.code != Errc::data_length)
       raise_saving(error);
     error.path.clear();  // a mistake of the caller, which does not depend on the file
