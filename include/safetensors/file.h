@@ -139,7 +139,7 @@ class TensorSet {
     return names;
   }
   std::vector<std::string_view> names() const&& = delete;
-  /// Returns the tensor with this name. Throws Exception if there is none: use tensor() to get a Result instead.
+  /// Returns the tensor with this name. Throws Exception if no tensor has this name. tensor() returns a Result instead.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
   /// Returns the name, dtype, shape and offsets of a tensor, without its bytes. The name and the shape are valid as
   /// long as any copy of this object exists. Error: not_found.

@@ -206,8 +206,8 @@ class Header {
   [[nodiscard]] SAFETENSORS_API Result<TensorList> tensors_by_name() const& noexcept;
   Result<TensorList> tensors_by_name() const&& = delete;
 
-  /// Returns the tensor with this name, or nullptr if there is none. The pointer is valid as long as any copy of this
-  /// Header exists.
+  /// Returns the tensor with this name, or nullptr if no tensor has this name. The pointer is valid as long as any copy
+  /// of this Header exists.
   [[nodiscard]] SAFETENSORS_API const TensorInfo* find(std::string_view name) const& noexcept;
   const TensorInfo* find(std::string_view name) const&& = delete;
 

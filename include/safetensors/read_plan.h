@@ -155,7 +155,7 @@ struct ReadResult {
   /// is valid until `arrays` changes. `arrays` must have the order that execute() returned.
   [[nodiscard]] SAFETENSORS_API const Array* find(std::string_view name) const& noexcept;
   const Array* find(std::string_view name) const&& = delete;
-  /// Returns the array of the tensor with this name. Throws Exception if there is none.
+  /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
   [[nodiscard]] const Array& operator[](std::string_view name) const& {
     if (const Array* array = find(name)) return *array;
     detail::throw_error({.code = Errc::not_found, .message = "the plan read no tensor `" + printable(name) + "`"});

@@ -13,6 +13,7 @@ using safetensors::Result;
 using safetensors::Status;
 using safetensors::TensorData;
 using safetensors::WriteOptions;
+using safetensors::Writer;
 using namespace safetensors::c;
 
 static_assert(SAFETENSORS_DURABILITY_FULL == static_cast<int>(Durability::full));
@@ -156,6 +157,20 @@ Result<std::vector<Content>> contents_of(const safetensors_file_contents* files,
   }
   return result;
 }
+// write: a member function of Writer. position: its second argument, an offset in bytes or the index of a row.
+template <class Write>
+safetensors_status write_bytes(Write write, safetensors_writer* writer, const char* name, size_t name_length,
+                               uint64_t position, const void* data, size_t size, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}}); !status) return status;
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto bytes = bytes_of(data, size, "data");
+    if (!bytes) return std::move(bytes).error();
+    return (writer->writer.*write)(*text, position, *bytes);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -235,27 +250,13 @@ safetensors_status safetensors_writer_create(const char* path, const safetensors
 
 safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name, size_t name_length,
                                             uint64_t offset, const void* data, size_t size, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto bytes = bytes_of(data, size, "data");
-    if (!bytes) return std::move(bytes).error();
-    return writer->writer.write(*text, offset, *bytes);
-  });
+  return write_bytes(&Writer::write, writer, name, name_length, offset, data, size, error);
 }
 
 safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name, size_t name_length,
                                                  uint64_t first_row, const void* data, size_t size,
                                                  safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto bytes = bytes_of(data, size, "data");
-    if (!bytes) return std::move(bytes).error();
-    return writer->writer.write_rows(*text, first_row, *bytes);
-  });
+  return write_bytes(&Writer::write_rows, writer, name, name_length, first_row, data, size, error);
 }
 
 safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,

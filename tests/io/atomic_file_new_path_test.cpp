@@ -41,19 +41,7 @@ class NewFile : public AtomicFileTest {
 
 TEST_F(NewFile, LeavesNothingIfKilled) {
   SKIP_WITHOUT_UNNAMED_FILES();
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = start_child([&] {
-    auto file = AtomicFile::create(path, 6, {}).value();
-    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
-    return false;
-  });
-  char written = 0;
-  ASSERT_EQ(::read(ends[0], &written, 1), 1);
-  EXPECT_EQ(directory.names(), Names{});
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
-  ::close(ends[0]), ::close(ends[1]);
+  kill_while_writing(path, [&] { EXPECT_EQ(directory.names(), Names{}); });
   EXPECT_EQ(directory.names(), Names{});
 }
 

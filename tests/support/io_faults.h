@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -197,5 +198,23 @@ class AtomicFileTest : public testing::Test {
     return error;
   }
 };
+
+// Writes half of a new file in a child. Calls check() while the child holds the file, then kills the child.
+inline void kill_while_writing(
+    const std::string& path, const std::function<void()>& check = [] {}) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = start_child([&] {
+    auto file = AtomicFile::create(path, 6, {}).value();
+    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
+    return false;
+  });
+  char written = 0;
+  ASSERT_EQ(::read(ends[0], &written, 1), 1);
+  check();
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
+  ::close(ends[0]), ::close(ends[1]);
+}
 
 }  // namespace safetensors::test
