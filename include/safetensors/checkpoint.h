@@ -6,11 +6,14 @@
 #include <safetensors/file.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
@@ -40,7 +43,8 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// - a safetensors file;
   /// - an index, whose name ends in `.json`;
   /// - a folder. The library takes `model.safetensors.index.json`. Without that file, it takes the only
-  ///   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`;
+  ///   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`. Shards
+  ///   (`*-NNNNN-of-NNNNN.safetensors`) do not count then, because they are only parts of a model;
   /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
   ///   stands for itself. The matching files are sorted by the bytes of their names.
   ///
@@ -85,7 +89,8 @@ class Checkpoint : public TensorSet<Checkpoint> {
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
 
   /// Returns the metadata of the first file. The shards of a model usually have the same metadata; files() gives that
-  /// of each file. The view is valid as long as any copy of this Checkpoint exists.
+  /// of each file, and index_metadata() that of the index. The view is valid as long as any copy of this Checkpoint
+  /// exists.
   [[nodiscard]] Metadata metadata() const& noexcept {
     return files().empty() ? Metadata() : files().front().metadata();
   }
@@ -96,6 +101,26 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// of this Checkpoint exists.
   [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
   std::span<const File> files() const&& = delete;
+
+  /// Returns the object `metadata` of the index, as JSON in one line, such as `{"total_size":512}`. The text is empty
+  /// if there is no index, or if its `metadata` is not an object. With several paths, it is that of the first index.
+  /// The view is valid as long as any copy of this Checkpoint exists. Format: docs/checkpoints.md.
+  [[nodiscard]] SAFETENSORS_API std::string_view index_metadata() const& noexcept;
+  std::string_view index_metadata() const&& = delete;
+  /// Returns `total_size` of index_metadata(): the number of bytes of all tensors, as the writer of the index counted
+  /// them. Returns nullopt if there is none, or if it is not an integer from 0 to 2^64-1. Nothing checks the number.
+  [[nodiscard]] SAFETENSORS_API std::optional<std::uint64_t> index_total_size() const noexcept;
+
+  /// Returns the tensors that are in the files, but invisible, because the index does not have them in their file. The
+  /// files are in the order of files(), the tensors of a file are sorted by offset. Throws std::bad_alloc.
+  [[nodiscard]] SAFETENSORS_API std::vector<Tensor> unindexed_tensors() const;
+  /// Returns the names of the stray files: files in the folder of the index whose names end in `.safetensors`, and
+  /// which the index does not name. They are often shards of an older model. The names are sorted. Without an index,
+  /// there are none; with several paths, the call looks at the folder of the first index.
+  ///
+  /// Each call reads the folder again. It does not look into folders below. Errors: open_failed, read_failed,
+  /// out_of_memory.
+  [[nodiscard]] SAFETENSORS_API Result<std::vector<std::string>> stray_files() const noexcept;
 
  private:
   explicit Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept;

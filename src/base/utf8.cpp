@@ -62,6 +62,14 @@ std::size_t first_invalid_utf8(std::string_view text) noexcept {
   }
 }
 
+char32_t decode_utf8(std::string_view sequence) noexcept {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead;
+  char32_t scalar = lead & (0x7Fu >> sequence.size());
+  for (const char byte : sequence.substr(1)) scalar = scalar << 6 | (static_cast<unsigned char>(byte) & 0x3F);
+  return scalar;
+}
+
 std::size_t encode_utf8(char32_t scalar, char* out) noexcept {
   const auto put = [&out](char32_t bits) { *out++ = static_cast<char>(static_cast<unsigned char>(bits)); };
   if (scalar < 0x80) return put(scalar), 1;

@@ -14,6 +14,9 @@ namespace safetensors::base {
 // such sequence. text must not be empty.
 [[nodiscard]] std::size_t utf8_sequence_length(std::string_view text) noexcept;
 
+// Returns the Unicode scalar value of one well-formed sequence.
+[[nodiscard]] char32_t decode_utf8(std::string_view sequence) noexcept;
+
 // Writes a Unicode scalar value as UTF-8 and returns the number of bytes written, 1 to 4.
 std::size_t encode_utf8(char32_t scalar, char* out) noexcept;
 

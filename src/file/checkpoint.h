@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +31,15 @@ struct CheckpointState {
     return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
   }
 
+  // What stays of the first index.
+  struct Index {
+    std::string folder;  // as in file::IndexFile
+    std::string metadata;
+    std::optional<std::uint64_t> total_size;
+  };
+
   std::string path;  // the caller's path; empty if the caller gave several
+  std::optional<Index> index;
   std::vector<File> files;
   std::vector<Entry> entries;
   base::HashKey hash_key = base::HashKey::random();

@@ -137,6 +137,8 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     }
     const auto state = std::make_shared<CheckpointState>();
     if (paths.size() == 1) state->path = paths[0];
+    if (const IndexFile* const index = parts.index())
+      state->index = {index->folder, index->shards->metadata(), index->shards->total_size()};
     // Every thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
     Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);

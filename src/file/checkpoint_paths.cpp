@@ -3,6 +3,8 @@
 #include "file/checkpoint_paths.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,14 @@ std::vector<std::string_view> ending_in(std::string_view end, const std::vector<
     if (name.ends_with(end)) found.push_back(name);
   }
   return found;
+}
+
+// Returns whether a name says that its file is one of several: not `-00001-of-00001`.
+bool is_shard_of_several(std::string_view name) noexcept {
+  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
+  if (!shard) return false;
+  const std::string_view count = shard->count.substr(std::min(shard->count.find_first_not_of('0'), shard->count.size()));
+  return !count.empty() && count != "1";
 }
 
 Error ambiguous(const std::string& folder, const std::vector<std::string_view>& names, const char* of_what) {
@@ -85,7 +95,16 @@ Status CheckpointPaths::add_folder(const std::string& path) {
   const std::vector<std::string_view> indexes = ending_in(kIndex, *names);
   if (indexes.size() > 1) return ambiguous(path, indexes, " indexes");
   if (!indexes.empty()) return add_index(os::join_path(path, indexes[0]));
-  const std::vector<std::string_view> files = ending_in(kFile, *names);
+  std::vector<std::string_view> files = ending_in(kFile, *names);
+  // A shard is a part of a model, and its index is missing. So a file of another name is the model.
+  std::vector<std::string_view> shards;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_shard_of_several);
+  if (files.size() == shards.size() + 1) std::erase_if(files, is_shard_of_several);
+  if (files.size() == 1 && shards.size() == 1 && files[0] == shards[0])
+    return base::make_error(Errc::not_found,
+                            "a folder with one shard of a model, `" + printable(shards[0]) +
+                                "`, and without the index: name the file to open it alone",
+                            path);
   if (files.size() > 1) return ambiguous(path, files, " safetensors files without an index");
   if (files.empty())
     return base::make_error(Errc::not_found, "a folder without a safetensors file or an index of them", path);

@@ -36,6 +36,8 @@ class CheckpointPaths {
   [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }
   [[nodiscard]] const Part& operator[](std::size_t part) const noexcept { return parts_[part]; }
   [[nodiscard]] std::string path(const Part& part) const;
+  // Returns the first index, or nullptr if there is none.
+  [[nodiscard]] const IndexFile* index() const noexcept { return indexes_.empty() ? nullptr : indexes_[0].get(); }
 
  private:
   Status add_existing(const std::string& path, bool folder);

@@ -33,15 +33,6 @@ bool invisible(char32_t scalar) noexcept {
   return false;
 }
 
-// sequence: one well-formed UTF-8 sequence.
-char32_t decode(std::string_view sequence) noexcept {
-  const auto lead = static_cast<unsigned char>(sequence[0]);
-  if (sequence.size() == 1) return lead;
-  char32_t scalar = lead & (0x7Fu >> sequence.size());
-  for (const char byte : sequence.substr(1)) scalar = scalar << 6 | (static_cast<unsigned char>(byte) & 0x3F);
-  return scalar;
-}
-
 void append_hex(std::string& out, const char* format, unsigned value) {
   char text[16];
   std::snprintf(text, sizeof text, format, value);
@@ -56,7 +47,7 @@ namespace format {
 bool has_invisible(std::string_view text) noexcept {
   while (!text.empty()) {
     const std::size_t length = base::utf8_sequence_length(text);
-    if (length != 0 && invisible(decode(text.substr(0, length)))) return true;
+    if (length != 0 && invisible(base::decode_utf8(text.substr(0, length)))) return true;
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return false;
@@ -86,7 +77,7 @@ std::string printable(std::string_view text) {
     const std::string_view sequence = text.substr(0, length);
     if (length == 0) {
       append_hex(out, "\\x%02x", static_cast<unsigned char>(text[0]));
-    } else if (const char32_t scalar = decode(sequence); scalar == '\\') {
+    } else if (const char32_t scalar = base::decode_utf8(sequence); scalar == '\\') {
       out += "\\\\";  // doubled, so that a name cannot contain text that looks like an escape
     } else if (invisible(scalar)) {
       append_hex(out, "\\u{%x}", static_cast<unsigned>(scalar));

@@ -1,19 +1,23 @@
 // Reads the index of a model in one pass over its text. Consecutive entries mostly name the same shard, so the parser
 // stores each such sequence of equal shards once, and per entry a range of the text and the index of its sequence.
-// After the last entry it hashes the tensor names, sorts the shards, and groups the entries by shard.
+// It copies `metadata`. After the last entry it hashes the tensor names, sorts the shards, and groups the entries by
+// shard.
 //
 // Memory is the reason: a hostile index of 256 MiB must not take more than about 1 GiB. All lists have 32-bit elements.
 // They grow by chunks or are allocated at their exact size, so no list ever doubles.
 #include "format/shard_index.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "format/printable.h"
+#include "json/copy.h"
 #include "json/reader.h"
+#include "json/writer.h"
 
 namespace safetensors::format {
 namespace {
@@ -52,6 +56,13 @@ bool is_plain(std::string_view path) noexcept {
   return path.find("//") == path.npos && path.find("./") == path.npos;
 }
 
+std::optional<std::uint64_t> to_integer(std::string_view text) noexcept {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
 std::string shown(std::string_view name) {
   constexpr std::size_t kShown = 200;
   return "`" + printable(name.substr(0, kShown)) + (name.size() > kShown ? "...`" : "`");
@@ -72,6 +83,22 @@ const char* check_shard_name(std::string_view name) noexcept {
     begin = end + 1;
   }
   return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
+}
+
+std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept {
+  if (!name.ends_with(kExtension)) return std::nullopt;
+  name.remove_suffix(kExtension.size());
+  // Removes a number of at least five digits, and the text before it, from the end of the name. Empty: there is none.
+  const auto number = [&](std::string_view before) -> std::string_view {
+    const std::size_t begin = name.find_last_not_of("0123456789") + 1;
+    const std::string_view digits = name.substr(begin);
+    if (digits.size() < 5 || !name.substr(0, begin).ends_with(before)) return {};
+    name = name.substr(0, begin - before.size());
+    return digits;
+  };
+  const std::string_view count = number("-of-");
+  if (count.empty() || number("-").empty()) return std::nullopt;
+  return NumberedShard{name, count};
 }
 
 bool shard_less(std::string_view a, std::string_view b) noexcept {
@@ -101,6 +128,7 @@ class IndexParser {
   [[nodiscard]] Error failure() const;
 
  private:
+  bool metadata();
   bool weight_map();
   bool entry();
   bool number_shards();
@@ -129,7 +157,9 @@ bool IndexParser::parse() {
     std::string_view key;
     std::size_t start = 0;
     if (!reader_.key(key, start)) return false;
-    if (key != "weight_map") {
+    if (key == "metadata") {
+      if (!metadata()) return false;
+    } else if (key != "weight_map") {
       if (!reader_.skip_value(1)) return false;
     } else if (seen) {
       return fail(start, "a second weight_map");
@@ -141,6 +171,31 @@ bool IndexParser::parse() {
   }
   if (!reader_.end()) return false;
   return seen || fail(0, "it has no weight_map");
+}
+
+// Copies the text, because its strings may hold escapes, which the reader replaces in place.
+bool IndexParser::metadata() {
+  std::string& text = index_.metadata_;
+  text.clear();
+  index_.total_size_.reset();
+  if (reader_.peek() != '{') return reader_.skip_value(1);
+  if (!reader_.open('{', "")) return false;
+  text = '{';
+  for (bool more = !reader_.consume('}'); more;) {
+    std::string_view key;
+    std::size_t start = 0;
+    if (!reader_.key(key, start)) return false;
+    if (text.size() > 1) text += ',';
+    json::append_string(text, key);
+    text += ':';
+    const std::size_t value = text.size();
+    if (!json::copy_value(reader_, 2, text)) return false;
+    if (key == "total_size") index_.total_size_ = to_integer(std::string_view(text).substr(value));
+    if (!reader_.next('}', more)) return false;
+  }
+  text += '}';
+  text.shrink_to_fit();
+  return true;
 }
 
 bool IndexParser::weight_map() {

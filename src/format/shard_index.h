@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/bump_allocator.h"
@@ -59,6 +61,10 @@ class ShardIndex {
   }
   // Returns the index of the entry of a tensor, or kNone.
   [[nodiscard]] std::uint32_t find(std::string_view tensor) const noexcept;
+  // The member `metadata` if it is an object, without white space, else an empty text. Of several, the last one.
+  [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
+  // metadata.total_size, if it is an integer from 0 to 2^64-1.
+  [[nodiscard]] std::optional<std::uint64_t> total_size() const noexcept { return total_size_; }
   // Number of slots read while the names were indexed. See NameIndex::probes().
   [[nodiscard]] std::uint64_t probes() const noexcept { return names_.probes(); }
 
@@ -84,6 +90,8 @@ class ShardIndex {
   }
 
   std::unique_ptr<char[]> text_;
+  std::string metadata_;
+  std::optional<std::uint64_t> total_size_;
   base::HashKey hash_key_ = base::HashKey::random();
   base::BumpAllocator allocator_;
   base::ChunkedVector<Stored> entries_;
@@ -102,5 +110,13 @@ class ShardIndex {
 // rules of POSIX and Windows both apply on every system. So a good name is good everywhere, stays inside the folder of
 // the index, and is printable.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
+
+// The parts of a name such as `model-00001-of-00003.safetensors`.
+struct NumberedShard {
+  std::string_view stem;   // "model"
+  std::string_view count;  // "00003"
+};
+// Returns the parts of a name of this form, with at least five digits per number, or nullopt.
+[[nodiscard]] std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept;
 
 }  // namespace safetensors::format

@@ -1,9 +1,14 @@
-// Writes JSON strings and integers in the style of the format's own writer (serde_json), byte for byte.
+// Writes JSON strings and integers in the style of the format's own writer (serde_json), or of Python's json.dumps(),
+// byte for byte.
 //
 // append_string() copies the text between two escapes at once: names rarely hold any escape.
 #include "json/writer.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
+
+#include "base/utf8.h"
 
 namespace safetensors::json {
 namespace {
@@ -29,7 +34,37 @@ char escape_of(char byte) noexcept {
   }
 }
 
+void append_escape(std::string& out, char16_t unit) {
+  out += "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789abcdef"[unit >> shift & 0xF];
+}
+
+// In UTF-16. A scalar above U+FFFF needs two units, the surrogates.
+void append_escapes(std::string& out, char32_t scalar) {
+  if (scalar < 0x10000) return append_escape(out, static_cast<char16_t>(scalar));
+  scalar -= 0x10000;
+  append_escape(out, static_cast<char16_t>(0xD800 | scalar >> 10));
+  append_escape(out, static_cast<char16_t>(0xDC00 | (scalar & 0x3FF)));
+}
+
 }  // namespace
+
+void append_ascii_string(std::string& out, std::string_view text) {
+  const std::size_t begin = out.size();
+  append_string(out, text);
+  const auto is_ascii = [](char byte) { return static_cast<unsigned char>(byte) < 0x80; };
+  if (std::all_of(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(), is_ascii)) return;
+  const std::string escaped = out.substr(begin);
+  out.resize(begin);
+  for (std::string_view rest = escaped; !rest.empty();) {
+    const std::size_t length = std::max<std::size_t>(base::utf8_sequence_length(rest), 1);
+    if (length == 1)
+      out += rest[0];
+    else
+      append_escapes(out, base::decode_utf8(rest.substr(0, length)));
+    rest.remove_prefix(length);
+  }
+}
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';

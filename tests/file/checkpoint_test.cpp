@@ -62,6 +62,63 @@ TEST_F(CheckpointTest, OpensIndexOfFolder) {
   EXPECT_EQ(paths_of(Checkpoint::open(directory_.path()).value()), (Names{"one.safetensors", "two.safetensors"}));
 }
 
+TEST_F(CheckpointTest, TellsMetadataOfIndex) {
+  put_two();
+  const Checkpoint model = Checkpoint::open(directory_.path()).value();
+  EXPECT_EQ(model.index_metadata(), R"({"total_size":1})");
+  EXPECT_EQ(model.index_total_size(), 1U);
+  const Checkpoint file = Checkpoint::open(at("one.safetensors")).value();
+  EXPECT_EQ(file.index_metadata(), "");
+  EXPECT_EQ(file.index_total_size(), std::nullopt);
+}
+
+TEST_F(CheckpointTest, TakesNoShardWithoutIndex) {
+  put_file("m-00001-of-00002.safetensors", u8_file({{"x", "x"}}));
+  expect_error(Checkpoint::open(directory_.path()), Errc::not_found, directory_.path(), Error::kNoOffset,
+               "a folder with one shard of a model, `m-00001-of-00002.safetensors`, and without the index: name the "
+               "file to open it alone");
+  EXPECT_TRUE(succeeds(Checkpoint::open(at("m-00001-of-00002.safetensors"))));
+  put_file("m.safetensors", u8_file({{"y", "y"}}));
+  EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"y"});
+  put_file("other.safetensors", u8_file({{"z", "z"}}));
+  EXPECT_EQ(error_of(Checkpoint::open(directory_.path())).code, Errc::ambiguous_checkpoint);
+}
+
+TEST_F(CheckpointTest, TakesOnlyShardOfOne) {
+  put_file("m-00001-of-00001.safetensors", u8_file({{"x", "x"}}));
+  EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"x"});
+}
+
+TEST_F(CheckpointTest, FindsUnindexedTensors) {
+  put_two();
+  const auto names = [&] {
+    Names found;
+    for (const Tensor& tensor : Checkpoint::open(directory_.path()).value().unindexed_tensors()) {
+      const File file = tensor.file();
+      found.push_back(file.path().substr(directory_.path().size() + 1) + " " + std::string(tensor.name()));
+    }
+    return found;
+  };
+  EXPECT_EQ(names(), Names{});
+  // x is in the index, but in another file.
+  put_file("two.safetensors", u8_file({{"z", "z"}, {"lost", "l"}, {"x", "x"}}));
+  EXPECT_EQ(names(), (Names{"two.safetensors lost", "two.safetensors x"}));
+  EXPECT_EQ(Checkpoint::open(at("two.safetensors")).value().unindexed_tensors().size(), 0U);
+}
+
+TEST_F(CheckpointTest, FindsStrayFiles) {
+  put_two();
+  const auto names = [&](const std::string& path) { return Checkpoint::open(path).value().stray_files().value(); };
+  EXPECT_EQ(names(directory_.path()), Names{});
+  put_file("old.safetensors", "not looked at");
+  put_file("old.bin", "");
+  ASSERT_EQ(::mkdir(at("folder.safetensors").c_str(), 0700), 0);
+  put_file("./model.safetensors.index.json", index_text({{"z", ".//two.safetensors"}, {"x", "./one.safetensors"}}));
+  EXPECT_EQ(names(directory_.path()), (Names{"old.safetensors"}));
+  EXPECT_EQ(names(at("model.safetensors.index.json")), (Names{"old.safetensors"}));
+  EXPECT_EQ(names(at("two.safetensors")), Names{});
+}
+
 TEST_F(CheckpointTest, KeepsTensorsAlive) {
   put_two();
   std::optional<Checkpoint> model = Checkpoint::open(directory_.path()).value();

@@ -99,6 +99,16 @@ TEST(IndexMemory, IsBoundedForOtherMembers) {
 }
 
 // Small ones, where a block or a table that is half empty would show.
+TEST(IndexMemory, IsBoundedForMetadata) {
+  const auto member = [](std::size_t i) { return "\"" + letters(i) + "\":0"; };
+  expect_bounded(repeat(R"({"weight_map":{},"metadata":{)", "}}", kBytes, member), true);
+  expect_bounded(repeat(R"({"weight_map":{},"metadata":{"a":[)", "]}}", kBytes, [](std::size_t) { return "1"; }), true);
+  const std::string half = repeat(R"("metadata":{)", "}", kBytes / 2, member);
+  expect_bounded("{" + half + "," + half + R"(,"weight_map":{}})", true);
+  const auto tensor = [](std::size_t i) { return entry(letters(i), letters(i)); };
+  expect_bounded("{" + half + "," + map_of(tensor, kBytes / 2).substr(1), true);
+}
+
 TEST(IndexMemory, IsBoundedForEverySize) {
   for (std::size_t bytes = 20; bytes < 300'000; bytes += bytes / 7 + 1)
     expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, bytes), true);

@@ -51,6 +51,46 @@ TEST(ShardIndex, MapsTensorsToFiles) {
   EXPECT_EQ((*index)->find("c"), ShardIndex::kNone);
 }
 
+TEST(ShardIndex, RecognizesNumberedShards) {
+  const auto parts = [](std::string_view name) {
+    const auto shard = parse_numbered_shard(name);
+    return shard ? std::string(shard->stem) + "|" + std::string(shard->count) : "none";
+  };
+  EXPECT_EQ(parts("model-00001-of-00003.safetensors"), "model|00003");
+  EXPECT_EQ(parts("a-00001-of-00002-00001-of-100000.safetensors"), "a-00001-of-00002|100000");
+  EXPECT_EQ(parts("-00001-of-00003.safetensors"), "|00003");
+  for (const char* other : {"model.safetensors", "model-0001-of-00003.safetensors", "model-00001-of-0003.safetensors",
+                            "model-00001-00003.safetensors", "model00001-of-00003.safetensors", ".safetensors",
+                            "00001-of-00003.safetensors", "model-00001-of-00003.bin", "-of-00003.safetensors"})
+    EXPECT_EQ(parts(other), "none") << other;
+}
+
+TEST(ShardIndex, KeepsMetadata) {
+  const auto metadata = [](const std::string& member) {
+    const auto index = parse("{" + member + R"("weight_map":{}})");
+    return succeeds(index) ? (*index)->metadata() : index.error().to_string();
+  };
+  EXPECT_EQ(metadata(""), "");
+  EXPECT_EQ(metadata(R"("metadata" : { } ,)"), "{}");
+  EXPECT_EQ(metadata(R"("metadata": {"total_size": 1e3, "x\u0041\n": [[ ], {"y" : "\u00e9"}, null]},)"),
+            "{\"total_size\":1e3,\"xA\\n\":[[],{\"y\":\"\u00e9\"},null]}");
+  EXPECT_EQ(metadata(R"("metadata":{"a":1},"metadata":{"b":2},)"), R"({"b":2})");
+  for (const char* other : {"null", "[]", "1", "\"x\""})
+    EXPECT_EQ(metadata("\"metadata\":" + std::string(other) + ","), "");
+  EXPECT_EQ(metadata(R"("metadata":{"a":1},"metadata":null,)"), "");
+}
+
+TEST(ShardIndex, ReadsTotalSize) {
+  const auto size = [](const std::string& value) {
+    const auto index = parse(R"({"metadata":{"total_size":)" + value + R"(},"weight_map":{}})");
+    return succeeds(index) ? (*index)->total_size() : 0;
+  };
+  EXPECT_EQ(size("512"), 512U);
+  EXPECT_EQ(size("18446744073709551615"), ~std::uint64_t{0});
+  for (const char* other : {"18446744073709551616", "-1", "1.0", "1e3", "\"1\"", "null", "[1]"})
+    EXPECT_EQ(size(other), std::nullopt) << other;
+}
+
 TEST(ShardIndex, AcceptsEmptyWeightMap) {
   const auto index = parse(R"({"weight_map":{}})");
   ASSERT_TRUE(succeeds(index));

@@ -43,6 +43,12 @@ TEST(JsonWriter, WritesEachEscape) {
   EXPECT_EQ(written("a\nb\n"), R"("a\nb\n")");
 }
 
+TEST(JsonWriter, EscapesToAscii) {
+  std::string out = "\u00e9";
+  safetensors::json::append_ascii_string(out, "a\n\u00e9\u4e2d\uffff\U00010000\U0010FFFF\x7f");
+  EXPECT_EQ(out, "\u00e9\"a\\n\\u00e9\\u4e2d\\uffff\\ud800\\udc00\\udbff\\udfff\x7f\"");
+}
+
 TEST(JsonWriter, WritesWhatReaderReads) {
   std::string all;
   for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
