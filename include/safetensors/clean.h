@@ -24,10 +24,10 @@ enum class TemporaryState : std::uint8_t {
   failed,   ///< left in place because of an error; Temporary::error holds it
 };
 
-/// The temporary file of a writer, or a directory that could not be read.
+/// The temporary file or folder of a writer, or a directory that could not be read.
 struct Temporary {
   std::string path;        ///< the path given to clean_directory(), a separator, and the path below it
-  std::uint64_t size = 0;  ///< in bytes; 0 for a directory
+  std::uint64_t size = 0;  ///< in bytes; of a temporary folder, the size of its files; of another directory, 0
   TemporaryState state = TemporaryState::stale;  ///< the state of the file, or the action on it
   std::optional<Error> error = std::nullopt;     ///< set if and only if `state` is `failed`
 };
@@ -45,10 +45,10 @@ struct CleanOptions {
 
 /// Removes the temporaries (`.safetensors-<16 hex digits>.tmp`) of writers that were killed.
 ///
-/// `directory` may be a symlink to a directory. Other symlinks are not followed. Only regular files with exactly such a
-/// name are removed. A living writer of this library holds a lock (`flock`) on its temporary, and such a temporary
-/// stays in place. Call this function on the machine that writes: it cannot see the lock of a writer on another
-/// machine. On network file systems there are no locks.
+/// `directory` may be a symlink to a directory. Other symlinks are not followed. Only regular files and folders with
+/// exactly such a name are removed. A folder that holds another folder stays in place. A living writer of this library
+/// holds a lock (`flock`) on its temporary, and such a temporary stays in place. Call this function on the machine that
+/// writes: it cannot see the lock of a writer on another machine. On network file systems there are no locks.
 ///
 /// Returns the temporaries, sorted by path. A temporary that could not be removed is in the list, with its error.
 /// Errors: open_failed and read_failed (for `directory` itself), out_of_memory.

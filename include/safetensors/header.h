@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
@@ -240,6 +241,9 @@ class Header {
   explicit Header(std::shared_ptr<const detail::HeaderState> state) noexcept;
   std::shared_ptr<const detail::HeaderState> state_;
 };
+
+/// Keys and values of `__metadata__`. No pairs make an empty object. In an optional, nullopt makes no `__metadata__`.
+using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
 
 /// Options of HeaderBuilder::build() and of the functions that write files.
 struct LayoutOptions {

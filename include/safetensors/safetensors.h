@@ -6,6 +6,8 @@
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/checkpoint.h>
+#include <safetensors/checkpoint_layout.h>
+#include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>
 #include <safetensors/dtype.h>
 #include <safetensors/element.h>

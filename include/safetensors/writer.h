@@ -54,9 +54,6 @@ struct WriteOptions {
   bool replace_symlinks = false;
 };
 
-/// Keys and values of `__metadata__`. No pairs make an empty object. In an optional, nullopt makes no `__metadata__`.
-using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
-
 /// A tensor in memory of the caller. All members must stay valid during the call.
 struct TensorData {
   std::string_view name;             ///< valid UTF-8
@@ -180,7 +177,7 @@ class Writer {
 
  private:
   struct State;
-  explicit Writer(std::unique_ptr<State> state) noexcept;
+  Writer(const Header& header, std::unique_ptr<State> state) noexcept;
   Header header_;
   std::unique_ptr<State> state_;
 };

@@ -25,7 +25,6 @@ namespace safetensors::io {
 namespace {
 
 constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;  // bytes; direct I/O gains nothing for smaller files
-constexpr int kMaxNameAttempts = 100;
 constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Returns whether an error would also make every other method of replacing the file fail.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "io/new_folder.h"
 #include "io/temporary.h"
 #include "os/descriptor.h"
 #include "os/directory.h"
@@ -25,12 +26,29 @@
 namespace safetensors::io {
 namespace {
 
-constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-
 struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
 using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+// The files in the folder of a writer.
+struct Contents {
+  std::uint64_t size = 0;   // sum, in bytes
+  std::time_t changed = 0;  // time of the last change of any file
+};
+
+// Skips what it cannot examine.
+Contents contents_of(int folder) {
+  Contents contents;
+  const Result<std::vector<std::string>> names = os::list_open_directory(folder, "");
+  for (const std::string& name : names ? *names : std::vector<std::string>()) {
+    struct stat file;
+    if (::fstatat(folder, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    contents.size += static_cast<std::uint64_t>(file.st_size);
+    contents.changed = std::max({contents.changed, file.st_mtim.tv_sec, file.st_ctim.tv_sec});
+  }
+  return contents;
+}
 
 class Cleaner {
  public:
@@ -44,8 +62,9 @@ class Cleaner {
   Status visit_names(int directory, const std::vector<std::string>& names, const std::string& path);
   void visit_below(int directory, const std::string& name, const std::string& path);
   void examine(int directory, const std::string& name, const struct stat& seen, Temporary found);
-  TemporaryState state_of(int file) const noexcept;
-  void remove(int directory, const std::string& name, const os::FileIdentity& identity, Temporary found);
+  TemporaryState state_of(int file) const;
+  void remove(int directory, const std::string& name, int file, const os::FileIdentity& identity, Temporary found);
+  bool remove_folder(int directory, const std::string& name, int folder, const std::string& path);
   void fail(Temporary found, Error error);
 
   const CleanOptions& options_;
@@ -87,7 +106,7 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
     struct stat seen;
     if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // removed meanwhile
     std::string below = os::join_path(path, name);
-    if (S_ISREG(seen.st_mode) && is_temporary_name(name))
+    if ((S_ISREG(seen.st_mode) || S_ISDIR(seen.st_mode)) && is_temporary_name(name))
       examine(directory, name, seen, {.path = std::move(below), .size = os::identity_of(seen).size});
     else if (S_ISDIR(seen.st_mode) && options_.recursive)
       visit_below(directory, name, below);
@@ -97,7 +116,7 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
 
 // Reports a directory that cannot be read, and lets the caller go on with the others.
 void Cleaner::visit_below(int directory, const std::string& name, const std::string& path) {
-  Status status = visit(directory, name.c_str(), kOpenDirectory | O_NOFOLLOW, path);
+  Status status = visit(directory, name.c_str(), os::kOpenDirectory | O_NOFOLLOW, path);
   if (!status && status.error().os_error != ENOENT) fail({.path = path}, std::move(status).error());
 }
 
@@ -113,14 +132,15 @@ void Cleaner::examine(int directory, const std::string& name, const struct stat&
     return fail(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
   }
   if (!os::identity_of(opened).same_file(os::identity_of(seen))) return;
+  if (S_ISDIR(opened.st_mode)) found.size = contents_of(file.get()).size;
   found.state = state_of(file.get());
   if (found.state == TemporaryState::stale && !options_.dry_run)
-    return remove(directory, name, os::identity_of(opened), std::move(found));
+    return remove(directory, name, file.get(), os::identity_of(opened), std::move(found));
   found_.push_back(std::move(found));
 }
 
 // The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
-TemporaryState Cleaner::state_of(int file) const noexcept {
+TemporaryState Cleaner::state_of(int file) const {
   switch (lock_temporary(file, system_)) {
     case TemporaryLock::taken:
       return TemporaryState::stale;
@@ -131,17 +151,30 @@ TemporaryState Cleaner::state_of(int file) const noexcept {
   }
   struct stat status;
   if (::fstat(file, &status) != 0) return TemporaryState::recent;
-  const std::time_t changed = std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec);
+  std::time_t changed = std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec);
+  if (S_ISDIR(status.st_mode)) changed = std::max(changed, contents_of(file).changed);
   const bool old = std::time(nullptr) - changed >= options_.min_age.count();
   return old ? TemporaryState::stale : TemporaryState::recent;
 }
 
+// The folder of a killed CheckpointWriter holds only files. Returns false and sets errno on failure.
+bool Cleaner::remove_folder(int directory, const std::string& name, int folder, const std::string& path) {
+  if (const int error_number = remove_files(folder, path, system_); error_number != 0) {
+    errno = error_number;
+    return false;
+  }
+  return system_.remove_directory(directory, name.c_str()) == 0;
+}
+
 // Runs while the lock is held, or after the age was checked.
-void Cleaner::remove(int directory, const std::string& name, const os::FileIdentity& identity, Temporary found) {
+void Cleaner::remove(int directory, const std::string& name, int file, const os::FileIdentity& identity,
+                     Temporary found) {
   struct stat now;
   if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !os::identity_of(now).same_file(identity))
     return;  // The writer has just put the file in place.
-  if (system_.unlink_at(directory, name.c_str()) != 0) {
+  const bool failed = S_ISDIR(now.st_mode) ? !remove_folder(directory, name, file, found.path)
+                                           : system_.unlink_at(directory, name.c_str()) != 0;
+  if (failed) {
     if (errno == ENOENT) return;
     return fail(std::move(found), os::system_error(Errc::write_failed, errno, "cannot remove"));
   }
@@ -158,7 +191,7 @@ Result<std::vector<Temporary>> clean_directory(std::string_view directory, const
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path(directory);
     Cleaner cleaner(options, system);
-    if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), kOpenDirectory, path); !status)
+    if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), os::kOpenDirectory, path); !status)
       return std::move(status).error();
     return std::move(cleaner.found());
   });

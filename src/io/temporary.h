@@ -12,6 +12,9 @@ namespace safetensors::io {
 // Returns `.safetensors-<16 hex digits>.tmp` with random digits. The name is short and plain, so it is valid on every
 // file system.
 [[nodiscard]] std::string temporary_name();
+// Number of names to try. A name is rarely in use, but clean_directory() may take a new file before its writer locks
+// it.
+inline constexpr int kMaxNameAttempts = 100;
 // Returns whether temporary_name() can return this name.
 [[nodiscard]] bool is_temporary_name(std::string_view name) noexcept;
 

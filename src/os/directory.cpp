@@ -5,7 +5,9 @@
 #include "os/directory.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +23,21 @@ namespace {
 struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
+using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+Result<std::vector<std::string>> read_names(DIR* directory, const std::string& path, bool hidden) {
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
+    const dirent* const entry = ::readdir(directory);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name[0] != '.' || (hidden && name != "." && name != "..")) names.emplace_back(name);
+  }
+  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 // Returns whether an error means that a pattern has no match in a directory. Every other error is reported, because it
 // could hide files that match.
@@ -59,7 +76,7 @@ PathKind kind_of(const std::string& path) noexcept {
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
-  std::unique_ptr<DIR, CloseDirectory> directory;
+  Directory directory;
   do {
     directory.reset(::opendir(path.c_str()));
   } while (!directory && errno == EINTR);
@@ -68,17 +85,18 @@ Result<std::vector<std::string>> list_directory(const std::string& path, bool hi
     return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, error_number, "cannot open",
                         path);
   }
-  std::vector<std::string> names;
-  while (true) {
-    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
-    const dirent* const entry = ::readdir(directory.get());
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name[0] != '.' || (hidden && name != "." && name != "..")) names.emplace_back(name);
-  }
-  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
-  std::sort(names.begin(), names.end());
-  return names;
+  return read_names(directory.get(), path, hidden);
+}
+
+Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path) {
+  // Another open file, so that no other reader of the descriptor moves its position.
+  const int opened = retry([&] { return ::openat(descriptor, ".", kOpenDirectory); });
+  if (opened < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  const Directory directory(::fdopendir(opened));
+  if (directory) return read_names(directory.get(), path, true);
+  const int error_number = errno;
+  ::close(opened);
+  return system_error(Errc::out_of_memory, error_number, "cannot open", path);
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

@@ -1,6 +1,7 @@
 // Lists of names in directories. As in a shell, names that begin with a dot are hidden.
 #pragma once
 
+#include <fcntl.h>
 #include <safetensors/error.h>
 
 #include <cstdint>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace safetensors::os {
+
+// Flags of open() for a directory whose names are read.
+inline constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 enum class PathKind : std::uint8_t {
   nothing,    // the name does not exist
@@ -22,6 +26,9 @@ enum class PathKind : std::uint8_t {
 // Returns the names in a directory, sorted by their bytes, without `.` and `..`. hidden: include names that begin with
 // a dot. Errors, with path and os_error: open_failed, read_failed, out_of_memory. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden = false);
+
+// The same for an open directory, with the names that begin with a dot. path: only for errors.
+[[nodiscard]] Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path);
 
 // Joins a directory's path and a name with one separator. An empty directory means the working directory.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);

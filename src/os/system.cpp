@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <new>
 
@@ -78,6 +79,20 @@ int System::change_owner(int descriptor, uid_t user, gid_t group) noexcept {
 
 int System::rename_at(int directory, const char* from, const char* to) noexcept {
   return ::renameat(directory, from, directory, to);
+}
+
+int System::make_directory(int directory, const char* name, mode_t mode) noexcept {
+  return ::mkdirat(directory, name, mode);
+}
+
+int System::remove_directory(int directory, const char* name) noexcept {
+  return ::unlinkat(directory, name, AT_REMOVEDIR);
+}
+
+int System::rename_new(int directory, const char* from, const char* to) noexcept {
+  if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0) return 0;
+  // Without the flag, rename() replaces an empty directory and no other one.
+  return errno == EINVAL || errno == ENOSYS ? ::renameat(directory, from, directory, to) : -1;
 }
 
 int System::unlink_at(int directory, const char* name) noexcept {

@@ -42,6 +42,10 @@ class System {
   virtual int change_owner(int descriptor, uid_t user, gid_t group) noexcept;
   virtual int rename_at(int directory, const char* from, const char* to) noexcept;
   virtual int unlink_at(int directory, const char* name) noexcept;
+  virtual int make_directory(int directory, const char* name, mode_t mode) noexcept;
+  virtual int remove_directory(int directory, const char* name) noexcept;
+  // Renames, and replaces nothing but an empty directory. EEXIST or ENOTEMPTY: the new name is in use.
+  virtual int rename_new(int directory, const char* from, const char* to) noexcept;
   // Gives the file of a descriptor a name. EEXIST: the name is in use, maybe by a dangling symlink.
   virtual int link_at(int descriptor, int directory, const char* name) noexcept;
   // Returns whether /proc has a path to the file of a descriptor. link_at() needs it.

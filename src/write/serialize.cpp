@@ -17,26 +17,14 @@
 #include "io/write_images.h"
 #include "os/memory.h"
 #include "write/file_head.h"
+#include "write/image.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
 
 using io::Piece;
-
-// A file in memory: its pieces point into head and into the tensors.
-struct Image {
-  std::shared_ptr<const std::string> head;
-  std::vector<Piece> pieces;  // in order, without gaps; the first is the head
-  std::uint64_t size = 0;
-};
-
-Status check_lengths(const Header& header, std::span<const TensorData> tensors) {
-  for (const TensorData& tensor : tensors) {
-    if (Status status = write::check_length(*header.find(tensor.name), tensor.bytes.size()); !status) return status;
-  }
-  return {};
-}
+using write::Image;
 
 Result<format::BuiltHeader> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                                     const LayoutOptions& options) {
@@ -52,7 +40,7 @@ Result<format::BuiltHeader> lay_out(std::span<const TensorData> tensors, const s
   }
   Result<format::BuiltHeader> built = format::build_header(builder, options);
   if (!built) return built;
-  if (Status status = check_lengths(built->header, tensors); !status) return std::move(status).error();
+  if (Status status = write::check_lengths(built->header, tensors); !status) return std::move(status).error();
   return built;
 }
 
@@ -60,20 +48,9 @@ Result<Image> make_image(std::span<const TensorData> tensors, const std::optiona
                          const LayoutOptions& options) {
   const Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
   if (!built) return built.error();
-  const Header& header = built->header;
   Result<std::string> head = write::file_head(built->text);
   if (!head) return std::move(head).error();
-  const Result<std::uint64_t> size = write::file_size(*head, header.data_bytes());
-  if (!size) return size.error();
-  Image image{.head = std::make_shared<const std::string>(std::move(*head)), .pieces = {}, .size = *size};
-  image.pieces.reserve(tensors.size() + 1);
-  image.pieces.push_back({0, write::bytes_of(*image.head)});
-  for (const TensorData& tensor : tensors) {
-    if (!tensor.bytes.empty())
-      image.pieces.push_back({image.head->size() + header.find(tensor.name)->begin, tensor.bytes});
-  }
-  std::ranges::sort(image.pieces, {}, &Piece::offset);
-  return image;
+  return write::make_image(built->header, *std::move(head), tensors);
 }
 
 Status write_image(std::string_view path, const Image& image, const WriteOptions& options) {

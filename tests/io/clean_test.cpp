@@ -113,6 +113,23 @@ TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
   EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
 }
 
+TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
+  const std::string folder = directory / ".safetensors-0000000000000003.tmp";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  put(folder + "/a.safetensors", "1234");
+  put(folder + "/b.json", "56");
+  put(directory / "target", "kept");
+  ASSERT_EQ(::symlink("../target", (folder + "/link").c_str()), 0);
+  os::Descriptor writer(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
+  EXPECT_EQ(clean(), (States{{folder, TemporaryState::in_use}}));
+  writer.reset();
+  EXPECT_EQ(clean({.dry_run = true}), (States{{folder, TemporaryState::stale}}));
+  EXPECT_EQ(clean(), (States{{folder, TemporaryState::removed}}));
+  EXPECT_EQ(directory.names(), Names{"target"});
+  EXPECT_EQ(contents(directory / "target"), "kept");
+}
+
 TEST_F(CleanDirectory, TrustsLocksOverAge) {
   put(path, "four");
   const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -122,14 +139,16 @@ TEST_F(CleanDirectory, TrustsLocksOverAge) {
   EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
 }
 
-TEST_F(CleanDirectory, TouchesRegularFilesOnly) {
+TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   put(directory / "target", "kept");
   ASSERT_EQ(::symlink("target", (directory / ".safetensors-0000000000000001.tmp").c_str()), 0);
   ASSERT_EQ(::symlink("missing", (directory / ".safetensors-0000000000000002.tmp").c_str()), 0);
-  ASSERT_EQ(::mkdir((directory / ".safetensors-0000000000000003.tmp").c_str(), 0700), 0);
+  const std::string folder = directory / ".safetensors-0000000000000003.tmp";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir((folder + "/inside").c_str(), 0700), 0);
   const Names names = directory.names();
-  EXPECT_EQ(clean({.recursive = true, .min_age = 0s}), States{});
+  EXPECT_EQ(clean({.recursive = true, .min_age = 0s}), (States{{folder, TemporaryState::failed}}));
   EXPECT_EQ(directory.names(), names);
   EXPECT_EQ(contents(directory / "target"), "kept");
 }

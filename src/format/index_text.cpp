@@ -1,0 +1,70 @@
+// Writes an index. The members of `metadata` are copied token by token, so the index is valid JSON whatever the caller
+// gives.
+#include "format/index_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "json/copy.h"
+#include "json/reader.h"
+#include "json/writer.h"
+
+namespace safetensors::format {
+namespace {
+
+constexpr unsigned kMemberDepth = 2;  // of the members of metadata and of weight_map
+
+// Appends the members of an object, except total_size.
+bool append_members(json::Reader& reader, std::string& out) {
+  if (!reader.open('{', "it is not an object")) return false;
+  for (bool more = !reader.consume('}'); more;) {
+    std::string_view key;
+    std::size_t start = 0;
+    if (!reader.key(key, start)) return false;
+    const std::size_t before = out.size();
+    out += ',';
+    json::append_line(out, kMemberDepth);
+    json::append_ascii_string(out, key);
+    out += ": ";
+    const bool skipped = key == "total_size";
+    if (!json::copy_value(reader, 1, out, json::Lines::indented, kMemberDepth)) return false;
+    if (skipped) out.resize(before);
+    if (!reader.next('}', more)) return false;
+  }
+  return reader.end();
+}
+
+}  // namespace
+
+Status IndexText::metadata(std::uint64_t total_size, std::string_view others) {
+  text_ = "{\n  \"metadata\": {\n    \"total_size\": ";
+  json::append_integer(text_, total_size);
+  if (!others.empty()) {
+    std::string text(others);  // the reader changes its text
+    text.append(json::Reader::kPadding, '\0');
+    json::Reader reader(text.data(), others.size());
+    if (!append_members(reader, text_)) {
+      const json::Failure& failure = reader.failure();
+      return base::make_error(Errc::invalid_argument, "index_metadata must be a JSON object: byte " +
+                                                          std::to_string(failure.offset) + ": " + failure.what);
+    }
+  }
+  text_ += "\n  },\n  \"weight_map\": {";
+  return {};
+}
+
+void IndexText::tensor(std::string_view name, std::string_view file) {
+  if (std::exchange(has_tensor_, true)) text_ += ',';
+  json::append_line(text_, kMemberDepth);
+  json::append_ascii_string(text_, name);
+  text_ += ": ";
+  json::append_ascii_string(text_, file);
+}
+
+std::string IndexText::finish() && {
+  text_ += "\n  }\n}";
+  return std::move(text_);
+}
+
+}  // namespace safetensors::format

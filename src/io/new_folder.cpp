@@ -1,0 +1,115 @@
+// Makes a folder that appears at once: it gets its files under a temporary name, and then one rename() shows it.
+//
+// The rename replaces nothing. If something appears at the path meanwhile, commit() fails, and the destructor removes
+// the temporary folder.
+#include "io/new_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "io/temporary.h"
+#include "os/directory.h"
+#include "os/system_error.h"
+
+namespace safetensors::io {
+namespace {
+
+std::string_view without_separators(std::string_view path) noexcept {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+}  // namespace
+
+NewFolder::NewFolder(std::string_view path, Sync sync, os::System& system)
+    : system_(system), path_(without_separators(path)), sync_(sync), process_(::getpid()) {
+  const std::size_t slash = path_.rfind('/');
+  parent_path_ = path_.substr(0, slash == std::string::npos ? 0 : slash + 1);
+  name_ = path_.substr(parent_path_.size());
+}
+
+NewFolder::~NewFolder() {
+  discard();
+}
+
+Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, Sync sync, os::System& system) {
+  if (path.find('\0') != std::string_view::npos)
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
+  if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path);
+  std::unique_ptr<NewFolder> made(new NewFolder(path, sync, system));
+  if (Status status = made->make(); !status) return std::move(status).error();
+  return made;
+}
+
+Status NewFolder::make() {
+  const std::string parent = parent_path_.empty() ? "." : parent_path_;
+  parent_ = os::Descriptor(system_.open_at(AT_FDCWD, parent.c_str(), os::kOpenDirectory, 0));
+  if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
+  struct stat found;
+  if (::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
+    return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path_);
+  int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
+  for (int i = 0; i < kMaxNameAttempts; ++i) {
+    std::string name = temporary_name();
+    std::string temporary_path = parent_path_ + name;
+    if (system_.make_directory(parent_.get(), name.c_str(), 0777) != 0) {
+      error_number = errno;
+      if (error_number != EEXIST) break;
+      continue;
+    }
+    temporary_ = std::move(name);
+    temporary_path_ = std::move(temporary_path);
+    if (keeps_its_name()) return {};
+    error_number = EBUSY;
+    discard();
+  }
+  return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
+}
+
+// Locks the folder. Returns false if clean_directory() has locked or removed it.
+bool NewFolder::keeps_its_name() noexcept {
+  folder_ = os::Descriptor(system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | O_NOFOLLOW, 0));
+  if (!folder_.valid()) return errno != ENOENT;  // without a lock if the system lets nobody open it
+  if (lock_temporary(folder_.get(), system_) == TemporaryLock::held) return false;
+  struct stat made;
+  return ::fstat(folder_.get(), &made) != 0 || made.st_nlink != 0;
+}
+
+Status NewFolder::commit() {
+  if (system_.rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
+    return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
+  temporary_.clear();
+  folder_.reset();
+  if (sync_ != Sync::full || system_.sync(parent_.get()) == 0) return {};
+  return os::system_error(Errc::replaced_not_durable, errno,
+                          "the new folder is in place, but the directory above it was not synced", path_);
+}
+
+// Idempotent. Ignores errors.
+void NewFolder::discard() noexcept {
+  if (temporary_.empty() || ::getpid() != process_) return;
+  (void)base::guarded([&]() -> Status {
+    if (folder_.valid()) (void)remove_files(folder_.get(), temporary_path_, system_);
+    return {};
+  });
+  (void)system_.remove_directory(parent_.get(), temporary_.c_str());
+  folder_.reset();
+  temporary_.clear();
+}
+
+int remove_files(int directory, const std::string& path, os::System& system) {
+  const Result<std::vector<std::string>> names = os::list_open_directory(directory, path);
+  if (!names) return names.error().os_error;
+  for (const std::string& name : *names) {
+    if (system.unlink_at(directory, name.c_str()) != 0 && errno != ENOENT) return errno;
+  }
+  return 0;
+}
+
+}  // namespace safetensors::io

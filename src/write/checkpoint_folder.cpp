@@ -1,0 +1,127 @@
+// Puts the files of a model in place in an order that keeps the old model readable as long as possible.
+//
+// The index comes after the files that it names, and old files go after the index that named them. So at each moment
+// the folder has an index whose files are there. What this order cannot prevent: if a new file has the name of an old
+// one, the old index leads to the new file for a moment. A new folder has no such moment, because one rename() shows
+// it.
+#include "write/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "format/shard_index.h"
+#include "os/directory.h"
+#include "os/system_error.h"
+#include "write/file_head.h"
+
+namespace safetensors::write {
+
+Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
+                                                                 const CheckpointWriteOptions& options) {
+  std::unique_ptr<CheckpointFolder> made(new CheckpointFolder(path, layout, options));
+  if (Status status = made->make_folder(); !status) return std::move(status).error();
+  if (Status status = made->write_index(); !status) return std::move(status).error();
+  return made;
+}
+
+Status CheckpointFolder::make_folder() {
+  if (path_.find('\0') != std::string::npos)
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path_);
+  const bool exists = os::kind_of(path_) != os::PathKind::nothing;
+  if (!exists || options_.new_folder) {
+    Result<std::unique_ptr<io::NewFolder>> folder = io::NewFolder::create(path_, to_sync(options_.write.durability));
+    if (!folder) return std::move(folder).error();
+    new_folder_ = std::move(*folder);
+  }
+  const std::string& path = new_folder_ ? new_folder_->path() : path_;
+  folder_ = os::Descriptor(os::retry([&] { return ::open(path.c_str(), os::kOpenDirectory); }));
+  if (folder_.valid()) return {};
+  return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
+}
+
+Status CheckpointFolder::write_index() {
+  const std::string_view text = layout_.index_text();
+  if (text.empty()) return {};
+  if (text.size() > format::kMaxIndexBytes)
+    return base::make_error(Errc::invalid_argument,
+                            "the index would have " + std::to_string(text.size()) + " bytes, readers accept " +
+                                std::to_string(format::kMaxIndexBytes),
+                            path_);
+  auto index =
+      io::AtomicFile::create(path_of(layout_.index_name()), text.size(), to_atomic_file_options(options_.write));
+  if (!index) return std::move(index).error();
+  index_ = std::move(*index);
+  return index_->write_at(0, bytes_of(text));
+}
+
+std::string CheckpointFolder::path_of(std::string_view name) const {
+  return os::join_path(new_folder_ ? new_folder_->path() : path_, name);
+}
+
+Status CheckpointFolder::commit(std::span<const std::unique_ptr<io::AtomicFile>> files) {
+  if (index_) {
+    if (Status status = index_->file().finish(); !status) return status;
+    if (Status status = index_->check(); !status) return status;
+  }
+  if (Status status = io::replace_all(files); !status) return status;
+  if (index_) {
+    if (Status status = put_index(files.size()); !status) return status;
+  }
+  if (new_folder_) return new_folder_->commit();
+  if (!index_) {
+    if (Status status = remove_old_index(); !status) return status;
+  }
+  if (options_.remove_old_files) remove_old_files();
+  return {};
+}
+
+Status CheckpointFolder::put_index(std::size_t files) {
+  Status status = index_->commit();
+  if (status) return status;
+  Error error = std::move(status).error();
+  error.message += "; all " + std::to_string(files) + " files were already replaced";
+  return error;
+}
+
+// The old index would lead readers of the folder to the old files.
+Status CheckpointFolder::remove_old_index() {
+  const std::string name = layout_.index_name();
+  int error_number = ::unlinkat(folder_.get(), name.c_str(), 0) == 0 ? 0 : errno;
+  if (error_number == ENOENT) return {};
+  if (error_number == 0) {
+    if (options_.write.durability != Durability::full || ::fsync(folder_.get()) == 0) return {};
+    return os::system_error(Errc::replaced_not_durable, errno,
+                            "the new file is in place, but the removal of the old index was not synced", path_);
+  }
+  return os::system_error(Errc::replace_failed, error_number,
+                          "the new file is in place, but the old index `" + printable(name) +
+                              "` cannot be removed and still leads to the old files",
+                          path_);
+}
+
+bool CheckpointFolder::is_old_file(std::string_view name) const {
+  const auto files = layout_.files();
+  if (std::ranges::any_of(files, [&](const CheckpointFile& file) { return file.name == name; })) return false;
+  if (name == std::string(layout_.stem()) + ".safetensors") return true;
+  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
+  return shard && shard->stem == layout_.stem();
+}
+
+// Ignores errors: a file that stays is a stray file, which no index names.
+void CheckpointFolder::remove_old_files() noexcept {
+  (void)base::guarded([&]() -> Status {
+    const Result<std::vector<std::string>> names = os::list_open_directory(folder_.get(), path_);
+    if (!names) return names.error();
+    for (const std::string& name : *names) {
+      if (is_old_file(name)) (void)::unlinkat(folder_.get(), name.c_str(), 0);
+    }
+    return {};
+  });
+}
+
+}  // namespace safetensors::write

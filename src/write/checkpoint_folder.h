@@ -1,0 +1,53 @@
+// The folder of a model that is being written: where its files are made, and how they are put in place together.
+#pragma once
+
+#include <safetensors/checkpoint_layout.h>
+#include <safetensors/checkpoint_writer.h>
+#include <safetensors/error.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/atomic_file.h"
+#include "io/new_folder.h"
+#include "os/descriptor.h"
+
+namespace safetensors::write {
+
+class CheckpointFolder {
+ public:
+  // Opens the folder, or makes a temporary folder if nothing is at the path. Also writes the index, under a temporary
+  // name. Errors: those of CheckpointWriter::create().
+  [[nodiscard]] static Result<std::unique_ptr<CheckpointFolder>> open(std::string_view path,
+                                                                      const CheckpointLayout& layout,
+                                                                      const CheckpointWriteOptions& options);
+
+  // The path under which a file of the layout is created.
+  [[nodiscard]] std::string path_of(std::string_view name) const;
+
+  // Puts the files in place, then the index, then the folder if it is new. Removes the old files. files: finished, in
+  // the order of the layout. Errors: those of CheckpointWriter::commit().
+  [[nodiscard]] Status commit(std::span<const std::unique_ptr<io::AtomicFile>> files);
+
+ private:
+  CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options)
+      : path_(path), layout_(layout), options_(options) {}
+
+  Status make_folder();
+  Status write_index();
+  Status put_index(std::size_t files);
+  Status remove_old_index();
+  void remove_old_files() noexcept;
+  [[nodiscard]] bool is_old_file(std::string_view name) const;
+
+  const std::string path_;
+  const CheckpointLayout layout_;
+  const CheckpointWriteOptions options_;
+  std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
+  os::Descriptor folder_;                      // the folder in which the files are made
+  std::unique_ptr<io::AtomicFile> index_;      // null: the layout has no index
+};
+
+}  // namespace safetensors::write

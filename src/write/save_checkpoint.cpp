@@ -1,0 +1,105 @@
+// Saves a model of several files. Tensors in memory are written by several threads, as write_files() writes them. If
+// some tensors are in other files, a CheckpointWriter copies them.
+#include <safetensors/checkpoint_writer.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "write/checkpoint_folder.h"
+#include "write/file_head.h"
+#include "write/image.h"
+#include "write/tensor_file.h"
+
+namespace safetensors {
+namespace write {
+namespace {
+
+using Tensors = std::span<const NamedTensor>;
+
+Result<CheckpointLayout> lay_out(Tensors tensors, const CheckpointLayoutOptions& options) {
+  std::vector<CheckpointTensor> described;
+  described.reserve(tensors.size());
+  for (const NamedTensor& tensor : tensors)
+    described.push_back({.name = tensor.name(), .dtype = tensor.dtype(), .shape = tensor.shape()});
+  return CheckpointLayout::make(described, options);
+}
+
+// The image of each file. The tensors must be in memory.
+Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& layout) {
+  std::vector<std::vector<TensorData>> data(layout.files().size());
+  for (const NamedTensor& tensor : tensors)
+    data[*layout.file_of(tensor.name())].push_back({tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()});
+  std::vector<Image> images;
+  images.reserve(data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const Header& header = layout.files()[i].header;
+    if (Status status = check_lengths(header, data[i]); !status) return std::move(status).error();
+    Result<FileHead> head = head_of(header);
+    if (!head) return std::move(head).error();
+    Result<Image> image = make_image(header, std::move(head->bytes), data[i]);
+    if (!image) return std::move(image).error();
+    images.push_back(*std::move(image));
+  }
+  return images;
+}
+
+Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayout& layout,
+                   const CheckpointWriteOptions& options) {
+  const Result<std::vector<Image>> images = make_images(tensors, layout);
+  if (!images) return images.error();
+  Result<std::unique_ptr<CheckpointFolder>> folder = CheckpointFolder::open(path, layout, options);
+  if (!folder) return std::move(folder).error();
+  std::vector<std::unique_ptr<io::AtomicFile>> files;
+  std::vector<io::Image> targets;
+  for (std::size_t i = 0; i < images->size(); ++i) {
+    const Image& image = (*images)[i];
+    auto file = io::AtomicFile::create((*folder)->path_of(layout.files()[i].name), image.size,
+                                       to_atomic_file_options(options.write));
+    if (!file) return std::move(file).error();
+    files.push_back(std::move(*file));
+    targets.push_back({&files.back()->file(), image.pieces, image.size});
+  }
+  if (Status status = io::write_images(targets, options.write.progress); !status) return status;
+  return (*folder)->commit(files);
+}
+
+Status save_mixed(PathView path, Tensors tensors, const CheckpointLayout& layout,
+                  const CheckpointWriteOptions& options) {
+  for (const NamedTensor& tensor : tensors) {
+    if (tensor.tensor() != nullptr) continue;
+    const CheckpointFile& file = layout.files()[*layout.file_of(tensor.name())];
+    Status status = check_length(*file.header.find(tensor.name()), tensor.bytes().size());
+    if (!status) return status;
+  }
+  Result<CheckpointWriter> writer = CheckpointWriter::create(path, layout, options);
+  if (!writer) return std::move(writer).error();
+  for (const NamedTensor& tensor : tensors) {
+    Status status = tensor.tensor() != nullptr ? writer->copy(tensor.name(), *tensor.tensor())
+                                               : writer->write(tensor.name(), 0, tensor.bytes());
+    if (!status) return status;
+  }
+  return writer->commit();
+}
+
+}  // namespace
+}  // namespace write
+
+inline namespace v0 {
+
+Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, const CheckpointLayoutOptions& layout,
+                       const CheckpointWriteOptions& options) noexcept {
+  return base::guarded([&]() -> Status {
+    const Result<CheckpointLayout> made = write::lay_out(tensors, layout);
+    if (!made) return base::with_path(Error(made.error()), folder);
+    const bool memory = std::ranges::all_of(tensors, [](const NamedTensor& t) { return t.tensor() == nullptr; });
+    Status status = memory ? write::save_memory(folder, tensors, *made, options)
+                           : write::save_mixed(folder, tensors, *made, options);
+    if (status) return status;
+    return base::with_path(std::move(status).error(), folder);
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

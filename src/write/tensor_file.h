@@ -1,0 +1,99 @@
+// One file of tensors that is written in several calls, in any order and from several threads. A Writer has one, a
+// CheckpointWriter has one per file of the model.
+#pragma once
+
+#include <safetensors/error.h>
+#include <safetensors/file.h>
+#include <safetensors/header.h>
+#include <safetensors/writer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/atomic_file.h"
+#include "io/progress.h"
+#include "write/range_set.h"
+
+namespace safetensors::write {
+
+// What the files of one writer share: the progress, the first failure, and whether commit() has begun. Thread-safe.
+class WriteSession {
+ public:
+  // done: bytes that count as written from the start. path: only for errors.
+  WriteSession(const WriteOptions& options, std::uint64_t total, std::uint64_t done, std::string_view path)
+      : meter(options.progress, total, done, path) {}
+
+  // Records the result of a write, and returns it. Keeps the first failure, which every later call returns.
+  Status conclude(Status status);
+  // Calls change() unless the writer has failed or is closed. Errors: the first failure, writer_closed, that of change.
+  Status if_open(const std::function<Status()>& change);
+  // The same, and then closes the writer.
+  Status close_after(const std::function<Status()>& check);
+  // Makes a range of a file count as not written.
+  void release(RangeSet& written, ByteRange range);
+
+  io::ProgressMeter meter;
+
+ private:
+  std::mutex mutex_;  // also guards the ranges written of each TensorFile
+  std::optional<Error> failure_;
+  bool closed_ = false;
+};
+
+// The bytes before the data, and the size of the whole file.
+struct FileHead {
+  std::string bytes;
+  std::uint64_t file_size = 0;
+};
+// Errors: header_too_large, size_overflow.
+[[nodiscard]] Result<FileHead> head_of(const Header& header);
+
+class TensorFile {
+ public:
+  // Creates the file and writes its head. session must outlive it. Errors: those of Writer::create().
+  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(std::string_view path, const Header& header,
+                                                                  const FileHead& head, const WriteOptions& options,
+                                                                  WriteSession& session);
+
+  // Errors: those of the functions of Writer with the same names.
+  Status write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
+  Status write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes);
+  Status copy(std::string_view name, const Tensor& from);
+
+  // Error: incomplete_write, if bytes are missing. Call it in if_open() or close_after() of the session.
+  [[nodiscard]] Status check_complete() const;
+  [[nodiscard]] std::unique_ptr<io::AtomicFile>& file() noexcept { return file_; }
+
+ private:
+  TensorFile(const Header& header, std::string_view path, std::uint64_t head, WriteSession& session)
+      : header_(header), path_(path), data_start_(head), session_(session) {}
+
+  Result<const TensorInfo*> find(std::string_view name) const;
+  Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
+  // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
+  Result<std::uint64_t> row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const;
+  Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
+  // Marks a range as written before it is written, so that two threads cannot both write it.
+  Status claim(const TensorInfo& tensor, ByteRange range);
+  Status check_same(const TensorInfo& tensor, const Tensor& from) const;
+  Error error(Errc code, std::string message) const;
+
+  const Header header_;
+  const std::string path_;
+  const std::uint64_t data_start_;
+  WriteSession& session_;
+  std::unique_ptr<io::AtomicFile> file_;
+  RangeSet written_;
+};
+
+// writer_closed.
+[[nodiscard]] Error closed_error();
+
+}  // namespace safetensors::write

@@ -1,0 +1,172 @@
+// Splits of models into files: the rule for each border, and the text of the index, byte for byte.
+// tests/python/test_checkpoint_layout.py compares random models with huggingface_hub.
+#include <safetensors/checkpoint_layout.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/io_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using Files = std::vector<std::string>;
+constexpr std::uint64_t kMax = ~std::uint64_t{0};
+
+CheckpointTensor bytes(std::string_view name, const Shape& shape) {
+  return {name, Dtype::U8, shape};
+}
+
+// Each file as "name: tensors in the order of the index".
+Files files_of(const CheckpointLayout& layout, const std::vector<std::string>& names) {
+  Files files;
+  for (const CheckpointFile& file : layout.files()) files.push_back(file.name + ":");
+  for (const std::string& name : names) files[layout.file_of(name).value()] += " " + name;
+  return files;
+}
+
+Files split(const std::vector<std::pair<std::string, std::uint64_t>>& sizes, std::uint64_t max) {
+  std::vector<Shape> shapes;
+  for (const auto& [name, size] : sizes) shapes.push_back({size});
+  std::vector<CheckpointTensor> tensors;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    tensors.push_back(bytes(sizes[i].first, shapes[i]));
+    names.push_back(sizes[i].first);
+  }
+  return files_of(CheckpointLayout::make(tensors, {.max_shard_size = max}).value(), names);
+}
+
+TEST(CheckpointLayout, KeepsOneFileUpToLimit) {
+  EXPECT_EQ(split({{"a", 6}, {"b", 4}}, 10), (Files{"model.safetensors: a b"}));
+  EXPECT_EQ(split({{"a", 6}, {"b", 5}}, 10),
+            (Files{"model-00001-of-00002.safetensors: a", "model-00002-of-00002.safetensors: b"}));
+}
+
+TEST(CheckpointLayout, KeepsOrderOfTensors) {
+  EXPECT_EQ(split({{"a", 6}, {"b", 6}, {"c", 2}, {"d", 6}, {"e", 2}, {"f", 2}}, 10),
+            (Files{"model-00001-of-00003.safetensors: a", "model-00002-of-00003.safetensors: b c",
+                   "model-00003-of-00003.safetensors: d e f"}));
+}
+
+TEST(CheckpointLayout, GivesLargeTensorItsOwnFile) {
+  EXPECT_EQ(split({{"a", 2}, {"big", 11}, {"b", 3}}, 10),
+            (Files{"model-00001-of-00002.safetensors: big", "model-00002-of-00002.safetensors: a b"}));
+  EXPECT_EQ(split({{"big", 11}}, 10), (Files{"model.safetensors: big"}));
+  EXPECT_EQ(split({{"a", 1}, {"b", 0}, {"c", 1}}, 0),
+            (Files{"model-00001-of-00003.safetensors: a", "model-00002-of-00003.safetensors: c",
+                   "model-00003-of-00003.safetensors: b"}));
+}
+
+TEST(CheckpointLayout, MakesOneFileWithoutTensors) {
+  const CheckpointLayout layout = CheckpointLayout::make({}).value();
+  ASSERT_EQ(layout.files().size(), 1U);
+  EXPECT_EQ(layout.files()[0].name, "model.safetensors");
+  EXPECT_TRUE(layout.files()[0].header.empty());
+  EXPECT_EQ(layout.total_size(), 0U);
+  EXPECT_EQ(layout.index_text(), "");
+  EXPECT_EQ(layout.index_name(), "model.safetensors.index.json");
+  EXPECT_FALSE(layout.file_of("a"));
+}
+
+TEST(CheckpointLayout, AddsLargestNumbers) {
+  EXPECT_EQ(split({{"a", kMax / 16}, {"b", 1}}, kMax), (Files{"model.safetensors: a b"}));
+  const Shape half{std::uint64_t{1} << 60};
+  std::vector<std::string> names;
+  for (int i = 0; i < 17; ++i) names.push_back(std::to_string(i));
+  std::vector<CheckpointTensor> tensors;
+  for (const std::string& name : names) tensors.push_back(bytes(name, half));
+  EXPECT_EQ(error_of(CheckpointLayout::make(tensors)).code, Errc::size_overflow);
+  tensors.resize(15);
+  EXPECT_EQ(CheckpointLayout::make(tensors).value().total_size(), std::uint64_t{15} << 60);
+}
+
+TEST(CheckpointLayout, PutsSharedTensorsTogether) {
+  const Shape six{6};
+  std::vector<CheckpointTensor> tensors = {bytes("a", six), bytes("b", six), bytes("tied", six), bytes("c", six)};
+  tensors[0].storage = 7;
+  tensors[2].storage = 7;
+  const CheckpointLayout layout = CheckpointLayout::make(tensors, {.max_shard_size = 12}).value();
+  EXPECT_EQ(files_of(layout, {"a", "b", "tied", "c"}),
+            (Files{"model-00001-of-00002.safetensors: a b tied", "model-00002-of-00002.safetensors: c"}));
+  EXPECT_EQ(layout.total_size(), 18U);
+  EXPECT_EQ(layout.files()[0].header.data_bytes(), 18U);  // each tensor is written whole
+  // In the index, it comes last in its file.
+  tensors = {bytes("a", six), bytes("tied", six), bytes("b", six), bytes("c", six)};
+  tensors[0].storage = tensors[1].storage = 1;
+  const CheckpointLayout other = CheckpointLayout::make(tensors, {.max_shard_size = 12}).value();
+  EXPECT_LT(other.index_text().find("\"b\""), other.index_text().find("\"tied\""));
+}
+
+TEST(CheckpointLayout, CountsSizeOfStorage) {
+  const Shape six{6};
+  std::vector<CheckpointTensor> tensors = {bytes("a", six), bytes("b", six)};
+  tensors[0].storage_bytes = 100;
+  const CheckpointLayout layout = CheckpointLayout::make(tensors, {.max_shard_size = 50}).value();
+  EXPECT_EQ(layout.files().size(), 2U);
+  EXPECT_EQ(layout.total_size(), 106U);
+}
+
+TEST(CheckpointLayout, WritesIndex) {
+  const Shape two{2};
+  const CheckpointLayout layout =
+      CheckpointLayout::make({bytes("w", two), bytes("gr\u00f6\u00dfe \"\U0001F600", two)},
+                             {.max_shard_size = 2,
+                              .stem = "diffusion",
+                              .metadata = {{"format", "pt"}},
+                              .index_metadata = R"({"total_size":1,"x":[1.50,{}],"\u00e9":{"k":null}})"})
+          .value();
+  EXPECT_EQ(layout.stem(), "diffusion");
+  EXPECT_EQ(layout.index_name(), "diffusion.safetensors.index.json");
+  EXPECT_EQ(layout.files()[1].header.metadata().find("format"), "pt");
+  EXPECT_EQ(layout.index_text(), R"({
+  "metadata": {
+    "total_size": 4,
+    "x": [
+      1.50,
+      {}
+    ],
+    "\u00e9": {
+      "k": null
+    }
+  },
+  "weight_map": {
+    "w": "diffusion-00001-of-00002.safetensors",
+    "gr\u00f6\u00dfe \"\ud83d\ude00": "diffusion-00002-of-00002.safetensors"
+  }
+})");
+}
+
+TEST(CheckpointLayout, RefusesBadArguments) {
+  const Shape two{2};
+  const auto error = [&](const std::vector<CheckpointTensor>& tensors, const CheckpointLayoutOptions& options = {}) {
+    const Error found = error_of(CheckpointLayout::make(tensors, options));
+    return std::pair(found.code, found.message);
+  };
+  using Found = std::pair<Errc, std::string>;
+  EXPECT_EQ(error({bytes("a", two), bytes("a", two)}),
+            Found(Errc::duplicate_name, "a tensor named `a` was added before"));
+  EXPECT_EQ(error({bytes("a", two), bytes("a", two)}, {.max_shard_size = 2}),
+            Found(Errc::duplicate_name, "two tensors are named `a`"));
+  EXPECT_EQ(error({{"a", Dtype::F4, two}, {"b", Dtype::F4, ShapeView(two).first(0)}}).first, Errc::misaligned_size);
+  EXPECT_EQ(error({}, {.stem = ""}),
+            Found(Errc::invalid_argument, "no file may be called `.safetensors`: it is empty"));
+  EXPECT_EQ(error({}, {.stem = "a/b"}),
+            Found(Errc::invalid_argument, "no file may be called `a/b.safetensors`: it holds a separator"));
+  EXPECT_EQ(error({}, {.stem = "../a"}),
+            Found(Errc::invalid_argument, "no file may be called `../a.safetensors`: it leads out of a folder"));
+  EXPECT_EQ(error({}, {.stem = ".a"}).first, Errc::invalid_argument);
+  EXPECT_EQ(error({}, {.stem = "\xff"}).first, Errc::invalid_utf8);
+  EXPECT_EQ(error({}, {.index_metadata = "[]"}),
+            Found(Errc::invalid_argument, "index_metadata must be a JSON object: byte 0: it is not an object"));
+  EXPECT_EQ(error({}, {.index_metadata = "{\"a\":1"}).first, Errc::invalid_argument);
+  EXPECT_EQ(error({}, {.index_metadata = "{\"a\":\"\xff\"}"}).first, Errc::invalid_argument);
+  EXPECT_EQ(error({}, {.layout = {.data_alignment = 3}}).first, Errc::invalid_alignment);
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,143 @@
+// What a crash leaves of a model that is being replaced. A child process replaces it, and is killed before each system
+// call that changes a folder, one after the other. Each time, the folder must hold the old model or the new one.
+#include <gtest/gtest.h>
+#include <safetensors/checkpoint.h>
+#include <safetensors/checkpoint_writer.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "support/checkpoint_support.h"
+
+namespace safetensors::test {
+namespace {
+
+const std::set<std::uint64_t> kChanges = {
+    SYS_linkat,   SYS_unlinkat, SYS_mkdirat, SYS_renameat2,
+#ifdef SYS_renameat
+    SYS_renameat,
+#endif
+};
+
+// Runs `body` in a child that is killed before its call number `last` of kChanges. Returns whether it was killed; false
+// if the child ended before. nullopt: processes cannot be traced here.
+std::optional<bool> killed_at(int last, const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(77);
+    ::raise(SIGSTOP);
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFSTOPPED(status)) return std::nullopt;
+  constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+  bool traced = ::ptrace(PTRACE_SETOPTIONS, child, nullptr, kOptions) == 0;
+  for (int seen = 0; traced;) {
+    if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) break;
+    if (::waitpid(child, &status, 0) != child || WIFEXITED(status) || WIFSIGNALED(status)) return false;
+    if (!WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
+    __ptrace_syscall_info info{};
+    const auto request = static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO);
+    traced = ::ptrace(request, child, sizeof info, &info) > 0;
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY && kChanges.contains(info.entry.nr) && seen++ == last) break;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  if (!traced) return std::nullopt;
+  return true;
+}
+
+class CheckpointCrash : public testing::Test {
+ protected:
+  // Saves `count` files with one tensor each, or one file of all tensors. Each tensor has four times the letter.
+  void save(const std::string& folder, std::size_t count, char letter, std::uint64_t max_size = 4,
+            const CheckpointWriteOptions& options = {}) {
+    const std::vector<std::uint8_t> bytes(4, static_cast<std::uint8_t>(letter));
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) names.push_back("t" + std::to_string(i));
+    std::vector<NamedTensor> tensors;
+    for (const std::string& name : names) tensors.emplace_back(name, Shape{4}, bytes);
+    ASSERT_TRUE(succeeds(save_checkpoint(folder, tensors, {.max_shard_size = max_size}, options)));
+  }
+  // The letters of the tensors, or the name of the error.
+  static std::string read(const std::string& folder) {
+    const Result<Checkpoint> model = Checkpoint::open(folder);
+    if (!model) return std::string(to_string(model.error().code));
+    std::string letters;
+    for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
+    return letters;
+  }
+  // Replaces a model as `replace` does, with a crash at every place. Returns what the folder holds after each.
+  std::set<std::string> after_crashes(const std::function<void(const std::string&)>& prepare,
+                                      const std::function<void(const std::string&)>& replace) {
+    std::set<std::string> found;
+    for (int last = 0;; ++last) {
+      const TemporaryDirectory directory;
+      const std::string folder = directory / "model";
+      prepare(folder);
+      const std::optional<bool> killed = killed_at(last, [&] { replace(folder); });
+      if (!killed) return {};
+      found.insert(read(folder));
+      if (!*killed) break;
+      EXPECT_LT(last, 1000);
+    }
+    return found;
+  }
+};
+
+#define SKIP_WITHOUT_TRACES(found) \
+  if ((found).empty()) GTEST_SKIP() << "this process may not trace its children"
+
+using Found = std::set<std::string>;
+
+TEST_F(CheckpointCrash, ShowsNewFolderWholeOrNot) {
+  const Found found = after_crashes([](const std::string&) {}, [&](const std::string& f) { save(f, 3, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"open_failed", "bbb"}));
+}
+
+TEST_F(CheckpointCrash, KeepsOldOrNewModelOfOtherNames) {
+  const Found found =
+      after_crashes([&](const std::string& f) { save(f, 3, 'a'); }, [&](const std::string& f) { save(f, 2, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aaa", "bb"}));
+}
+
+TEST_F(CheckpointCrash, KeepsOldOrNewModelIfOneFileReplacesMany) {
+  const Found found = after_crashes([&](const std::string& f) { save(f, 3, 'a'); },
+                                    [&](const std::string& f) { save(f, 2, 'b', 100); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aaa", "bb"}));
+}
+
+TEST_F(CheckpointCrash, MixesModelsOfEqualNames) {
+  const auto old = [&](const std::string& f) { save(f, 2, 'a'); };
+  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aa", "ba", "bb"}));  // as documented
+}
+
+TEST_F(CheckpointCrash, KeepsOldOrNewModelIfManyFilesReplaceOne) {
+  const Found found = after_crashes([&](const std::string& f) { save(f, 2, 'a', 100); },
+                                    [&](const std::string& f) { save(f, 2, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aa", "bb"}));
+}
+
+TEST_F(CheckpointCrash, NeverShowsPartOfModelInEmptyFolder) {
+  const Found found = after_crashes([](const std::string& f) { std::filesystem::create_directory(f); },
+                                    [&](const std::string& f) { save(f, 3, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"not_found", "ambiguous_checkpoint", "bbb"}));
+}
+
+}  // namespace
+}  // namespace safetensors::test

@@ -1,0 +1,324 @@
+// CheckpointWriter and save_checkpoint(): the files and the index that appear, the old files that go, and the calls
+// that are refused.
+#include <gtest/gtest.h>
+#include <safetensors/checkpoint.h>
+#include <safetensors/checkpoint_writer.h>
+#include <safetensors/clean.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "os/directory.h"
+#include "support/checkpoint_support.h"
+
+namespace safetensors::test {
+namespace {
+
+using Names = std::vector<std::string>;
+const Names kThree = {"m-00001-of-00003.safetensors", "m-00002-of-00003.safetensors", "m-00003-of-00003.safetensors",
+                      "m.safetensors.index.json"};
+
+class CheckpointWriterTest : public testing::Test {
+ protected:
+  // Tensors "t0", "t1" and so on, each of 4 bytes with the letter given, and `per_file` of them in a file.
+  static CheckpointLayout layout_of(std::size_t count, std::size_t per_file = 1) {
+    const Shape shape{4};
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) names.push_back("t" + std::to_string(i));
+    std::vector<CheckpointTensor> tensors;
+    for (const std::string& name : names) tensors.push_back({.name = name, .dtype = Dtype::U8, .shape = shape});
+    return CheckpointLayout::make(tensors, {.max_shard_size = 4 * per_file, .stem = "m"}).value();
+  }
+  CheckpointWriter writer(std::size_t count, std::size_t per_file = 1, const CheckpointWriteOptions& options = {}) {
+    return CheckpointWriter::create(folder_, layout_of(count, per_file), options).value();
+  }
+  static Status write_all(CheckpointWriter& writer, std::size_t count, char letter) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Status status = writer.write("t" + std::to_string(i), 0, bytes_of(std::string(4, letter)));
+      if (!status) return status;
+    }
+    return {};
+  }
+  void save(std::size_t count, char letter, std::size_t per_file = 1, const CheckpointWriteOptions& options = {}) {
+    CheckpointWriter made = writer(count, per_file, options);
+    ASSERT_TRUE(succeeds(write_all(made, count, letter)));
+    ASSERT_TRUE(succeeds(made.commit()));
+  }
+  // Reads the model: the number of its tensors and the letters of each.
+  std::string model() {
+    const Result<Checkpoint> model = Checkpoint::open(folder_);
+    if (!model) return model.error().to_string();
+    std::string text = std::to_string(model->size()) + " ";
+    for (std::size_t i = 0; i < model->size(); ++i) text += read_text(model->tensor("t" + std::to_string(i)))[0];
+    return text;
+  }
+  Names files() const { return os::list_directory(folder_, true).value(); }
+  // The names next to the folder.
+  Names beside() const { return directory_.names(); }
+
+  TemporaryDirectory directory_;
+  const std::string folder_ = directory_ / "model";
+};
+
+TEST_F(CheckpointWriterTest, ShowsNewFolderAtOnce) {
+  {
+    CheckpointWriter made = writer(3);
+    EXPECT_EQ(made.layout().files().size(), 3U);
+    ASSERT_EQ(beside().size(), 1U);
+    EXPECT_TRUE(beside()[0].starts_with(".safetensors-")) << beside()[0];
+    ASSERT_TRUE(succeeds(write_all(made, 3, 'a')));
+    ASSERT_TRUE(succeeds(made.commit()));
+    EXPECT_EQ(beside(), Names{"model"});
+    EXPECT_EQ(error_of(made.commit()).code, Errc::writer_closed);
+    EXPECT_EQ(error_of(made.write("t0", 0, bytes_of("abcd"))).code, Errc::writer_closed);
+  }
+  EXPECT_EQ(files(), kThree);
+  EXPECT_EQ(model(), "3 aaa");
+  const CheckpointLayout layout = layout_of(3);
+  EXPECT_EQ(contents(folder_ + "/m.safetensors.index.json"), layout.index_text());
+  EXPECT_EQ(Checkpoint::open(folder_).value().index_total_size(), 12U);
+}
+
+TEST_F(CheckpointWriterTest, WritesOneFileWithoutIndex) {
+  save(2, 'a', 2);
+  EXPECT_EQ(files(), Names{"m.safetensors"});
+  EXPECT_EQ(model(), "2 aa");
+}
+
+TEST_F(CheckpointWriterTest, WritesModelWithoutTensors) {
+  save(0, 'a');
+  EXPECT_EQ(files(), Names{"m.safetensors"});
+  EXPECT_EQ(model(), "0 ");
+}
+
+TEST_F(CheckpointWriterTest, WritesIntoExistingFolder) {
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  put(folder_ + "/config.json", "{}");
+  put(folder_ + "/m-2.safetensors", "other");
+  put(folder_ + "/m-0001-of-0002.safetensors", "other");
+  put(folder_ + "/other-00001-of-00002.safetensors", "other");
+  CheckpointWriter made = writer(3);
+  ASSERT_TRUE(succeeds(write_all(made, 3, 'a')));
+  EXPECT_EQ(beside(), Names{"model"});
+  ASSERT_TRUE(succeeds(made.commit()));
+  Names expected = kThree;
+  for (const char* other :
+       {"config.json", "m-2.safetensors", "m-0001-of-0002.safetensors", "other-00001-of-00002.safetensors"})
+    expected.push_back(other);
+  std::ranges::sort(expected);
+  EXPECT_EQ(files(), expected);
+  EXPECT_EQ(model(), "3 aaa");
+}
+
+TEST_F(CheckpointWriterTest, RemovesOldFiles) {
+  save(3, 'a');
+  save(2, 'b');
+  EXPECT_EQ(files(),
+            (Names{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors", "m.safetensors.index.json"}));
+  EXPECT_EQ(model(), "2 bb");
+  save(2, 'c', 2);
+  EXPECT_EQ(files(), Names{"m.safetensors"});  // an index would lead to the files that are gone
+  EXPECT_EQ(model(), "2 cc");
+  save(3, 'd');
+  EXPECT_EQ(files(), kThree);
+  EXPECT_EQ(model(), "3 ddd");
+}
+
+TEST_F(CheckpointWriterTest, KeepsOldFilesOnRequest) {
+  save(3, 'a');
+  save(2, 'b', 1, {.remove_old_files = false});
+  EXPECT_EQ(model(), "2 bb");
+  EXPECT_EQ(Checkpoint::open(folder_).value().stray_files().value(), (Names{kThree[0], kThree[1], kThree[2]}));
+  save(1, 'c', 1, {.remove_old_files = false});
+  EXPECT_FALSE(contents(folder_ + "/m.safetensors").empty());
+  EXPECT_EQ(::access((folder_ + "/m.safetensors.index.json").c_str(), F_OK), -1);
+}
+
+TEST_F(CheckpointWriterTest, RefusesExistingFolderOnRequest) {
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  const auto made = CheckpointWriter::create(folder_ + "//", layout_of(1), {.new_folder = true});
+  const Error error = error_of(made);
+  EXPECT_EQ(error.code, Errc::replace_failed);
+  EXPECT_EQ(error.os_error, EEXIST);
+  EXPECT_EQ(beside(), Names{"model"});
+  ASSERT_EQ(::rmdir(folder_.c_str()), 0);
+  save(1, 'a', 1, {.new_folder = true});
+  EXPECT_EQ(model(), "1 a");
+}
+
+TEST_F(CheckpointWriterTest, RefusesWhatAppearsAtPath) {
+  CheckpointWriter made = writer(3);
+  ASSERT_TRUE(succeeds(write_all(made, 3, 'a')));
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  put(folder_ + "/x", "x");
+  EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
+  EXPECT_EQ(beside(), Names{"model"});
+  EXPECT_EQ(files(), Names{"x"});
+}
+
+TEST_F(CheckpointWriterTest, RemovesWorkWithoutCommit) {
+  {
+    CheckpointWriter made = writer(3);
+    ASSERT_TRUE(succeeds(write_all(made, 2, 'a')));
+  }
+  EXPECT_EQ(beside(), Names{});
+  save(3, 'a');
+  {
+    CheckpointWriter made = writer(3);
+    ASSERT_TRUE(succeeds(write_all(made, 3, 'b')));
+  }
+  EXPECT_EQ(files(), kThree);
+  EXPECT_EQ(model(), "3 aaa");
+}
+
+TEST_F(CheckpointWriterTest, KeepsFolderOfParentInChild) {
+  CheckpointWriter made = writer(3);
+  EXPECT_EQ(in_child([&] {
+              CheckpointWriter moved = std::move(made);
+              return true;
+            }),
+            0);
+  EXPECT_EQ(beside().size(), 1U);
+  ASSERT_TRUE(succeeds(write_all(made, 3, 'a')));
+  ASSERT_TRUE(succeeds(made.commit()));
+  EXPECT_EQ(model(), "3 aaa");
+}
+
+TEST_F(CheckpointWriterTest, NamesWhatIsMissing) {
+  CheckpointWriter made = writer(3);
+  ASSERT_TRUE(succeeds(made.write("t0", 0, bytes_of("abcd"))));
+  ASSERT_TRUE(succeeds(made.write("t2", 0, bytes_of("ab"))));
+  EXPECT_EQ(error_of(made.commit()).message, "tensor `t1`: bytes 0 to 4 of 4 were never written");
+  EXPECT_EQ(error_of(made.write("t0", 3, bytes_of("x"))).code, Errc::overlapping_write);
+  EXPECT_EQ(error_of(made.write("t1", 3, bytes_of("xx"))).code, Errc::buffer_size);
+  EXPECT_EQ(error_of(made.write("t3", 0, bytes_of("x"))).message, "no tensor `t3` in the layout");
+  ASSERT_TRUE(succeeds(made.write_rows("t1", 0, bytes_of("abcd"))));
+  EXPECT_EQ(error_of(made.commit()).message, "tensor `t2`: bytes 2 to 4 of 4 were never written");
+  ASSERT_TRUE(succeeds(made.write_rows("t2", 2, bytes_of("cd"))));
+  ASSERT_TRUE(succeeds(made.commit()));
+  EXPECT_EQ(model(), "3 aaa");
+}
+
+TEST_F(CheckpointWriterTest, TakesBytesOfManyThreads) {
+  constexpr std::size_t kCount = 64;
+  CheckpointWriter made = writer(kCount, 7);
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::size_t i = thread; i < kCount; i += 4) {
+        for (std::uint64_t at : {2, 0}) EXPECT_TRUE(made.write("t" + std::to_string(i), at, bytes_of("xy")));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(succeeds(made.commit()));
+  EXPECT_EQ(model(), "64 " + std::string(kCount, 'x'));
+}
+
+TEST_F(CheckpointWriterTest, ReportsBytesOfAllFiles) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> reports;
+  CheckpointWriteOptions options;
+  options.write.progress = [&](std::uint64_t done, std::uint64_t total) {
+    reports.emplace_back(done, total);
+    return true;
+  };
+  save(3, 'a', 1, options);
+  std::uint64_t size = 0;
+  const CheckpointLayout layout = layout_of(3);
+  for (const CheckpointFile& file : layout.files()) size += file.header.file_bytes();
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports.back(), std::pair(size, size));
+}
+
+TEST_F(CheckpointWriterTest, IsCancelledByProgress) {
+  CheckpointWriteOptions options;
+  options.write.progress = [](std::uint64_t, std::uint64_t) { return false; };
+  CheckpointWriter made = writer(1, 1, options);
+  EXPECT_EQ(error_of(made.write("t0", 0, bytes_of("abcd"))).code, Errc::cancelled);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
+}
+
+TEST_F(CheckpointWriterTest, RefusesBadFolders) {
+  const auto code = [&](const std::string& path) {
+    return error_of(CheckpointWriter::create(path, layout_of(1))).code;
+  };
+  put(directory_ / "file", "x");
+  EXPECT_EQ(code(directory_ / "file"), Errc::open_failed);
+  EXPECT_EQ(code(directory_ / "missing/model"), Errc::open_failed);
+  EXPECT_EQ(code(""), Errc::open_failed);
+  EXPECT_EQ(code(std::string("a\0b", 3)), Errc::invalid_argument);
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir((folder_ + "/m.safetensors").c_str(), 0700), 0);
+  EXPECT_EQ(code(folder_), Errc::not_regular_file);
+}
+
+TEST_F(CheckpointWriterTest, CopiesTensorsOfReplacedFiles) {
+  save(3, 'a');
+  const Checkpoint old = Checkpoint::open(folder_).value();
+  CheckpointWriter made = writer(3);
+  for (const Tensor& tensor : old.tensors()) ASSERT_TRUE(succeeds(made.copy(tensor.name(), tensor)));
+  ASSERT_TRUE(succeeds(made.commit()));
+  EXPECT_EQ(model(), "3 aaa");
+}
+
+// A killed writer leaves its temporary folder. clean_directory() removes it, and keeps that of a living writer.
+TEST_F(CheckpointWriterTest, LeavesFolderThatCleanRemoves) {
+  const pid_t child = start_child([&] {
+    CheckpointWriter made = writer(3);
+    (void)write_all(made, 3, 'a');
+    return ::kill(::getpid(), SIGKILL) == 0;
+  });
+  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
+  ASSERT_EQ(beside().size(), 1U);
+  put(directory_ / beside()[0] + "/left.safetensors", "12345");
+  const CheckpointWriter living = writer(1);
+  const std::vector<Temporary> found = clean_directory(directory_.path(), {.recursive = true}).value();
+  ASSERT_EQ(found.size(), 2U);
+  std::vector<std::pair<TemporaryState, std::uint64_t>> states;
+  for (const Temporary& temporary : found) states.emplace_back(temporary.state, temporary.size);
+  std::ranges::sort(states);
+  EXPECT_EQ(states[0].first, TemporaryState::removed);
+  EXPECT_EQ(states[0].second, 5U);
+  EXPECT_EQ(states[1].first, TemporaryState::in_use);
+  EXPECT_EQ(beside().size(), 1U);
+}
+
+TEST_F(CheckpointWriterTest, SavesTensorsInMemory) {
+  const std::vector<float> w{0, 1, 2, 3, 4, 5};
+  const std::vector<std::int64_t> b{7, 8};
+  ASSERT_TRUE(succeeds(save_checkpoint(folder_, {{"w", {2, 3}, w}, {"b", {2}, b}},
+                                       {.max_shard_size = 30, .metadata = {{"format", "pt"}}})));
+  const Checkpoint model = Checkpoint::open(folder_).value();
+  EXPECT_EQ(names_of(model), (Names{"w", "b"}));
+  EXPECT_EQ(model.metadata().find("format"), "pt");
+  EXPECT_EQ(model.index_total_size(), 40U);
+  if (!kBigEndian) {
+    EXPECT_EQ(model.get<float>("w", {2, 3}).value()(1, 2), 5.0F);
+  }
+}
+
+TEST_F(CheckpointWriterTest, SavesTensorsOfOtherFiles) {
+  save(3, 'a');
+  const Checkpoint old = Checkpoint::open(folder_).value();
+  const std::vector<std::uint8_t> more(4, 'b');
+  ASSERT_TRUE(succeeds(
+      save_checkpoint(folder_, {old["t0"], {"t1", {4}, more}, {"t2", old["t2"]}}, {.max_shard_size = 8, .stem = "m"})));
+  EXPECT_EQ(model(), "3 aba");
+  EXPECT_EQ(files().size(), 3U);
+}
+
+TEST_F(CheckpointWriterTest, RefusesWrongLengthsBeforeWriting) {
+  save(3, 'a');
+  const Checkpoint old = Checkpoint::open(folder_).value();
+  const std::vector<std::uint8_t> three(3, 'b');
+  EXPECT_EQ(error_of(save_checkpoint(folder_, {{"t0", {4}, three}})).code, Errc::data_length);
+  EXPECT_EQ(error_of(save_checkpoint(folder_, {old["t1"], {"t0", {4}, three}})).code, Errc::data_length);
+  EXPECT_EQ(error_of(save_checkpoint(folder_, {{"t0", {3}, three}, {"t0", {3}, three}})).code, Errc::duplicate_name);
+  EXPECT_EQ(files(), kThree);
+}
+
+}  // namespace
+}  // namespace safetensors::test
