@@ -35,7 +35,8 @@ std::vector<std::string_view> ending_in(std::string_view end, const std::vector<
 bool is_shard_of_several(std::string_view name) noexcept {
   const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
   if (!shard) return false;
-  const std::string_view count = shard->count.substr(std::min(shard->count.find_first_not_of('0'), shard->count.size()));
+  const std::string_view count =
+      shard->count.substr(std::min(shard->count.find_first_not_of('0'), shard->count.size()));
   return !count.empty() && count != "1";
 }
 
