@@ -19,7 +19,6 @@ using safetensors::ShapeView;
 using safetensors::Status;
 using safetensors::Tensor;
 using safetensors::TensorData;
-using safetensors::TensorInfo;
 using namespace safetensors::c;
 
 constexpr std::size_t kTensorInfoSize =
