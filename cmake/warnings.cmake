@@ -7,7 +7,8 @@ function(safetensors_own_target target)
   # What tests count fits into 32 bits; in the library and the command a conversion is looked at.
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}/" "${PROJECT_SOURCE_DIR}/tests/" in_tests)
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}/" "${PROJECT_SOURCE_DIR}/fuzz/" in_fuzz)
-  if(CMAKE_SIZEOF_VOID_P EQUAL 4 AND (in_tests EQUAL 0 OR in_fuzz EQUAL 0))
+  string(FIND "${CMAKE_CURRENT_SOURCE_DIR}/" "${safetensors_SOURCE_DIR}/examples/" in_examples)
+  if(CMAKE_SIZEOF_VOID_P EQUAL 4 AND (in_tests EQUAL 0 OR in_fuzz EQUAL 0 OR in_examples EQUAL 0))
     target_compile_options(${target} PRIVATE -Wno-conversion)
   endif()
   # Files over 2 GiB where long has 32 bits; our code swaps bytes on big-endian machines (export.h).

@@ -77,6 +77,8 @@ class Session {
   void plain(const char* text) { require(text != nullptr && std::strlen(text) < 100, "a static text"); }
   void plain(std::uint32_t number) { check(number == SAFETENSORS_ABI_VERSION, "the ABI version"); }
   void plain(std::int32_t number) { check(number >= 0 && number <= 10, "a rule or a truth value"); }
+  void plain(std::uint64_t number) { check(number < 1000, "a number of tensors"); }
+  void plain(const void* data) { look_at(data, 0); }
 
   // --- Numbers ---
 
@@ -134,6 +136,24 @@ class Session {
   Pointer<const char> path(bool needed) {
     if (none(needed)) return Pointer<const char>(nullptr);
     return Pointer<const char>(keep(files_.path(in_.byte())));
+  }
+  template <std::size_t Rank>
+  void dimensions(std::uint64_t (&dims)[Rank]) {
+    const std::size_t count = in_.up_to(4);
+    for (std::size_t i = 0; i < count; ++i) dims[i] = number();
+  }
+  // A text that ends with NUL: the name of a tensor, a metadata key, or any other.
+  Pointer<const char> name(bool needed) {
+    if (none(needed)) return Pointer<const char>(nullptr);
+    return Pointer<const char>(keep(std::string(files_.bytes(in_.byte(), in_)).c_str()));
+  }
+  // Texts up to a NULL.
+  Pointer<const char* const> terminated_list() {
+    if (none(false)) return Pointer<const char* const>(nullptr);
+    const std::size_t count = in_.up_to(5);
+    const char** const list = memory<const char*>(count + 1, 0);
+    for (std::size_t i = 0; i < count; ++i) list[i] = name(false).pointer();
+    return Pointer<const char* const>(list);
   }
   Pointer<const char* const> paths() {
     if (null_pair()) return Pointer<const char* const>(nullptr, lost_count_);

@@ -13,6 +13,9 @@ import sys
 OPTIONAL = {
     ("safetensors_error_format", "text"), ("safetensors_error_format", "length"),
     ("safetensors_printable", "length"),
+    ("safetensors_tensor_info_format", "text"), ("safetensors_tensor_info_format", "length"),
+    ("safetensors_file_metadata", "value"), ("safetensors_file_metadata", "length"),
+    ("safetensors_save", "metadata"),
     ("safetensors_slice_resolve", "slice"), ("safetensors_tensor_read", "slice"),
     ("safetensors_tensor_read_into", "slice"), ("safetensors_read_plan_add", "slice"),
     ("safetensors_resolved_slice_size", "nbytes"), ("safetensors_resolved_slice_size", "run_count"),
@@ -21,6 +24,8 @@ OPTIONAL = {
     ("safetensors_arena_trim", "trimmed"),
     ("safetensors_read_plan_size", "count"), ("safetensors_read_plan_size", "nbytes"),
 }  # fmt: skip
+# NUL-terminated texts that are no paths.
+TEXTS = {"name", "key"}
 # Sizes that are told also on failure.
 TOLD = {"rank", "count", "length"}
 NUMBERS = {"int": "descriptor", "int32_t": "enumerator", "uint32_t": "number32", "uint64_t": "number",
@@ -63,8 +68,8 @@ def parse_variable(text):
     """(type, name); the type of a function pointer is the whole declaration."""
     if match := re.fullmatch(r"[\w ]+\*? ?\(\*(\w+)\)\(.*\)", text):
         return text, match[1]
-    match = re.fullmatch(r"((?:const )?(?:struct )?\w+(?:\*(?: const)?)*) ?(\w+)(?:\[\w+\])?", text)
-    return (match[1], match[2]) if match else fail(text)
+    match = re.fullmatch(r"((?:const )?(?:struct )?\w+(?:\*(?: const)?)*) ?(\w+)(\[\w+\])?", text)
+    return (match[1] + ("[]" if match[3] else ""), match[2]) if match else fail(text)
 
 
 def parse(headers):
@@ -123,8 +128,10 @@ class Generator:
             return "s.failure()", 1
         if kind == "const char* const*" and counted:
             return "s.paths()", 2
+        if kind == "const char* const*":
+            return "s.terminated_list()", 1
         if kind == "const char*" and not counted:
-            return f"s.path({needed})", 1
+            return f"s.{'name' if name in TEXTS else 'path'}({needed})", 1
         base = re.sub(r"^const |\*+$", "", kind)
         constant, stars = kind.startswith("const "), kind.count("*")
         if stars == 1 and base in self.handles:
@@ -148,7 +155,7 @@ class Generator:
 
     @staticmethod
     def nullable(struct):
-        return "false" if struct == "safetensors_source" else "true"
+        return "false" if struct in ("safetensors_source", "safetensors_tensor_info") else "true"
 
     def filler(self, struct):
         """Fills a struct of options or of a list; pairs of pointer and count belong together."""
@@ -190,8 +197,10 @@ class Generator:
         if counted:
             element = "unsigned char" if base == "void" else base
             return f"s.{'input' if kind.startswith('const ') else 'output'}<{element}>()", 2
+        if kind == "uint64_t[]":
+            return f"s.dimensions(given.{name})", 1
         if kind == "const char*":
-            return f"given.{name} = s.path(false).pointer()", 1
+            return f"given.{name} = s.{'name' if name in TEXTS else 'path'}(false).pointer()", 1
         if base in self.handles:
             return f"given.{name} = s.handle<{base}>(false).pointer()", 1
         return None, 1
@@ -205,7 +214,7 @@ class Generator:
             return [*head, f"  s.forget({name}.pointer());", f"  {whole};", "}", ""]
         if result == "safetensors_status" and parameters[-1] == ("safetensors_error*", "error"):
             return [*head, f"  s.end({whole});", "}", ""]
-        if result in ("const char*", "int32_t", "uint32_t"):
+        if result in ("const char*", "const void*", "int32_t", "uint32_t", "uint64_t"):
             return [*head, f"  s.plain({whole});", "}", ""]
         return fail(f"{result} {function}")
 
@@ -222,7 +231,7 @@ def main(output, headers):
     lines.append("")
     # A struct before those that hold a list of it.
     filled = [name for name in structs if name in generator.growing or name not in ("safetensors_error",)]
-    filled = [name for name in filled if not re.search(r"_info$|_dl_|_byte_run$|_error$", name)]
+    filled = [name for name in filled if not re.search(r"(?<!_tensor)_info$|_dl_|_byte_run$|_error$", name)]
     for struct in filled:
         lines += generator.filler(struct)
     for result, name, parameters in functions:

@@ -12,7 +12,7 @@ import shutil
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
 DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 # Whichever comes first: a block of code, a link (its text may hold code), or code in a line.
 LINK = re.compile(r"^```.*?^```|\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)|`[^`\n]+`", re.M | re.S)

@@ -17,8 +17,8 @@
  * while a call uses it.
  *
  * **Strings.** Names, keys and values are UTF-8. They are passed as a pointer and a length in bytes. They are not
- * NUL-terminated and may contain NUL bytes. Paths are NUL-terminated. A pointer may be NULL if its length or count is
- * 0.
+ * NUL-terminated and may contain NUL bytes. c_simple.h has functions for NUL-terminated names. Paths are
+ * NUL-terminated. A pointer may be NULL if its length or count is 0.
  *
  * **Growing structs.** Some structs may get more members in later versions. They begin with `struct_size`. Initialize
  * them with their macro `..._INIT`. For all other members, 0 selects the default. A `struct_size` below that of ABI
@@ -592,8 +592,8 @@ SAFETENSORS_API safetensors_status safetensors_array_to_dlpack(const safetensors
 }
 #endif
 
-#include <safetensors/c_write.h>
-
 #include <safetensors/c_plan.h>
+#include <safetensors/c_simple.h>
+#include <safetensors/c_write.h>
 
 #endif /* SAFETENSORS_C_H */

@@ -1,10 +1,12 @@
 /** @file
  * The part of the C interface that reads several files and many tensors at once. c.h includes it. The rules of c.h
  * apply. */
+
+/* Before the guard: c.h includes this file where its types are declared. */
+#include <safetensors/c.h>
+
 #ifndef SAFETENSORS_C_PLAN_H
 #define SAFETENSORS_C_PLAN_H
-
-#include <safetensors/c.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -38,17 +38,16 @@ static_assert(SAFETENSORS_MEMORY_BORROWED == static_cast<int>(MemoryKind::borrow
 constexpr std::size_t kArrayInfoSize =
     offsetof(safetensors_array_info, shape) + SAFETENSORS_INFO_DIMS * sizeof(uint64_t);
 
-struct Elements {
-  const void* data;
-  std::size_t count;
-};
-
 template <Dtype D, class Storage>
 Result<Elements> elements(const Array& array) {
   auto span = array.as<Element<D, Storage>>();
   if (!span) return std::move(span).error();
   return Elements{span->data(), span->size()};
 }
+
+}  // namespace
+
+namespace safetensors::c {
 
 Result<Elements> elements_as(const Array& array, Dtype dtype) {
   switch (dtype) {
@@ -100,7 +99,7 @@ Result<Elements> elements_as(const Array& array, Dtype dtype) {
   return invalid_argument("unknown dtype");
 }
 
-}  // namespace
+}  // namespace safetensors::c
 
 extern "C" {
 

@@ -125,6 +125,14 @@ template <class T>
 [[nodiscard]] Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size);
 [[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
 
+// Elements in the memory of an array.
+struct Elements {
+  const void* data;
+  std::size_t count;
+};
+// Checks an array as safetensors_array_as() documents it.
+[[nodiscard]] Result<Elements> elements_as(const Array& array, Dtype dtype);
+
 // Moves a result into a new handle.
 template <class Handle, class T>
 [[nodiscard]] Status hand_out(Result<T> result, Handle** out) {

@@ -140,6 +140,52 @@ void large_tensor(Trial& run) {
   safetensors_tensor_free(tensor);
 }
 
+void short_functions(Trial& run) {
+  constexpr std::uint64_t kMatrix[] = {4, 6};
+  safetensors_file* file = nullptr;
+  PREPARE(run, safetensors_file_open, run.path(kSmall).c_str(), nullptr, &file);
+  TRY_VOID(run, safetensors_file_count, file);
+  safetensors_tensor_info info = SAFETENSORS_TENSOR_INFO_INIT;
+  TRY(run, safetensors_file_info_at, file, 1, &info);
+  TRY(run, safetensors_file_info, file, "w", &info);
+  char text[100];
+  std::size_t length = 0;
+  TRY(run, safetensors_tensor_info_format, &info, text, sizeof text, run.out(length));
+  EXPECT_IN(run, std::string_view(text) == "w F32 [4, 6]");
+  TRY(run, safetensors_file_metadata, file, "format", text, sizeof text, run.out(length));
+  EXPECT_IN(run, std::string_view(text) == "pt" && length == 2);
+  TRY_FAILS(run, NOT_FOUND, safetensors_file_metadata, file, "a key that is not there", text, 0, run.out(length));
+  safetensors_array* array = nullptr;
+  TRY(run, safetensors_file_get, file, "w", SAFETENSORS_DTYPE_F32, kMatrix, 2, run.out(array));
+  TRY_VOID(run, safetensors_array_data, array);
+  expect_bytes(run, array, 96);
+  safetensors_array_free(array);
+  TRY_FAILS(run, SHAPE_MISMATCH, safetensors_file_get, file, "w", SAFETENSORS_DTYPE_F32, kMatrix, 1, run.out(array));
+  TRY_FAILS(run, DTYPE_MISMATCH, safetensors_file_get, file, "w", SAFETENSORS_DTYPE_I32, kMatrix, 2, run.out(array));
+  unsigned char bytes[96];
+  TRY(run, safetensors_file_read, file, "w", SAFETENSORS_DTYPE_F32, kMatrix, 2, bytes, 96);
+  EXPECT_IN(run, as_expected(bytes, 96));
+  safetensors_file_free(file);
+}
+
+void short_functions_of_checkpoint(Trial& run) {
+  constexpr std::uint64_t kList[] = {256};
+  safetensors_checkpoint* model = nullptr;
+  PREPARE(run, safetensors_checkpoint_open, run.path(kModel).c_str(), nullptr, &model);
+  TRY_VOID(run, safetensors_checkpoint_count, model);
+  safetensors_tensor_info info = SAFETENSORS_TENSOR_INFO_INIT;
+  TRY(run, safetensors_checkpoint_info_at, model, 1, &info);
+  TRY(run, safetensors_checkpoint_info, model, "a", &info);
+  safetensors_array* array = nullptr;
+  TRY(run, safetensors_checkpoint_get, model, "a", SAFETENSORS_DTYPE_F32, kList, 1, run.out(array));
+  expect_bytes(run, array, 1024);
+  safetensors_array_free(array);
+  unsigned char bytes[1024];
+  TRY(run, safetensors_checkpoint_read, model, "b", SAFETENSORS_DTYPE_F32, kList, 1, bytes, sizeof bytes);
+  EXPECT_IN(run, as_expected(bytes, sizeof bytes));
+  safetensors_checkpoint_free(model);
+}
+
 std::vector<unsigned char> whole_file(Trial& run, const char* name) {
   safetensors_file* file = nullptr;
   PREPARE(run, safetensors_file_open, run.path(name).c_str(), nullptr, &file);
@@ -221,6 +267,8 @@ const std::vector<Scenario> kReadingScenarios = {
     {.name = "Arrays", .body = arrays},
     {.name = "SlicesOfFile", .body = slices_of_file},
     {.name = "LargeTensor", .body = large_tensor},
+    {.name = "ShortFunctions", .body = short_functions},
+    {.name = "ShortFunctionsOfCheckpoint", .body = short_functions_of_checkpoint},
     {.name = "FileFromMemory", .body = from_memory, .asks_system = false},
     {.name = "FileFromSource", .body = from_source, .asks_system = false},
 };

@@ -36,6 +36,14 @@ void write_large(Trial& run) {
   write_with(run, SAFETENSORS_DURABILITY_FULL, (std::size_t{5} << 20) / 4);
 }
 
+void save(Trial& run) {
+  const Contents contents(100);
+  const safetensors_named_tensor tensor = {"t",   SAFETENSORS_DTYPE_F32, 1,
+                                           {100}, contents.bytes.data(), contents.bytes.size()};
+  const char* const metadata[] = {"format", "a value that fits into no short string", nullptr};
+  TRY_ONCE(run, safetensors_save, run.path(kTarget).c_str(), &tensor, 1, metadata);
+}
+
 void write_two_files(Trial& run) {
   const Contents contents(100);
   const std::string target = run.path(kTarget);
@@ -141,6 +149,7 @@ const std::vector<Scenario> kWritingScenarios = {
     {.name = "WriteDurable", .body = write_durable, .writes = kTarget},
     {.name = "WritePlain", .body = write_plain, .writes = kTarget},
     {.name = "WriteLarge", .body = write_large, .writes = kTarget},
+    {.name = "Save", .body = save, .writes = kTarget},
     {.name = "WriteTwoFiles", .body = write_two_files, .writes = kTarget, .either_after = {"renameat", "linkat"}},
     {.name = "WriteSmallPieces", .body = write_small_pieces, .writes = kTarget},
     {.name = "WriteLargePieces", .body = write_large_pieces, .writes = kTarget},
