@@ -17,6 +17,7 @@ import torch
 
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES
+from ._load_checkpoint import LoadCheckpointTo, for_devices
 from ._native import TensorSpec, safe_open
 from ._sharing import (
     SHARED_DOCS,
@@ -37,6 +38,7 @@ __all__ = [
     "_is_complete",
     "_remove_duplicate_names",
     "load",
+    "load_checkpoint",
     "load_file",
     "load_model",
     "save",
@@ -269,6 +271,11 @@ def load_file(
     with safe_open(filename, "pt", device, backend=backend) as f:
         tensors: dict[str, torch.Tensor] = f.get_tensors()
         return tensors
+
+
+load_checkpoint: LoadCheckpointTo[torch.Tensor] = for_devices(
+    __name__, "pt", "torch.Tensor", "tensors"
+)
 
 
 def save_model(
