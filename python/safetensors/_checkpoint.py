@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _cuda, _native
+from ._display import count_text
 from ._native import PySafeSlice, SafetensorError, TensorMeta
 from ._options import Progress, reporter, to_bytes
 from ._requests import Rename, Request, make_requests, rename_all, select
@@ -102,7 +103,7 @@ class Checkpoint(Mapping[str, Any]):
     def __repr__(self) -> str:
         if self._open is None:
             return "Checkpoint(closed)"
-        return f"Checkpoint({self._shown_files()}, {_count(len(self))})"
+        return f"Checkpoint({self._shown_files()}, {count_text(len(self))})"
 
     def _repr_html_(self) -> str:
         """Return a table of the tensors, for notebooks."""
@@ -252,10 +253,6 @@ class Checkpoint(Mapping[str, Any]):
 
 
 _WHOLE = (None, None, None)  # the end of a request for a whole tensor, as stored, in new memory
-
-
-def _count(tensors: int) -> str:
-    return f"{tensors} tensor{'' if tensors == 1 else 's'}"
 
 
 def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["printable", "size_text", "table"]
+__all__ = ["count_text", "printable", "size_text", "table"]
 
 _MAX_CELL = 120  # characters
 
@@ -22,6 +22,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
+def count_text(tensors: int) -> str:
+    """Return "1 tensor", "2,000 tensors"."""
+    return f"{tensors:,} tensor{'' if tensors == 1 else 's'}"
+
+
 def size_text(size: int) -> str:
     """Return a number of bytes as the command prints it: "24 B", "1.5 KiB"."""
     if size < 1024:
@@ -36,7 +41,7 @@ def size_text(size: int) -> str:
 
 def table(title: str, rows: Sequence[Row], count: int, size: int) -> str:
     """Return the HTML of a table. `rows` are the first ones of `count` tensors of `size` bytes."""
-    head = f"{count:,} tensor{'' if count == 1 else 's'}, {size_text(size)}"
+    head = f"{count_text(count)}, {size_text(size)}"
     lines = [
         "<table>",
         f"<caption>{escape(printable(title))}: {head}</caption>",

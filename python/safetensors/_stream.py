@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _native
+from ._display import count_text
 
 __all__ = ["CheckpointStream"]
 
@@ -42,7 +43,7 @@ class CheckpointStream:
         return len(self._names)
 
     def __repr__(self) -> str:
-        return f"CheckpointStream({len(self)} tensor{'' if len(self) == 1 else 's'})"
+        return f"CheckpointStream({count_text(len(self))})"
 
     def close(self) -> None:
         """Stop reading and end the iteration. Idempotent."""

@@ -37,11 +37,6 @@ template <class Tensors>
   return import_module("safetensors._display").attr("table")(to_str(title), rows, count, bytes);
 }
 
-// "3 tensors", "1 tensor".
-[[nodiscard]] inline std::string count_of_tensors(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " tensor" : " tensors");
-}
-
 // The path as Python shows it: in quotes, with escapes.
 [[nodiscard]] inline std::string quoted(const std::string& path) {
   return nb::cast<std::string>(nb::repr(to_str(path)));
