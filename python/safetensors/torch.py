@@ -18,6 +18,7 @@ import torch
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES
 from ._load_checkpoint import LoadCheckpointTo, for_devices
+from ._load_into import load_into
 from ._native import TensorSpec, safe_open
 from ._sharing import (
     SHARED_DOCS,
@@ -40,6 +41,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "load_file",
+    "load_into",
     "load_model",
     "save",
     "save_file",
