@@ -10,7 +10,7 @@ writes a file piece by piece. Only the framework that you ask for is imported.
 TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
-    from ._checkpoint import Checkpoint, CheckpointStream, load, stream
+    from ._checkpoint import Checkpoint, load, stream
     from ._functions import (
         PrefetchPlan,
         _safe_open_handle,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         serialize_file,
     )
     from ._native import (
+        MissingTensorError,
         PrefetchLoader,
         PySafeSlice,
         SafetensorError,
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
         TensorSpec,
         safe_open,
     )
+    from ._stream import CheckpointStream
     from ._version import __version__
     from ._writer import Writer
 
 __all__ = [
     "Checkpoint",
     "CheckpointStream",
+    "MissingTensorError",
     "PrefetchLoader",
     "PrefetchPlan",
     "PySafeSlice",
@@ -52,7 +55,8 @@ __all__ = [
 if not TYPE_CHECKING:
     _HOMES = {
         "Checkpoint": "_checkpoint",
-        "CheckpointStream": "_checkpoint",
+        "CheckpointStream": "_stream",
+        "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
         "PySafeSlice": "_native",

@@ -2,83 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from glob import escape
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
 from . import _cuda, _native
-from ._dtypes import CASTABLE, format_name
-from ._native import PySafeSlice, SafetensorError
-from ._targets import Target, to_target
-from ._types import Cache, Framework
+from ._display import count_text
+from ._native import PySafeSlice, SafetensorError, TensorMeta
+from ._options import Progress, reporter, to_bytes
+from ._requests import Rename, Request, make_requests, rename_all, select
+from ._stream import CheckpointStream
+from ._types import Backend, Cache, Framework
 
-__all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
+__all__ = ["Checkpoint", "CheckpointStream", "Paths", "load", "stream"]
 
-Progress = Callable[[int, int], object]
+_Path = str | PathLike[str]
+Paths = _Path | Iterable[_Path]
 
-_DEFAULT_BUDGET = 256 << 20
-
-
-@contextmanager
-def _reporting(progress: bool | Progress | None) -> Iterator[Progress | None]:
-    """Yield the progress function: the caller's, one that draws a tqdm bar, or None."""
-    if progress is None or progress is False:
-        yield None
-        return
-    if progress is not True:
-        if not callable(progress):
-            raise TypeError(f"progress is {type(progress).__name__}: give a bool or a function")
-        yield progress
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield None
-        return
-    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc="Loading") as bar:
-
-        def report(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield report
+DEFAULT_BUDGET = 256 << 20
 
 
-class CheckpointStream:
-    """An iterator of (name, tensor), in the order in which the tensors are complete.
+def _pinned(path: Any) -> str:
+    """Return an absolute path, so that the checkpoint can be opened again from another folder."""
+    text = os.fsdecode(path)
+    if os.path.isabs(text):
+        return text
+    here = os.getcwd()
+    whole = os.path.join(here, text)
+    # A path that does not exist is a pattern. Then `*` in the names of folders must stay a `*`.
+    return whole if os.path.lexists(whole) else os.path.join(escape(here), text)
 
-    Also a context manager. The tensors that are being read or wait to be taken have at most
-    `memory_limit` bytes. A tensor that was taken belongs to the caller. `close()` stops reading.
-    Any number of threads may take tensors. A forked child must make its own stream.
-    """
 
-    def __init__(self, items: _native._Stream, names: list[str]) -> None:
-        self._items = items
-        self._names = names
-
-    def __iter__(self) -> CheckpointStream:
-        return self
-
-    def __next__(self) -> tuple[str, Any]:
-        index, tensor = next(self._items)
-        return self._names[index], tensor
-
-    def close(self) -> None:
-        """Stop reading and end the iteration. Idempotent."""
-        self._items.close()
-
-    def __enter__(self) -> CheckpointStream:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+def _reopen(kind: type[Checkpoint], paths: list[str], options: tuple[Any, ...]) -> Checkpoint:
+    framework, device, backend = options
+    return kind(paths, framework, device, backend=backend)
 
 
 class Checkpoint(Mapping[str, Any]):
@@ -86,26 +46,44 @@ class Checkpoint(Mapping[str, Any]):
 
     `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
     pattern, or an iterable of these. With an index, only the tensors that it names are present.
-    `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle). The
-    constructor reads and checks all headers and nothing else. A checkpoint may be used from any
-    number of threads, and in a forked child.
+    `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
+    `backend`: "auto" reads cached bytes from the page cache and the others past it. "pread" reads
+    all bytes through the page cache. "mmap" gives views of private maps of the files, as
+    `safe_open` does.
 
-    Raises SafetensorError for an invalid file or index, for a tensor in two files, and for a folder
-    with several checkpoints. Raises KeyError for an unknown name, OSError for an error of the
-    system.
+    The constructor reads and checks all headers and nothing else. A checkpoint may be used from any
+    number of threads, and in a forked child. Copies and pickles open the files again. Also a context
+    manager, which closes the files. Tensors and slices stay valid.
+
+    Raises SafetensorError for an invalid file or index, for a tensor in two files, for a folder with
+    several checkpoints, and after `close`. Raises MissingTensorError for an unknown name, OSError
+    for an error of the system.
     """
 
     def __init__(
         self,
-        paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+        paths: Paths,
         framework: Framework = "np",
         device: Any = "cpu",
+        *,
+        backend: Backend = "auto",
     ) -> None:
-        self._native = _native._Checkpoint(paths, framework, device)
-        self._cuda = _cuda.usable(self._native)
+        one = isinstance(paths, (str, bytes, PathLike)) or not isinstance(paths, Iterable)
+        given: Any = paths if one else list(paths)  # type: ignore[arg-type]
+        native = _native._Checkpoint(given, framework, device, backend)
+        self._open: _native._Checkpoint | None = native
+        self._options = (framework, native.device(), backend)
+        self._paths = [_pinned(path) for path in ([given] if one else given)]
+        self._cuda = _cuda.usable(native)
+
+    @property
+    def _native(self) -> _native._Checkpoint:
+        if self._open is None:
+            raise SafetensorError("the checkpoint is closed")
+        return self._open
 
     def __getitem__(self, name: str) -> Any:
-        """Read one tensor into memory of its own."""
+        """Read one tensor. The same as `get_tensor`."""
         return self._native.get_tensor(name)
 
     # Identity. The methods of Mapping would read every tensor to compare it.
@@ -123,12 +101,68 @@ class Checkpoint(Mapping[str, Any]):
         return name in self._native
 
     def __repr__(self) -> str:
-        return f"Checkpoint({self.files!r}, {len(self)} tensors)"
+        if self._open is None:
+            return "Checkpoint(closed)"
+        return f"Checkpoint({self._shown_files()}, {count_text(len(self))})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the tensors, for notebooks."""
+        if self._open is None:
+            return "<p>Checkpoint (closed)</p>"
+        return self._open.table(self._shown_files())
+
+    def _shown_files(self) -> str:
+        files = self.files
+        shown = [repr(file) for file in files[:3]]
+        more = [f"... {len(files) - 3} more"] if len(files) > 3 else []
+        return f"[{', '.join(shown + more)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._native  # raises after close()
+        return _reopen, (type(self), self._paths, self._options)
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files. Tensors, slices and streams stay valid. Idempotent."""
+        self._open = None
 
     @property
     def files(self) -> list[str]:
         """The paths of the files, in the order in which they were opened."""
         return self._native.files()
+
+    def metadata(self) -> dict[str, str] | None:
+        """Return the metadata of the first file, or None if it has none.
+
+        The shards of a model usually have the same metadata.
+        """
+        return self._native.metadata()
+
+    def offset_keys(self) -> list[str]:
+        """Return the names in the order of the files and of their bytes, as iteration does."""
+        return self._native.names()
+
+    def get_tensor(self, name: str) -> Any:
+        """Read one tensor into memory of its own. With the backend "mmap", return a view."""
+        return self._native.get_tensor(name)
+
+    def get_tensors(self) -> dict[str, Any]:
+        """Load all tensors. The same as `load()`."""
+        return self.load()
+
+    def get_tensor_meta(self, name: str) -> TensorMeta:
+        """Return the dtype, the shape and the offsets of one tensor. Nothing is read."""
+        return self._native.get_tensor_meta(name)
 
     def get_slice(self, name: str) -> PySafeSlice:
         """Return an object that reads slices of one tensor. Nothing is read yet."""
@@ -139,144 +173,136 @@ class Checkpoint(Mapping[str, Any]):
         keys: Iterable[str] | None = None,
         *,
         slices: Mapping[str, Any] | None = None,
+        rename: Rename | None = None,
         dtype: Any = None,
         threads: int = 0,
-        memory_limit: int = 0,
+        memory_limit: int | str = 0,
         cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
     ) -> dict[str, Any]:
         """Load many tensors at once. See `safetensors.load`."""
-        names, requests = self._requests(keys, slices, dtype, out)
-        options: dict[str, Any] = {
-            "threads": threads,
-            "memory_limit": memory_limit,
-            "cache": cache,
-        }
-        with _reporting(progress) as report:
-            loaded = None
-            if self._cuda is not None and not out:
-                loaded = _cuda.load(
-                    self._native, requests, self._cuda, progress=report, **options
-                )
-            if loaded is None:
-                loaded = self._native.load(requests, progress=report, **options)
-        return dict(zip(names, loaded, strict=True))
+        native = self._native
+        names = select(native, keys)
+        renamed = rename_all(native, names, rename)
+        requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
+        views: dict[str, Any] = {}
+        if native.backend() == "mmap":
+            views = native.views([request[0] for request in requests if request[1:] == _WHOLE])
+        report, end_progress = reporter(progress)
+        try:
+            loaded = self._load(
+                [request for request in requests if request[0] not in views],
+                progress=report,
+                threads=threads,
+                memory_limit=to_bytes(memory_limit, "memory_limit"),
+                cache=self._cache(cache),
+            )
+        finally:
+            end_progress()
+        rest = iter(loaded)
+        values = (views[name] if name in views else next(rest) for name in names)
+        return dict(zip(renamed, values, strict=True))
+
+    def _load(self, requests: list[Request], **options: Any) -> list[Any]:
+        if self._cuda is not None and not any(target for *_, target in requests):
+            loaded = _cuda.load(self._native, requests, self._cuda, **options)
+            if loaded is not None:
+                return loaded
+        return self._native.load(requests, **options)
+
+    def _cache(self, cache: Cache) -> Cache:
+        if self._native.backend() != "pread" or cache in ("fill", "drop"):
+            return cache
+        if cache == "bypass":
+            raise SafetensorError('cache "bypass" contradicts backend "pread"')
+        return "fill" if cache == "keep" else cache
 
     def stream(
         self,
         keys: Iterable[str] | None = None,
         *,
         slices: Mapping[str, Any] | None = None,
+        rename: Rename | None = None,
         dtype: Any = None,
         threads: int = 0,
-        memory_limit: int = _DEFAULT_BUDGET,
+        memory_limit: int | str = DEFAULT_BUDGET,
         cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
+        progress: bool | Progress | None = False,
     ) -> CheckpointStream:
         """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
-        names, requests = self._requests(keys, slices, dtype, out)
-        items = self._native.stream(
-            requests, threads=threads, memory_limit=memory_limit, cache=cache
-        )
-        return CheckpointStream(items, names)
-
-    def _requests(
-        self,
-        keys: Iterable[str] | None,
-        slices: Mapping[str, Any] | None,
-        dtype: Any,
-        out: Mapping[str, Any] | None,
-    ) -> tuple[list[str], list[tuple[str, Any, str | None, Target | None]]]:
-        if isinstance(keys, (str, bytes)):
-            raise TypeError(f"keys is {type(keys).__name__}: give a list of names")
-        names = self._native.names() if keys is None else list(dict.fromkeys(keys))
-        selected = set(names)
-        for what, given in (("slices", slices), ("out", out)):
-            if given is None:
-                continue
-            if not isinstance(given, Mapping):
-                raise TypeError(f"{what} is {type(given).__name__}: give a dict of names")
-            for name in given:
-                if name not in selected:
-                    raise SafetensorError(f"{what} names a tensor that is not loaded: {name}")
-        casts = _Casts(dtype, selected)
-        requests: list[tuple[str, Any, str | None, Target | None]] = []
-        for name in names:
-            index = None if slices is None else slices.get(name)
-            if dtype is None and (out is None or name not in out):
-                requests.append((name, index, None, None))
-                continue
-            stored, shape, _ = self._native.meta(name, index)
-            cast = casts.of(name, stored)
-            target = None
-            if out is not None and name in out:
-                target = to_target(out[name], name, cast or stored, shape)
-            requests.append((name, index, cast, target))
-        return names, requests
+        native = self._native
+        names = select(native, keys)
+        renamed = rename_all(native, names, rename)
+        requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
+        limit = to_bytes(memory_limit, "memory_limit")
+        report, end_progress = reporter(progress)
+        try:
+            items = native.stream(
+                requests,
+                threads=threads,
+                memory_limit=limit,
+                cache=self._cache(cache),
+                progress=report,
+            )
+        except BaseException:
+            end_progress()
+            raise
+        return CheckpointStream(items, renamed, end_progress)
 
 
-class _Casts:
-    """The dtype that each tensor is cast to, from the argument `dtype`."""
-
-    def __init__(self, dtype: Any, selected: set[str]) -> None:
-        self._one: str | None = None
-        self._each: dict[str, str] = {}
-        if isinstance(dtype, Mapping):
-            self._each = {n: format_name(to) for n, to in dtype.items() if to is not None}
-            for name in dtype:
-                if name not in selected:
-                    raise SafetensorError(f"dtype names a tensor that is not loaded: {name}")
-        elif dtype is not None:
-            self._one = format_name(dtype)
-            if self._one not in CASTABLE - {"F8_E8M0"}:
-                raise SafetensorError(f"cannot cast to {self._one}: floats only")
-
-    def of(self, name: str, stored: str) -> str | None:
-        if self._one is not None and stored in CASTABLE:
-            return self._one
-        return self._each.get(name)
+_WHOLE = (None, None, None)  # the end of a request for a whole tensor, as stored, in new memory
 
 
 def load(
-    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+    paths: Paths,
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
+    rename: Rename | None = None,
     framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
     threads: int = 0,
-    memory_limit: int = 0,
+    memory_limit: int | str = 0,
     cache: Cache = "keep",
+    backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
 
     `paths`, `framework`, `device`: as in `Checkpoint`.
-    `keys`: the names to load. None loads all tensors.
+    `keys`: names, and patterns as in `fnmatch`: "model.layers.*". None loads all tensors.
     `slices`: names to indices as between brackets: integers, slices of any step and one Ellipsis.
     They mean what they mean in NumPy, but a bound past the end is an error. A tensor without an
     entry is loaded whole.
+    `rename`: a dict of names to new names, or a function that takes a name and returns the new one.
+    Only the result has the new names. The other arguments use the names in the files.
     `dtype`: the dtype that floats are cast to, rounded to nearest even. Other tensors keep their
     dtype. A dict of names to dtypes casts only these tensors.
     `threads`: number of reader threads. 0 chooses it.
-    `memory_limit`: bytes that may be read or converted at one time, besides the results. 0 chooses
-    it.
+    `memory_limit`: bytes that may be read or converted at one time, besides the results, as a
+    number or as a text such as "512MiB". 0 chooses it.
     `cache`: "keep" takes cached bytes from the page cache and reads the others past it, "fill"
     leaves the bytes in the page cache, "drop" removes them from it, "bypass" never uses it.
+    `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
+    "mmap" returns views of private maps of the files, as `load_file` does, and reads only the
+    tensors that are sliced, cast or read into `out`.
     `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
     `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
     completed and the total. An exception that it raises ends the load.
 
     Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
-    KeyError for an unknown name, ValueError and TypeError for an unsuitable `out`, OSError for an
-    error of the system. The GIL is released while bytes are read.
+    MissingTensorError for an unknown name and for a pattern without a match, ValueError and
+    TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
+    while bytes are read.
     """
-    return Checkpoint(paths, framework, device).load(
+    return Checkpoint(paths, framework, device, backend=backend).load(
         keys,
         slices=slices,
+        rename=rename,
         dtype=dtype,
         threads=threads,
         memory_limit=memory_limit,
@@ -287,31 +313,35 @@ def load(
 
 
 def stream(
-    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
+    paths: Paths,
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
+    rename: Rename | None = None,
     framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
     threads: int = 0,
-    memory_limit: int = _DEFAULT_BUDGET,
+    memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
     out: Mapping[str, Any] | None = None,
+    progress: bool | Progress | None = False,
 ) -> CheckpointStream:
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
     The arguments are those of `load`, except that `memory_limit` bounds the tensors that are being
     read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the order
     of `keys`, and tensors come in the order in which they are complete. To stop early, close the
-    iterator or leave its `with`.
+    iterator or leave its `with`. The progress function is called in the thread that takes a tensor.
     """
     return Checkpoint(paths, framework, device).stream(
         keys,
         slices=slices,
+        rename=rename,
         dtype=dtype,
         threads=threads,
         memory_limit=memory_limit,
         cache=cache,
         out=out,
+        progress=progress,
     )

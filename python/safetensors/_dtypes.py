@@ -33,10 +33,23 @@ def name_of(dtype: Any) -> str:
     return next((name for name in names if name in _FORMAT_NAMES), names[0])
 
 
+# Words for floats that programs use beside the names of frameworks. "float" is torch's and C's, 32 bits.
+_WORDS = {
+    "half": "F16",
+    "fp16": "F16",
+    "float": "F32",
+    "single": "F32",
+    "fp32": "F32",
+    "double": "F64",
+    "fp64": "F64",
+}
+
+
 def format_name(dtype: Any) -> str:
     """Return the format's name for "F32", "float32", torch.float32, numpy.float32 and so on.
 
-    Raises SafetensorError for a dtype that no file can hold.
+    Texts may also be "half", "fp16", "float", "single", "fp32", "double", "fp64", and the names of
+    the format in small letters, such as "bf16". Raises SafetensorError for a dtype that no file can hold.
     """
     if any(dtype is kind for kind in (bool, int, float, complex)):
         raise TypeError(f"dtype {dtype.__name__} does not say how many bits: use a framework's")
@@ -45,4 +58,8 @@ def format_name(dtype: Any) -> str:
     name = name_of(dtype)
     if name in _FORMAT_NAMES:
         return _FORMAT_NAMES[name]
+    if isinstance(dtype, str) and (word := name.upper() if name.islower() else "") in FRAMEWORK_NAMES:
+        return word
+    if isinstance(dtype, str) and name in _WORDS:
+        return _WORDS[name]
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # raises

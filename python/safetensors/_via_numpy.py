@@ -6,15 +6,13 @@ framework's module had defined them: `help`, `inspect.signature` and `pickle` sh
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Mapping
 from os import PathLike
-from types import FunctionType
 from typing import Any, Protocol, TypeVar
 
 from . import _native
 from . import numpy as _numpy
+from ._adapted import adapted
 from ._native import safe_open
 from ._types import Backend, Buffer, Durability, Framework
 from .numpy import Array
@@ -123,28 +121,7 @@ def make_functions(
         with safe_open(filename, "np", backend=backend) as f:
             return {name: adopt(array) for name, array in f.get_tensors().items()}
 
-    def adapted(function: Any) -> Any:
-        return _adapted(function, module, tensor, noun)
+    def of_module(function: Any) -> Any:
+        return adapted(function, module, tensor, noun)
 
-    return adapted(save), adapted(save_file), adapted(load), adapted(load_file)
-
-
-def _adapted(function: Any, module: str, tensor: str, noun: str) -> Any:
-    """Return a function that looks as if `module` had defined it."""
-    # `typing.get_type_hints` looks in the globals of a function for the names in its annotations. So
-    # the function needs globals that have the framework, such as "jax" for "jax.Array".
-    framework = tensor.partition(".")[0]
-    names = {**function.__globals__, framework: getattr(sys.modules[module], framework)}
-    made = FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__module__ = module
-    made.__qualname__ = made.__name__  # pickle finds a function by these two names
-    if function.__doc__ is not None:  # `python -OO` removes docstrings
-        made.__doc__ = inspect.cleandoc(function.__doc__.replace("{noun}", noun))
-    made.__annotations__ = {
-        name: annotation.replace("Tensor", tensor)
-        for name, annotation in function.__annotations__.items()
-    }
-    return made
+    return of_module(save), of_module(save_file), of_module(load), of_module(load_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Any
 
 from . import _native
 from ._checkpoint import Checkpoint
+from ._display import count_text
 from ._dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
 from ._types import Durability
@@ -73,7 +75,16 @@ class Writer:
         specs = {name: _spec(name, described) for name, described in tensors.items()}
         given = None if metadata is None else dict(metadata)
         self._native = _native._Writer(path, specs, given, durability)
-        self._ended = False
+        self._path = os.fsdecode(path)
+        self._state = ""  # "committed" or "closed"
+
+    def __repr__(self) -> str:
+        state = f", {self._state}" if self._state else ""
+        return f"Writer({self._path!r}, {count_text(len(self._native))}{state})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the tensors, for notebooks."""
+        return self._native.table(self._path + (f" ({self._state})" if self._state else ""))
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
         """Write a whole tensor, or the rows from `start` on (along the first dimension).
@@ -109,11 +120,11 @@ class Writer:
         The end of the `with` calls it. Raises SafetensorError while another thread writes.
         """
         self._native.commit()
-        self._ended = True
+        self._state = "committed"
 
     def close(self) -> None:
         """Remove the new file unless it was committed. Idempotent."""
-        self._ended = True
+        self._state = self._state or "closed"
         self._native.close()
 
     def __enter__(self) -> Writer:
@@ -126,7 +137,7 @@ class Writer:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if exc_type is None and not self._ended:
+            if exc_type is None and not self._state:
                 self.commit()
         finally:
             self.close()

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import numpy as _numpy
+from ._load_checkpoint import LoadCheckpoint, for_cpu
 from ._via_numpy import make_functions
 
-__all__ = ["load", "load_file", "save", "save_file"]
+__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> jax.Array:
@@ -50,3 +51,4 @@ def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]
 save, save_file, load, load_file = make_functions(
     __name__, "jax", "jax.Array", "arrays", _jnp2np, adopt=_adopt
 )
+load_checkpoint: LoadCheckpoint[jax.Array] = for_cpu(__name__, "jax", "jax.Array", "arrays")

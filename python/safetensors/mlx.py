@@ -12,10 +12,11 @@ import mlx.core as mx
 import numpy as np
 
 from . import numpy as _numpy
+from ._load_checkpoint import LoadCheckpoint, for_cpu
 from ._native import SafetensorError
 from ._via_numpy import make_functions
 
-__all__ = ["load", "load_file", "save", "save_file"]
+__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
@@ -51,3 +52,4 @@ def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
 save, save_file, load, load_file = make_functions(
     __name__, "mlx", "mx.array", "arrays", _mx2np
 )
+load_checkpoint: LoadCheckpoint[mx.array] = for_cpu(__name__, "mlx", "mx.array", "arrays")

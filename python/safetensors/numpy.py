@@ -16,10 +16,11 @@ import numpy as np
 
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED
+from ._load_checkpoint import LoadCheckpoint, for_cpu
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
-__all__ = ["load", "load_file", "save", "save_file"]
+__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
 
 Array = np.ndarray[Any, Any]
 
@@ -189,3 +190,6 @@ def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]
         name: np.frombuffer(view["data"], dtype=_getdtype(view["dtype"])).reshape(view["shape"])
         for name, view in safeview
     }
+
+
+load_checkpoint: LoadCheckpoint[Array] = for_cpu(__name__, "np", "np.ndarray[Any, Any]", "arrays")

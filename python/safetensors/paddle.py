@@ -14,10 +14,11 @@ import paddle
 
 from . import _native
 from . import numpy as _numpy
+from ._load_checkpoint import LoadCheckpointTo, for_devices
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
-__all__ = ["load", "load_file", "save", "save_file"]
+__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
 
 _OLDEST = (3, 0)
 
@@ -165,3 +166,8 @@ def load_file(
     """
     with safe_open(filename, "paddle", device, backend=backend) as f:
         return f.get_tensors()
+
+
+load_checkpoint: LoadCheckpointTo[paddle.Tensor] = for_devices(
+    __name__, "paddle", "paddle.Tensor", "tensors"
+)

@@ -17,6 +17,8 @@ import torch
 
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES
+from ._load_checkpoint import LoadCheckpointTo, for_devices
+from ._load_into import load_into
 from ._native import TensorSpec, safe_open
 from ._sharing import (
     SHARED_DOCS,
@@ -37,7 +39,9 @@ __all__ = [
     "_is_complete",
     "_remove_duplicate_names",
     "load",
+    "load_checkpoint",
     "load_file",
+    "load_into",
     "load_model",
     "save",
     "save_file",
@@ -269,6 +273,11 @@ def load_file(
     with safe_open(filename, "pt", device, backend=backend) as f:
         tensors: dict[str, torch.Tensor] = f.get_tensors()
         return tensors
+
+
+load_checkpoint: LoadCheckpointTo[torch.Tensor] = for_devices(
+    __name__, "pt", "torch.Tensor", "tensors"
+)
 
 
 def save_model(

@@ -10,9 +10,11 @@
 #include <string>
 
 #include "checkpoint.h"
+#include "display.h"
 #include "index.h"
 #include "module.h"
 #include "requests.h"
+#include "tensor_meta.h"
 
 namespace safetensors::python {
 namespace {
@@ -138,6 +140,36 @@ nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
   return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part->shape()), part->nbytes());
 }
 
+// The metadata of the first file, or None if it has none.
+nb::object metadata(const PyCheckpoint& self) {
+  const Metadata pairs = self.get().metadata();
+  if (!pairs.present()) return nb::none();
+  nb::dict result;
+  for (const auto& [key, value] : pairs) {
+    check_signals(result.size());
+    result[to_str(key)] = to_str(value);
+  }
+  return result;
+}
+
+// Returns whole tensors as views of private maps of their files, one map per file.
+nb::object views(const PyCheckpoint& self, nb::handle names) {
+  std::vector<std::pair<std::shared_ptr<Opened>, std::vector<Tensor>>> files;
+  std::map<const Opened*, std::size_t> indices;
+  std::size_t round = 0;
+  for (const nb::handle name : nb::iter(names)) {
+    check_signals(round++);
+    Tensor tensor = find_tensor(self.get(), name);
+    const std::shared_ptr<Opened>& opened = self.opened(tensor);
+    const auto [at, added] = indices.emplace(opened.get(), files.size());
+    if (added) files.emplace_back(opened, std::vector<Tensor>());
+    files[at->second].second.push_back(std::move(tensor));
+  }
+  nb::dict result;
+  for (const auto& [opened, tensors] : files) opened->add_views(tensors, result);
+  return result;
+}
+
 // Loads through a stream, for tensors that the framework copies to a device. The stream limits the bytes that wait for
 // this copy to the memory budget.
 nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOptions& options, nb::handle progress) {
@@ -178,16 +210,19 @@ nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle 
 
 }  // namespace
 
-PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device)
-    : framework_(parse_framework(from_str(framework, "framework"))), device_(parse_device(device)) {
+PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend)
+    : framework_(parse_framework(from_str(framework, "framework"))),
+      device_(parse_device(device)),
+      backend_(parse_backend(from_str(backend, "backend"))) {
   check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
-  Result<Checkpoint> opened =
-      open_watched([&](const ParseOptions& parse) { return Checkpoint::open(list, {.open = {.parse = parse}}); });
+  const Access access = backend_ == Backend::mmap ? Access::map : Access::automatic;
+  Result<Checkpoint> opened = open_watched(
+      [&](const ParseOptions& parse) { return Checkpoint::open(list, {.open = {.access = access, .parse = parse}}); });
   if (!opened) raise_read_error(opened.error(), "", "");
   checkpoint_.emplace(*std::move(opened));
   for (const File& file : checkpoint_->files())
-    files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, Backend::automatic);
+    files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, backend_);
 }
 
 const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const {
@@ -195,20 +230,11 @@ const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const 
   return files_.at(&file.header());
 }
 
-void define_checkpoint(nb::module_& module) {
-  nb::class_<PyStream>(
-      module, "_Stream", nb::type_slots(refuse_new_slots),
-      "An iterator of (index, array) over the items of a plan, in the order in which they are complete.")
-      .def("__next__", &PyStream::next)
-      .def("close", &PyStream::close, "Stops reading and waits for the reads in progress.");
-  nb::class_<PyCheckpoint>(module, "_Checkpoint", "Files opened as one set of tensors. Any thread may use it.")
-      .def(
-          "__init__",
-          [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device) {
-            initialize(self, PyCheckpoint(paths, framework, device));
-          },
-          nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none())
-      .def("names", &names, "The names, in the order of the files and of their bytes.")
+namespace {
+
+// Defines the methods that read nothing.
+void define_looking(nb::class_<PyCheckpoint>& type) {
+  type.def("names", &names, "The names, in the order of the files and of their bytes.")
       .def("files", &files, "The paths of the files.")
       .def(
           "framework", [](const PyCheckpoint& self) { return name_of(self.framework()); },
@@ -216,11 +242,29 @@ void define_checkpoint(nb::module_& module) {
       .def(
           "device", [](const PyCheckpoint& self) { return to_str(self.device().name); },
           "The device, in one spelling: \"cpu\", \"cuda:0\", ...")
+      .def(
+          "backend", [](const PyCheckpoint& self) { return name_of(self.backend()); },
+          "\"auto\", \"pread\" or \"mmap\".")
+      .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
+      .def(
+          "table",
+          [](const PyCheckpoint& self, nb::object title) {
+            return make_table(std::string(from_str(title, "title")), self.get().tensors());
+          },
+          nb::arg("title").none(), "The HTML of a table of the tensors.")
+      .def(
+          "get_tensor_meta",
+          [](const PyCheckpoint& self, nb::object name) { return make_tensor_meta(find_tensor(self.get(), name)); },
+          nb::arg("name").none())
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
            "(dtype, shape, number of bytes) of a tensor, or of the slice of it that `index` gives.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
-      .def("__contains__", &contains, nb::arg("name").none())
-      .def(
+      .def("__contains__", &contains, nb::arg("name").none());
+}
+
+// Defines the methods that read.
+void define_reading(nb::class_<PyCheckpoint>& type) {
+  type.def(
           "get_tensor",
           [](const PyCheckpoint& self, nb::object name) {
             const Tensor tensor = find_tensor(self.get(), name);
@@ -234,6 +278,7 @@ void define_checkpoint(nb::module_& module) {
             return make_slice(self.opened(tensor), tensor);
           },
           nb::arg("name").none())
+      .def("views", &views, nb::arg("names").none(), "A dict of whole tensors that are views of private maps.")
       .def("load", &load_tensors, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
            nb::arg("memory_limit").none(), nb::arg("cache").none(), nb::arg("progress").none(),
            nb::arg("device_stream") = nb::none(),
@@ -242,12 +287,30 @@ void define_checkpoint(nb::module_& module) {
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache) {
+             nb::object cache, nb::object progress) {
             return std::make_shared<PyStream>(make_requests(self.get(), requests),
-                                              make_read_options(threads, memory_limit, cache), self.maker());
+                                              make_read_options(threads, memory_limit, cache), self.maker(), progress);
           },
           nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none());
+          nb::arg("cache").none(), nb::arg("progress").none() = nb::none());
+}
+
+}  // namespace
+
+void define_checkpoint(nb::module_& module) {
+  nb::class_<PyStream>(
+      module, "_Stream", nb::type_slots(refuse_new_slots),
+      "An iterator of (index, array) over the items of a plan, in the order in which they are complete.")
+      .def("__next__", &PyStream::next)
+      .def("close", &PyStream::close, "Stops reading and waits for the reads in progress.");
+  nb::class_<PyCheckpoint> type(module, "_Checkpoint", "Files opened as one set of tensors. Any thread may use it.");
+  type.def(
+      "__init__",
+      [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device,
+         nb::object backend) { initialize(self, PyCheckpoint(paths, framework, device, backend)); },
+      nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none(), nb::arg("backend").none());
+  define_looking(type);
+  define_reading(type);
 }
 
 }  // namespace safetensors::python

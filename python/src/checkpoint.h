@@ -15,11 +15,12 @@ namespace safetensors::python {
 class PyCheckpoint {
  public:
   // paths: one path, or an iterable of paths. Raises SafetensorError, OSError.
-  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device);
+  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }
+  [[nodiscard]] Backend backend() const noexcept { return backend_; }
   // The file of the tensor.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
   [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_probed_maker(framework_, device_); }
@@ -27,6 +28,7 @@ class PyCheckpoint {
  private:
   Framework framework_;
   Device device_;
+  Backend backend_;
   std::optional<Checkpoint> checkpoint_;
   std::map<const Header*, std::shared_ptr<Opened>> files_;
 };

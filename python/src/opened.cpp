@@ -34,13 +34,17 @@ Backend parse_backend(std::string_view name) {
   raise("backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread", "auto"))");
 }
 
+const char* name_of(Backend backend) noexcept {
+  return backend == Backend::mmap ? "mmap" : backend == Backend::pread ? "pread" : "auto";
+}
+
 void Opened::fail(const Error& error) const {
   raise_read_error(error, "", path_);
 }
 
 Tensor Opened::find(std::string_view name) const {
   Result<Tensor> tensor = file_.tensor(name);
-  if (!tensor) raise("File does not contain tensor " + printable(name));
+  if (!tensor) raise_missing("File does not contain tensor " + printable(name), to_str(name));
   return *std::move(tensor);
 }
 
@@ -65,6 +69,13 @@ Array Opened::data() {
   const std::lock_guard lock(mutex_);
   if (!data_) data_ = *std::move(made);
   return *data_;
+}
+
+Array Opened::map_for(const Maker& maker) {
+  if (maker.shares()) return data();
+  Result<Array> fresh = without_gil([&] { return file_.view(Map::copy_on_write); });
+  if (!fresh) fail(fresh.error());
+  return *std::move(fresh);
 }
 
 Result<ReadResult> Opened::execute(const ReadPlan& plan) const {
@@ -120,14 +131,7 @@ nb::object Opened::tensor(const Tensor& tensor) {
 nb::object Opened::tensors() {
   const std::shared_ptr<Maker> made = maker();
   if (!maps()) return each_tensor(*made);
-  Array all;
-  if (made->shares()) {
-    all = data();
-  } else {
-    Result<Array> fresh = without_gil([&] { return file_.view(Map::copy_on_write); });
-    if (!fresh) fail(fresh.error());
-    all = *std::move(fresh);
-  }
+  const Array all = map_for(*made);
   const nb::object memory = made->shares() ? nb::none() : make_memory(all);
   nb::dict result;
   for (const TensorInfo& tensor : header().tensors()) {
@@ -135,6 +139,18 @@ nb::object Opened::tensors() {
     result[to_str(tensor.name)] = made->make_inside(inside(all, tensor), all, memory);
   }
   return result;
+}
+
+void Opened::add_views(std::span<const Tensor> tensors, nb::handle dict) {
+  const std::shared_ptr<Maker> made = maker();
+  const Array all = map_for(*made);
+  const nb::object memory = made->shares() ? nb::none() : make_memory(all);
+  std::size_t round = 0;
+  for (const Tensor& tensor : tensors) {
+    check_signals(round++);
+    const nb::object view = made->make_inside(inside(all, tensor.info()), all, memory);
+    if (PyDict_SetItem(dict.ptr(), to_str(tensor.name()).ptr(), view.ptr()) != 0) throw nb::python_error();
+  }
 }
 
 // Reads all tensors at once. For another device they are read and copied one by one, to bound the host memory.

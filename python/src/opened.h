@@ -18,6 +18,7 @@ enum class Backend : std::uint8_t {
   automatic,  // own memory; cached bytes are read from the page cache, others past it
 };
 [[nodiscard]] Backend parse_backend(std::string_view name);
+[[nodiscard]] const char* name_of(Backend backend) noexcept;
 
 // Any number of threads that hold the GIL may call it at once. It releases the GIL while bytes move.
 class Opened {
@@ -30,6 +31,9 @@ class Opened {
         backend_(backend) {}
 
   [[nodiscard]] const Header& header() const noexcept { return file_.header(); }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] Tensors list() const noexcept { return file_.tensors(); }
+  [[nodiscard]] Backend backend() const noexcept { return backend_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   // The Maker for the framework and device, made on first use.
@@ -40,11 +44,14 @@ class Opened {
   [[nodiscard]] nb::object tensor(const Tensor& tensor);
   // All tensors, in a dict in the order of their bytes.
   [[nodiscard]] nb::object tensors();
+  // Adds tensors of this file to a dict, as views of one private map of the file.
+  void add_views(std::span<const Tensor> tensors, nb::handle dict);
   // A slice of a tensor, indexed as in the framework.
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
   Array data();  // one writable private map of the whole file, for Makers whose arrays share memory
+  Array map_for(const Maker& maker);  // that map, or a new one for Makers whose arrays do not share memory
   Array map(const Tensor& tensor) const;
   Array read(const Tensor& tensor) const;  // own memory: read, or a private map of its own
   Array read_slice(const Tensor& tensor, const Slice& slice) const;

@@ -159,7 +159,7 @@ using Self = nb::pointer_and_handle<PrefetchLoader>;
 nb::object take(Self self, nb::object name) {
   const std::string_view text = from_name(name);
   const std::optional<std::size_t> item = self.p->find(text);
-  if (!item) raise("tensor " + printable(text) + " is not in the prefetch plan");
+  if (!item) raise_missing("tensor " + printable(text) + " is not in the prefetch plan", name);
   return self.p->take(self.h, *item);
 }
 

@@ -77,12 +77,12 @@ std::optional<Dtype> to_dtype(nb::handle name) {
 }
 
 Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
-  if (const std::optional<std::string_view> text = to_name(name, "name")) {
-    Result<Tensor> tensor = checkpoint.tensor(*text);
-    if (tensor) return *std::move(tensor);
-    if (tensor.error().code != Errc::not_found) raise_read_error(tensor.error(), "", "");
-  }
-  raise_key_error(name);
+  const std::optional<std::string_view> text = to_name(name, "name");
+  if (!text) raise_missing("no header can hold the name " + nb::cast<std::string>(nb::repr(name)), name);
+  Result<Tensor> tensor = checkpoint.tensor(*text);
+  if (tensor) return *std::move(tensor);
+  if (tensor.error().code != Errc::not_found) raise_read_error(tensor.error(), "", "");
+  raise_missing(tensor.error().message, name, &tensor.error());
 }
 
 Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {

@@ -20,13 +20,13 @@ struct Requests {
 // name: a name of the format, such as "F32", or None. Raises SafetensorError for any other text.
 [[nodiscard]] std::optional<Dtype> to_dtype(nb::handle name);
 
-// Returns the tensor of that name. Raises KeyError, and TypeError for an object that is not a str.
+// Returns the tensor of that name. Raises MissingTensorError, and TypeError for an object that is not a str.
 [[nodiscard]] Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name);
 
 // requests: a sequence of (name, index, dtype, target). index: the index of a slice, or None for the whole tensor.
 // dtype: the format's name of the dtype to cast to, or None. target: (address, size in bytes, strides in bytes or None,
-// object), followed by the ordinal of a CUDA device if the memory is on one. None allocates new memory. Raises KeyError
-// for an unknown name, and SafetensorError.
+// object), followed by the ordinal of a CUDA device if the memory is on one. None allocates new memory. Raises
+// MissingTensorError for an unknown name, and SafetensorError.
 [[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
 
 // threads, memory_limit: 0 for automatic; cache: "keep", "fill", "drop" or "bypass". Raises SafetensorError, TypeError.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "display.h"
 #include "module.h"
 #include "opened.h"
 #include "prefetch.h"
@@ -19,14 +20,24 @@ constexpr const char* kOpening = "Error while deserializing header: ";
 // Holds the open file until close(). Slices and loaders keep their own reference to it.
 class SafeOpen {
  public:
-  explicit SafeOpen(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+  explicit SafeOpen(std::shared_ptr<Opened> opened) : path_(opened->path()), opened_(std::move(opened)) {}
 
   [[nodiscard]] std::shared_ptr<Opened> get() const {
-    {
-      const std::lock_guard lock(mutex_);
-      if (opened_) return opened_;
-    }
+    if (std::shared_ptr<Opened> opened = if_open()) return opened;
     raise("File is closed");
+  }
+  // "safe_open('a.safetensors', framework='numpy', backend='mmap', 3 tensors)"
+  [[nodiscard]] std::string repr() const {
+    const std::shared_ptr<Opened> opened = if_open();
+    const std::string head = "safe_open(" + quoted(path_) + ", ";
+    if (!opened) return head + "closed)";
+    return head + "framework='" + name_of(opened->framework()) + "', backend='" + name_of(opened->backend()) + "', " +
+           nb::cast<std::string>(import_module("safetensors._display").attr("count_text")(opened->header().size())) +
+           ")";
+  }
+  [[nodiscard]] nb::object html() const {
+    const std::shared_ptr<Opened> opened = if_open();
+    return opened ? make_table(path_, opened->list()) : make_table(path_ + " (closed)", Tensors());
   }
   void close() {
     std::shared_ptr<Opened> closed;  // destroyed after the lock is released
@@ -35,6 +46,12 @@ class SafeOpen {
   }
 
  private:
+  [[nodiscard]] std::shared_ptr<Opened> if_open() const {
+    const std::lock_guard lock(mutex_);
+    return opened_;
+  }
+
+  const std::string path_;
   mutable std::mutex mutex_;
   std::shared_ptr<Opened> opened_;
 };
@@ -119,6 +136,12 @@ bool contains(const SafeOpen& self, nb::handle name) {
 struct PySafeSlice {
   std::shared_ptr<Opened> opened;
   Tensor tensor;
+
+  [[nodiscard]] std::string repr() const {
+    return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " + std::string(to_string(tensor.dtype())) + ", " +
+           to_string(tensor.shape()) + ")";
+  }
+  [[nodiscard]] nb::object html() const { return make_table(opened->path(), std::span<const Tensor>(&tensor, 1)); }
 };
 
 }  // namespace
@@ -140,6 +163,8 @@ void define_slice(nb::module_& module) {
       .def(
           "get_dtype", [](const PySafeSlice& self) { return to_str(to_string(self.tensor.dtype())); },
           "The tensor's dtype in the file, such as \"F32\".")
+      .def("__repr__", &PySafeSlice::repr)
+      .def("_repr_html_", &PySafeSlice::html, "A table of one row, for notebooks.")
       .def(
           "__getitem__",
           [](const PySafeSlice& self, nb::object index) { return self.opened->slice(self.tensor, index); },
@@ -181,7 +206,7 @@ void define_tensors(nb::class_<SafeOpen>& type) {
           "get_tensor_meta",
           [](const SafeOpen& self, nb::object name) {
             const std::string_view text = from_name(name);
-            return make_tensor_meta(*self.get(), text);
+            return make_tensor_meta(self.get()->find(text));
           },
           nb::arg("name").none(), "Returns the entry of one tensor in the header. Nothing is read.")
       .def(
@@ -222,6 +247,8 @@ void define_safe_open(nb::module_& module) {
           "__enter__", [](nb::pointer_and_handle<SafeOpen> self) { return nb::borrow(self.h); }, "Returns the object.")
       .def(
           "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
+      .def("__repr__", &SafeOpen::repr)
+      .def("_repr_html_", &SafeOpen::html, "A table of the tensors, for notebooks.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
       .def("__contains__", &contains, nb::arg("name").none())
       .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });

@@ -11,8 +11,9 @@
 namespace safetensors::python {
 namespace {
 
-// The class SafetensorError. A reference that is never released.
+// The classes SafetensorError and MissingTensorError. References that are never released.
 PyObject* safetensor_error = nullptr;
+PyObject* missing_tensor_error = nullptr;
 
 // The innermost WithoutGil of this thread, or null while it holds the GIL.
 constinit thread_local const WithoutGil* innermost = nullptr;
@@ -109,6 +110,19 @@ void define_errors(nb::module_& module) {
       nullptr, unknown.ptr());
   if (safetensor_error == nullptr) throw nb::python_error();
   module.attr("SafetensorError") = nb::handle(safetensor_error);
+
+  // `KeyError.__str__` would show the repr of the text.
+  nb::dict members;
+  members["__str__"] = nb::handle(PyExc_BaseException).attr("__str__");
+  members["name"] = nb::none();
+  const nb::object bases = nb::make_tuple(nb::handle(safetensor_error), nb::handle(PyExc_KeyError));
+  missing_tensor_error =
+      PyErr_NewExceptionWithDoc("safetensors.MissingTensorError",
+                                "A name that is not among the tensors. The attribute `name` is that name.\n\n"
+                                "It is a SafetensorError, and a KeyError for programs that expect one of a mapping.",
+                                bases.ptr(), members.ptr());
+  if (missing_tensor_error == nullptr) throw nb::python_error();
+  module.attr("MissingTensorError") = nb::handle(missing_tensor_error);
 }
 
 nb::handle error_type() noexcept {
@@ -121,9 +135,12 @@ void raise(std::string_view text, const Error* error) {
   throw_exception(safetensor_error, exception);
 }
 
-void raise_key_error(nb::handle key) {
-  PyErr_SetObject(PyExc_KeyError, key.ptr());
-  throw nb::python_error();
+void raise_missing(std::string_view text, nb::handle name, const Error* error) {
+  const nb::object exception = nb::handle(missing_tensor_error)(to_str(text));
+  if (error != nullptr) add_details(exception, *error);
+  set_attribute(exception, "code", to_str(to_string(Errc::not_found)));
+  set_attribute(exception, "name", name);
+  throw_exception(missing_tensor_error, exception);
 }
 
 void raise_type_error(std::string_view text) {

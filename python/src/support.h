@@ -20,7 +20,7 @@ namespace safetensors::python {
 
 namespace nb = nanobind;
 
-// Creates SafetensorError and adds it to the module.
+// Creates SafetensorError and MissingTensorError and adds them to the module.
 void define_errors(nb::module_& module);
 [[nodiscard]] nb::handle error_type() noexcept;
 
@@ -32,7 +32,9 @@ void define_errors(nb::module_& module);
 // an error of a framework. MemoryError, SafetensorError and errors that are not an Exception, such as
 // KeyboardInterrupt, are raised again unchanged.
 [[noreturn]] void raise_refused(const nb::python_error& error, const std::string& prefix);
-[[noreturn]] void raise_key_error(nb::handle key);
+// Raises MissingTensorError(text), which is a SafetensorError and a KeyError, with the attributes name and code. error:
+// as in raise().
+[[noreturn]] void raise_missing(std::string_view text, nb::handle name, const Error* error = nullptr);
 // Raises an Error of opening or reading a file. An error of the system becomes the matching OSError, arrays of `out`
 // that overlap become a ValueError, any other error SafetensorError(prefix + message). path: the path from the caller.
 // If it is empty, the path of the Error is used. Before Python 3.11 exceptions have no notes, so that path then begins

@@ -36,8 +36,8 @@ void define_tensor_meta(nb::module_& module) {
       .def("__repr__", &repr_of_meta);
 }
 
-nb::object make_tensor_meta(const Opened& opened, std::string_view name) {
-  return nb::cast(TensorMeta{opened.find(name)});
+nb::object make_tensor_meta(Tensor tensor) {
+  return nb::cast(TensorMeta{std::move(tensor)});
 }
 
 }  // namespace safetensors::python

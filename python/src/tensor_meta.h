@@ -8,7 +8,6 @@ namespace safetensors::python {
 
 void define_tensor_meta(nb::module_& module);
 
-// Raises SafetensorError for an unknown name.
-[[nodiscard]] nb::object make_tensor_meta(const Opened& opened, std::string_view name);
+[[nodiscard]] nb::object make_tensor_meta(Tensor tensor);
 
 }  // namespace safetensors::python

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "checkpoint.h"
+#include "display.h"
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
@@ -171,6 +172,7 @@ class PyWriter {
     closed.reset();
   }
   nb::object dtype(nb::handle name) const { return to_str(to_string(find(name).dtype)); }
+  [[nodiscard]] const Header& header() const noexcept { return header_; }
 
  private:
   // A call in progress: one of many that write, or the only one that commits. It raises an error instead of waiting.
@@ -208,7 +210,7 @@ class PyWriter {
   const TensorInfo& find(nb::handle name) const {
     const std::optional<std::string_view> text = to_name(name, "name");
     const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
-    if (tensor == nullptr) raise_key_error(name);
+    if (tensor == nullptr) raise_missing("the writer has no tensor " + nb::cast<std::string>(nb::repr(name)), name);
     return *tensor;
   }
 
@@ -258,6 +260,13 @@ void define_writer(nb::module_& module) {
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
+      .def("__len__", [](const PyWriter& self) { return self.header().size(); })
+      .def(
+          "table",
+          [](const PyWriter& self, nb::object title) {
+            return make_table(std::string(from_str(title, "title")), self.header().tensors());
+          },
+          nb::arg("title").none(), "The HTML of a table of the tensors.")
       .def("dtype", &PyWriter::dtype, nb::arg("name").none(), "The dtype of a tensor in the format, such as \"F32\".");
 }
 

@@ -18,7 +18,7 @@ from conftest import file_bytes, framework, text_about
 from sharded import same
 
 import safetensors.numpy as stn
-from safetensors import Checkpoint, SafetensorError, safe_open
+from safetensors import Checkpoint, MissingTensorError, SafetensorError, safe_open
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -56,7 +56,7 @@ def test_equality_is_identity_and_reads_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["wtf", "\ud800", "", "wte\0"])
-def test_missing_name_raises_key_error(folder: Path, name: str) -> None:
+def test_missing_name_raises_missing_tensor_error(folder: Path, name: str) -> None:
     checkpoint = Checkpoint(folder)
     for call in (
         checkpoint.__getitem__,
@@ -65,9 +65,9 @@ def test_missing_name_raises_key_error(folder: Path, name: str) -> None:
         lambda n: checkpoint.load([n], dtype="F32"),
         lambda n: checkpoint.stream([n]),
     ):
-        with pytest.raises(KeyError) as caught:
+        with pytest.raises(MissingTensorError) as caught:
             call(name)
-        assert caught.value.args == (name,)
+        assert caught.value.name == name and caught.value.code == "not_found"
     assert checkpoint.get(name, "none") == "none"
 
 

@@ -144,7 +144,7 @@ def test_a_dict_casts_only_what_it_names(mixed: Path) -> None:
         (np.bool_, SafetensorError, "^cannot cast to BOOL: floats only$"),
         ("F4", SafetensorError, "^cannot cast to F4: floats only$"),
         ("F8_E8M0", SafetensorError, "^cannot cast to F8_E8M0: floats only$"),
-        ("bf16", SafetensorError, '^Unknown dtype "bf16". Supported dtypes: bool, '),
+        ("bf17", SafetensorError, '^Unknown dtype "bf17". Supported dtypes: bool, '),
         (3, SafetensorError, '^Unknown dtype "3"'),
         (float, TypeError, "^dtype float does not say how many bits"),
         ({"i": "F32"}, SafetensorError, "tensor `i`: cannot cast I64 to F32"),

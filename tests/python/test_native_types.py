@@ -22,7 +22,8 @@ from safetensors import SafetensorError, TensorSpec, _native, safe_open
 warnings.simplefilter("ignore", RuntimeWarning)  # nanobind warns about each attempt
 MODULES = ("safetensors._native", "safetensors._safetensors_rust")
 TYPES = {t.__name__: t for t in gc.get_objects() if isinstance(t, type) and t.__module__ in MODULES}
-TYPES[SafetensorError.__name__] = SafetensorError
+for kind in (SafetensorError, _native.MissingTensorError):
+    TYPES[kind.__name__] = kind
 assert set(TYPES.values()) >= {t for t in vars(_native).values() if isinstance(t, type)}
 
 def zoo(folder):
@@ -30,10 +31,10 @@ def zoo(folder):
     stn.save_file({"a": np.arange(4.0)}, path, durability="none")
     handle = safe_open(path, "np")
     loader = handle.prefetch()
-    checkpoint = _native._Checkpoint(path, "np", "cpu")
+    checkpoint = _native._Checkpoint(path, "np", "cpu", "auto")
     request = [("a", None, None, None)]
     objects = [
-        SafetensorError("text"), TensorSpec(dtype="bool", shape=[0], data_ptr=0, data_len=0), handle,
+        SafetensorError("text"), _native.MissingTensorError("text"), TensorSpec(dtype="bool", shape=[0], data_ptr=0, data_len=0), handle,
         handle.get_tensor_meta("a"), handle.get_slice("a"), loader, iter(loader), checkpoint,
         checkpoint.stream(request, threads=0, memory_limit=0, cache="keep"),
         _native._Writer(path + "w", {}, None, "none"), stn.load_file(path)["a"].base,
@@ -71,7 +72,7 @@ for way in WAYS:
         value = way()
     except TypeError:
         continue
-    if T is SafetensorError:
+    if issubclass(T, SafetensorError):
         assert pickle.loads(pickle.dumps(T("text", 1))).args == ("text", 1)
         continue
     made += 1
@@ -115,7 +116,7 @@ for other in things.values():
 arguments = {
     "TensorSpec": ((), dict(dtype="bool", shape=[1], data_ptr=1, data_len=1)),
     "safe_open": ((os.path.join(sys.argv[1], "t"), "np"), {}),
-    "_Checkpoint": ((os.path.join(sys.argv[1], "t"), "np", "cpu"), {}),
+    "_Checkpoint": ((os.path.join(sys.argv[1], "t"), "np", "cpu", "auto"), {}),
     "_Writer": ((os.path.join(sys.argv[1], "w2"), {}, None, "none"), {}),
 }
 own = type(vars(type(value))["__init__"]).__name__ in ("nb_method", "method_descriptor")
@@ -168,7 +169,7 @@ handle = safe_open.__new__(safe_open)
 refused(handle.__init__, Again(handle, path, "np"), "np")
 assert handle.keys() == ["a"]
 checkpoint = _native._Checkpoint.__new__(_native._Checkpoint)
-refused(checkpoint.__init__, Again(checkpoint, path, "np", "cpu"), "np", "cpu")
+refused(checkpoint.__init__, Again(checkpoint, path, "np", "cpu", "auto"), "np", "cpu", "auto")
 assert checkpoint.names() == ["a"]
 before = sorted(os.listdir(sys.argv[1]))
 writer = _native._Writer.__new__(_native._Writer)

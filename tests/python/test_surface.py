@@ -176,7 +176,7 @@ def test_every_class_has_a_signature_and_help() -> None:
         if name in MADE_BY_CALLS:
             with pytest.raises(TypeError):
                 kind()
-        elif name != "SafetensorError":
+        elif not issubclass(kind, Exception):
             assert isinstance(inspect.signature(kind), inspect.Signature), name
         assert name in pydoc.plain(pydoc.render_doc(kind))
 
@@ -245,7 +245,7 @@ def test_attributes_that_are_not_known_are_none(path: Path) -> None:
         assert str(error) == "x"
     with safe_open(path, "np") as f, pytest.raises(SafetensorError) as caught:
         f.get_tensor("zz")
-    assert (caught.value.code, caught.value.offset, caught.value.errno) == (None, None, None)
+    assert (caught.value.code, caught.value.offset, caught.value.errno) == ("not_found", None, None)
 
 
 def test_attributes_that_are_known_have_their_types(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "fr
 
 def test_every_annotation_of_these_words_is_a_literal() -> None:
     seen = 0
-    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_load_checkpoint.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
                 assert ast.unparse(node.annotation) == WORDS[node.arg], f"{file}:{node.lineno}"

@@ -1,0 +1,291 @@
+"""Fills the tensors of a module from a checkpoint: one read plan for what lies in memory of the CPU, and
+a stream for the rest.
+
+The plan reads straight into parameters, and casts on the way. It makes new memory for tensors that have
+none (meta) or that are replaced. Tensors on other devices, conversions that the plan lacks, and tensors
+that overlap are read one after the other and copied by torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ._checkpoint import Checkpoint
+from ._dtypes import CASTABLE, FRAMEWORK_NAMES, format_name
+from ._lazy import LazyTensor, Source
+from ._native import SafetensorError
+from ._options import Progress
+from ._requests import Request
+from ._targets import to_target
+
+__all__ = ["Copy", "Fill", "Place", "places_of", "replace"]
+
+
+_CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
+
+
+@dataclass
+class Place:
+    """A parameter or a buffer of a module."""
+
+    module: torch.nn.Module
+    name: str
+
+
+def places_of(model: torch.nn.Module) -> Iterable[tuple[Place, torch.Tensor]]:
+    """Yield all parameters and buffers, with the places that hold them. Tied ones come again."""
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    yield Place(module, name), tensor
+
+
+def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Put a new tensor in the place of an old one. Return it: a parameter stays a parameter."""
+    if isinstance(old, torch.nn.Parameter) and not isinstance(new, torch.nn.Parameter):
+        made = torch.nn.Parameter(new, requires_grad=old.requires_grad)
+        if not isinstance(old, LazyTensor):
+            made.__dict__.update(old.__dict__)
+        new = made
+    setattr(place.module, place.name, new)
+    return new
+
+
+@dataclass
+class Copy:
+    """A tensor to fill. `target` is None until there is memory for it: the plan may make it."""
+
+    source: Source
+    old: torch.Tensor
+    dtype: torch.dtype
+    device: torch.device
+    places: list[Place]
+    target: torch.Tensor | None = None
+
+    @property
+    def wire(self) -> str | None:
+        """The format's name of the dtype, or None for a dtype that no file has."""
+        try:
+            return format_name(self.dtype)
+        except SafetensorError:
+            return None
+
+    def request(self) -> Request | None:
+        """Return how the plan fills it, or None if torch must copy."""
+        stored, wire = self.source.stored, self.wire
+        casts = stored in CASTABLE and wire in CASTABLE - {"F8_E8M0"}
+        if self.source.values is not None or self.device.type != "cpu":
+            return None
+        if wire is None or not (stored == wire or casts):
+            return None
+        cast = wire if stored != wire else None
+        if self.target is None:
+            return self.source.name, None, cast, None
+        if type(self.target) not in (torch.Tensor, torch.nn.Parameter):
+            return None
+        if torch._debug_has_internal_overlap(self.target) != 0:
+            return None
+        try:
+            target = to_target(self.target.detach(), self.source.name, wire, self.source.elements)
+        except ValueError:  # conjugated views and the like
+            return None
+        return self.source.name, None, cast, target
+
+
+def _span(tensor: torch.Tensor) -> tuple[str, int, int] | None:
+    """Return the device and the range of addresses, or None for a tensor without memory."""
+    try:
+        begin = tensor.data_ptr()
+    except RuntimeError:
+        return None
+    if tensor.numel() == 0 or begin == 0:
+        return None
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return str(tensor.device), begin, begin + (reach + 1) * tensor.element_size()
+
+
+def _overlapping(copies: list[Copy]) -> set[int]:
+    """Return the indices of the copies whose targets share memory with another target."""
+    spans: list[tuple[str, int, int, int]] = []
+    for index, copy in enumerate(copies):
+        span = None if copy.target is None else _span(copy.target)
+        if span is not None:
+            spans.append((*span, index))
+    found: set[int] = set()
+    device, reach, last = "", 0, -1
+    for where, begin, end, index in sorted(spans):
+        if where == device and begin < reach:
+            found |= {last, index}
+        if where != device or end > reach:
+            device, reach, last = where, end, index
+    return found
+
+
+def _same_memory(tensor: torch.Tensor) -> Any:
+    """Return a key that tensors over exactly the same elements have in common."""
+    span = None if tensor.is_meta else _span(tensor)
+    if span is None:
+        return id(tensor)
+    return (*span, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+class Fill:
+    """Collects the copies that `load_state_dict` wants to make, and makes them.
+
+    `dtype`, `device`: those that filled tensors get, or None for the ones that they have.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        checkpoint: Checkpoint,
+        dtype: torch.dtype | None,
+        device: torch.device | None,
+        progress: Progress | None,
+        **options: Any,
+    ) -> None:
+        self._model = model
+        self._native = checkpoint._native
+        self._dtype = dtype
+        self._device = device
+        self._progress = progress
+        self._options = options
+        self._noted: dict[Any, tuple[torch.Tensor, Source]] = {}
+        self._done = self._total = 0
+        self.before_changes: Callable[[], None] = lambda: None
+
+    def note(self, target: torch.Tensor, source: Source) -> None:
+        """Note a copy. Of several copies to the same memory, the last one counts."""
+        key = _same_memory(target)
+        self._noted.pop(key, None)
+        self._noted[key] = (target, source)
+
+    def run(self) -> None:
+        """Make all noted copies, and replace the lazy tensors that were assigned to the model."""
+        noted, self._noted = list(self._noted.values()), {}
+        copies = self._copies(noted) + self._assigned()
+        if not copies:
+            return
+        for copy in copies:
+            copy.source.check()
+        self.before_changes()
+        for copy in copies:
+            self._make_memory(copy)
+        overlapping = _overlapping(copies)
+        planned: list[tuple[Copy, Request]] = []
+        streamed: list[Copy] = []
+        for index, copy in enumerate(copies):
+            request = None if index in overlapping else copy.request()
+            if request is not None:
+                planned.append((copy, request))
+            elif index not in overlapping:
+                streamed.append(copy)
+        self._total += sum(copy.source.size for copy in copies)
+        self._execute(planned)
+        self._stream(streamed)
+        for index in sorted(overlapping):  # in the order in which torch would copy
+            self._stream([copies[index]])
+
+    def _wanted(self, tensor: torch.Tensor) -> tuple[torch.dtype, torch.device]:
+        """Return dtype and device as `Module.to` would choose them, but for meta the CPU."""
+        dtype = self._dtype if self._dtype and tensor.dtype in _CASTABLE else tensor.dtype
+        device = torch.device("cpu") if tensor.is_meta else tensor.device
+        return dtype, self._device or device
+
+    def _copies(self, noted: list[tuple[torch.Tensor, Source]]) -> list[Copy]:
+        moved = [
+            tensor
+            for tensor, _ in noted
+            if tensor.is_meta or self._wanted(tensor) != (tensor.dtype, tensor.device)
+        ]
+        places: dict[int, list[Place]] = {id(tensor): [] for tensor in moved}
+        if moved:
+            for place, tensor in places_of(self._model):
+                if id(tensor) in places:
+                    places[id(tensor)].append(place)
+        return [
+            Copy(source, tensor, *self._wanted(tensor), places.get(id(tensor), []))
+            for tensor, source in noted
+        ]
+
+    def _assigned(self) -> list[Copy]:
+        return [
+            Copy(tensor.source, tensor, *self._wanted(tensor), [place])
+            for place, tensor in places_of(self._model)
+            if isinstance(tensor, LazyTensor)
+        ]
+
+    def _make_memory(self, copy: Copy) -> None:
+        """Decide where the tensor goes: into its memory, into new memory, or where the plan chooses."""
+        old = copy.old
+        if not old.is_meta and (old.dtype, old.device) == (copy.dtype, copy.device):
+            copy.target, copy.places = old, []
+            return
+        if old.is_meta and copy.device.type == "cpu" and old.is_contiguous():
+            if copy.request() is not None:
+                return  # the plan makes the memory
+        new = torch.empty_strided(old.size(), old.stride(), dtype=copy.dtype, device=copy.device)
+        copy.target = new
+        if not old.is_meta and torch._has_compatible_shallow_copy_type(old, new):
+            old.data = new  # frees the old memory before anything is read
+            if old.grad is not None:
+                old.grad.data = old.grad.to(copy.device, copy.dtype)
+            copy.target, copy.places = old, []
+
+    def _execute(self, planned: list[tuple[Copy, Request]]) -> None:
+        if not planned:
+            return
+        requests = [request for _, request in planned]
+        results = self._native.load(requests, progress=self._report(), **self._options)
+        self._done += sum(copy.source.size for copy, _ in planned)
+        for (copy, request), result in zip(planned, results, strict=True):
+            if request[3] is None:
+                copy.target = result
+            elif not result.is_inference():
+                torch.autograd.graph.increment_version(result)
+            _put(copy)
+
+    def _stream(self, copies: list[Copy]) -> None:
+        requests: list[Request] = []
+        waiting: list[Copy] = []
+        for copy in copies:
+            if copy.source.values is not None:
+                self._copy(copy, copy.source.values)
+            else:
+                waiting.append(copy)
+                requests.append((copy.source.name, None, None, None))
+        if not waiting:
+            return
+        items = self._native.stream(requests, progress=self._report(), **self._options)
+        try:
+            while (item := next(items, None)) is not None:
+                self._copy(waiting[item[0]], item[1])
+                del item
+        finally:
+            items.close()
+        self._done += sum(copy.source.size for copy in waiting)
+
+    def _copy(self, copy: Copy, values: torch.Tensor) -> None:
+        assert copy.target is not None
+        with torch.no_grad():
+            copy.target.copy_(values)
+        _put(copy)
+
+    def _report(self) -> Progress | None:
+        if (progress := self._progress) is None:
+            return None
+        done, total = self._done, self._total
+        return lambda part, _: progress(done + part, total)
+
+
+def _put(copy: Copy) -> None:
+    """Put a new tensor in its places. Tied places share it."""
+    new = copy.target
+    for place in copy.places:
+        assert new is not None
+        new = replace(place, copy.old, new)

@@ -1,0 +1,222 @@
+"""Loads a checkpoint into the parameters of a torch module, without a second copy of the model.
+
+torch decides: its own `load_state_dict` compares names and shapes and runs the hooks of the model. It
+gets tensors that are not read yet, and the copies that it wants to make are made by a read plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from ._checkpoint import DEFAULT_BUDGET, Checkpoint, Paths
+from ._dtypes import CASTABLE, format_name
+from ._fill import Fill, Place, places_of, replace
+from ._lazy import LazyTensor, Source
+from ._native import SafetensorError
+from ._options import Progress, reporter, to_bytes
+from ._requests import Rename, rename_all
+from ._types import Cache
+
+__all__ = ["load_into"]
+
+
+def load_into(
+    model: torch.nn.Module,
+    path: Paths,
+    *,
+    strict: bool = True,
+    assign: bool = False,
+    dtype: Any = None,
+    device: Any = None,
+    rename: Rename | None = None,
+    threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET,
+    cache: Cache = "keep",
+    progress: bool | Progress | None = False,
+) -> Any:
+    """Load a checkpoint into a module, as `model.load_state_dict(load(path), strict, assign)` does.
+
+    The bytes are read straight into the parameters and buffers. There is never a second copy of the
+    model: the peak of memory is that of the model plus `memory_limit`. Parameters on the meta device
+    get new memory, once.
+
+    `path`: a file, an index, a folder, a pattern, or an iterable of these.
+    `strict`, `assign`: as in `load_state_dict`. With `assign`, new tensors with the dtypes of the
+    file replace those of the model.
+    `dtype`: the dtype that floats of the model get, as by `model.to(dtype)`. None keeps theirs.
+    `device`: where the loaded tensors go, as by `model.to(device)`. None keeps their device, and
+    gives tensors of the meta device to the CPU.
+    `rename`, `threads`, `cache`, `progress`: as in `safetensors.load`.
+    `memory_limit`: bytes that may be read or converted at one time, besides the model.
+
+    Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
+    Raises its RuntimeError, which names all keys and shapes that differ, before anything is
+    changed. Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors
+    are filled and others are not. Do not use the model in other threads meanwhile.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is {type(model).__name__}: give a torch.nn.Module")
+    if torch.__future__.get_swap_module_params_on_conversion():
+        raise SafetensorError(
+            "load_into fills parameters in place, which"
+            " torch.__future__.set_swap_module_params_on_conversion(True) forbids: use load_state_dict"
+        )
+    wanted = _float_dtype(dtype)
+    place = None if device is None else torch.device(device)
+    options = {
+        "threads": threads,
+        "memory_limit": to_bytes(memory_limit, "memory_limit"),
+        "cache": cache,
+    }
+    with Checkpoint(path, "pt") as checkpoint:
+        report, end_progress = reporter(progress)
+        try:
+            fill = Fill(model, checkpoint, wanted, place, report, **options)
+            return _load(model, checkpoint, fill, rename, strict, assign)
+        finally:
+            end_progress()
+
+
+def _float_dtype(dtype: Any) -> torch.dtype | None:
+    if dtype is None:
+        return None
+    if (name := format_name(dtype)) not in CASTABLE - {"F8_E8M0"}:
+        raise SafetensorError(f"cannot cast to {name}: floats only")
+    from .torch import _getdtype
+
+    return _getdtype(name)
+
+
+def _load(
+    model: torch.nn.Module,
+    checkpoint: Checkpoint,
+    fill: Fill,
+    rename: Rename | None,
+    strict: bool,
+    assign: bool,
+) -> Any:
+    sources = _sources(checkpoint, rename, fill)
+    with _restoring(model, fill):
+        with ExitStack() as hooks:
+            hooks.callback(_flush_before_hooks(model, fill))
+            hooks.callback(_values_for_overrides(model, assign))
+            given = {"assign": True} if assign else {}
+            result = model.load_state_dict(_state_dict(sources), strict=strict, **given)
+        fill.run()
+    for source in sources.values():
+        if source.is_kept():
+            source.use()  # the model keeps the tensor outside of its parameters and buffers
+    return result
+
+
+def _sources(checkpoint: Checkpoint, rename: Rename | None, fill: Fill) -> dict[str, Source]:
+    names = list(checkpoint)
+    renamed = rename_all(checkpoint._native, names, rename)
+    return {
+        new: Source(checkpoint, name, fill.note) for name, new in zip(names, renamed, strict=True)
+    }
+
+
+def _state_dict(sources: dict[str, Source]) -> dict[str, torch.Tensor]:
+    """Return the tensors, not read yet, except extra state: torch does not copy it."""
+    return {
+        name: source.read() if name.rpartition(".")[2] == "_extra_state" else source.tensor()
+        for name, source in sources.items()
+    }
+
+
+@contextmanager
+def _restoring(model: torch.nn.Module, fill: Fill) -> Iterator[None]:
+    """Put the old tensors back after an error, if reading has not begun.
+
+    When reading begins, the old tensors are released, so that they are not a second copy of the
+    model. After an error of reading, tensors that have no values yet are on the meta device.
+    """
+    old: list[tuple[Place, torch.Tensor]] = list(places_of(model))
+    fill.before_changes = old.clear
+    try:
+        yield
+    except BaseException:
+        for place, tensor in old:
+            if getattr(place.module, place.name) is not tensor:
+                setattr(place.module, place.name, tensor)
+        for place, tensor in list(places_of(model)):
+            if isinstance(tensor, LazyTensor):
+                replace(place, tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="meta"))
+        raise
+
+
+def _flush_before_hooks(model: torch.nn.Module, fill: Fill) -> Callable[[], None]:
+    """Make post hooks of the model see the values: copies are made before such a hook runs.
+
+    Returns a function that undoes this. The same applies to a `load_state_dict` of the model's own.
+    """
+    handles = []
+    for module in model.modules():
+        own = module is model and type(model).load_state_dict is not torch.nn.Module.load_state_dict
+        if not own and not module._load_state_dict_post_hooks:
+            continue
+        register: Any = module.register_load_state_dict_post_hook
+        handle = register(lambda *_: fill.run())
+        hooks: Any = module._load_state_dict_post_hooks
+        hooks.move_to_end(handle.id, last=False)
+        handles.append(handle)
+
+    def undo() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return undo
+
+
+def _values_for_overrides(model: torch.nn.Module, assign: bool) -> Callable[[], None]:
+    """Give real tensors to modules that load themselves by an own `_load_from_state_dict`.
+
+    Such a method may keep a tensor or compute with the parameter that it has just filled. The
+    modules of torch do neither. Returns a function that undoes this.
+    """
+    wrapped = []
+    for module in model.modules():
+        method = module._load_from_state_dict
+        function = getattr(method, "__func__", method)
+        if getattr(function, "__module__", "").startswith("torch.nn.modules."):
+            continue
+        if not assign and any(p is not None and p.is_meta for p in module._parameters.values()):
+            continue  # there are no values to compute with
+        module.__dict__["_load_from_state_dict"] = _Override(module, method)
+        wrapped.append(module)
+
+    def undo() -> None:
+        for module in wrapped:
+            override = module.__dict__.pop("_load_from_state_dict")
+            if override.replaced is not None:
+                module.__dict__["_load_from_state_dict"] = override.replaced
+
+    return undo
+
+
+class _Override:
+    """Calls the `_load_from_state_dict` of a module with the values of the tensors of this module."""
+
+    def __init__(self, module: torch.nn.Module, method: Callable[..., None]) -> None:
+        self.replaced = module.__dict__.get("_load_from_state_dict")
+        self._method = method
+
+    def __call__(self, state: dict[str, Any], prefix: str, *rest: Any, **named: Any) -> None:
+        lazy = {
+            name: tensor
+            for name, tensor in state.items()
+            if name.startswith(prefix)
+            and "." not in name[len(prefix) :]
+            and isinstance(tensor, LazyTensor)
+        }
+        for name, tensor in lazy.items():
+            values = tensor.source.values
+            state[name] = tensor.source.read() if values is None else values
+        self._method(state, prefix, *rest, **named)
+        for name in lazy.keys() & state.keys():
+            state[name] = lazy[name]  # frees the values

@@ -1,0 +1,289 @@
+"""Which tensors load and stream take, and the words of their options: patterns, new names, sizes, dtypes, backends."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sharded
+from conftest import framework, installed
+from sharded import same
+
+import safetensors.numpy as stn
+from safetensors import Checkpoint, MissingTensorError, SafetensorError, Writer, load, safe_open, stream
+from safetensors._options import to_bytes
+
+LAYERS = {f"model.layers.{i}.{part}": np.full((2, 3), i, np.float32) for i in range(12) for part in ("weight", "bias")}
+TENSORS = {**LAYERS, "model.norm": np.ones(3, np.float32), "Model.norm": np.zeros(3, np.float32), "a[0]": np.arange(2), "a0": np.arange(3)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return sharded.save(tmp_path / "model", TENSORS)
+
+
+def loaded(folder: Path, **options: Any) -> list[str]:
+    """The names that load gives; stream must give the same ones."""
+    names = list(load(folder, **options))
+    assert sorted(name for name, _ in stream(folder, **options)) == sorted(names)
+    return names
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        (["model.layers.1.*"], {"model.layers.1.weight", "model.layers.1.bias"}),
+        (["model.layers.1?.bias"], {"model.layers.10.bias", "model.layers.11.bias"}),
+        (["model.layers.[02].bias"], {"model.layers.0.bias", "model.layers.2.bias"}),
+        (["model.layers.[!0-9]*", "a0"], None),
+        (["model.norm*"], {"model.norm"}),  # not Model.norm
+        (["*.norm"], {"model.norm", "Model.norm"}),
+        (["*"], set(TENSORS)),
+        (["a[0]"], {"a[0]"}),  # a name is not a pattern
+        (["a[0-1]"], {"a0"}),
+        ([], set()),
+    ],
+)
+def test_patterns_stand_for_names(folder: Path, keys: list[str], wanted: set[str] | None) -> None:
+    if wanted is None:
+        with pytest.raises(MissingTensorError, match=r"^keys: no tensor matches the pattern 'model.layers.\[!0-9\]\*'$") as caught:
+            loaded(folder, keys=keys)
+        assert caught.value.name == keys[0]
+    else:
+        assert set(loaded(folder, keys=keys)) == wanted
+
+
+def test_patterns_keep_order_and_name_tensors_once(folder: Path) -> None:
+    order = [name for name in Checkpoint(folder) if name.endswith(".bias")]
+    assert loaded(folder, keys=["model.norm", "*.bias", "model.layers.3.bias", "*.bias"]) == ["model.norm", *order]
+
+
+def test_other_arguments_go_with_patterns(folder: Path) -> None:
+    name = "model.layers.5.weight"
+    out = np.zeros((1, 3), np.float16)
+    got = load(folder, keys=["*.5.*"], slices={name: slice(1, 2)}, dtype={name: "half"}, out={name: out})
+    assert got[name] is out and (out == 5).all() and got["model.layers.5.bias"].dtype == np.float32
+    with pytest.raises(MissingTensorError, match="^slices names a tensor that is not loaded: model.norm$"):
+        load(folder, keys=["*.5.*"], slices={"model.norm": 0})
+
+
+# New names
+
+
+def test_dict_gives_new_names(folder: Path) -> None:
+    rename = {"model.norm": "norm", "a0": "a1"}
+    got = load(folder, keys=["model.norm", "model.layers.1.bias"], rename=rename)
+    assert list(got) == ["norm", "model.layers.1.bias"] and same(got["norm"], TENSORS["model.norm"])
+    assert set(loaded(folder, rename=rename)) == set(TENSORS) - set(rename) | set(rename.values())
+
+
+def test_function_gives_new_names(folder: Path) -> None:
+    got = load(folder, keys=["model.*"], rename=lambda name: name.removeprefix("model."))
+    assert set(got) == {name.removeprefix("model.") for name in TENSORS if name.startswith("model.")}
+    assert all(same(array, TENSORS[f"model.{name}"]) for name, array in got.items())
+    swapped = load(folder, keys=["a0", "a[0]"], rename={"a0": "a[0]", "a[0]": "a0"})
+    assert same(swapped["a0"], TENSORS["a[0]"]) and same(swapped["a[0]"], TENSORS["a0"])
+
+
+@pytest.mark.parametrize(
+    ("rename", "kind", "text"),
+    [
+        ({"nothing": "x"}, MissingTensorError, "^rename: there is no tensor 'nothing'$"),
+        ({"a0": "model.norm"}, SafetensorError, "^rename gives two tensors the name 'model.norm': '.*' and '.*'$"),
+        (lambda name: "one", SafetensorError, "^rename gives two tensors the name 'one': '.*' and '.*'$"),
+        (lambda name: None, TypeError, "^rename gives '.*' the name None, which is not a str$"),
+        ({"a0": 3}, TypeError, "^rename gives 'a0' the name 3, which is not a str$"),
+        ("prefix", TypeError, "^rename is str: give a dict of names or a function$"),
+    ],
+)
+def test_names_that_cannot_be_given_are_refused(folder: Path, rename: Any, kind: type[Exception], text: str) -> None:
+    for call in (load, stream):
+        with pytest.raises(kind, match=text):
+            call(folder, rename=rename)
+
+
+def test_both_names_of_collision_are_in_the_error(folder: Path) -> None:
+    with pytest.raises(SafetensorError) as caught:
+        load(folder, keys=["a0", "model.norm"], rename={"a0": "model.norm"})
+    assert str(caught.value) == "rename gives two tensors the name 'model.norm': 'a0' and 'model.norm'"
+
+
+# One kind of error
+
+
+def test_missing_names_raise_one_error_everywhere(folder: Path, tmp_path: Path) -> None:
+    file = sorted(folder.glob("*.safetensors"))[0]
+    checkpoint = Checkpoint(folder)
+    calls: list[Callable[[], object]] = [
+        lambda: checkpoint["zz"], lambda: checkpoint.get_tensor("zz"), lambda: checkpoint.get_slice("zz"),
+        lambda: checkpoint.get_tensor_meta("zz"), lambda: load(folder, keys=["zz"]), lambda: stream(folder, keys=["zz"]),
+        lambda: load(folder, keys=["zz*"]), lambda: load(folder, rename={"zz": "a"}), lambda: load(folder, out={"zz": np.zeros(1)}),
+        lambda: load(folder, keys=["zz"], backend="mmap"), lambda: safe_open(file, "np").get_tensor("zz"),
+        lambda: safe_open(file, "np").get_slice("zz"), lambda: safe_open(file, "np").get_tensor_meta("zz"),
+        lambda: safe_open(file, "np").prefetch({"zz": None}), lambda: safe_open(file, "np").prefetch().take("zz"),
+        lambda: Writer(tmp_path / "w", {}).write("zz", 0),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(MissingTensorError) as caught:
+            call()
+        error = caught.value
+        assert isinstance(error, SafetensorError) and isinstance(error, KeyError)
+        assert error.name.startswith("zz") and error.code == "not_found" and "zz" in str(error) and str(error)[0] != "'"
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is MissingTensorError and (again.name, again.code, str(again)) == (error.name, error.code, str(error))
+
+
+def test_missing_name_suggests_similar_one(folder: Path) -> None:
+    with pytest.raises(MissingTensorError, match="is it `model.norm`\\?"):
+        Checkpoint(folder)["model.nomr"]
+    assert Checkpoint(folder).get("model.nomr") is None
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0), ("17", 17), ("17B", 17), ("1KB", 1000), ("1kb", 1000), ("1KiB", 1024), ("1GB", 10**9), ("512MiB", 512 << 20),
+        (" 2 TB ", 2 * 10**12), ("1.5GiB", 3 << 29), ("0.25 MB", 250_000), ("1.0001KB", 1000), (12, 12), (0, 0),
+    ],
+)  # fmt: skip
+def test_sizes_are_understood(text: Any, size: int) -> None:
+    assert to_bytes(text, "memory_limit") == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 G", "1iB", "1e9", "0x10", "1GB2", "1.", ".5GB", "1 gigabyte", "1GbB", "١GB"])
+def test_sizes_that_are_unclear_are_refused(folder: Path, text: str) -> None:
+    for call in (load, stream):
+        with pytest.raises(ValueError) as caught:
+            call(folder, memory_limit=text)
+        assert str(caught.value) == (
+            f"memory_limit {text!r} is invalid: expected a number of bytes, or a text such as "
+            '"1GB" (1000 ** 3 bytes) or "512MiB" (512 * 1024 ** 2 bytes)'
+        )
+
+
+def test_memory_limit_may_be_a_text(folder: Path) -> None:
+    assert len(load(folder, memory_limit="1MiB")) == len(list(stream(folder, memory_limit="64KB"))) == len(TENSORS)
+
+
+# Dtypes
+
+
+@pytest.mark.parametrize(
+    ("word", "dtype"),
+    [
+        ("half", np.float16), ("fp16", np.float16), ("f16", np.float16), ("torch.half", np.float16), ("float", np.float32),
+        ("single", np.float32), ("fp32", np.float32), ("f32", np.float32), ("double", np.float64), ("fp64", np.float64),
+    ],
+)  # fmt: skip
+def test_words_for_dtypes_are_understood(folder: Path, tmp_path: Path, word: str, dtype: Any) -> None:
+    assert load(folder, keys=["model.norm"], dtype=word)["model.norm"].dtype == dtype
+    with Writer(tmp_path / "w", {"a": (word, (1,))}) as writer:
+        writer.write("a", [1])
+    assert load(tmp_path / "w")["a"].dtype == dtype
+
+
+def test_word_for_bfloat16_is_understood(folder: Path) -> None:
+    torch = framework("torch")
+    assert load(folder, framework="pt", keys=["model.norm"], dtype="bf16")["model.norm"].dtype == torch.bfloat16
+    assert load(folder, framework="pt", keys=["model.norm"], dtype="f8_e4m3")["model.norm"].dtype == torch.float8_e4m3fn
+
+
+def test_words_without_a_meaning_are_refused(folder: Path) -> None:
+    for word in ("long", "fp8", "Half", "F-16", "halff", ""):
+        with pytest.raises(SafetensorError, match=f'^Unknown dtype "{word}"'):
+            load(folder, dtype=word)
+    with pytest.raises(TypeError, match="^dtype float does not say how many bits"):
+        load(folder, dtype=float)
+
+
+# Backends
+
+
+@pytest.mark.parametrize("kind", ["np", "pt"])
+@pytest.mark.parametrize("backend", ["auto", "pread", "mmap"])
+def test_backends_give_the_same_tensors(tmp_path: Path, kind: str, backend: Any) -> None:
+    if kind == "pt":
+        framework("torch")
+    want = {**sharded.tensors(), "large": np.arange(1 << 19, dtype=np.int32)}
+    folder = sharded.save(tmp_path, want)
+    got = load(folder, framework=kind, backend=backend, slices={"wte": slice(2, 4)}, dtype={"bias": "F32"})
+    want["wte"], want["bias"] = want["wte"][2:4], want["bias"].astype(np.float32)
+    assert list(got) == list(Checkpoint(folder)) and all(same(tensor, want[name]) for name, tensor in got.items())
+
+
+def maps_of(folder: Path) -> int:
+    return Path("/proc/self/maps").read_text().count(str(folder))
+
+
+def test_mmap_gives_views_and_others_do_not(tmp_path: Path) -> None:
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("this system does not tell what a process has mapped")
+    want = {"a": np.arange(1 << 19, dtype=np.int32), "b": np.arange(8, dtype=np.float32), "c": np.arange(4, dtype=np.int8)}
+    folder = sharded.save(tmp_path, want, count=1)
+    for backend in ("auto", "pread"):
+        held = load(folder, backend=backend)
+        assert maps_of(folder) == 0
+    held = load(folder, backend="mmap", dtype={"b": "F64"})
+    assert maps_of(folder) == 1 and same(held["b"], want["b"].astype(np.float64))
+    held["a"][0] = 7  # a page of the process, not of the file
+    assert load(folder)["a"][0] == 0
+    del held
+    assert maps_of(folder) == 0
+
+
+def test_out_is_filled_with_every_backend(folder: Path) -> None:
+    for backend in ("auto", "pread", "mmap"):
+        out = np.zeros(3, np.float32)
+        assert load(folder, backend=backend, keys=["*.norm"], out={"model.norm": out})["model.norm"] is out and (out == 1).all()
+
+
+def test_backends_that_contradict_are_refused(folder: Path) -> None:
+    with pytest.raises(SafetensorError, match='^backend "x" is invalid'):
+        load(folder, backend="x")  # type: ignore[arg-type]
+    with pytest.raises(SafetensorError, match='^cache "bypass" contradicts backend "pread"$'):
+        load(folder, backend="pread", cache="bypass")
+    with pytest.raises(SafetensorError, match='^cache "x" is invalid'):
+        load(folder, backend="pread", cache="x")  # type: ignore[arg-type]
+    assert len(load(folder, backend="pread", cache="drop")) == len(TENSORS)
+
+
+# load_checkpoint
+
+
+MODULES = {"numpy": "numpy", "torch": "torch", "flax": "jax", "tensorflow": "tensorflow", "mlx": "mlx.core", "paddle": "paddle"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_load_checkpoint_has_framework_of_its_module(folder: Path, module: str) -> None:
+    if not installed(MODULES[module]):
+        pytest.skip(f"{MODULES[module]} is not installed")
+    import importlib
+
+    loaded = importlib.import_module(f"safetensors.{module}")
+    got = loaded.load_checkpoint(folder, keys=["model.layers.1?.weight"], rename=lambda name: name[13:], dtype="half")
+    assert set(got) == {"10.weight", "11.weight"}
+    expected = {"numpy": "ndarray", "mlx": "array", "torch": "Tensor", "paddle": "Tensor"}.get(module)
+    assert expected is None or type(got["10.weight"]).__name__ == expected
+    assert (np.asarray(got["11.weight"]) == 11).all() and "16" in str(got["11.weight"].dtype)
+    assert "keys" in loaded.load_checkpoint.__doc__ and "{" not in loaded.load_checkpoint.__doc__
+
+
+def test_load_checkpoint_takes_devices(folder: Path) -> None:
+    framework("torch")
+    from safetensors.torch import load_checkpoint
+
+    assert load_checkpoint(folder, "cpu", keys=["model.norm"])["model.norm"].device.type == "cpu"
+    with pytest.raises(SafetensorError, match="^device nowhere is invalid$"):
+        load_checkpoint(folder, device="nowhere")
+    with pytest.raises(TypeError):
+        stn.load_checkpoint(folder, device="cpu")  # type: ignore[call-arg]
