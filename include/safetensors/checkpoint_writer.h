@@ -108,5 +108,12 @@ class CheckpointWriter {
 }
 /// @}
 
+/// Does the same with a layout that was made before. `tensors` must be exactly the tensors of the layout, in any order.
+/// Errors: those above; not_found (a tensor that is not in the layout), dtype_mismatch and shape_mismatch (it is
+/// another one there), duplicate_name, incomplete_write (a tensor of the layout is missing).
+[[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors,
+                                                     const CheckpointLayout& layout,
+                                                     const CheckpointWriteOptions& options = {}) noexcept;
+
 }  // namespace v0
 }  // namespace safetensors

@@ -34,6 +34,9 @@ class NamedTensor {
         dtype_(detail::dtype_of<std::remove_cv_t<typename decltype(std::span(elements))::element_type>>()),
         shape_(std::move(shape)),
         bytes_(std::as_bytes(std::span(elements))) {}
+  /// Takes elements whose dtype is known only when the program runs.
+  NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
+      : name_(tensor.name), dtype_(tensor.dtype), shape_(tensor.shape), bytes_(tensor.bytes) {}
   /// Takes the elements of an Array. Keeps their memory alive, like a copy of the Array.
   NamedTensor(std::string_view name, Array array)
       : name_(name), dtype_(array.dtype()), shape_(array.shape()), array_(std::move(array)) {

@@ -3,10 +3,13 @@
 #include <safetensors/checkpoint_writer.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "format/printable.h"
 #include "write/checkpoint_folder.h"
 #include "write/file_head.h"
 #include "write/image.h"
@@ -24,6 +27,32 @@ Result<CheckpointLayout> lay_out(Tensors tensors, const CheckpointLayoutOptions&
   for (const NamedTensor& tensor : tensors)
     described.push_back({.name = tensor.name(), .dtype = tensor.dtype(), .shape = tensor.shape()});
   return CheckpointLayout::make(described, options);
+}
+
+// The tensors must be those of the layout.
+Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
+  std::set<std::string_view> seen;
+  for (const NamedTensor& tensor : tensors) {
+    const std::string name = format::tensor_named(tensor.name());
+    const std::optional<std::size_t> file = layout.file_of(tensor.name());
+    if (!file) return base::make_error(Errc::not_found, "no " + name + " in the layout");
+    if (!seen.insert(tensor.name()).second) return base::make_error(Errc::duplicate_name, name + " is given twice");
+    const TensorInfo& planned = *layout.files()[*file].header.find(tensor.name());
+    if (planned.dtype != tensor.dtype())
+      return base::make_error(Errc::dtype_mismatch, name + ": is " + std::string(to_string(tensor.dtype())) +
+                                                        ", in the layout " + std::string(to_string(planned.dtype)));
+    if (!std::ranges::equal(planned.shape, tensor.shape()))
+      return base::make_error(Errc::shape_mismatch, name + ": has shape " + to_string(tensor.shape()) +
+                                                        ", in the layout " + to_string(planned.shape));
+  }
+  for (const CheckpointFile& file : layout.files()) {
+    for (const TensorInfo& planned : file.header.tensors()) {
+      if (!seen.contains(planned.name))
+        return base::make_error(Errc::incomplete_write,
+                                format::tensor_named(planned.name) + " of the layout is missing");
+    }
+  }
+  return {};
 }
 
 // The image of each file. The tensors must be in memory.
@@ -83,6 +112,14 @@ Status save_mixed(PathView path, Tensors tensors, const CheckpointLayout& layout
   return writer->commit();
 }
 
+Status save_all(PathView folder, Tensors tensors, const CheckpointLayout& layout,
+                const CheckpointWriteOptions& options) {
+  const bool memory = std::ranges::all_of(tensors, [](const NamedTensor& t) { return t.tensor() == nullptr; });
+  Status status = memory ? save_memory(folder, tensors, layout, options) : save_mixed(folder, tensors, layout, options);
+  if (status) return status;
+  return base::with_path(std::move(status).error(), folder);
+}
+
 }  // namespace
 }  // namespace write
 
@@ -93,11 +130,16 @@ Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, co
   return base::guarded([&]() -> Status {
     const Result<CheckpointLayout> made = write::lay_out(tensors, layout);
     if (!made) return base::with_path(Error(made.error()), folder);
-    const bool memory = std::ranges::all_of(tensors, [](const NamedTensor& t) { return t.tensor() == nullptr; });
-    Status status = memory ? write::save_memory(folder, tensors, *made, options)
-                           : write::save_mixed(folder, tensors, *made, options);
-    if (status) return status;
-    return base::with_path(std::move(status).error(), folder);
+    return write::save_all(folder, tensors, *made, options);
+  });
+}
+
+Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, const CheckpointLayout& layout,
+                       const CheckpointWriteOptions& options) noexcept {
+  return base::guarded([&]() -> Status {
+    if (Status status = write::check_tensors(tensors, layout); !status)
+      return base::with_path(std::move(status).error(), folder);
+    return write::save_all(folder, tensors, layout, options);
   });
 }
 

@@ -300,6 +300,24 @@ TEST_F(CheckpointWriterTest, SavesTensorsInMemory) {
   }
 }
 
+TEST_F(CheckpointWriterTest, SavesTensorsOfLayout) {
+  const std::vector<std::uint8_t> a(4, 'a');
+  const Shape four{4};
+  const TensorData b{"t1", Dtype::U8, four, std::as_bytes(std::span(a))};
+  const CheckpointLayout layout = layout_of(2);
+  const auto saved = [&](std::initializer_list<NamedTensor> tensors) {
+    const Status status = save_checkpoint(folder_, tensors, layout);
+    return status ? model() : std::string(to_string(status.error().code));
+  };
+  EXPECT_EQ(saved({b}), "incomplete_write");
+  EXPECT_EQ(saved({{"t0", {4}, a}, b, {"t2", {4}, a}}), "not_found");
+  EXPECT_EQ(saved({{"t0", {4}, a}, b, b}), "duplicate_name");
+  EXPECT_EQ(saved({{"t0", {2, 2}, a}, b}), "shape_mismatch");
+  EXPECT_EQ(saved({{"t0", {1}, std::vector<float>(1)}, b}), "dtype_mismatch");
+  EXPECT_EQ(beside(), Names{});
+  EXPECT_EQ(saved({b, {"t0", {4}, a}}), "2 aa");
+}
+
 TEST_F(CheckpointWriterTest, SavesTensorsOfOtherFiles) {
   save(3, 'a');
   const Checkpoint old = Checkpoint::open(folder_).value();
