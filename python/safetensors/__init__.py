@@ -2,8 +2,9 @@
 
 `safetensors.torch`, `safetensors.numpy`, `safetensors.flax`, `safetensors.tensorflow`, `safetensors.mlx` and
 `safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
-`load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `Writer`
-writes a file piece by piece. Only the framework that you ask for is imported.
+`load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `save` writes
+one file, or a model of several files. `Writer` and `CheckpointWriter` write them piece by piece. Only the framework that
+you ask for is imported.
 """
 
 # `import safetensors` imports no other module. Each name is imported on first use (PEP 562).
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
         TensorSpec,
         safe_open,
     )
+    from ._save import save
+    from ._save_checkpoint import CheckpointLayout, CheckpointWriter
     from ._stream import CheckpointStream
     from ._version import __version__
     from ._writer import Writer
 
 __all__ = [
     "Checkpoint",
+    "CheckpointLayout",
     "CheckpointStream",
+    "CheckpointWriter",
     "MissingTensorError",
     "PrefetchLoader",
     "PrefetchPlan",
@@ -47,6 +52,7 @@ __all__ = [
     "deserialize",
     "load",
     "safe_open",
+    "save",
     "serialize",
     "serialize_file",
     "stream",
@@ -55,7 +61,9 @@ __all__ = [
 if not TYPE_CHECKING:
     _HOMES = {
         "Checkpoint": "_checkpoint",
+        "CheckpointLayout": "_save_checkpoint",
         "CheckpointStream": "_stream",
+        "CheckpointWriter": "_save_checkpoint",
         "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
@@ -69,6 +77,7 @@ if not TYPE_CHECKING:
         "deserialize": "_functions",
         "load": "_checkpoint",
         "safe_open": "_native",
+        "save": "_save",
         "serialize": "_functions",
         "serialize_file": "_functions",
         "stream": "_checkpoint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
@@ -147,6 +148,29 @@ class Checkpoint(Mapping[str, Any]):
         The shards of a model usually have the same metadata.
         """
         return self._native.metadata()
+
+    @property
+    def index_metadata(self) -> dict[str, Any] | None:
+        """The member `metadata` of the index, such as {"total_size": 512}. None without an index."""
+        text = self._native.index_metadata()
+        return json.loads(text) if text else None
+
+    def unindexed_tensors(self) -> dict[str, list[str]]:
+        """Return the names of tensors that are in the files, but which the index does not name there.
+
+        They are invisible. The keys are the paths of the files.
+        """
+        found: dict[str, list[str]] = {}
+        for file, name in self._native.unindexed_tensors():
+            found.setdefault(self.files[file], []).append(name)
+        return found
+
+    def stray_files(self) -> list[str]:
+        """Return the names of files in the folder of the index which the index does not name.
+
+        Only names that end in ".safetensors" count. Such files are often left from an older model.
+        """
+        return self._native.stray_files()
 
     def offset_keys(self) -> list[str]:
         """Return the names in the order of the files and of their bytes, as iteration does."""

@@ -36,7 +36,9 @@ def to_bytes(size: Any, argument: str) -> Any:
 def _nothing() -> None: ...
 
 
-def reporter(progress: bool | Progress | None) -> tuple[Progress | None, Callable[[], None]]:
+def reporter(
+    progress: bool | Progress | None, verb: str = "Loading"
+) -> tuple[Progress | None, Callable[[], None]]:
     """Return the progress function and a function that ends it.
 
     The progress function is that of the caller, one that draws a tqdm bar, or None.
@@ -51,7 +53,7 @@ def reporter(progress: bool | Progress | None) -> tuple[Progress | None, Callabl
         from tqdm.auto import tqdm
     except ImportError:
         return None, _nothing
-    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc="Loading")
+    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=verb)
 
     def report(done: int, total: int) -> None:
         bar.total = total

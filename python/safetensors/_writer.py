@@ -19,7 +19,7 @@ from ._values import to_value
 __all__ = ["Writer"]
 
 
-def _spec(name: str, described: Any) -> TensorSpec:
+def to_spec(name: str, described: Any) -> TensorSpec:
     """Return the dtype and shape from a pair (dtype, shape) or from an array."""
     if hasattr(described, "dtype") and hasattr(described, "shape"):
         dtype, shape = described.dtype, described.shape
@@ -72,7 +72,7 @@ class Writer:
     ) -> None:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
-        specs = {name: _spec(name, described) for name, described in tensors.items()}
+        specs = {name: to_spec(name, described) for name, described in tensors.items()}
         given = None if metadata is None else dict(metadata)
         self._native = _native._Writer(path, specs, given, durability)
         self._path = os.fsdecode(path)

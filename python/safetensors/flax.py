@@ -14,9 +14,17 @@ import numpy as np
 
 from . import numpy as _numpy
 from ._load_checkpoint import LoadCheckpoint, for_cpu
+from ._make_save import SaveCheckpoint, make_save
 from ._via_numpy import make_functions
 
-__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
+__all__ = [
+    "load",
+    "load_checkpoint",
+    "load_file",
+    "save",
+    "save_checkpoint",
+    "save_file",
+]
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> jax.Array:
@@ -50,5 +58,12 @@ def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]
 
 save, save_file, load, load_file = make_functions(
     __name__, "jax", "jax.Array", "arrays", _jnp2np, adopt=_adopt
+)
+save_checkpoint: SaveCheckpoint[jax.Array]
+save_checkpoint, _save_file = make_save(
+    __name__,
+    "jax.Array",
+    "arrays",
+    lambda tensors, keep: (_numpy._flatten(_jnp2np(tensors), keep), None),
 )
 load_checkpoint: LoadCheckpoint[jax.Array] = for_cpu(__name__, "jax", "jax.Array", "arrays")

@@ -13,10 +13,18 @@ import numpy as np
 
 from . import numpy as _numpy
 from ._load_checkpoint import LoadCheckpoint, for_cpu
+from ._make_save import SaveCheckpoint, make_save
 from ._native import SafetensorError
 from ._via_numpy import make_functions
 
-__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
+__all__ = [
+    "load",
+    "load_checkpoint",
+    "load_file",
+    "save",
+    "save_checkpoint",
+    "save_file",
+]
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
@@ -51,5 +59,12 @@ def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
 
 save, save_file, load, load_file = make_functions(
     __name__, "mlx", "mx.array", "arrays", _mx2np
+)
+save_checkpoint: SaveCheckpoint[mx.array]
+save_checkpoint, _save_file = make_save(
+    __name__,
+    "mx.array",
+    "arrays",
+    lambda tensors, keep: (_numpy._flatten(_mx2np(tensors), keep), None),
 )
 load_checkpoint: LoadCheckpoint[mx.array] = for_cpu(__name__, "mlx", "mx.array", "arrays")

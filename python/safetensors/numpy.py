@@ -17,10 +17,18 @@ import numpy as np
 from . import _native
 from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED
 from ._load_checkpoint import LoadCheckpoint, for_cpu
+from ._make_save import SaveCheckpoint, make_save
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
-__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
+__all__ = [
+    "load",
+    "load_checkpoint",
+    "load_file",
+    "save",
+    "save_checkpoint",
+    "save_file",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -192,4 +200,11 @@ def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]
     }
 
 
+save_checkpoint: SaveCheckpoint[Array]
+save_checkpoint, _save_file = make_save(
+    __name__,
+    "np.ndarray[Any, Any]",
+    "arrays",
+    lambda tensors, keep: (_flatten(tensors, keep), None),
+)
 load_checkpoint: LoadCheckpoint[Array] = for_cpu(__name__, "np", "np.ndarray[Any, Any]", "arrays")

@@ -15,10 +15,18 @@ import paddle
 from . import _native
 from . import numpy as _numpy
 from ._load_checkpoint import LoadCheckpointTo, for_devices
+from ._make_save import SaveCheckpoint, make_save
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
-__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
+__all__ = [
+    "load",
+    "load_checkpoint",
+    "load_file",
+    "save",
+    "save_checkpoint",
+    "save_file",
+]
 
 _OLDEST = (3, 0)
 
@@ -168,6 +176,13 @@ def load_file(
         return f.get_tensors()
 
 
+save_checkpoint: SaveCheckpoint[paddle.Tensor]
+save_checkpoint, _save_file = make_save(
+    __name__,
+    "paddle.Tensor",
+    "tensors",
+    lambda tensors, keep: (_flatten(tensors, keep), None),
+)
 load_checkpoint: LoadCheckpointTo[paddle.Tensor] = for_devices(
     __name__, "paddle", "paddle.Tensor", "tensors"
 )

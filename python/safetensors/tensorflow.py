@@ -13,10 +13,18 @@ import tensorflow as tf
 
 from . import numpy as _numpy
 from ._load_checkpoint import LoadCheckpoint, for_cpu
+from ._make_save import SaveCheckpoint, make_save
 from ._native import SafetensorError
 from ._via_numpy import make_functions
 
-__all__ = ["load", "load_checkpoint", "load_file", "save", "save_file"]
+__all__ = [
+    "load",
+    "load_checkpoint",
+    "load_file",
+    "save",
+    "save_checkpoint",
+    "save_file",
+]
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> tf.Tensor:
@@ -47,5 +55,12 @@ def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
 
 save, save_file, load, load_file = make_functions(
     __name__, "tf", "tf.Tensor", "tensors", _tf2np
+)
+save_checkpoint: SaveCheckpoint[tf.Tensor]
+save_checkpoint, _save_file = make_save(
+    __name__,
+    "tf.Tensor",
+    "tensors",
+    lambda tensors, keep: (_numpy._flatten(_tf2np(tensors), keep), None),
 )
 load_checkpoint: LoadCheckpoint[tf.Tensor] = for_cpu(__name__, "tf", "tf.Tensor", "tensors")

@@ -19,7 +19,9 @@ from . import _native
 from ._dtypes import FRAMEWORK_NAMES
 from ._load_checkpoint import LoadCheckpointTo, for_devices
 from ._load_into import load_into
+from ._make_save import SaveCheckpoint, make_save
 from ._native import TensorSpec, safe_open
+from ._save_checkpoint import Fetch
 from ._sharing import (
     SHARED_DOCS,
     _end_ptr,
@@ -44,6 +46,7 @@ __all__ = [
     "load_into",
     "load_model",
     "save",
+    "save_checkpoint",
     "save_file",
     "save_model",
     "storage_ptr",
@@ -181,13 +184,18 @@ def _flatten_as_ptr(
     return _to_specs(tensors, keep_alive_buffer)
 
 
-def _save_streamed(
-    tensors: dict[str, torch.Tensor],
-    filename: str | PathLike[str],
-    metadata: dict[str, str] | None,
-    durability: Durability,
-) -> None:
-    """Save with one tensor at a time in host memory. The caller has checked the tensors."""
+def _described(
+    tensors: dict[str, torch.Tensor], keep_alive: list[Any]
+) -> tuple[dict[str, TensorSpec], Fetch | None]:
+    """Return the specs to save. Tensors on devices are fetched into host memory one at a time."""
+    _check_saveable(tensors)
+    if all(tensor.is_cpu for tensor in tensors.values()):
+        return _to_specs(tensors, keep_alive), None
+    return _fetched(tensors)
+
+
+def _fetched(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, TensorSpec], Fetch]:
+    """Return specs without bytes, and a function that fetches the bytes of a tensor."""
     specs = {}
     for name, tensor in tensors.items():
         _check_contiguous(tensor, name)
@@ -201,7 +209,7 @@ def _save_streamed(
         host = _on_host(tensors[name])
         return *_span(host, name), host
 
-    _native._serialize_stream(specs, filename, metadata, fetch, durability=durability)
+    return specs, fetch
 
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
@@ -236,13 +244,7 @@ def save_file(
     Raises as `save`, and SafetensorError if the file cannot be written. After an error the old file
     is unchanged. Do not change the tensors during the call: the GIL is released.
     """
-    _check_saveable(tensors)
-    if not all(tensor.is_cpu for tensor in tensors.values()):
-        _save_streamed(tensors, filename, metadata, durability)
-        return
-    keep_alive: list[Any] = []
-    specs = _to_specs(tensors, keep_alive)
-    _native.serialize_file(specs, filename, metadata, durability=durability)
+    _save_file(tensors, filename, metadata, durability, None)
 
 
 def load(data: Buffer, *, copy: bool = True) -> dict[str, torch.Tensor]:
@@ -275,6 +277,8 @@ def load_file(
         return tensors
 
 
+save_checkpoint: SaveCheckpoint[torch.Tensor]
+save_checkpoint, _save_file = make_save(__name__, "torch.Tensor", "tensors", _described)
 load_checkpoint: LoadCheckpointTo[torch.Tensor] = for_devices(
     __name__, "pt", "torch.Tensor", "tensors"
 )

@@ -3,6 +3,7 @@
 
 #include <safetensors/c.h>
 
+#include "checkpoint_layout.h"
 #include "dtype_names.h"
 #include "memory.h"
 #include "prefetch.h"
@@ -28,6 +29,7 @@ NB_MODULE(_native, module) {
   define_prefetch(module);
   define_load(module);
   define_checkpoint(module);
+  define_checkpoint_layout(module);
   define_writer(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})

@@ -11,6 +11,9 @@ namespace safetensors::python {
 [[nodiscard]] std::optional<MetadataPairs> to_metadata(nb::handle metadata);
 // name: "full", "file" or "none". Raises SafetensorError.
 [[nodiscard]] Durability to_durability(nb::handle name);
+// Options of the functions that save whole files. A symlink at the path is replaced, as in the reference: the file
+// behind it may be a blob that other links share. durability: as in to_durability().
+[[nodiscard]] WriteOptions to_write_options(nb::handle durability);
 [[noreturn]] void raise_saving(const Error& error);
 // Runs signal handlers. Returns true if one raised an exception, as that of Ctrl-C does. Call it without the GIL.
 [[nodiscard]] bool interrupted();

@@ -9,75 +9,15 @@
 #include "requests.h"
 #include "saving.h"
 #include "tensor_spec.h"
+#include "tensors_to_save.h"
 
 namespace safetensors::python {
 namespace {
 
-constexpr const char* kSaving = "Error while serializing: ";
 constexpr const char* kLoading = "Error while deserializing: ";
 
-[[noreturn]] void raise_not(const char* argument, nb::handle object, const char* wanted) {
-  raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
-                   "' object is not an instance of '" + wanted + "'");
-}
-
-// The tensors of a dict, and the objects that own their bytes and names.
-class Tensors {
- public:
-  explicit Tensors(nb::handle dict) {
-    if (!PyDict_Check(dict.ptr())) raise_not("tensor_dict", dict, "dict");
-    items_ = dict_items(dict);
-    data_.reserve(items_.size());
-    specs_.reserve(items_.size());
-    for (const auto& [name, value] : items_) {
-      check_signals(data_.size());
-      add(from_str(name, "tensor_dict"), value);
-    }
-  }
-  [[nodiscard]] std::span<const TensorData> data() const noexcept { return data_; }
-
- private:
-  void add(std::string_view name, nb::handle value) {
-    const TensorSpec* spec = nullptr;
-    if (PyDict_Check(value.ptr())) {
-      specs_.push_back(from_dict(name, value));
-      spec = &specs_.back();
-    } else {
-      spec = &to_spec(value, "tensor_dict");
-    }
-    if (spec->data == 0 && spec->size != 0)
-      raise(std::string(kSaving) + "tensor `" + printable(name) + "` has " + std::to_string(spec->size) +
-            " bytes at a null data_ptr");
-    const auto* const bytes = reinterpret_cast<const std::byte*>(spec->data);
-    data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});
-  }
-
-  // value: {"dtype", "shape", "data": buffer}, the form of releases before 0.8. Works on a copy: the `__eq__` of its
-  // keys and the `__index__` of its dimensions run here and may change the dict.
-  TensorSpec from_dict(std::string_view name, nb::handle value) {
-    const nb::object copy = own(PyDict_Copy(value.ptr()));
-    const nb::object data = find_item(copy, "data");
-    if (!data.is_valid()) raise_not("tensor_dict", value, "TensorSpec");
-    const nb::object dtype = find_item(copy, "dtype");
-    const nb::object shape = find_item(copy, "shape");
-    if (!dtype.is_valid()) raise(std::string(kSaving) + "missing `dtype`");
-    if (!shape.is_valid()) raise(std::string(kSaving) + "missing `shape`");
-    buffers_.emplace_back(data, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
-    const Buffer& buffer = buffers_.back();
-    const auto address = reinterpret_cast<std::uintptr_t>(buffer.bytes().data());
-    TensorSpec spec = make_spec(from_str(dtype, "dtype"), shape, address, buffer.bytes().size());
-    check_elements(name, spec.dtype, buffer);
-    return spec;
-  }
-
-  std::vector<std::pair<nb::object, nb::object>> items_;  // own the names and TensorSpecs that data_ refers to
-  std::vector<Buffer> buffers_;
-  std::vector<TensorSpec> specs_;  // reserved: elements never move
-  std::vector<TensorData> data_;
-};
-
 nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
-  const Tensors tensors(tensor_dict);
+  const TensorsToSave tensors(tensor_dict);
   const Result<Header> header = layout(tensors.data(), to_metadata(metadata));
   if (!header) raise_saving(header.error());
   const Result<std::string> text = header->text();
@@ -98,28 +38,28 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   return result;
 }
 
-// A symlink at the path is replaced, as in the reference: the file behind it may be a blob that other links share.
-WriteOptions to_write_options(nb::handle durability) {
-  return {.durability = to_durability(durability), .replace_symlinks = true};
-}
-
-void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
+void save_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability,
+               nb::handle progress) {
   const std::string path = to_path(filename);
-  const Tensors tensors(tensor_dict);
+  const TensorsToSave tensors(tensor_dict);
   const std::optional<MetadataPairs> pairs = to_metadata(metadata);
   WriteOptions options = to_write_options(durability);
-  bool stopped = false;
-  options.progress = [&stopped](std::uint64_t, std::uint64_t) { return !(stopped = interrupted()); };
+  Watch watch(progress);
+  options.progress = watch.callback();
   Status status;
   {
     const WithoutGil released;
     status = write_file(path, tensors.data(), pairs, options);
   }
-  if (stopped) throw nb::python_error();
+  watch.rethrow();
   if (!status) raise_saving(status.error());
 }
 
-Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs>& metadata) {
+void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
+  save_file(tensor_dict, filename, metadata, durability, nb::none());
+}
+
+Result<Header> lay_out(const TensorsToSave& tensors, const std::optional<MetadataPairs>& metadata) {
   HeaderBuilder builder;
   for (const TensorData& tensor : tensors.data()) {
     if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
@@ -135,7 +75,7 @@ Result<Header> lay_out(const Tensors& tensors, const std::optional<MetadataPairs
 
 // Writes a tensor whose bytes come from fetch(name): (data_ptr, data_len, owner of the bytes). Writes 16 MiB at a time
 // and looks for signals in between.
-void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
+void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch, Watch& watch) {
   constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
   const nb::object fetched = fetch(to_str(tensor.name));
   const nb::object owner = fetched[2];
@@ -150,21 +90,24 @@ void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch) {
       const WithoutGil released;
       status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin)));
     }
+    watch.rethrow();
     if (!status) raise_saving(status.error());
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 }
 
 void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle fetch,
-                      nb::handle durability) {
+                      nb::handle durability, nb::handle progress) {
   const std::string path = to_path(filename);
-  const Tensors tensors(tensor_dict);
-  const WriteOptions options = to_write_options(durability);
+  const TensorsToSave tensors(tensor_dict);
+  WriteOptions options = to_write_options(durability);
+  Watch watch(progress);
+  options.progress = watch.callback();
   const Result<Header> header = lay_out(tensors, to_metadata(metadata));
   if (!header) raise_saving(header.error());
   Result<Writer> writer = Writer::create(path, *header, options);
   if (!writer) raise_saving(writer.error());
-  for (const TensorInfo& tensor : header->tensors()) write_fetched(writer.value(), tensor, fetch);
+  for (const TensorInfo& tensor : header->tensors()) write_fetched(writer.value(), tensor, fetch, watch);
   Status status;
   {
     const WithoutGil released;
@@ -211,6 +154,10 @@ void raise_saving(const Error& error) {
   raise(text, &error);
 }
 
+WriteOptions to_write_options(nb::handle durability) {
+  return {.durability = to_durability(durability), .replace_symlinks = true};
+}
+
 Durability to_durability(nb::handle name) {
   const std::string_view text = from_str(name, "durability");
   if (text == "full") return Durability::full;
@@ -237,8 +184,12 @@ void define_serialize(nb::module_& module) {
              "included, the old file is unchanged. durability: after a power cut, \"full\" guarantees the new file,\n"
              "\"file\" guarantees the old file or the new one, \"none\" guarantees nothing. Raises SafetensorError.\n"
              "Its attribute errno is set for an error of the system. The GIL is released.");
+  module.def("_save_file", &save_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
+             nb::arg("metadata").none(), nb::kw_only(), nb::arg("durability").none(), nb::arg("progress").none(),
+             "serialize_file with a progress function: progress(bytes written, bytes of the file), or None.");
   module.def("_serialize_stream", &serialize_stream, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
              nb::arg("metadata").none(), nb::arg("fetch"), nb::kw_only(), nb::arg("durability").none() = "full",
+             nb::arg("progress").none() = nb::none(),
              "serialize_file with one tensor in memory at a time. fetch(name) returns (data_ptr, data_len, owner).\n\n"
              "tensor_dict: names to TensorSpec, whose data_ptr and data_len are ignored.");
   module.def("deserialize", &deserialize, nb::arg("bytes").none(),

@@ -1,12 +1,16 @@
-// The class _Writer: writes a file whose tensors come in pieces. Calls never wait for each other, because a caller may
-// be a signal handler inside of another call. A call that would have to wait is an error instead.
+// The classes _Writer and _CheckpointWriter: they write a file, or the files of a model, whose tensors come in pieces.
+// Calls never wait for each other, because a caller may be a signal handler inside of another call. A call that would
+// have to wait is an error instead.
 #include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "checkpoint.h"
+#include "checkpoint_layout.h"
 #include "display.h"
 #include "module.h"
 #include "requests.h"
@@ -36,27 +40,58 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
   return *std::move(header);
 }
 
-// A file that is being written. `key` identifies its calls to ReentrancyGuard.
+using AnyWriter = std::variant<Writer, CheckpointWriter>;
+
+// What is being written. `key` identifies its calls to ReentrancyGuard. layout: only that of a model of several files.
 struct NewFile {
-  Header header;
+  std::vector<Header> headers;
+  std::optional<CheckpointLayout> layout = std::nullopt;
   std::shared_ptr<const char> key = std::make_shared<const char>();
-  std::shared_ptr<Writer> writer = nullptr;
+  std::shared_ptr<AnyWriter> writer = nullptr;
 };
+
+// Lets signals end a write. progress: a callable or None.
+std::function<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<const char>& key, nb::handle progress) {
+  // The writer is destroyed without the GIL, so the function must not own a Python object. The class PyWriter does.
+  return [key, progress](std::uint64_t done, std::uint64_t total) {
+    const ReentrancyGuard guard(key.get());
+    if (interrupted()) return false;
+    if (progress.is_none()) return true;
+    const WithGil acquired;
+    const nb::object result = nb::steal(PyObject_CallFunction(
+        progress.ptr(), "KK", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total)));
+    return result.is_valid();
+  };
+}
 
 NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
   const std::string target = to_path(path);
   WriteOptions options{.durability = to_durability(durability)};
-  NewFile file{lay_out(tensors, metadata)};
-  options.progress = [key = file.key](std::uint64_t, std::uint64_t) {
-    const ReentrancyGuard guard(key.get());
-    return !interrupted();
-  };
+  NewFile file{{lay_out(tensors, metadata)}};
+  options.progress = watched(file.key, nb::none());
   Result<Writer> writer = [&] {
     const WithoutGil released;
-    return Writer::create(target, file.header, options);
+    return Writer::create(target, file.headers[0], options);
   }();
   if (!writer) raise_saving(writer.error());
-  file.writer = std::make_shared<Writer>(*std::move(writer));
+  file.writer = std::make_shared<AnyWriter>(*std::move(writer));
+  return file;
+}
+
+NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files,
+                         nb::handle durability, nb::handle progress) {
+  const std::string target = to_path(folder);
+  NewFile file{{}, to_layout(layout)};
+  for (const CheckpointFile& each : file.layout->files()) file.headers.push_back(each.header);
+  CheckpointWriteOptions options{
+      .write = to_write_options(durability), .new_folder = new_folder, .remove_old_files = remove_old_files};
+  options.write.progress = watched(file.key, progress);
+  Result<CheckpointWriter> writer = [&] {
+    const WithoutGil released;
+    return CheckpointWriter::create(target, *file.layout, options);
+  }();
+  if (!writer) raise_saving(writer.error());
+  file.writer = std::make_shared<AnyWriter>(*std::move(writer));
   return file;
 }
 
@@ -127,8 +162,13 @@ std::uint64_t to_row(nb::handle start, const TensorInfo& tensor) {
 // Several threads may write at once. After close() the calls in progress complete, then the file is removed.
 class PyWriter {
  public:
-  explicit PyWriter(NewFile file)
-      : header_(std::move(file.header)), key_(std::move(file.key)), writer_(std::move(file.writer)) {}
+  // progress: the function that the writer calls, which this object keeps alive.
+  explicit PyWriter(NewFile file, nb::object progress = nb::none())
+      : headers_(std::move(file.headers)),
+        layout_(std::move(file.layout)),
+        progress_(std::move(progress)),
+        key_(std::move(file.key)),
+        writer_(std::move(file.writer)) {}
   PyWriter(const PyWriter&) = delete;
   PyWriter& operator=(const PyWriter&) = delete;
   ~PyWriter() { close(); }
@@ -140,7 +180,7 @@ class PyWriter {
     const bool whole = start.is_none();
     const std::uint64_t row = whole ? 0 : to_row(start, tensor);
     check_value(tensor, data, !whole);
-    const Status status = run([&](Writer& writer) {
+    const Status status = run([&](auto& writer) {
       return whole ? writer.write(tensor.name, 0, data.bytes) : writer.write_rows(tensor.name, row, data.bytes);
     });
     if (status) return;
@@ -154,16 +194,16 @@ class PyWriter {
   void copy(nb::handle name, const PyCheckpoint& source, nb::handle source_name) {
     const std::string text(from_str(name, "name"));
     const Tensor tensor = find_tensor(source.get(), source_name);
-    const Status status = run([&](Writer& writer) { return writer.copy(text, tensor); });
+    const Status status = run([&](auto& writer) { return writer.copy(text, tensor); });
     if (!status) raise_saving(status.error());
   }
   void commit() {
-    const Status status = run([](Writer& writer) { return writer.commit(); }, true);
+    const Status status = run([](auto& writer) { return writer.commit(); }, true);
     if (!status) raise_saving(status.error());
     close();
   }
   void close() {
-    std::shared_ptr<Writer> closed;
+    std::shared_ptr<AnyWriter> closed;
     {
       const std::lock_guard lock(mutex_);
       closed = std::move(writer_);
@@ -172,7 +212,13 @@ class PyWriter {
     closed.reset();
   }
   nb::object dtype(nb::handle name) const { return to_str(to_string(find(name).dtype)); }
-  [[nodiscard]] const Header& header() const noexcept { return header_; }
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t count = 0;
+    for (const Header& header : headers_) count += header.size();
+    return count;
+  }
+  // Of a file. The headers of a model have no table.
+  [[nodiscard]] const Header& header() const noexcept { return headers_[0]; }
 
  private:
   // A call in progress: one of many that write, or the only one that commits. It raises an error instead of waiting.
@@ -209,12 +255,15 @@ class PyWriter {
 
   const TensorInfo& find(nb::handle name) const {
     const std::optional<std::string_view> text = to_name(name, "name");
-    const TensorInfo* const tensor = text ? header_.find(*text) : nullptr;
+    const std::optional<std::size_t> file = !text     ? std::nullopt
+                                            : layout_ ? layout_->file_of(*text)
+                                                      : std::optional(std::size_t{0});
+    const TensorInfo* const tensor = file ? headers_[*file].find(*text) : nullptr;
     if (tensor == nullptr) raise_missing("the writer has no tensor " + nb::cast<std::string>(nb::repr(name)), name);
     return *tensor;
   }
 
-  std::shared_ptr<Writer> get() const {
+  std::shared_ptr<AnyWriter> get() const {
     {
       const std::lock_guard lock(mutex_);
       if (writer_) return writer_;
@@ -226,22 +275,24 @@ class PyWriter {
   [[nodiscard]] Status run(const Work& work, bool commits = false) {
     if (ReentrancyGuard::of(key_.get()))
       raise("the writer cannot be used by the handler of a signal that came while it writes");
-    std::shared_ptr<Writer> writer = get();
+    std::shared_ptr<AnyWriter> writer = get();
     Status status;
     {
       const Call call(*this, commits);
       const WithoutGil released;
-      status = work(*writer);
+      status = std::visit(work, *writer);
       writer.reset();  // the last reference if close() ran meanwhile: removes the file
     }
     if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
     return status;
   }
 
-  Header header_;
+  const std::vector<Header> headers_;
+  const std::optional<CheckpointLayout> layout_;
+  const nb::object progress_;
   std::shared_ptr<const char> key_;
   mutable std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
-  std::shared_ptr<Writer> writer_;
+  std::shared_ptr<AnyWriter> writer_;
   unsigned writing_ = 0;
   bool committing_ = false;
 };
@@ -260,7 +311,7 @@ void define_writer(nb::module_& module) {
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
-      .def("__len__", [](const PyWriter& self) { return self.header().size(); })
+      .def("__len__", &PyWriter::size)
       .def(
           "table",
           [](const PyWriter& self, nb::object title) {
@@ -268,6 +319,16 @@ void define_writer(nb::module_& module) {
           },
           nb::arg("title").none(), "The HTML of a table of the tensors.")
       .def("dtype", &PyWriter::dtype, nb::arg("name").none(), "The dtype of a tensor in the format, such as \"F32\".");
+  module.def(
+      "_checkpoint_writer",
+      [](nb::object folder, nb::object layout, bool new_folder, bool remove_old_files, nb::object durability,
+         nb::object progress) {
+        return new PyWriter(begin_checkpoint(folder, layout, new_folder, remove_old_files, durability, progress),
+                            progress);
+      },
+      nb::arg("folder").none(), nb::arg("layout").none(), nb::kw_only(), nb::arg("new_folder"),
+      nb::arg("remove_old_files"), nb::arg("durability").none(), nb::arg("progress").none(),
+      nb::rv_policy::take_ownership, "Starts to write the files of a layout. Returns a _Writer.");
 }
 
 }  // namespace safetensors::python

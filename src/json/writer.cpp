@@ -52,13 +52,13 @@ void append_escapes(std::string& out, char32_t scalar) {
 void append_ascii_string(std::string& out, std::string_view text) {
   const std::size_t begin = out.size();
   append_string(out, text);
-  const auto is_ascii = [](char byte) { return static_cast<unsigned char>(byte) < 0x80; };
+  const auto is_ascii = [](char byte) { return static_cast<unsigned char>(byte) < 0x7F; };  // DEL is escaped, too
   if (std::all_of(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(), is_ascii)) return;
   const std::string escaped = out.substr(begin);
   out.resize(begin);
   for (std::string_view rest = escaped; !rest.empty();) {
     const std::size_t length = std::max<std::size_t>(base::utf8_sequence_length(rest), 1);
-    if (length == 1)
+    if (length == 1 && rest[0] != '\x7f')
       out += rest[0];
     else
       append_escapes(out, base::decode_utf8(rest.substr(0, length)));

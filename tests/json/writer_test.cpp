@@ -46,7 +46,7 @@ TEST(JsonWriter, WritesEachEscape) {
 TEST(JsonWriter, EscapesToAscii) {
   std::string out = "\u00e9";
   safetensors::json::append_ascii_string(out, "a\n\u00e9\u4e2d\uffff\U00010000\U0010FFFF\x7f");
-  EXPECT_EQ(out, "\u00e9\"a\\n\\u00e9\\u4e2d\\uffff\\ud800\\udc00\\udbff\\udfff\x7f\"");
+  EXPECT_EQ(out, "\u00e9\"a\\n\\u00e9\\u4e2d\\uffff\\ud800\\udc00\\udbff\\udfff\\u007f\"");
 }
 
 TEST(JsonWriter, WritesWhatReaderReads) {

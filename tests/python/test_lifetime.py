@@ -64,7 +64,8 @@ if "torch" in sys.argv:
             except (IndexError, SafetensorError): pass
         kept.append(stt.load_file(path, backend=backend))
     kept += [stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
-    stt._save_streamed({"a": torch.ones(2)}, path + ".again", None, "none")
+    specs, fetch = stt._fetched({"a": torch.ones(2)})
+    safetensors._native._serialize_stream(specs, path + ".again", None, fetch, durability="none")
 ORDER
 """
 

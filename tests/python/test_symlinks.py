@@ -16,7 +16,7 @@ from test_arrays import Module, module  # noqa: F401  (module is a fixture)
 from test_interchange import ask
 
 import safetensors.numpy as stn
-from safetensors import SafetensorError, TensorSpec, Writer, serialize_file
+from safetensors import SafetensorError, TensorSpec, Writer, _native, serialize_file
 
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
 Save = Callable[..., None]
@@ -42,7 +42,8 @@ def torch_streamed(path: Path, durability: Any = "full") -> None:
     torch = framework("torch")
     import safetensors.torch as stt
 
-    stt._save_streamed({"a": torch.from_numpy(ARRAY)}, path, None, durability)  # as from another device
+    specs, fetch = stt._fetched({"a": torch.from_numpy(ARRAY)})  # as from another device
+    _native._serialize_stream(specs, path, None, fetch, durability=durability)
 
 
 def torch_model(path: Path, **options: Any) -> None:

@@ -1,0 +1,71 @@
+"""`save` for every framework: one file, or a model of several files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from os import PathLike
+from typing import Any
+
+from ._options import Progress
+from ._targets import is_torch
+from ._types import Durability
+
+__all__ = ["save"]
+
+# The first part of the module of a tensor's type, and the module of this package.
+_MODULES = {
+    "jax": "flax",
+    "jaxlib": "flax",
+    "mlx": "mlx",
+    "paddle": "paddle",
+    "tensorflow": "tensorflow",
+}
+
+
+def _module_of(tensors: Mapping[str, Any]) -> Any:
+    """Return the module of this package for the framework of the first tensor."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+    tensor = next(iter(tensors.values()), None)
+    root = type(tensor).__module__.partition(".")[0]
+    name = "torch" if is_torch(tensor) else _MODULES.get(root, "numpy")
+    return import_module(f"safetensors.{name}")
+
+
+def save(
+    tensors: Mapping[str, Any],
+    path: str | PathLike[str],
+    *,
+    max_shard_size: int | str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    durability: Durability = "full",
+    progress: bool | Progress | None = False,
+) -> None:
+    """Save the tensors of any framework, in one file or as a model of several files.
+
+    `path`: if it ends in ".safetensors", one file is written, as by `save_file`. Any other path is
+    a folder, written as by `save_checkpoint`: files of up to `max_shard_size` (bytes, or a text
+    such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `progress`:
+    called with the bytes written and the total; True shows a bar if tqdm is installed. Raises the
+    errors of `save_file` and `save_checkpoint`, and ValueError for a `max_shard_size` of one file.
+    """
+    module = _module_of(tensors)
+    if os.fsdecode(path).endswith(".safetensors"):
+        if max_shard_size is not None:
+            raise ValueError(
+                f"{os.fsdecode(path)!r} is one file: give the path of a folder, or no max_shard_size"
+            )
+        given = None if metadata is None else dict(metadata)
+        module._save_file(tensors, path, given, durability, progress)
+        return
+    size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+    module.save_checkpoint(
+        tensors,
+        path,
+        **size,
+        metadata=metadata,
+        durability=durability,
+        progress=progress,
+    )

@@ -1,0 +1,272 @@
+"""Saves a model of several files: splits it, writes its files and their index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from . import _native
+from ._checkpoint import Checkpoint
+from ._display import count_text
+from ._native import TensorSpec
+from ._options import Progress, reporter, to_bytes
+from ._targets import is_torch
+from ._types import Durability
+from ._values import to_value
+from ._writer import to_spec
+
+__all__ = ["CheckpointLayout", "CheckpointWriter", "write_checkpoint"]
+
+DEFAULT_SHARD_SIZE = "5GB"  # 5 * 10**9 bytes, as in huggingface_hub
+
+# (tensor name) -> address and size in bytes of the tensor in host memory, and the owner of the bytes
+Fetch = Callable[[str], "tuple[int, int, Any]"]
+
+
+def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return a number and a size in bytes for each storage of torch tensors.
+
+    huggingface_hub counts a tensor with the size of its storage, and a shared storage once.
+    """
+    numbers: dict[Any, int] = {}
+    storages = {}
+    for name, tensor in tensors.items():
+        if not is_torch(tensor) or tensor.is_meta:
+            continue
+        storage = tensor.untyped_storage()
+        key = (tensor.device, storage.data_ptr(), storage.nbytes())
+        storages[name] = numbers.setdefault(key, len(numbers) + 1), storage.nbytes()
+    return storages
+
+
+def _native_layout(
+    specs: dict[str, TensorSpec],
+    tensors: Mapping[str, Any],
+    max_shard_size: int | str,
+    stem: str,
+    metadata: Mapping[str, str] | None,
+    index_metadata: Mapping[str, Any] | None,
+) -> _native._CheckpointLayout:
+    text = "" if index_metadata is None else json.dumps(dict(index_metadata))
+    size = to_bytes(max_shard_size, "max_shard_size")
+    given = None if metadata is None else dict(metadata)
+    return _native._CheckpointLayout(specs, _storages(tensors), size, stem, given, text)
+
+
+def _files_text(files: int) -> str:
+    return f"{files:,} file{'' if files == 1 else 's'}"
+
+
+class CheckpointLayout:
+    """Decides which tensors of a model go into which file, as huggingface_hub does.
+
+    `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken. Each file
+    takes tensors in this order, up to `max_shard_size` (bytes, or a text such as "5GB"). A larger
+    tensor gets a file of its own. `stem`: the start of the file names. `metadata`: the metadata of
+    each file. `index_metadata`: more members for the `metadata` of the index. A layout depends on
+    these arguments alone: processes that make it from the same arguments agree. Raises
+    SafetensorError, and ValueError for a text that is no size.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
+        stem: str = "model",
+        metadata: Mapping[str, str] | None = None,
+        index_metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+        specs = {name: to_spec(name, described) for name, described in tensors.items()}
+        self._names = list(specs)
+        self._native = _native_layout(
+            specs, tensors, max_shard_size, stem, metadata, index_metadata
+        )
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The names of the tensors of each file, by the name of the file."""
+        names = [name for name, _ in self._native.files()]
+        files: dict[str, list[str]] = {name: [] for name in names}
+        for tensor in self._names:
+            files[names[self._native.file_of(tensor)]].append(tensor)
+        return files
+
+    @property
+    def total_size(self) -> int:
+        """The number of bytes of all tensors. Tensors that share a storage count once."""
+        return self._native.total_size()
+
+    @property
+    def index(self) -> dict[str, Any] | None:
+        """The index: `metadata` and `weight_map`. None if there is one file."""
+        text = self._native.index_text()
+        return json.loads(text) if text else None
+
+    @property
+    def index_name(self) -> str:
+        """The name of the index, such as "model.safetensors.index.json"."""
+        return self._native.index_name()
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        files = _files_text(len(self._native.files()))
+        return f"<CheckpointLayout: {count_text(len(self))} in {files}>"
+
+
+class CheckpointWriter:
+    """Writes the files of a model piece by piece. They appear when the `with` ends without error.
+
+    `tensors`: a CheckpointLayout, or names to (dtype, shape) or arrays, from which one is made with
+    `max_shard_size`, `metadata` and `index_metadata`. A folder that does not exist appears at once,
+    with all files. In a folder that exists, the files are put in place one after the other and the
+    index last; docs/checkpoints.md says what a crash leaves. `new_folder=True` refuses a folder
+    that exists. `remove_old_files`: whether files of an older model with the same names are removed
+    at the end. `progress`: called with the bytes written and the total; True shows a bar.
+    A writer may be used from any number of threads, but not in a forked child. Raises
+    SafetensorError.
+
+        with CheckpointWriter("model", {"w": ("F32", (1000, 512))}) as writer:
+            for start, rows in blocks:
+                writer.write("w", rows, start=start)
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        tensors: CheckpointLayout | Mapping[str, Any],
+        *,
+        max_shard_size: int | str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        index_metadata: Mapping[str, Any] | None = None,
+        new_folder: bool = False,
+        remove_old_files: bool = True,
+        durability: Durability = "full",
+        progress: bool | Progress | None = None,
+    ) -> None:
+        if isinstance(tensors, CheckpointLayout):
+            given = {"max_shard_size": max_shard_size, "metadata": metadata}
+            for argument, value in {**given, "index_metadata": index_metadata}.items():
+                if value is not None:
+                    raise TypeError(f"{argument} belongs to the layout, which is given")
+            layout = tensors
+        else:
+            size = DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size
+            layout = CheckpointLayout(
+                tensors,
+                max_shard_size=size,
+                metadata=metadata,
+                index_metadata=index_metadata,
+            )
+        self.layout = layout
+        self._folder = folder
+        report, self._end_report = reporter(progress, "Saving")
+        self._native = _native._checkpoint_writer(
+            folder,
+            layout._native,
+            new_folder=bool(new_folder),
+            remove_old_files=bool(remove_old_files),
+            durability=durability,
+            progress=report,
+        )
+        self._ended = False
+
+    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
+        """Write a whole tensor, or the rows from `start` on. As `Writer.write`."""
+        self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
+
+    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
+        """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
+        if not isinstance(source, Checkpoint):
+            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
+        wanted = name if source_name is None else source_name
+        self._native.copy(name, source._native, wanted)
+
+    def commit(self) -> None:
+        """Put the files and the index in place. Raises SafetensorError if a byte was not written.
+
+        The end of the `with` calls it. Raises SafetensorError while another thread writes.
+        """
+        self._native.commit()
+        self._ended = True
+        self._end_report()
+
+    def close(self) -> None:
+        """Remove the new files unless they were committed. Idempotent."""
+        self._ended = True
+        self._native.close()
+        self._end_report()
+
+    def __enter__(self) -> CheckpointWriter:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc_type is None and not self._ended:
+                self.commit()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        files = _files_text(len(self.layout._native.files()))
+        return f"<CheckpointWriter {os.fspath(self._folder)!r}: {count_text(len(self.layout))} in {files}>"
+
+
+def write_checkpoint(
+    specs: dict[str, TensorSpec],
+    tensors: Mapping[str, Any],
+    folder: str | PathLike[str],
+    *,
+    max_shard_size: int | str = DEFAULT_SHARD_SIZE,
+    metadata: Mapping[str, str] | None = None,
+    index_metadata: Mapping[str, Any] | None = None,
+    new_folder: bool = False,
+    remove_old_files: bool = True,
+    durability: Durability = "full",
+    progress: bool | Progress | None = None,
+    fetch: Fetch | None = None,
+) -> None:
+    """Save tensors whose dtypes, shapes and bytes the specs describe.
+
+    `tensors`: the tensors of the framework. `fetch` gives the bytes of one tensor at a time, if the
+    specs have no bytes.
+    """
+    layout = _native_layout(specs, tensors, max_shard_size, "model", metadata, index_metadata)
+    report, end_report = reporter(progress, "Saving")
+    options: dict[str, Any] = {
+        "new_folder": bool(new_folder),
+        "remove_old_files": bool(remove_old_files),
+        "durability": durability,
+        "progress": report,
+    }
+    try:
+        if fetch is None:
+            _native._save_checkpoint(specs, folder, layout, **options)
+        else:
+            _write_fetched(_native._checkpoint_writer(folder, layout, **options), specs, fetch)
+    finally:
+        end_report()
+
+
+def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) -> None:
+    try:
+        for name in names:
+            address, size, owner = fetch(name)
+            writer.write(name, None, (address, size, None, None, owner))
+        writer.commit()
+    finally:
+        writer.close()

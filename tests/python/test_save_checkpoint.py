@@ -1,0 +1,275 @@
+"""Models of several files: their layout is that of huggingface_hub, and they are saved and read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import safetensors
+import safetensors.numpy as stn
+from safetensors import (
+    Checkpoint,
+    CheckpointLayout,
+    CheckpointWriter,
+    SafetensorError,
+    load,
+    save,
+)
+
+TENSORS = {name: np.full((2, 3), i, np.float32) for i, name in enumerate("abcde")}
+NAMES = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+
+
+def same(tensors: dict[str, Any], path: Path, expected: dict[str, Any] = TENSORS) -> bool:
+    found = load(path)
+    return found.keys() == expected.keys() and all(
+        (found[name] == expected[name]).all() for name in expected
+    )
+
+
+sizes = st.integers(0, 12)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3).filter(
+    lambda name: name != "__metadata__"
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(names, sizes, min_size=1, max_size=12), st.integers(0, 25))
+def test_layout_equals_that_of_huggingface_hub(model: dict[str, int], limit: int) -> None:
+    arrays = {name: np.zeros(size, np.uint8) for name, size in model.items()}
+    hub = framework("huggingface_hub")
+    expected = hub.split_state_dict_into_shards_factory(
+        arrays,
+        get_storage_size=lambda array: array.nbytes,
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=limit,
+    )
+    layout = CheckpointLayout(arrays, max_shard_size=limit)
+    compare(layout, expected)
+
+
+def compare(layout: CheckpointLayout, expected: Any) -> None:
+    assert {file: sorted(names) for file, names in layout.files.items()} == {
+        file: sorted(names) for file, names in expected.filename_to_tensors.items()
+    }
+    assert list(layout.files) == list(expected.filename_to_tensors)
+    assert layout.total_size == expected.metadata["total_size"]
+    text = layout._native.index_text()
+    if not expected.is_sharded:
+        assert text == "" and layout.index is None
+        return
+    index = {"metadata": expected.metadata, "weight_map": expected.tensor_to_filename}
+    assert text == json.dumps(index, indent=2)
+    assert layout.index == index
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_torch_layout_equals_that_of_huggingface_hub(data: st.DataObject) -> None:
+    torch = framework("torch")
+    storages = [torch.zeros(data.draw(sizes), dtype=torch.uint8) for _ in range(4)]
+    model = {}
+    for i in range(data.draw(st.integers(1, 10))):
+        storage = storages[data.draw(st.integers(0, 3))] if data.draw(st.booleans()) else None
+        if storage is None:
+            model[str(i)] = torch.zeros(data.draw(sizes), dtype=torch.uint8)
+        else:
+            model[str(i)] = storage[: data.draw(st.integers(0, len(storage)))]
+    limit = data.draw(st.integers(0, 30))
+    hub = framework("huggingface_hub")
+    expected = hub.split_torch_state_dict_into_shards(model, max_shard_size=limit)
+    compare(CheckpointLayout(model, max_shard_size=limit), expected)
+
+
+def test_default_size_is_that_of_huggingface_hub() -> None:
+    big = {str(i): ("U8", (10**9,)) for i in range(5)}
+    assert len(CheckpointLayout(big).files) == 1
+    assert len(CheckpointLayout({**big, "one": ("U8", (1,))}).files) == 2
+
+
+def test_layout_tells_files() -> None:
+    layout = CheckpointLayout(TENSORS, max_shard_size="48B", index_metadata={"x": [1, {"y": None}]})
+    assert layout.files == {NAMES[0]: ["a", "b"], NAMES[1]: ["c", "d"], NAMES[2]: ["e"]}
+    assert len(layout) == 5
+    assert layout.index_name == "model.safetensors.index.json"
+    assert layout.index is not None
+    assert layout.index["metadata"] == {"total_size": 120, "x": [1, {"y": None}]}
+    assert repr(layout) == "<CheckpointLayout: 5 tensors in 3 files>"
+
+
+@pytest.mark.parametrize("folder_exists", [False, True])
+def test_save_checkpoint_writes_folder(tmp_path: Path, folder_exists: bool) -> None:
+    folder = tmp_path / "model"
+    if folder_exists:
+        folder.mkdir()
+    stn.save_checkpoint(TENSORS, folder, max_shard_size=48, metadata={"format": "np"})
+    assert sorted(os.listdir(folder)) == [*NAMES, "model.safetensors.index.json"]
+    assert sorted(os.listdir(tmp_path)) == ["model"]
+    assert same(TENSORS, folder)
+    model = Checkpoint(folder)
+    assert model.metadata() == {"format": "np"}
+    assert model.index_metadata == {"total_size": 120}
+    assert model.unindexed_tensors() == {} and model.stray_files() == []
+    assert pickle.loads(pickle.dumps(stn.save_checkpoint)) is stn.save_checkpoint
+
+
+def test_older_model_is_removed_on_request(tmp_path: Path) -> None:
+    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=48)
+    stn.save_checkpoint({"a": TENSORS["b"]}, tmp_path / "m", remove_old_files=False)
+    assert same({}, tmp_path / "m" / "model.safetensors", {"a": TENSORS["b"]})
+    assert len(os.listdir(tmp_path / "m")) == 4
+    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=72, remove_old_files=False)
+    assert Checkpoint(tmp_path / "m").stray_files() == [*NAMES, "model.safetensors"]
+    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=72)
+    assert Checkpoint(tmp_path / "m").stray_files() == []
+
+
+def test_existing_folder_is_refused_on_request(tmp_path: Path) -> None:
+    with pytest.raises(SafetensorError, match="cannot create") as caught:
+        stn.save_checkpoint(TENSORS, tmp_path, new_folder=True)
+    assert caught.value.code == "replace_failed"  # type: ignore[attr-defined]
+    assert os.listdir(tmp_path) == []
+
+
+def test_unindexed_tensors_are_found(tmp_path: Path) -> None:
+    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=48)
+    stn.save_file({"e": TENSORS["e"], "more": TENSORS["a"]}, tmp_path / "m" / NAMES[2])
+    model = Checkpoint(tmp_path / "m")
+    assert "more" not in model
+    assert model.unindexed_tensors() == {str(tmp_path / "m" / NAMES[2]): ["more"]}
+    assert Checkpoint(tmp_path / "m" / NAMES[0]).index_metadata is None
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax", "tensorflow", "mlx", "paddle"])
+def test_save_takes_tensors_of_framework(tmp_path: Path, name: str) -> None:
+    if name == "numpy":
+        tensors: Any = TENSORS
+    elif name == "torch":
+        tensors = {k: framework("torch").from_numpy(v) for k, v in TENSORS.items()}
+    elif name == "jax":
+        framework("jax")
+        import jax.numpy as jnp
+
+        tensors = {k: jnp.array(v) for k, v in TENSORS.items()}
+    elif name == "tensorflow":
+        tensors = {k: framework("tensorflow").constant(v) for k, v in TENSORS.items()}
+    elif name == "mlx":
+        tensors = {k: framework("mlx.core").array(v) for k, v in TENSORS.items()}
+    else:
+        tensors = {k: framework("paddle").to_tensor(v) for k, v in TENSORS.items()}
+    save(tensors, tmp_path / "one.safetensors", metadata={"a": "b"})
+    assert same(TENSORS, tmp_path / "one.safetensors")
+    save(tensors, tmp_path / "folder", max_shard_size="24B", metadata={"a": "b"})
+    assert same(TENSORS, tmp_path / "folder")
+    assert len(Checkpoint(tmp_path / "folder").files) == 5
+    assert Checkpoint(tmp_path / "folder").metadata() == {"a": "b"}
+
+
+def test_save_refuses_size_for_one_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is one file: give the path of a folder"):
+        save(TENSORS, tmp_path / "one.safetensors", max_shard_size="1GB")
+    with pytest.raises(ValueError, match="max_shard_size 'much' is invalid"):
+        save(TENSORS, tmp_path / "folder", max_shard_size="much")
+    with pytest.raises(TypeError, match="give a dict of names"):
+        save([1], tmp_path / "folder")  # type: ignore[arg-type]
+    assert os.listdir(tmp_path) == []
+    save({}, tmp_path / "empty")
+    assert load(tmp_path / "empty") == {}
+
+
+@pytest.mark.parametrize("path", ["one.safetensors", "folder"])
+def test_save_reports_progress(tmp_path: Path, path: str) -> None:
+    reports: list[tuple[int, int]] = []
+    tensors = {name: np.zeros(3 << 20, np.uint8) for name in "abcde"}
+    save(tensors, tmp_path / path, progress=lambda *report: reports.append(report))
+    written = sum(
+        file.stat().st_size
+        for file in [*(tmp_path / "folder").glob("*"), tmp_path / path]
+        if file.is_file()
+    )
+    assert reports[-1] == (written, written)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+
+    def stop(done: int, total: int) -> None:
+        raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        save({"z": tensors["a"]}, tmp_path / path, progress=stop)
+    assert load(tmp_path / path).keys() == tensors.keys()
+    assert sorted(os.listdir(tmp_path)) == [path]
+
+
+def test_torch_model_is_saved_from_devices(tmp_path: Path) -> None:
+    torch = framework("torch")
+    import safetensors.torch as stt
+    from safetensors._save_checkpoint import write_checkpoint
+
+    tensors = {name: torch.from_numpy(array) for name, array in TENSORS.items()}
+    stt.save_checkpoint(tensors, tmp_path / "cpu", max_shard_size=48, durability="none")
+    specs, fetch = stt._fetched(tensors)  # as from another device
+    write_checkpoint(specs, tensors, tmp_path / "device", max_shard_size=48, fetch=fetch)
+    for name in os.listdir(tmp_path / "cpu"):
+        assert (tmp_path / "cpu" / name).read_bytes() == (tmp_path / "device" / name).read_bytes()
+    assert stt.load_checkpoint(tmp_path / "cpu")["e"].equal(tensors["e"])
+
+
+def test_torch_tensors_that_share_memory_are_refused(tmp_path: Path) -> None:
+    torch = framework("torch")
+    import safetensors.torch as stt
+
+    a = torch.zeros(4)
+    with pytest.raises(RuntimeError, match="Some tensors share memory"):
+        stt.save_checkpoint({"a": a, "b": a[1:]}, tmp_path / "m")
+    assert os.listdir(tmp_path) == []
+
+
+def test_writer_takes_pieces(tmp_path: Path) -> None:
+    layout = CheckpointLayout(TENSORS, max_shard_size=48)
+    with CheckpointWriter(tmp_path / "m", layout) as writer:
+        assert repr(writer) == f"<CheckpointWriter {str(tmp_path / 'm')!r}: 5 tensors in 3 files>"
+        for name in "edcb":
+            writer.write(name, TENSORS[name])
+        writer.write("a", TENSORS["a"][1:], start=1)
+        assert not (tmp_path / "m").exists()
+        writer.write("a", TENSORS["a"][:1], start=0)
+    assert same(TENSORS, tmp_path / "m")
+    with CheckpointWriter(tmp_path / "n", TENSORS, max_shard_size=24) as writer:
+        for name in TENSORS:
+            writer.copy(name, Checkpoint(tmp_path / "m"))
+    assert same(TENSORS, tmp_path / "n") and len(Checkpoint(tmp_path / "n").files) == 5
+
+
+def test_writer_refuses_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="max_shard_size belongs to the layout"):
+        CheckpointWriter(tmp_path / "m", CheckpointLayout(TENSORS), max_shard_size=1)
+    with pytest.raises(SafetensorError, match="tensor `b`: bytes 0 to 24 of 24 were never written"):
+        with CheckpointWriter(tmp_path / "m", TENSORS) as writer:
+            writer.write("a", TENSORS["a"])
+            with pytest.raises(SafetensorError, match="already written"):
+                writer.write("a", TENSORS["a"])
+            with pytest.raises(KeyError, match="the writer has no tensor 'z'"):
+                writer.write("z", TENSORS["a"])
+            with pytest.raises(SafetensorError, match="takes shape"):
+                writer.write("b", TENSORS["b"].T)
+    with pytest.raises(SafetensorError, match="the writer is closed"):
+        writer.write("b", TENSORS["b"])
+    with pytest.raises(SafetensorError, match="index_metadata must be a JSON object|not JSON"):
+        safetensors._native._CheckpointLayout({}, {}, 1, "model", None, "[]")  # type: ignore
+    assert os.listdir(tmp_path) == []
+
+
+def test_error_in_with_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        with CheckpointWriter(tmp_path / "m", TENSORS) as writer:
+            writer.write("a", TENSORS["a"])
+            raise RuntimeError
+    assert os.listdir(tmp_path) == []
