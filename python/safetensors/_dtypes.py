@@ -45,18 +45,28 @@ _WORDS = {
 }
 
 
+# What format_name returned for the dtypes of torch. A torch.dtype is one object, compared by identity.
+_cache: dict[Any, str] = {}
+_cached_types: set[type] = set()
+
+
 def format_name(dtype: Any) -> str:
     """Return the format's name for "F32", "float32", torch.float32, numpy.float32 and so on.
 
     Texts may also be "half", "fp16", "float", "single", "fp32", "double", "fp64", and the names of
     the format in small letters, such as "bf16". Raises SafetensorError for a dtype that no file can hold.
     """
+    if type(dtype) in _cached_types and dtype in _cache:
+        return _cache[dtype]
     if any(dtype is kind for kind in (bool, int, float, complex)):
         raise TypeError(f"dtype {dtype.__name__} does not say how many bits: use a framework's")
     if isinstance(dtype, str) and dtype in FRAMEWORK_NAMES:
         return dtype
     name = name_of(dtype)
     if name in _FORMAT_NAMES:
+        if type(dtype).__name__ == "dtype":  # of torch: checkpoints have thousands of tensors
+            _cached_types.add(type(dtype))
+            _cache[dtype] = _FORMAT_NAMES[name]
         return _FORMAT_NAMES[name]
     if isinstance(dtype, str) and (word := name.upper() if name.islower() else "") in FRAMEWORK_NAMES:
         return word

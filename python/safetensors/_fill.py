@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,7 +20,7 @@ from ._lazy import LazyTensor, Source
 from ._native import SafetensorError
 from ._options import Progress
 from ._requests import Request
-from ._targets import to_target
+from ._targets import reach, to_target
 
 __all__ = ["Copy", "Fill", "Place", "places_of", "replace"]
 
@@ -28,8 +28,7 @@ __all__ = ["Copy", "Fill", "Place", "places_of", "replace"]
 _CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
 
 
-@dataclass
-class Place:
+class Place(NamedTuple):
     """A parameter or a buffer of a module."""
 
     module: torch.nn.Module
@@ -56,7 +55,7 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return new
 
 
-@dataclass
+@dataclass(slots=True)
 class Copy:
     """A tensor to fill. `target` is None until there is memory for it: the plan may make it."""
 
@@ -105,8 +104,7 @@ def _span(tensor: torch.Tensor) -> tuple[str, int, int] | None:
         return None
     if tensor.numel() == 0 or begin == 0:
         return None
-    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return str(tensor.device), begin, begin + (reach + 1) * tensor.element_size()
+    return str(tensor.device), begin, begin + reach(tensor) * tensor.element_size()
 
 
 def _overlapping(copies: list[Copy]) -> set[int]:
@@ -117,12 +115,12 @@ def _overlapping(copies: list[Copy]) -> set[int]:
         if span is not None:
             spans.append((*span, index))
     found: set[int] = set()
-    device, reach, last = "", 0, -1
+    device, limit, last = "", 0, -1
     for where, begin, end, index in sorted(spans):
-        if where == device and begin < reach:
+        if where == device and begin < limit:
             found |= {last, index}
-        if where != device or end > reach:
-            device, reach, last = where, end, index
+        if where != device or end > limit:
+            device, limit, last = where, end, index
     return found
 
 
@@ -160,8 +158,12 @@ class Fill:
         self.before_changes: Callable[[], None] = lambda: None
 
     def note(self, target: torch.Tensor, source: Source) -> None:
-        """Note a copy. Of several copies to the same memory, the last one counts."""
-        key = _same_memory(target)
+        """Note a copy. Of several copies to the same memory, the last one counts.
+
+        Tensors that get new memory come apart, as by `Module.to`.
+        """
+        moves = self._wanted(target) != (target.dtype, target.device)
+        key = id(target) if moves else _same_memory(target)
         self._noted.pop(key, None)
         self._noted[key] = (target, source)
 
@@ -247,7 +249,7 @@ class Fill:
             if request[3] is None:
                 copy.target = result
             elif not result.is_inference():
-                torch.autograd.graph.increment_version(result)
+                _bump_version(result)
             _put(copy)
 
     def _stream(self, copies: list[Copy]) -> None:
@@ -281,6 +283,13 @@ class Fill:
             return None
         done, total = self._done, self._total
         return lambda part, _: progress(done + part, total)
+
+
+def _bump_version(tensor: torch.Tensor) -> None:
+    """Tell autograd that the values have changed: it counts a change of a part without elements, too."""
+    with torch.no_grad():
+        flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor
+        flat.narrow(0, 0, 0).zero_()
 
 
 def _put(copy: Copy) -> None:

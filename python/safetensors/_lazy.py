@@ -41,6 +41,11 @@ _WITHOUT_VALUES: set[Any] = {
 class Source:
     """A tensor of a checkpoint. `shape` is that of torch."""
 
+    # A model has thousands: slots leave less to the garbage collector.
+    __slots__ = (
+        "checkpoint", "name", "note", "stored", "size", "elements", "shape", "dtype", "values", "_lazy"
+    )  # fmt: skip
+
     def __init__(self, checkpoint: Checkpoint, name: str, note: Note) -> None:
         self.checkpoint = checkpoint
         self.name = name
@@ -50,13 +55,13 @@ class Source:
         begin, end = meta.data_offsets
         self.size = end - begin
         self.elements = meta.shape  # the shape in the file
-        self.shape = list(meta.shape)
+        self.shape = self.elements
         self.dtype: torch.dtype | None = getattr(torch, FRAMEWORK_NAMES[meta.dtype], None)
         if self.stored == "F4" and self.shape:
-            self.shape[-1] //= 2  # torch counts pairs
+            self.shape = [*self.shape[:-1], self.shape[-1] // 2]  # torch counts pairs
         # The values, after a hook has used them. A hook may have changed them.
         self.values: torch.Tensor | None = None
-        self._lazy: list[weakref.ref[LazyTensor]] = []
+        self._lazy: tuple[weakref.ref[LazyTensor], ...] = ()
 
     def check(self) -> None:
         """Raise SafetensorError for a dtype that torch lacks."""
@@ -84,7 +89,7 @@ class Source:
         """Make a tensor without values stand for this one."""
         lazy = empty if isinstance(empty, LazyTensor) else empty.as_subclass(LazyTensor)
         lazy.source = self
-        self._lazy.append(weakref.ref(lazy))
+        self._lazy += (weakref.ref(lazy),)
         return lazy
 
     def is_kept(self) -> bool:

@@ -60,13 +60,14 @@ def load_into(
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is {type(model).__name__}: give a torch.nn.Module")
-    if torch.__future__.get_swap_module_params_on_conversion():
+    swaps = getattr(torch.__future__, "get_swap_module_params_on_conversion", None)  # from 2.3 on
+    if swaps is not None and swaps():
         raise SafetensorError(
             "load_into fills parameters in place, which"
             " torch.__future__.set_swap_module_params_on_conversion(True) forbids: use load_state_dict"
         )
     wanted = _float_dtype(dtype)
-    place = None if device is None else torch.device(device)
+    place = _device(device)
     options = {
         "threads": threads,
         "memory_limit": to_bytes(memory_limit, "memory_limit"),
@@ -89,6 +90,16 @@ def _float_dtype(dtype: Any) -> torch.dtype | None:
     from .torch import _getdtype
 
     return _getdtype(name)
+
+
+def _device(device: Any) -> torch.device | None:
+    """Return the device with its ordinal, which "cuda" lacks."""
+    if device is None:
+        return None
+    found = torch.empty(0, device=torch.device(device)).device
+    if found.type == "meta":
+        raise ValueError("device is meta, which holds no values")
+    return found
 
 
 def _load(

@@ -32,6 +32,14 @@ def is_masked(array: Any) -> bool:
     return masked is not None and isinstance(array, masked.MaskedArray)
 
 
+def reach(tensor: Any) -> int:
+    """Return the number of elements from the first to the last of a torch tensor that is not empty."""
+    if tensor.is_contiguous():
+        return int(tensor.numel())
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + int(sum((count - 1) * step for count, step in steps))
+
+
 def check_storage(tensor: Any, what: str) -> None:
     """Raise ValueError for a torch tensor whose storage was made smaller than the tensor.
 
@@ -39,10 +47,9 @@ def check_storage(tensor: Any, what: str) -> None:
     """
     if tensor.numel() == 0:
         return
-    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     storage = tensor.untyped_storage()
     end = storage.data_ptr() + storage.nbytes()
-    if tensor.data_ptr() + reach * tensor.element_size() > end:
+    if tensor.data_ptr() + reach(tensor) * tensor.element_size() > end:
         raise ValueError(f"{what} has a storage of {storage.nbytes()} bytes, smaller than it")
 
 
@@ -129,5 +136,5 @@ def to_target(target: Any, name: str, dtype: str, shape: Sequence[int]) -> Targe
     if dtype in PACKED:
         raise ValueError(f"{what} is not contiguous, which {dtype} must be")
     # The plan refuses elements that share memory.
-    reach = itemsize + sum((n - 1) * step for n, step in zip(own_shape, strides, strict=True))
-    return address, reach, strides, target
+    size = itemsize + sum((n - 1) * step for n, step in zip(own_shape, strides, strict=True))
+    return address, size, strides, target

@@ -210,6 +210,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (lambda: load_into(model, path, memory_limit="lots"), ValueError, "^memory_limit 'lots' is invalid"),
         (lambda: load_into(model, path, rename={"x": "y"}), MissingTensorError, "^rename: there is no tensor 'x'$"),
         (lambda: load_into(model, path, device="nowhere"), RuntimeError, "nowhere"),
+        (lambda: load_into(model, path, device="meta"), ValueError, "^device is meta, which holds no values$"),
         (lambda: load_into(model, path, cache="x"), SafetensorError, '^cache "x" is invalid'),
         (lambda: load_into(model, tmp_path / "gone"), FileNotFoundError, "gone"),
     ]  # fmt: skip
@@ -317,6 +318,16 @@ def test_tied_weights_are_read_once(tmp_path: Path) -> None:
     totals: set[int] = set()
     load_into(Tied(), path, progress=lambda done, total: totals.add(total))
     assert totals == {4 * (3 + 3 + 9)}
+
+
+def test_views_of_the_same_memory_are_all_loaded(tmp_path: Path) -> None:
+    for dtype in (None, "half"):
+        model = Tied()
+        model.b.weight = torch.nn.Parameter(model.a.weight.data)  # another parameter over the same memory
+        path = saved(tmp_path / "t", {**model.state_dict(), "b.weight": torch.ones(3, 3), "a.weight": torch.zeros(3, 3)})
+        load_into(model, path, dtype=dtype)
+        assert (model.b.weight == 1).all() and (model.a.weight == (1 if dtype is None else 0)).all()
+        assert model.a.weight.dtype == model.b.weight.dtype == (torch.float16 if dtype else torch.float32)
 
 
 def test_views_that_overlap_are_filled_in_the_order_of_torch(tmp_path: Path) -> None:

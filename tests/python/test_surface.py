@@ -293,7 +293,7 @@ WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "fr
 
 def test_every_annotation_of_these_words_is_a_literal() -> None:
     seen = 0
-    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_load_checkpoint.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_load_checkpoint.py", "_load_into.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
                 assert ast.unparse(node.annotation) == WORDS[node.arg], f"{file}:{node.lineno}"
