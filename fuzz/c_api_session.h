@@ -68,6 +68,7 @@ class Session {
   void begin(const char* function) {
     function_ = function;
     missing_ = false;
+    unknown_ = false;
     wrong_ = false;
     releases_ = false;
     error_ = nullptr;
@@ -313,6 +314,7 @@ class Session {
     const std::uint8_t kind = in_.byte();
     if (kind < 200) return known;
     wrong_ = wrong_ || kind < 215 || kind >= 240;
+    unknown_ = unknown_ || (kind >= 215 && kind < 240);
     if (kind < 215) return kind % 8;                                // smaller than any struct
     if (kind < 240) return known + 8 * std::uint64_t{kind - 214U};  // the size in a later version
     return kind < 248 ? 4097 : ~std::uint64_t{0};
@@ -370,6 +372,7 @@ class Session {
   Files& files_;
   const char* function_ = "";
   bool missing_ = false;    // a needed pointer is NULL
+  bool unknown_ = false;    // a struct has members of a later version, which the call may refuse first
   bool wrong_ = false;      // the call must fail
   bool releases_ = false;   // the call was given a function to release its memory
   std::uint64_t owed_ = 0;  // expected calls of such functions, one per call that succeeded
