@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["bounding_rows"]
+__all__ = ["bounding_rows", "check"]
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
@@ -47,3 +47,8 @@ def bounding_rows(index: Any, rows: int) -> tuple[int, int, Any] | None:
         return None
     within = picked[begin:end] if picked.dtype == torch.bool else picked - begin
     return begin, end, (within, *items[1:])
+
+
+def check(index: Any, shape: tuple[int, ...]) -> None:
+    """Raise the error of torch if the index is invalid for this shape. No tensor is read."""
+    torch.empty((), dtype=torch.uint8, device="cpu").expand(shape)[index]

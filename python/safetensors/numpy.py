@@ -185,8 +185,9 @@ def load_file(filename: str | PathLike[str], *, backend: Backend = "mmap") -> di
 
     With the backend "mmap" arrays are writable views of a private map of the file. A page is read
     on first access and copied on first write. With "pread" and "auto" several threads read into
-    memory that the arrays own. Raises SafetensorError for a file that breaks the format, OSError if
-    the file cannot be read.
+    memory that the arrays own. On network and user-space file systems "mmap" is the same as
+    "pread", unless the environment variable SAFETENSORS_BACKEND is "mmap". Raises
+    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
     """
     with safe_open(filename, "np", backend=backend) as f:
         return f.get_tensors()

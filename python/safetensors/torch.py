@@ -268,9 +268,10 @@ def load_file(
 
     With the backend "mmap" tensors are views of a private map of the file. A page is read on first
     access and copied on first write. If another program changes the file in place, such tensors may
-    change. With "pread" and "auto" several threads read into memory that the tensors own. Tensors
-    stay valid after the file was removed. Raises SafetensorError for a file that breaks the format,
-    OSError if the file cannot be read.
+    change. With "pread" and "auto" several threads read into memory that the tensors own. On
+    network and user-space file systems "mmap" is the same as "pread", unless the environment
+    variable SAFETENSORS_BACKEND is "mmap". Tensors stay valid after the file was removed. Raises
+    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
     """
     with safe_open(filename, "pt", device, backend=backend) as f:
         tensors: dict[str, torch.Tensor] = f.get_tensors()

@@ -27,11 +27,15 @@ auto without_gil(Function&& function) {
 
 }  // namespace
 
-Backend parse_backend(std::string_view name) {
+Backend parse_backend(std::string_view name, const std::string& where) {
   if (name == "mmap") return Backend::mmap;
   if (name == "pread") return Backend::pread;
   if (name == "auto") return Backend::automatic;
-  raise("backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread", "auto"))");
+  raise(where + "backend \"" + std::string(name) + R"(" is invalid (expected one of: "mmap", "pread", "auto"))");
+}
+
+Backend backend_for(const File& file) noexcept {
+  return file.access() == Access::map ? Backend::mmap : Backend::pread;
 }
 
 const char* name_of(Backend backend) noexcept {
@@ -186,18 +190,21 @@ nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
   refuse_meta_index(index);
-  if (!maps()) refuse_torch_index(index, tensor.shape());
+  if (!maps() && index_errors_ == IndexErrors::reference) refuse_torch_index(index, tensor.shape());
   if (!maps() && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {
       nb::object result = maker()->make(part(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;
     }
-    const nb::object rows = import_module("safetensors._torch_index").attr("bounding_rows")(index, tensor.shape()[0]);
+    const nb::module_ torch_index = import_module("safetensors._torch_index");
+    const nb::object rows = torch_index.attr("bounding_rows")(index, tensor.shape()[0]);
     if (!rows.is_none()) {
       const Slice slice{DimSlice::range(nb::cast<std::int64_t>(rows[0]), nb::cast<std::int64_t>(rows[1]))};
       const nb::object read = maker()->make(part(tensor, slice));
       return own(PyObject_GetItem(read.ptr(), nb::object(rows[2]).ptr()));
     }
+    // Before the whole tensor is read: an iteration over a slice ends with this error.
+    if (index_errors_ == IndexErrors::torch) torch_index.attr("check")(index, to_tuple(tensor.shape()));
   }
   const nb::object whole = this->tensor(tensor);
   return own(PyObject_GetItem(whole.ptr(), index.ptr()));

@@ -17,18 +17,29 @@ enum class Backend : std::uint8_t {
   pread,      // own memory, read through the page cache
   automatic,  // own memory; cached bytes are read from the page cache, others past it
 };
-[[nodiscard]] Backend parse_backend(std::string_view name);
 [[nodiscard]] const char* name_of(Backend backend) noexcept;
+// where: begins the text of the error.
+[[nodiscard]] Backend parse_backend(std::string_view name, const std::string& where = {});
+// The backend of a file for which the file system decides, as for Access::automatic.
+[[nodiscard]] Backend backend_for(const File& file) noexcept;
+
+// The errors that torch's slices raise for an index out of range, if the file is read. Slices of a map raise torch's.
+enum class IndexErrors : std::uint8_t {
+  reference,  // those of the reference's backend pread: for a caller that chose to read
+  torch,      // the IndexError of torch: for a caller that did not, and so does not know whether the file is mapped
+};
 
 // Any number of threads that hold the GIL may call it at once. It releases the GIL while bytes move.
 class Opened {
  public:
-  Opened(File file, std::string path, Framework framework, Device device, Backend backend)
+  Opened(File file, std::string path, Framework framework, Device device, Backend backend,
+         IndexErrors index_errors = IndexErrors::reference)
       : file_(std::move(file)),
         path_(std::move(path)),
         framework_(framework),
         device_(std::move(device)),
-        backend_(backend) {}
+        backend_(backend),
+        index_errors_(index_errors) {}
 
   [[nodiscard]] const Header& header() const noexcept { return file_.header(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -68,6 +79,7 @@ class Opened {
   const Framework framework_;
   const Device device_;
   const Backend backend_;
+  const IndexErrors index_errors_;
   std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Maker> maker_;
   std::optional<Array> data_;

@@ -56,26 +56,45 @@ class SafeOpen {
   std::shared_ptr<Opened> opened_;
 };
 
+constexpr const char* kBackendVariable = "SAFETENSORS_BACKEND";
+
 struct Wanted {
   Framework framework;
   Device device;
-  Backend backend;
+  std::optional<Backend> backend;  // nullopt: the file system decides
+  IndexErrors index_errors;
 };
 
+// "mmap" is the default, and programs pass it without meaning more than the default. So it asks for a map only where a
+// map is safe. The environment variable replaces it, for programs that cannot be changed. The other words are kept.
+std::optional<Backend> choose_backend(Backend argument) {
+  if (argument != Backend::mmap) return argument;
+  const nb::object given = import_module("os").attr("environ").attr("get")(kBackendVariable, "");
+  const std::string_view name = from_str(given, kBackendVariable);
+  if (name.empty()) return std::nullopt;
+  return parse_backend(name, std::string("environment variable ") + kBackendVariable + ": ");
+}
+
 Wanted parse_wanted(nb::handle framework, nb::handle device, nb::handle backend) {
-  const Wanted wanted{parse_framework(from_str(framework, "framework")), parse_device(device),
-                      parse_backend(from_str(backend, "backend"))};
+  const Framework chosen = parse_framework(from_str(framework, "framework"));
+  Device parsed = parse_device(device);
+  const Backend argument = parse_backend(from_str(backend, "backend"));
+  const Wanted wanted{chosen, std::move(parsed), choose_backend(argument),
+                      argument == Backend::mmap ? IndexErrors::torch : IndexErrors::reference};
   check_device(wanted.framework, wanted.device);
   return wanted;
 }
 
 std::shared_ptr<Opened> finish(Result<File> file, const std::string& path, const Wanted& wanted) {
   if (!file) raise_read_error(file.error(), kOpening, path);
-  return std::make_shared<Opened>(*std::move(file), path, wanted.framework, wanted.device, wanted.backend);
+  const Backend backend = wanted.backend ? *wanted.backend : backend_for(*file);
+  return std::make_shared<Opened>(*std::move(file), path, wanted.framework, wanted.device, backend,
+                                  wanted.index_errors);
 }
 
 OpenOptions options_of(const Wanted& wanted, const ParseOptions& parse) {
-  return {.access = wanted.backend == Backend::mmap ? Access::map : Access::read, .parse = parse};
+  if (!wanted.backend) return {.access = Access::automatic, .parse = parse};
+  return {.access = *wanted.backend == Backend::mmap ? Access::map : Access::read, .parse = parse};
 }
 
 std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb::handle device, nb::handle backend) {
@@ -234,7 +253,9 @@ void define_safe_open(nb::module_& module) {
       "\"paddle\". device: where tensors go (torch and paddle). backend: \"mmap\" (tensors are views\n"
       "of a map of the file, and a page is read on first access), \"pread\" (tensors own their memory,\n"
       "read through the page cache) or \"auto\" (the same, but bytes that are not in the page cache\n"
-      "are read past it).\n\n"
+      "are read past it). On network and user-space (FUSE) file systems, \"mmap\" reads as \"pread\" does.\n"
+      "The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another backend, or, if it is\n"
+      "\"mmap\", requests a map on every file system.\n\n"
       "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
       "Any number of threads may use it at once.");
   type.def(

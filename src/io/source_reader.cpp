@@ -25,6 +25,9 @@ namespace {
 constexpr std::size_t kLocalChunk = std::size_t{2} << 20;
 constexpr std::size_t kRemoteChunk = std::size_t{16} << 20;
 constexpr std::size_t kMinDirectRead = std::size_t{64} << 10;  // smaller reads gain more from the system's read-ahead
+constexpr std::size_t kRemoteWindow = std::size_t{256} << 10;  // twice the system's usual read-ahead
+constexpr std::size_t kWindowsAhead = 4;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMinAlignment = 512;
 constexpr std::size_t kMaxAlignment = 4096;
 constexpr double kMinCachedShare = 0.9;  // a range counts as cached from this share on
@@ -102,9 +105,7 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
       work_(transfer.work) {
   if (file_ == nullptr || transfer.size == 0) return;
   if (remote()) {
-    chunk_bytes_ = kRemoteChunk;
-    waits_ = true;
-    if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
+    prepare_remote();
     return;
   }
   const Result<os::Lease> lease = file_->lease();
@@ -117,6 +118,42 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
 
 SourceReader::~SourceReader() {
   if (direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
+}
+
+// Every request to a server costs its latency. The first advice doubles the system's read-ahead window, so half as many
+// requests read the same bytes. Windows are requested only if reads fill the page cache: without it (direct_io of FUSE)
+// the same bytes would come twice. The start of the file tells, because it was read when the file was opened.
+void SourceReader::prepare_remote() noexcept {
+  chunk_bytes_ = kRemoteChunk;
+  waits_ = true;
+  if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
+  const Result<os::Lease> lease = file_->lease();
+  if (!lease) return;  // The first read reports the same error.
+  (void)::posix_fadvise(lease->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  requests_windows_ = (caching_ == Caching::keep || caching_ == Caching::fill) &&
+                      os::cached_share(lease->get(), 0, 1).value_or(1.0) > 0;
+}
+
+// Asks the system for all windows of a range before they are read, so that their requests overlap.
+//
+// A small read gets whole windows. The system reads ahead only after reads without gaps, but small tensors and slices
+// that are read one by one leave gaps: then each would cost a request. A page fault in a map reads as much. If the
+// window before is cached, the reads go forward through the file, and the next windows are requested, too.
+void SourceReader::request_windows(std::uint64_t offset, std::size_t size) const noexcept {
+  const Result<os::Lease> lease = file_->lease();
+  if (!lease) return;                               // The read reports the same error.
+  std::uint64_t begin = round_down(offset, kPage);  // a window that cuts a page would leave it to a request of its own
+  std::uint64_t end = offset + size;
+  if (size < kRemoteWindow) {
+    begin = round_down(offset, kRemoteWindow);
+    end = round_up(end, kRemoteWindow);
+    if (begin != 0 &&
+        os::cached_share(lease->get(), begin - kRemoteWindow, kRemoteWindow).value_or(0) >= kMinCachedShare)
+      end += kWindowsAhead * kRemoteWindow;
+  }
+  for (; begin < end; begin += kRemoteWindow)
+    (void)::posix_fadvise(lease->get(), static_cast<off_t>(begin),
+                          static_cast<off_t>(std::min<std::uint64_t>(kRemoteWindow, end - begin)), POSIX_FADV_WILLNEED);
 }
 
 // If the system does not tell the alignment, the defaults (4096) stay and the first direct read decides.
@@ -165,6 +202,7 @@ bool SourceReader::wants_direct(std::uint64_t offset, std::size_t size) const no
 
 Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination,
                                    ReadCounts& counts) const noexcept {
+  if (requests_windows_) request_windows(offset, destination.size());
   Status status = os::read_exactly(CountingSource(source_, counts), offset, destination);
   if (!status) return status;
   counts.buffered += destination.size();

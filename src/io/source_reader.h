@@ -88,6 +88,8 @@ class SourceReader {
  private:
   class CountingSource;
   class OpenDirect;
+  void prepare_remote() noexcept;
+  void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
   void prepare_direct(int descriptor) noexcept;
   [[nodiscard]] std::optional<os::Lease> open_direct() const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
@@ -106,6 +108,7 @@ class SourceReader {
   const Caching caching_;
   std::size_t chunk_bytes_;
   bool waits_ = false;
+  bool requests_windows_ = false;            // on a network: reads ask for the ranges around and ahead
   bool tries_direct_ = false;                // some reads should bypass the page cache
   std::size_t memory_alignment_ = 4096;      // bytes
   std::size_t offset_alignment_ = 4096;      // bytes

@@ -12,6 +12,7 @@ namespace safetensors::plan {
 namespace {
 
 constexpr std::uint64_t kDefaultStreamBudget = std::uint64_t{256} << 20;
+constexpr std::size_t kMinNetworkChunk = std::size_t{1} << 20;
 constexpr std::size_t kMinChunk = 4096;
 constexpr std::size_t kMaxChunk = std::size_t{1} << 30;
 constexpr unsigned kThreadsPerDevice = 8;  // enough to keep a storage device busy
@@ -54,11 +55,17 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
   leave_for_results(0);
 }
 
-// Allows about one thread per job. If reads wait for a storage device or a network, each small item may be a job.
+// Allows about one thread per job. If the files are on a network, lowers the chunk so that all threads take part: each
+// of them waits for the server most of the time. If reads wait for a storage device or a network, each small item may
+// be a job.
 void PlanBudget::limit_to_work(std::span<const PlanItem> items,
                                std::span<const std::unique_ptr<io::SourceReader>> readers) {
   std::uint64_t bytes = 0;
   for (const PlanItem& item : items) bytes += item.stored;
+  if (!chunk_given_ && std::ranges::any_of(readers, [](const auto& reader) { return reader->remote(); })) {
+    const std::uint64_t share = std::clamp<std::uint64_t>(bytes / threads_, kMinNetworkChunk, max_chunk_);
+    max_chunk_ = aligned_down(static_cast<std::size_t>(share));
+  }
   std::uint64_t jobs = bytes / max_chunk_ + 1;
   if (std::ranges::any_of(readers, [](const auto& reader) { return reader->waits(); }))
     jobs = std::max<std::uint64_t>(jobs, items.size());

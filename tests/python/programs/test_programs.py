@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import slow_files
 from conftest import framework
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -21,6 +26,19 @@ from safetensors.torch import load_file  # noqa: E402
 
 def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[slow_files.Mounted]:
+    """A mounted FUSE file system with the folder "model"."""
+    reason = slow_files.why_not()
+    if reason:
+        pytest.skip(f"no FUSE file system can be mounted: {reason}")
+    for name in ("source", "mounted"):
+        (tmp_path / name).mkdir()
+    tiny_llama().save_pretrained(tmp_path / "source" / "model")
+    with slow_files.mounted(tmp_path / "source", tmp_path / "mounted") as files:
+        yield files
 
 
 def tiny_llama(tied: bool = True) -> Any:
@@ -154,6 +172,40 @@ def test_peft_saves_and_loads_an_adapter(tmp_path: Path) -> None:
     assert torch.equal(again(ids).logits, want)
     saved = peft.get_peft_model_state_dict(model)
     assert equal(load_file(tmp_path / "adapter_model.safetensors"), saved)
+
+
+def test_transformers_loads_from_fuse_without_a_map(slow: slow_files.Mounted) -> None:
+    """transformers passes backend="mmap", which is the default of the reference, and so no request for a map."""
+    transformers = framework("transformers")
+    model = transformers.LlamaForCausalLM.from_pretrained(slow.path / "model")
+    assert str(slow.path) not in Path("/proc/self/maps").read_text()
+    assert equal(model.state_dict(), tiny_llama().state_dict())
+
+
+FROM_PRETRAINED = """
+import sys, transformers
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    model = transformers.LlamaForCausalLM.from_pretrained(sys.argv[1])
+    print(sum(p.sum() for p in model.parameters()))
+except OSError as error:
+    print(error.errno)
+"""
+
+
+@pytest.mark.parametrize("backend", ["", "mmap"])
+def test_transformers_reports_errors_of_fuse(backend: str, slow: slow_files.Mounted) -> None:
+    framework("transformers")
+    size = (slow.source / "model" / "model.safetensors").stat().st_size
+    command = [sys.executable, "-c", FROM_PRETRAINED, str(slow.path / "model")]
+    environment = {**os.environ, "SAFETENSORS_BACKEND": backend}
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        slow.set(fail_from=size // 2)
+        output = process.communicate("go\n")[0]
+    expected = (-signal.SIGBUS, "") if backend == "mmap" else (0, "5\n")
+    assert (process.returncode, output) == expected
 
 
 def _distributed(rank: int, folder: str, port: int) -> None:

@@ -1,0 +1,150 @@
+"""A file system in user space (FUSE) that is slow, fails and truncates on request, and counts the requests.
+
+`mounted(source, mountpoint)` starts this file as a program. It serves the files of the folder `source`, read-only, and takes one
+command per line on stdin. Each answer is one line of JSON. As on a network file system, a request costs a fixed time, requests of
+several threads overlap, and the kernel splits reads into requests as it likes. The kernel's cache of a file is dropped when the
+file is opened again, which is the default of libfuse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Mounted", "mounted", "why_not"]
+
+THREADS = 64  # of the server: more than any program here has requests in flight
+
+
+def why_not() -> str | None:
+    """Returns the reason why this machine cannot mount, or None if it can."""
+    if importlib.util.find_spec("mfusepy") is None:
+        return "mfusepy is not installed"
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/fuse cannot be opened: {error.strerror}"
+    if shutil.which("fusermount3") is None:
+        return "fusermount3 is not installed"
+    try:
+        importlib.import_module("mfusepy")
+    except OSError as error:
+        return f"libfuse is not installed: {error}"
+    return None
+
+
+class Mounted:
+    """A mounted file system. `path`: its folder. `source`: the folder whose files it serves."""
+
+    def __init__(self, server: subprocess.Popen[str], source: Path, path: Path) -> None:
+        self._server, self.source, self.path = server, source, path
+
+    def _ask(self, **command: Any) -> Any:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(command) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+    def set(self, *, latency: float | None = None, fail_from: int | None = None) -> None:
+        """Sets the seconds per request, and the offset from which on reads fail with EIO (-1: none fails)."""
+        self._ask(latency=latency, fail_from=fail_from)
+
+    def counts(self) -> dict[str, int]:
+        """Returns the requests since the last call: "read", "bytes" of these reads, "open", "getattr"."""
+        return dict(self._ask(counts=True))
+
+
+@contextlib.contextmanager
+def mounted(source: Path, path: Path, latency: float = 0.0, *, cached: bool = True) -> Iterator[Mounted]:
+    """Mounts the files of `source` at the folder `path`, which exists. Raises OSError if the system refuses.
+
+    `cached`: whether the kernel's page cache is used. Without it (direct_io) every read becomes a request.
+    """
+    command = [sys.executable, __file__, str(source), str(path), "cached" if cached else "direct_io"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while not os.path.ismount(path):
+            if server.poll() is not None:
+                raise OSError(f"cannot mount: {server.communicate()[1].strip()}")
+            time.sleep(0.01)
+        files = Mounted(server, source, path)
+        files.set(latency=latency)
+        yield files
+    finally:
+        # Both end the file system even if a process still has a file of it open.
+        subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False)
+        server.kill()
+        server.communicate()
+
+
+def serve(source: str, path: str, mode: str) -> None:
+    """Runs the file system until somebody unmounts it."""
+    fuse: Any = importlib.import_module("mfusepy")
+    lock = threading.Lock()
+    state: dict[str, Any] = {"latency": 0.0, "fail_from": -1}
+    counts = dict.fromkeys(("read", "bytes", "open", "getattr"), 0)
+
+    def request(kind: str, size: int = 0) -> None:
+        with lock:
+            counts[kind] += 1
+            counts["bytes"] += size
+        time.sleep(state["latency"])
+
+    class Files(fuse.Operations):  # type: ignore[misc]
+        use_ns = True
+
+        def getattr(self, path: str, fh: Any = None) -> dict[str, Any]:
+            request("getattr")
+            try:
+                found = os.lstat(source + path)
+            except OSError as error:
+                raise fuse.FuseOSError(error.errno) from None
+            names = ("st_mode", "st_size", "st_uid", "st_gid", "st_nlink", "st_ino")
+            times = {f"st_{t}time": getattr(found, f"st_{t}time_ns") for t in "amc"}
+            return {name: getattr(found, name) for name in names} | times
+
+        def readdir(self, path: str, fh: Any) -> list[str]:
+            return [".", "..", *os.listdir(source + path)]
+
+        def open(self, path: str, flags: int) -> int:
+            request("open")
+            return os.open(source + path, os.O_RDONLY)
+
+        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+            data = os.pread(fh, size, offset)
+            request("read", len(data))
+            if 0 <= state["fail_from"] < offset + size:
+                raise fuse.FuseOSError(errno.EIO)
+            return data
+
+        def release(self, path: str, fh: int) -> int:
+            os.close(fh)
+            return 0
+
+    def obey() -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            with lock:
+                answer = dict(counts)
+                if command.get("counts"):
+                    counts.update(dict.fromkeys(counts, 0))
+                state.update({key: command[key] for key in state if command.get(key) is not None})
+            print(json.dumps(answer), flush=True)
+
+    threading.Thread(target=obey, daemon=True).start()
+    fuse.FUSE(Files(), path, foreground=True, ro=True, max_threads=THREADS, direct_io=mode == "direct_io", fsname="slow_files")
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

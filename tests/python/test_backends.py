@@ -1,0 +1,318 @@
+"""The backend that the file system or SAFETENSORS_BACKEND chooses. Files on a real FUSE file system fail and shrink."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import slow_files
+from conftest import framework
+
+import safetensors.numpy as stn
+from safetensors import Checkpoint, SafetensorError, _safe_open_handle, safe_open
+
+np = framework("numpy")
+
+LARGE = 300_000  # elements of float64: more than a window of requests
+SMALL = 400  # number of small tensors
+
+
+def tensors() -> dict[str, Any]:
+    many = {f"small.{i:03}": np.arange(4096, dtype=np.float32) + i for i in range(SMALL)}
+    return {"large": np.arange(LARGE, dtype=np.float64).reshape(3000, 100), **many}
+
+
+def mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SAFETENSORS_BACKEND", raising=False)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    path = tmp_path / "local.safetensors"
+    stn.save_file(tensors(), path)
+    return path
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[slow_files.Mounted]:
+    """A mounted FUSE file system with the file "t"."""
+    reason = slow_files.why_not()
+    if reason:
+        pytest.skip(f"no FUSE file system can be mounted: {reason}")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "mounted").mkdir()
+    stn.save_file(tensors(), tmp_path / "source" / "t")
+    with slow_files.mounted(tmp_path / "source", tmp_path / "mounted") as files:
+        yield files
+
+
+# Which backend is chosen
+
+
+def test_local_files_are_mapped(local: Path) -> None:
+    loaded = stn.load_file(local)
+    assert mapped(local)
+    del loaded
+    with safe_open(local, "np") as f:
+        kept = f.get_tensor("large")
+        assert mapped(local) and kept[0, 1] == 1
+
+
+@pytest.mark.parametrize("word", ["pread", "auto"])
+def test_variable_replaces_the_default(local: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", word)
+    loaded = stn.load_file(local)
+    with safe_open(local, "np", backend="mmap") as f, open(local, "rb") as opened:
+        kept = f.get_tensor("large"), _safe_open_handle(opened, "np").get_tensor("large")
+        assert not mapped(local)
+        assert all(np.array_equal(array, loaded["large"]) for array in kept)
+
+
+@pytest.mark.parametrize("word", ["pread", "auto"])
+def test_other_arguments_win(local: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
+    kept = stn.load_file(local, backend=word)
+    assert not mapped(local) and len(kept) == SMALL + 1
+
+
+def test_empty_variable_counts_as_unset(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "")
+    kept = stn.load_file(local)
+    assert mapped(local) and len(kept) == SMALL + 1
+
+
+def test_unknown_word_in_the_variable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "MMAP")
+    text = (
+        "^environment variable SAFETENSORS_BACKEND: backend \"MMAP\" is invalid "
+        r'\(expected one of: "mmap", "pread", "auto"\)$'
+    )
+    for call in (lambda: stn.load_file(local), lambda: safe_open(local, "np")):
+        with pytest.raises(SafetensorError, match=text):
+            call()
+    assert len(stn.load_file(local, backend="pread")) == SMALL + 1
+
+
+def test_variable_is_read_at_each_call(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = stn.load_file(local)
+    assert mapped(local)
+    del first
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
+    second = stn.load_file(local)
+    assert not mapped(local) and len(second) == SMALL + 1
+
+
+# torch takes the same indices, with the same results and errors
+
+INDICES: list[Any] = [
+    3, -1, 3000, -3001, (0, 100), (0, 0, 0), slice(5, 9), slice(2990, 5000), slice(9, 5), ..., None, (..., 3), (..., 100),
+    [0, 2], [5000], (slice(0, 2), [1, 200]), True, 1.5, 2**70, (slice(None, None, 2), 4), (..., ...),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_torch_slices_do_not_depend_on_the_choice(index: Any, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = framework("torch")
+
+    def take() -> Any:
+        with safe_open(local, "pt") as f:
+            try:
+                return f.get_slice("large")[index]
+            except Exception as error:
+                return type(error), str(error)
+
+    by_map = take()
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
+    by_read = take()
+    if isinstance(by_map, tuple):
+        assert by_read == by_map
+    else:
+        assert torch.equal(by_read, by_map)
+
+
+def test_iteration_over_a_torch_slice_ends(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    framework("torch")
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
+    with safe_open(local, "pt") as f:
+        assert len(list(f.get_slice("small.007"))) == 4096
+
+
+# On a FUSE file system
+
+
+def test_fuse_files_are_read(slow: slow_files.Mounted) -> None:
+    path = slow.path / "t"
+    expected = tensors()
+    loaded = stn.load_file(path)
+    with safe_open(path, "np") as f, open(path, "rb") as opened, f.prefetch() as prefetched:
+        assert "backend='pread'" in repr(f)
+        kept = [f.get_tensor("large"), f.get_slice("large")[1:], f.get_tensors(), dict(prefetched)]
+        kept.append(_safe_open_handle(opened, "np").get_tensor("large"))
+        assert not mapped(path)
+        assert np.array_equal(kept[0], expected["large"]) and np.array_equal(kept[1], expected["large"][1:])
+    for name, array in expected.items():
+        assert np.array_equal(loaded[name], array) and np.array_equal(kept[2][name], array)
+        assert np.array_equal(kept[3][name], array)
+    loaded["large"][:] = 0  # its own memory
+    assert np.array_equal(stn.load_file(path)["large"], expected["large"])
+
+
+def test_fuse_files_are_mapped_on_request(slow: slow_files.Mounted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
+    kept = stn.load_file(slow.path / "t")
+    assert mapped(slow.path / "t") and "backend='mmap'" in repr(safe_open(slow.path / "t", "np"))
+    assert np.array_equal(kept["large"], tensors()["large"])
+
+
+def test_torch_tensors_on_fuse_are_whole_storages(slow: slow_files.Mounted) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+    for name, tensor in stt.load_file(slow.path / "t").items():
+        assert stt._is_complete(tensor), name
+        assert torch.equal(tensor, torch.from_numpy(tensors()[name])) or name != "large"
+    with safe_open(slow.path / "t", "pt") as f:
+        assert f.get_tensor("large").data_ptr() != f.get_tensor("large").data_ptr()
+    assert not mapped(slow.path / "t")
+
+
+def test_small_slices_share_requests(slow: slow_files.Mounted) -> None:
+    """A window of the file is requested for small reads with gaps between them, not each read by itself."""
+    with safe_open(slow.path / "t", "np") as f:
+        slow.counts()
+        for i in range(SMALL):
+            assert f.get_slice(f"small.{i:03}")[:100].sum() == sum(range(100)) + 100 * i
+        counts = slow.counts()
+    assert counts["read"] < SMALL / 4 and counts["bytes"] < 2 * SMALL * 4096 * 4
+
+
+def test_without_page_cache_no_byte_is_requested_twice(tmp_path: Path) -> None:
+    reason = slow_files.why_not()
+    if reason:
+        pytest.skip(f"no FUSE file system can be mounted: {reason}")
+    (tmp_path / "mounted").mkdir()
+    stn.save_file(tensors(), tmp_path / "t")
+    with slow_files.mounted(tmp_path, tmp_path / "mounted", cached=False) as files:
+        loaded = stn.load_file(files.path / "t")
+        counts = files.counts()
+    assert all(np.array_equal(loaded[name], array) for name, array in tensors().items())
+    assert counts["bytes"] < (tmp_path / "t").stat().st_size + 100_000
+
+
+def test_torch_index_out_of_range_reads_no_tensor(slow: slow_files.Mounted) -> None:
+    framework("torch")
+    with safe_open(slow.path / "t", "pt") as f:
+        part = f.get_slice("large")
+        part[0]
+        slow.counts()
+        with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 3000"):
+            part[3000]
+        # Windows that were requested before may still come, but not the whole tensor.
+        assert slow.counts()["bytes"] < 3000 * 100 * 8 / 2
+
+
+CALLS = {
+    "load_file": "stn.load_file(path)['large'].sum()",
+    "get_tensor": "safe_open(path, 'np').get_tensor('large').sum()",
+    "get_slice": "safe_open(path, 'np').get_slice('large')[1000:].sum()",
+    "get_tensors": "safe_open(path, 'np').get_tensors()['large'].sum()",
+    "prefetch": "safe_open(path, 'np').prefetch().take('large').sum()",
+    "Checkpoint": "Checkpoint(path)['large'].sum()",
+}
+
+PROGRAM = """
+import sys
+import safetensors.numpy as stn
+from safetensors import Checkpoint, safe_open
+path, code = sys.argv[1:]
+safe_open(path, "np")  # the header can be read
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    eval(code)
+except Exception as error:
+    print(type(error).__name__, getattr(error, "errno", None), getattr(error, "code", None), error)
+"""
+
+
+def run_while(path: Path, code: str, disturb: Any, **variables: str) -> tuple[int, str]:
+    """Runs the code in a process that has opened the file before disturb() is called. Returns its status and output."""
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-c", PROGRAM, str(path), code]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        disturb()
+        output = process.communicate("go\n")[0]
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_read_errors_of_a_server_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
+    def disturb() -> None:
+        slow.set(fail_from=1 << 20)
+
+    status, output = run_while(slow.path / "t", CALLS[call], disturb)
+    assert status == 0
+    if call == "prefetch":
+        assert output.startswith("SafetensorError 5 read_failed ")
+    else:
+        assert output.startswith("OSError 5 None [Errno 5] Input/output error") and str(slow.path / "t") in output
+
+
+TRUNCATING = {
+    "get_tensor": "tensor = f.get_tensor('large')",
+    "get_tensors": "tensor = f.get_tensors()['large']",
+    "get_slice": "tensor = f.get_slice('large')[1000:]",
+    "prefetch": "tensor = f.prefetch().take('large')",
+}
+
+
+@pytest.mark.parametrize("call", TRUNCATING)
+def test_truncated_files_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
+    def disturb() -> None:
+        os.truncate(slow.source / "t", 1 << 20)
+
+    # The file is opened before it is truncated, and read after it.
+    code = PROGRAM.replace('safe_open(path, "np")  #', 'f = safe_open(path, "np")  #').replace("eval(code)", "exec(code)")
+    command = [sys.executable, "-c", code, str(slow.path / "t"), TRUNCATING[call]]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        disturb()
+        output = process.communicate("go\n")[0]
+    assert process.returncode == 0
+    assert output.startswith("SafetensorError None file_truncated ") and "large" in output
+
+
+def test_a_map_ends_the_process(slow: slow_files.Mounted) -> None:
+    """The same failure kills a program that maps the file: so the tests above prove something."""
+
+    def disturb() -> None:
+        slow.set(fail_from=1 << 20)
+
+    status, output = run_while(slow.path / "t", CALLS["load_file"], disturb, SAFETENSORS_BACKEND="mmap")
+    assert (status, output) == (-signal.SIGBUS, "")
+
+
+def test_the_reference_ends_the_process(slow: slow_files.Mounted, reference: str) -> None:
+    code = "import sys; from safetensors.torch import load_file; t = load_file(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); print(t['large'].sum())"
+    with subprocess.Popen([reference, "-c", code, str(slow.path / "t")], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        slow.set(fail_from=1 << 20)
+        output = process.communicate("go\n")[0]
+    assert (process.returncode, output) == (-signal.SIGBUS, "")
+
+
+def test_checkpoint_ignores_the_variable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
+    kept = Checkpoint(local)["large"]
+    assert not mapped(local) and kept[0, 1] == 1
