@@ -12,7 +12,7 @@ from conftest import framework
 ROOT = Path(__file__).parents[2]
 # The text behind a block, if any, is what it prints.
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
-DOCUMENTS = {"docs/shared_tensors.md": ["torch"], "docs/python.md": ["numpy", "torch"], "README.md": ["numpy", "torch"]}
+DOCUMENTS = {"docs/checkpoints.md": ["numpy", "torch"], "docs/shared_tensors.md": ["torch"], "docs/python.md": ["numpy", "torch"], "README.md": ["numpy", "torch"]}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
