@@ -43,7 +43,8 @@ struct CleanOptions {
   std::chrono::seconds min_age = std::chrono::hours(24);
 };
 
-/// Removes the temporaries (`.safetensors-<16 hex digits>.tmp`) of writers that were killed.
+/// Removes what killed writers left: files called `.safetensors-<16 hex digits>.tmp`, and folders called
+/// `.safetensors-<16 hex digits>.folder`, which a CheckpointWriter makes.
 ///
 /// `directory` may be a symlink to a directory. Other symlinks are not followed. Only regular files and folders with
 /// exactly such a name are removed. A folder that holds another folder stays in place. A living writer of this library

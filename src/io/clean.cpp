@@ -94,7 +94,9 @@ Status Cleaner::visit(int parent, const char* name, int flags, const std::string
     const dirent* const entry = ::readdir(directory.get());
     if (entry == nullptr) break;
     const std::string_view found = entry->d_name;
-    if (found != "." && found != ".." && (options_.recursive || is_temporary_name(found))) names.emplace_back(found);
+    if (found != "." && found != ".." &&
+        (options_.recursive || is_temporary_name(found) || is_temporary_folder_name(found)))
+      names.emplace_back(found);
   }
   if (errno != 0) return os::system_error(Errc::read_failed, errno, "cannot read the directory", path);
   std::sort(names.begin(), names.end());
@@ -106,7 +108,7 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
     struct stat seen;
     if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // removed meanwhile
     std::string below = os::join_path(path, name);
-    if ((S_ISREG(seen.st_mode) || S_ISDIR(seen.st_mode)) && is_temporary_name(name))
+    if (S_ISREG(seen.st_mode) ? is_temporary_name(name) : S_ISDIR(seen.st_mode) && is_temporary_folder_name(name))
       examine(directory, name, seen, {.path = std::move(below), .size = os::identity_of(seen).size});
     else if (S_ISDIR(seen.st_mode) && options_.recursive)
       visit_below(directory, name, below);

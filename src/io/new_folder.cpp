@@ -56,7 +56,7 @@ Status NewFolder::make() {
     return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path_);
   int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
   for (int i = 0; i < kMaxNameAttempts; ++i) {
-    std::string name = temporary_name();
+    std::string name = temporary_folder_name();
     std::string temporary_path = parent_path_ + name;
     if (system_.make_directory(parent_.get(), name.c_str(), 0777) != 0) {
       error_number = errno;

@@ -17,13 +17,12 @@ namespace safetensors::io {
 namespace {
 
 constexpr std::string_view kPrefix = ".safetensors-";
-constexpr std::string_view kSuffix = ".tmp";
+constexpr std::string_view kFileSuffix = ".tmp";
+constexpr std::string_view kFolderSuffix = ".folder";
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kDigitCount = 16;
 
-}  // namespace
-
-std::string temporary_name() {
+std::string random_name(std::string_view suffix) {
   // GRND_NONBLOCK: early in the boot getrandom() could wait. The fallback need not be secret, because O_EXCL and
   // linkat() detect a name in use.
   std::uint64_t random = 0;
@@ -33,14 +32,32 @@ std::string temporary_name() {
   }
   std::string name(kPrefix);
   for (std::size_t i = 0; i < kDigitCount; ++i) name += kDigits[random >> (4 * i) & 15];
-  return name.append(kSuffix);
+  return name.append(suffix);
+}
+
+bool is_random_name(std::string_view name, std::string_view suffix) noexcept {
+  if (name.size() != kPrefix.size() + kDigitCount + suffix.size()) return false;
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
+  const std::string_view digits = name.substr(kPrefix.size(), kDigitCount);
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
+}
+
+}  // namespace
+
+std::string temporary_name() {
+  return random_name(kFileSuffix);
+}
+
+std::string temporary_folder_name() {
+  return random_name(kFolderSuffix);
 }
 
 bool is_temporary_name(std::string_view name) noexcept {
-  if (name.size() != kPrefix.size() + kDigitCount + kSuffix.size()) return false;
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
-  const std::string_view digits = name.substr(kPrefix.size(), kDigitCount);
-  return std::all_of(digits.begin(), digits.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
+  return is_random_name(name, kFileSuffix);
+}
+
+bool is_temporary_folder_name(std::string_view name) noexcept {
+  return is_random_name(name, kFolderSuffix);
 }
 
 TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept {

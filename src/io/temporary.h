@@ -15,8 +15,11 @@ namespace safetensors::io {
 // Number of names to try. A name is rarely in use, but clean_directory() may take a new file before its writer locks
 // it.
 inline constexpr int kMaxNameAttempts = 100;
-// Returns whether temporary_name() can return this name.
+// The same for a folder: `.safetensors-<16 hex digits>.folder`.
+[[nodiscard]] std::string temporary_folder_name();
+// Returns whether temporary_name() or temporary_folder_name() can return this name.
 [[nodiscard]] bool is_temporary_name(std::string_view name) noexcept;
+[[nodiscard]] bool is_temporary_folder_name(std::string_view name) noexcept;
 
 // A writer holds the lock of its temporary from the first byte until the file is in place. The system releases the lock
 // when the writer and all children that it forked meanwhile have ended.

@@ -114,7 +114,7 @@ TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
 }
 
 TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
-  const std::string folder = directory / ".safetensors-0000000000000003.tmp";
+  const std::string folder = directory / ".safetensors-0000000000000003.folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   put(folder + "/a.safetensors", "1234");
   put(folder + "/b.json", "56");
@@ -144,7 +144,9 @@ TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
   put(directory / "target", "kept");
   ASSERT_EQ(::symlink("target", (directory / ".safetensors-0000000000000001.tmp").c_str()), 0);
   ASSERT_EQ(::symlink("missing", (directory / ".safetensors-0000000000000002.tmp").c_str()), 0);
-  const std::string folder = directory / ".safetensors-0000000000000003.tmp";
+  ASSERT_EQ(::mkdir((directory / ".safetensors-0000000000000003.tmp").c_str(), 0700), 0);
+  put(directory / ".safetensors-0000000000000004.folder", "a file");
+  const std::string folder = directory / ".safetensors-0000000000000005.folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   ASSERT_EQ(::mkdir((folder + "/inside").c_str(), 0700), 0);
   const Names names = directory.names();

@@ -37,7 +37,7 @@ def zoo(folder):
         SafetensorError("text"), _native.MissingTensorError("text"), TensorSpec(dtype="bool", shape=[0], data_ptr=0, data_len=0), handle,
         handle.get_tensor_meta("a"), handle.get_slice("a"), loader, iter(loader), checkpoint,
         checkpoint.stream(request, threads=0, memory_limit=0, cache="keep"),
-        _native._Writer(path + "w", {}, None, "none"), stn.load_file(path)["a"].base,
+        _native._Writer(path + "w", {}, None, "none"), _native._CheckpointLayout({}, {}, 1, "m", None, ""), stn.load_file(path)["a"].base,
     ]
     return {type(o).__name__: o for o in objects}
 
@@ -118,6 +118,7 @@ arguments = {
     "safe_open": ((os.path.join(sys.argv[1], "t"), "np"), {}),
     "_Checkpoint": ((os.path.join(sys.argv[1], "t"), "np", "cpu", "auto"), {}),
     "_Writer": ((os.path.join(sys.argv[1], "w2"), {}, None, "none"), {}),
+    "_CheckpointLayout": (({}, {}, 1, "m", None, ""), {}),
 }
 own = type(vars(type(value))["__init__"]).__name__ in ("nb_method", "method_descriptor")
 assert own == (sys.argv[2] in arguments), "give this type's arguments"
@@ -143,7 +144,7 @@ def test_instance_without_value_is_refused(tmp_path: Path) -> None:
             pytest.fail(f"{name}: {problem}")
         # Python can make instances of types with an `__init__`, even before it runs. Only the
         # module can make instances of the other types.
-        assert (said.split()[1] != "0") == (name in ("safe_open", "TensorSpec", "_Checkpoint", "_Writer")), name
+        assert (said.split()[1] != "0") == (name in ("safe_open", "TensorSpec", "_Checkpoint", "_Writer", "_CheckpointLayout")), name
 
 
 def test_values_cannot_be_copied_or_replaced(tmp_path: Path) -> None:

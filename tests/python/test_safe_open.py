@@ -58,7 +58,10 @@ def test_the_package_exports_what_programs_import() -> None:
         "SafetensorError", "TensorSpec", "__version__", "deserialize", "safe_open", "_safe_open_handle",
         "serialize", "serialize_file", "PrefetchLoader", "PySafeSlice", "TensorMeta",
     }  # fmt: skip
-    ours = {"Checkpoint", "MissingTensorError", "PrefetchPlan", "CheckpointStream", "Writer", "load", "stream"}
+    ours = {
+        "Checkpoint", "CheckpointLayout", "CheckpointStream", "CheckpointWriter", "MissingTensorError", "PrefetchPlan",
+        "Writer", "load", "save", "stream",
+    }  # fmt: skip
     assert set(safetensors.__all__) == names | ours
     rust = importlib.import_module("safetensors._safetensors_rust")
     for name in names:
