@@ -21,7 +21,8 @@ inline namespace v0 {
 
 /// Options of CheckpointWriter::create() and save_checkpoint().
 struct CheckpointWriteOptions {
-  /// Options of each file. `progress` counts the bytes of all files, without the index.
+  /// Options of each file. `replace_symlinks` is always on, because two symlinks may lead to one file. `progress`
+  /// counts the bytes of all files, without the index.
   WriteOptions write = {};
   /// Refuse a folder that exists. Then no reader ever sees a mix of old and new files: see CheckpointWriter.
   bool new_folder = false;

@@ -64,7 +64,7 @@ def make_save(module: str, tensor: str, noun: str, describe: Describe) -> tuple[
         `index_metadata`: more members for the `metadata` of the index.
 
         A folder that does not exist appears at once, with all files. In a folder that exists, the
-        index is replaced last, and then the files of an older model with the same names are removed
+        index is replaced last, and then the files of an older model with the same stem are removed
         unless `remove_old_files` is false. `new_folder=True` refuses a folder that exists.
         docs/checkpoints.md says what a crash leaves. `durability`: as in `save_file`. `progress`:
         called with the bytes written and the total; True shows a bar if tqdm is installed. Raises

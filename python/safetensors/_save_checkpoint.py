@@ -35,9 +35,14 @@ def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     numbers: dict[Any, int] = {}
     storages = {}
     for name, tensor in tensors.items():
-        if not is_torch(tensor) or tensor.is_meta:
+        if not is_torch(tensor):
             continue
+        if str(tensor.layout) != "torch.strided":
+            raise ValueError(f"tensors[{name!r}] is sparse: make it dense with `.to_dense()` first")
         storage = tensor.untyped_storage()
+        if tensor.is_meta:  # nobody can tell whether such tensors share memory
+            storages[name] = 0, storage.nbytes()
+            continue
         key = (tensor.device, storage.data_ptr(), storage.nbytes())
         storages[name] = numbers.setdefault(key, len(numbers) + 1), storage.nbytes()
     return storages
@@ -51,7 +56,9 @@ def _native_layout(
     metadata: Mapping[str, str] | None,
     index_metadata: Mapping[str, Any] | None,
 ) -> _native._CheckpointLayout:
-    text = "" if index_metadata is None else json.dumps(dict(index_metadata))
+    if index_metadata is not None and not isinstance(index_metadata, Mapping):
+        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
+    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
     size = to_bytes(max_shard_size, "max_shard_size")
     given = None if metadata is None else dict(metadata)
     return _native._CheckpointLayout(specs, _storages(tensors), size, stem, given, text)
@@ -130,7 +137,7 @@ class CheckpointWriter:
     `max_shard_size`, `metadata` and `index_metadata`. A folder that does not exist appears at once,
     with all files. In a folder that exists, the files are put in place one after the other and the
     index last; docs/checkpoints.md says what a crash leaves. `new_folder=True` refuses a folder
-    that exists. `remove_old_files`: whether files of an older model with the same names are removed
+    that exists. `remove_old_files`: whether files of an older model with the same stem are removed
     at the end. `progress`: called with the bytes written and the total; True shows a bar.
     A writer may be used from any number of threads, but not in a forked child. Raises
     SafetensorError.

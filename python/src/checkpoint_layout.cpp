@@ -12,7 +12,7 @@
 namespace safetensors::python {
 namespace {
 
-// storages: names to (number, size in bytes), for tensors that have a storage of another size or share it.
+// storages: names to (number, size in bytes) of the storage of a tensor. The number is 0 if no other tensor shares it.
 std::vector<CheckpointTensor> to_tensors(std::span<const TensorData> tensors, nb::handle storages) {
   std::vector<CheckpointTensor> result;
   result.reserve(tensors.size());

@@ -217,6 +217,8 @@ class PyWriter {
     for (const Header& header : headers_) count += header.size();
     return count;
   }
+  // For the garbage collector: the function may own this object.
+  [[nodiscard]] nb::object& progress() noexcept { return progress_; }
   // Of a file. The headers of a model have no table.
   [[nodiscard]] const Header& header() const noexcept { return headers_[0]; }
 
@@ -274,7 +276,9 @@ class PyWriter {
   template <class Work>
   [[nodiscard]] Status run(const Work& work, bool commits = false) {
     if (ReentrancyGuard::of(key_.get()))
-      raise("the writer cannot be used by the handler of a signal that came while it writes");
+      raise(
+          "the writer cannot be used by its progress function, or by the handler of a signal that came while it "
+          "writes");
     std::shared_ptr<AnyWriter> writer = get();
     Status status;
     {
@@ -289,7 +293,7 @@ class PyWriter {
 
   const std::vector<Header> headers_;
   const std::optional<CheckpointLayout> layout_;
-  const nb::object progress_;
+  nb::object progress_;
   std::shared_ptr<const char> key_;
   mutable std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<AnyWriter> writer_;
@@ -297,10 +301,29 @@ class PyWriter {
   bool committing_ = false;
 };
 
+int visit_writer(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PyWriter>(self)->progress().ptr());
+  return 0;
+}
+
+// Nothing can call the writer any more, so it calls no function.
+int clear_writer(PyObject* self) {
+  if (nb::inst_ready(self)) {
+    nb::inst_ptr<PyWriter>(self)->close();
+    nb::inst_ptr<PyWriter>(self)->progress().reset();
+  }
+  return 0;
+}
+
+PyType_Slot writer_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_writer)},
+                              {Py_tp_clear, reinterpret_cast<void*>(&clear_writer)},
+                              {0, nullptr}};
+
 }  // namespace
 
 void define_writer(nb::module_& module) {
-  nb::class_<PyWriter>(module, "_Writer", "A file that is written in pieces.")
+  nb::class_<PyWriter>(module, "_Writer", nb::type_slots(writer_slots), "A file that is written in pieces.")
       .def(
           "__init__",
           [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,

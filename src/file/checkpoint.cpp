@@ -27,7 +27,7 @@ Error not_found(const detail::CheckpointState& state, std::string_view name) {
 // Files that are in the folder of the index, and are not open.
 Result<std::vector<std::string>> stray_files(const detail::CheckpointState& state) {
   const std::string& folder = state.index->folder;
-  Result<std::vector<std::string>> names = os::list_directory(folder.empty() ? "." : folder);
+  Result<std::vector<std::string>> names = os::list_directory(state.index->absolute);
   if (!names) return names;
   const auto less = [](std::string_view a, std::string_view b) { return format::shard_less(a, b); };
   std::set<std::string_view, decltype(less)> open(less);
@@ -36,7 +36,7 @@ Result<std::vector<std::string>> stray_files(const detail::CheckpointState& stat
   }
   std::erase_if(*names, [&](const std::string& name) {
     return !name.ends_with(".safetensors") || open.contains(name) ||
-           os::kind_of(os::join_path(folder, name)) == os::PathKind::directory;
+           os::kind_of(os::join_path(state.index->absolute, name)) == os::PathKind::directory;
   });
   return names;
 }

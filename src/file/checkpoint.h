@@ -33,7 +33,8 @@ struct CheckpointState {
 
   // What stays of the first index.
   struct Index {
-    std::string folder;  // as in file::IndexFile
+    std::string folder;    // as in file::IndexFile
+    std::string absolute;  // the same folder, whatever the working directory becomes
     std::string metadata;
     std::optional<std::uint64_t> total_size;
   };

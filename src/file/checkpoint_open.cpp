@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -116,6 +118,13 @@ Status OpenFiles::join(CheckpointState& state) {
                                                     " is in two files: " + path(first) + " and " + path(twice));
 }
 
+// Returns the path itself if there is no working directory.
+std::string absolute(const std::string& folder) {
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::absolute(folder.empty() ? "." : folder, failed);
+  return failed ? folder : path.string();
+}
+
 Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
                   unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
   OpenFiles files(paths, options, descriptors, cancellation);
@@ -138,7 +147,7 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     const auto state = std::make_shared<CheckpointState>();
     if (paths.size() == 1) state->path = paths[0];
     if (const IndexFile* const index = parts.index())
-      state->index = {index->folder, index->shards->metadata(), index->shards->total_size()};
+      state->index = {index->folder, absolute(index->folder), index->shards->metadata(), index->shards->total_size()};
     // Every thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
     Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);

@@ -2,7 +2,8 @@
 // gives.
 #include "format/index_text.h"
 
-#include <algorithm>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -18,17 +19,19 @@ constexpr unsigned kMemberDepth = 2;  // of the members of metadata and of weigh
 // Appends the members of an object, except total_size.
 bool append_members(json::Reader& reader, std::string& out) {
   if (!reader.open('{', "it is not an object")) return false;
+  std::set<std::string, std::less<>> seen;
   for (bool more = !reader.consume('}'); more;) {
     std::string_view key;
     std::size_t start = 0;
     if (!reader.key(key, start)) return false;
+    if (!seen.emplace(key).second) return reader.fail(Errc::duplicate_name, start, "a second member of this name");
     const std::size_t before = out.size();
     out += ',';
     json::append_line(out, kMemberDepth);
     json::append_ascii_string(out, key);
     out += ": ";
     const bool skipped = key == "total_size";
-    if (!json::copy_value(reader, 1, out, json::Lines::indented, kMemberDepth)) return false;
+    if (!json::copy_value(reader, kMemberDepth, out, json::Lines::indented, kMemberDepth)) return false;
     if (skipped) out.resize(before);
     if (!reader.next('}', more)) return false;
   }

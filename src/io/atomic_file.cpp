@@ -47,13 +47,19 @@ AtomicFile::~AtomicFile() {
 }
 
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, std::uint64_t size,
-                                                       const AtomicFileOptions& options, os::System& system) noexcept {
+                                                       const AtomicFileOptions& options, std::string_view shown,
+                                                       os::System& system) noexcept {
   return base::guarded([&]() -> Result<std::unique_ptr<AtomicFile>> {
+    if (shown.empty()) shown = path;
     if (size > kMaxFileBytes)
-      return os::system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", path);
+      return os::system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", shown);
     Result<Target> target = resolve_target(path, options.links);
-    if (!target) return std::move(target).error();
-    std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), path, options, system));
+    if (!target) {
+      Error error = std::move(target).error();
+      error.path = shown;
+      return error;
+    }
+    std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options, system));
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)

@@ -33,12 +33,19 @@ struct AtomicFileOptions {
 // links the temporary, too: unlike a rename, a link replaces nothing.
 class AtomicFile {
  public:
+  // shown: the path that errors show; empty: the path.
   // size: the size of the file in bytes. The caller must write every byte. 0: the size is unknown, so no space is
   // reserved and the bytes go through the page cache. system must outlive the AtomicFile.
   // Errors: those of resolve_target(), open_failed, write_failed (the file is too large, or there is no space for it).
   [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
                                                                   const AtomicFileOptions& options,
+                                                                  std::string_view shown = {},
                                                                   os::System& system = os::real_system()) noexcept;
+  [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
+                                                                  const AtomicFileOptions& options,
+                                                                  os::System& system) noexcept {
+    return create(path, size, options, {}, system);
+  }
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -33,6 +33,7 @@ using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 // The files in the folder of a writer.
 struct Contents {
+  bool only_files = true;
   std::uint64_t size = 0;   // sum, in bytes
   std::time_t changed = 0;  // time of the last change of any file
 };
@@ -44,6 +45,7 @@ Contents contents_of(int folder) {
   for (const std::string& name : names ? *names : std::vector<std::string>()) {
     struct stat file;
     if (::fstatat(folder, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    contents.only_files = contents.only_files && !S_ISDIR(file.st_mode);
     contents.size += static_cast<std::uint64_t>(file.st_size);
     contents.changed = std::max({contents.changed, file.st_mtim.tv_sec, file.st_ctim.tv_sec});
   }
@@ -126,7 +128,7 @@ void Cleaner::examine(int directory, const std::string& name, const struct stat&
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   // The lock needs an open file, for reading or for writing.
   os::Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
-  if (!file.valid() && errno == EACCES)
+  if (!file.valid() && errno == EACCES && S_ISREG(seen.st_mode))
     file = os::Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
   struct stat opened;
   if (!file.valid() || ::fstat(file.get(), &opened) != 0) {
@@ -134,7 +136,12 @@ void Cleaner::examine(int directory, const std::string& name, const struct stat&
     return fail(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
   }
   if (!os::identity_of(opened).same_file(os::identity_of(seen))) return;
-  if (S_ISDIR(opened.st_mode)) found.size = contents_of(file.get()).size;
+  if (S_ISDIR(opened.st_mode)) {
+    const Contents contents = contents_of(file.get());
+    found.size = contents.size;
+    if (!contents.only_files)
+      return fail(std::move(found), base::make_error(Errc::write_failed, "a folder in it was not made by a writer"));
+  }
   found.state = state_of(file.get());
   if (found.state == TemporaryState::stale && !options_.dry_run)
     return remove(directory, name, file.get(), os::identity_of(opened), std::move(found));

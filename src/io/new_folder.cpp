@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "io/temporary.h"
 #include "os/directory.h"
+#include "os/file_system.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -52,8 +53,9 @@ Status NewFolder::make() {
   parent_ = os::Descriptor(system_.open_at(AT_FDCWD, parent.c_str(), os::kOpenDirectory, 0));
   if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
   struct stat found;
-  if (::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
+  if (name_.empty() || ::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
     return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path_);
+  if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
   int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_folder_name();
@@ -81,7 +83,18 @@ bool NewFolder::keeps_its_name() noexcept {
   return ::fstat(folder_.get(), &made) != 0 || made.st_nlink != 0;
 }
 
+// Returns whether the temporary name still leads to the folder that this object made.
+bool NewFolder::is_ours() const noexcept {
+  struct stat named, open;
+  return !folder_.valid() ||
+         (::fstatat(parent_.get(), temporary_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+          ::fstat(folder_.get(), &open) == 0 && os::identity_of(named).same_file(os::identity_of(open)));
+}
+
 Status NewFolder::commit() {
+  if (!is_ours())
+    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was removed or replaced",
+                            path_);
   if (system_.rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
     return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
   temporary_.clear();
@@ -98,7 +111,7 @@ void NewFolder::discard() noexcept {
     if (folder_.valid()) (void)remove_files(folder_.get(), temporary_path_, system_);
     return {};
   });
-  (void)system_.remove_directory(parent_.get(), temporary_.c_str());
+  if (is_ours()) (void)system_.remove_directory(parent_.get(), temporary_.c_str());
   folder_.reset();
   temporary_.clear();
 }

@@ -52,15 +52,29 @@ Status CheckpointFolder::write_index() {
                             "the index would have " + std::to_string(text.size()) + " bytes, readers accept " +
                                 std::to_string(format::kMaxIndexBytes),
                             path_);
-  auto index =
-      io::AtomicFile::create(path_of(layout_.index_name()), text.size(), to_atomic_file_options(options_.write));
+  const FilePlace place = place_of(layout_.index_name());
+  auto index = io::AtomicFile::create(place.path, text.size(), file_options(), place.shown);
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
   return index_->write_at(0, bytes_of(text));
 }
 
-std::string CheckpointFolder::path_of(std::string_view name) const {
-  return os::join_path(new_folder_ ? new_folder_->path() : path_, name);
+FilePlace CheckpointFolder::place_of(std::string_view name) const {
+  return {os::join_path(new_folder_ ? new_folder_->path() : path_, name), os::join_path(path_, name)};
+}
+
+io::AtomicFileOptions CheckpointFolder::file_options() const {
+  io::AtomicFileOptions options = to_atomic_file_options(options_.write);
+  options.links = io::Links::replace;
+  return options;
+}
+
+Error CheckpointFolder::explain(Error error) const {
+  if (error.os_error == EMFILE)
+    error.message +=
+        "; all " + std::to_string(layout_.files().size()) +
+        " files are open at the same time: raise the limit of open files, or choose a larger size of files";
+  return error;
 }
 
 Status CheckpointFolder::commit(std::span<const std::unique_ptr<io::AtomicFile>> files) {

@@ -13,6 +13,7 @@
 #include "io/atomic_file.h"
 #include "io/new_folder.h"
 #include "os/descriptor.h"
+#include "write/tensor_file.h"
 
 namespace safetensors::write {
 
@@ -24,8 +25,12 @@ class CheckpointFolder {
                                                                       const CheckpointLayout& layout,
                                                                       const CheckpointWriteOptions& options);
 
-  // The path under which a file of the layout is created.
-  [[nodiscard]] std::string path_of(std::string_view name) const;
+  // Where a file of the layout is created, and the path that errors show: that of the caller's folder.
+  [[nodiscard]] FilePlace place_of(std::string_view name) const;
+  // Options of each file. A symlink at its path is replaced: two of them may lead to the same file.
+  [[nodiscard]] io::AtomicFileOptions file_options() const;
+  // Says more about an error of creating a file: how many files are open at the same time.
+  [[nodiscard]] Error explain(Error error) const;
 
   // Puts the files in place, then the index, then the folder if it is new. Removes the old files. files: finished, in
   // the order of the layout. Errors: those of CheckpointWriter::commit().

@@ -19,6 +19,8 @@ struct CheckpointWriter::State {
   // Error: not_found.
   Result<write::TensorFile*> file_of(const CheckpointLayout& layout, std::string_view tensor);
   Status commit();
+  // Removes what is not in place. The files stay as objects, because later calls of other threads find them.
+  void discard() noexcept;
 
   // The files come after the folder, because they must be gone when the folder is removed.
   std::unique_ptr<write::CheckpointFolder> folder;
@@ -39,6 +41,11 @@ Status CheckpointWriter::State::commit() {
     finished.push_back(std::move(file->file()));
   }
   return folder->commit(finished);
+}
+
+void CheckpointWriter::State::discard() noexcept {
+  for (const auto& file : files) file->file().reset();
+  folder.reset();
 }
 
 CheckpointWriter::CheckpointWriter(const CheckpointLayout& layout, std::unique_ptr<State> state) noexcept
@@ -66,9 +73,9 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
     state->folder = std::move(*opened);
     for (std::size_t i = 0; i < heads.size(); ++i) {
       const CheckpointFile& file = layout.files()[i];
-      auto made = write::TensorFile::create(state->folder->path_of(file.name), file.header, heads[i], options.write,
-                                            state->session);
-      if (!made) return std::move(made).error();
+      auto made = write::TensorFile::create(state->folder->place_of(file.name), file.header, heads[i],
+                                            state->folder->file_options(), state->session);
+      if (!made) return state->folder->explain(std::move(made).error());
       state->files.push_back(std::move(*made));
     }
     return CheckpointWriter(layout, std::move(state));
@@ -111,7 +118,7 @@ Status CheckpointWriter::commit() noexcept {
     });
     if (!complete) return complete;
     Status status = state_->session.conclude(state_->commit());
-    if (!status) state_->files.clear(), state_->folder.reset();  // removes what is not in place
+    if (!status) state_->discard();
     return status;
   });
 }

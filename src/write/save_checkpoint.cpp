@@ -84,9 +84,9 @@ Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayou
   std::vector<io::Image> targets;
   for (std::size_t i = 0; i < images->size(); ++i) {
     const Image& image = (*images)[i];
-    auto file = io::AtomicFile::create((*folder)->path_of(layout.files()[i].name), image.size,
-                                       to_atomic_file_options(options.write));
-    if (!file) return std::move(file).error();
+    const FilePlace place = (*folder)->place_of(layout.files()[i].name);
+    auto file = io::AtomicFile::create(place.path, image.size, (*folder)->file_options(), place.shown);
+    if (!file) return (*folder)->explain(std::move(file).error());
     files.push_back(std::move(*file));
     targets.push_back({&files.back()->file(), image.pieces, image.size});
   }

@@ -59,12 +59,12 @@ Result<FileHead> head_of(const Header& header) {
   return FileHead{*std::move(head), *size};
 }
 
-Result<std::unique_ptr<TensorFile>> TensorFile::create(std::string_view path, const Header& header,
-                                                       const FileHead& head, const WriteOptions& options,
+Result<std::unique_ptr<TensorFile>> TensorFile::create(const FilePlace& place, const Header& header,
+                                                       const FileHead& head, const io::AtomicFileOptions& options,
                                                        WriteSession& session) {
-  auto file = io::AtomicFile::create(path, head.file_size, to_atomic_file_options(options));
+  auto file = io::AtomicFile::create(place.path, head.file_size, options, place.shown);
   if (!file) return std::move(file).error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, path, head.bytes.size(), session));
+  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head.bytes.size(), session));
   made->file_ = std::move(*file);
   if (Status status = made->file_->write_at(0, bytes_of(head.bytes)); !status) return std::move(status).error();
   return made;

@@ -47,6 +47,12 @@ class WriteSession {
   bool closed_ = false;
 };
 
+// The path of a file, and the path that errors show.
+struct FilePlace {
+  std::string path;
+  std::string shown;
+};
+
 // The bytes before the data, and the size of the whole file.
 struct FileHead {
   std::string bytes;
@@ -58,8 +64,9 @@ struct FileHead {
 class TensorFile {
  public:
   // Creates the file and writes its head. session must outlive it. Errors: those of Writer::create().
-  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(std::string_view path, const Header& header,
-                                                                  const FileHead& head, const WriteOptions& options,
+  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(const FilePlace& place, const Header& header,
+                                                                  const FileHead& head,
+                                                                  const io::AtomicFileOptions& options,
                                                                   WriteSession& session);
 
   // Errors: those of the functions of Writer with the same names.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "write/file_head.h"
 #include "write/tensor_file.h"
 
 namespace safetensors {
@@ -28,7 +29,8 @@ Result<Writer> Writer::create(PathView path, const Header& header, const WriteOp
     const Result<write::FileHead> head = write::head_of(header);
     if (!head) return head.error();
     auto state = std::make_unique<State>(options, *head, path);
-    auto file = write::TensorFile::create(path, header, *head, options, state->session);
+    auto file = write::TensorFile::create({std::string(path), std::string(path)}, header, *head,
+                                          write::to_atomic_file_options(options), state->session);
     if (!file) return std::move(file).error();
     state->file = std::move(*file);
     return Writer(header, std::move(state));

@@ -117,6 +117,13 @@ TEST_F(CheckpointTest, FindsStrayFiles) {
   EXPECT_EQ(names(directory_.path()), (Names{"old.safetensors"}));
   EXPECT_EQ(names(at("model.safetensors.index.json")), (Names{"old.safetensors"}));
   EXPECT_EQ(names(at("two.safetensors")), Names{});
+  // The folder is that of the index, also from another working directory.
+  EXPECT_EQ(in_child([&] {
+              if (::chdir(directory_.path().c_str()) != 0) return false;
+              const Checkpoint model = Checkpoint::open("model.safetensors.index.json").value();
+              return ::chdir("/") == 0 && model.stray_files().value() == Names{"old.safetensors"};
+            }),
+            0);
 }
 
 TEST_F(CheckpointTest, KeepsTensorsAlive) {

@@ -160,6 +160,13 @@ TEST(CheckpointLayout, RefusesBadArguments) {
   EXPECT_EQ(error({}, {.stem = "../a"}),
             Found(Errc::invalid_argument, "no file may be called `../a.safetensors`: it leads out of a folder"));
   EXPECT_EQ(error({}, {.stem = ".a"}).first, Errc::invalid_argument);
+  EXPECT_EQ(error({}, {.stem = "m-00001-of-00002"}).first, Errc::invalid_argument);
+  EXPECT_EQ(error({}, {.index_metadata = R"({"a":1,"a":2})"}).second,
+            "index_metadata must be a JSON object: byte 7: a second member of this name");
+  std::string deep = "{\"a\":" + std::string(125, '[') + std::string(125, ']') + "}";
+  EXPECT_TRUE(succeeds(CheckpointLayout::make({}, {.index_metadata = deep})));
+  deep = "{\"a\":" + std::string(126, '[') + std::string(126, ']') + "}";  // one level deeper in the index
+  EXPECT_EQ(error({}, {.index_metadata = deep}).first, Errc::invalid_argument);
   EXPECT_EQ(error({}, {.stem = "\xff"}).first, Errc::invalid_utf8);
   EXPECT_EQ(error({}, {.index_metadata = "[]"}),
             Found(Errc::invalid_argument, "index_metadata must be a JSON object: byte 0: it is not an object"));

@@ -149,6 +149,7 @@ TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
   const std::string folder = directory / ".safetensors-0000000000000005.folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   ASSERT_EQ(::mkdir((folder + "/inside").c_str(), 0700), 0);
+  put(folder + "/file", "kept");
   const Names names = directory.names();
   EXPECT_EQ(clean({.recursive = true, .min_age = 0s}), (States{{folder, TemporaryState::failed}}));
   EXPECT_EQ(directory.names(), names);

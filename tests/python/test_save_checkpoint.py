@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +275,52 @@ def test_error_in_with_leaves_nothing(tmp_path: Path) -> None:
             writer.write("a", TENSORS["a"])
             raise RuntimeError
     assert os.listdir(tmp_path) == []
+
+
+def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.writer = CheckpointWriter(tmp_path / "m", TENSORS, progress=self.report)
+
+        def report(self, done: int, total: int) -> None: ...
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+    assert os.listdir(tmp_path) == []
+
+
+def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
+    def use(done: int, total: int) -> None:
+        writer.write("b", TENSORS["b"])
+
+    writer = CheckpointWriter(tmp_path / "m", {"a": TENSORS["a"]}, progress=use)
+    with pytest.raises(SafetensorError, match="cannot be used by its progress function"):
+        writer.write("a", TENSORS["a"])
+    writer.close()
+
+
+def test_write_after_failed_commit_fails(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path / "m", {"a": TENSORS["a"]})
+    writer.write("a", TENSORS["a"])
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "x").write_bytes(b"x")
+    for call in (writer.commit, lambda: writer.write("a", TENSORS["a"]), writer.commit):
+        with pytest.raises(SafetensorError, match="cannot put the new folder in place"):
+            call()
+
+
+def test_layout_refuses_bad_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        CheckpointLayout(TENSORS, index_metadata={"a": float("nan")})
+    with pytest.raises(TypeError, match="index_metadata is list: give a dict"):
+        CheckpointLayout(TENSORS, index_metadata=[1])  # type: ignore[arg-type]
+    torch = framework("torch")
+    with pytest.raises(ValueError, match=r"tensors\['a'\] is sparse"):
+        CheckpointLayout({"a": torch.zeros(2, 2).to_sparse()})
+    hub = framework("huggingface_hub")
+    meta = {"a": torch.zeros(4, device="meta")[:2], "b": torch.zeros(4)}
+    expected = hub.split_torch_state_dict_into_shards(meta, max_shard_size=16)
+    compare(CheckpointLayout(meta, max_shard_size=16), expected)

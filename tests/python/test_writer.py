@@ -307,7 +307,7 @@ def test_a_signal_s_handler_cannot_write_in_the_midst_of_a_write(path: Path) -> 
             except SafetensorError as error:
                 said.add(str(error))
 
-    text = "the writer cannot be used by the handler of a signal that came while it writes"
+    text = "the writer cannot be used by its progress function, or by the handler of a signal that came while it writes"
     rows, data = 64, bytes(32 << 20)
     before = signal.signal(signal.SIGALRM, handle)
     try:

@@ -4,6 +4,7 @@
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,6 +160,61 @@ TEST_F(CheckpointWriterTest, RefusesWhatAppearsAtPath) {
   EXPECT_EQ(files(), Names{"x"});
 }
 
+TEST_F(CheckpointWriterTest, FailsAgainAfterFailedCommit) {
+  CheckpointWriter made = writer(2);
+  ASSERT_TRUE(succeeds(write_all(made, 2, 'a')));
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  put(folder_ + "/x", "x");
+  EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
+  EXPECT_EQ(error_of(made.write("t0", 0, bytes_of("a"))).code, Errc::replace_failed);
+  EXPECT_EQ(error_of(made.write_rows("t0", 0, bytes_of("a"))).code, Errc::replace_failed);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
+}
+
+TEST_F(CheckpointWriterTest, ReplacesSymlinks) {
+  save(2, 'a');
+  const std::string first = folder_ + "/m-00001-of-00002.safetensors";
+  const std::string second = folder_ + "/m-00002-of-00002.safetensors";
+  put(directory_ / "blob", contents(first));
+  for (const std::string& path : {first, second, folder_ + "/m.safetensors"}) {
+    ::unlink(path.c_str());
+    ASSERT_EQ(::symlink(path.ends_with("/m.safetensors") ? first.c_str() : "../blob", path.c_str()), 0);
+  }
+  const std::string blob = contents(directory_ / "blob");
+  save(2, 'b');
+  EXPECT_EQ(model(), "2 bb");
+  EXPECT_EQ(contents(directory_ / "blob"), blob);
+  save(2, 'c', 2);
+  EXPECT_EQ(model(), "2 cc");
+}
+
+TEST_F(CheckpointWriterTest, ShowsPathOfFolderInErrors) {
+  CheckpointWriter made = writer(2);
+  EXPECT_EQ(error_of(made.commit()).path, folder_ + "/m-00001-of-00002.safetensors");
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit lower{40, limit.rlim_max};
+  const CheckpointLayout layout = layout_of(100);
+  EXPECT_EQ(in_child([&] {
+              if (::setrlimit(RLIMIT_NOFILE, &lower) != 0) return false;
+              const Error error = error_of(CheckpointWriter::create(directory_ / "many", layout));
+              return error.os_error == EMFILE && error.path.find(".folder") == std::string::npos &&
+                     error.message.find("all 100 files are open at the same time") != std::string::npos;
+            }),
+            0);
+  EXPECT_EQ(beside().size(), 1U);
+}
+
+TEST_F(CheckpointWriterTest, NeverShowsFolderOfAnother) {
+  CheckpointWriter made = writer(1);
+  ASSERT_TRUE(succeeds(write_all(made, 1, 'a')));
+  const std::string temporary = directory_ / beside()[0];
+  ASSERT_EQ(::rename(temporary.c_str(), (directory_ / "moved").c_str()), 0);
+  ASSERT_EQ(::mkdir(temporary.c_str(), 0700), 0);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
+  EXPECT_EQ(::access(folder_.c_str(), F_OK), -1);
+}
+
 TEST_F(CheckpointWriterTest, RemovesWorkWithoutCommit) {
   {
     CheckpointWriter made = writer(3);
@@ -249,6 +305,8 @@ TEST_F(CheckpointWriterTest, RefusesBadFolders) {
   EXPECT_EQ(code(directory_ / "file"), Errc::open_failed);
   EXPECT_EQ(code(directory_ / "missing/model"), Errc::open_failed);
   EXPECT_EQ(code(""), Errc::open_failed);
+  EXPECT_EQ(code(std::string(300, 'x')), Errc::open_failed);
+  EXPECT_EQ(error_of(CheckpointWriter::create("/", layout_of(1), {.new_folder = true})).os_error, EEXIST);
   EXPECT_EQ(code(std::string("a\0b", 3)), Errc::invalid_argument);
   ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
   ASSERT_EQ(::mkdir((folder_ + "/m.safetensors").c_str(), 0700), 0);
