@@ -58,6 +58,19 @@ TEST_F(Save, EqualsWriteFile) {
   EXPECT_EQ(open("empty").size(), 0U);
 }
 
+TEST_F(Save, TakesDtypesKnownAtRunTime) {
+  const Shape shape{3, 2};
+  const std::uint8_t bits[] = {1, 2, 3};
+  const TensorData packed{"packed", Dtype::F4, shape, std::as_bytes(std::span(bits))};
+  ASSERT_TRUE(succeeds(save(directory_ / "out", {packed, {"w", {6}, w_}})));
+  const File out = open("out");
+  EXPECT_EQ(out["packed"].dtype(), Dtype::F4);
+  EXPECT_EQ(out["packed"].shape(), shape);
+  EXPECT_EQ(elements<std::uint8_t>(out["packed"].read()), (std::vector<std::uint8_t>{1, 2, 3}));
+  const TensorData short_of_bytes{"packed", Dtype::F4, shape, std::as_bytes(std::span(bits).first(2))};
+  EXPECT_EQ(error_of(save(directory_ / "out", {short_of_bytes})).code, Errc::data_length);
+}
+
 TEST_F(Save, CopiesTensorsAndArrays) {
   put(directory_ / "two.safetensors", two_tensors());
   const File two = open("two.safetensors");
