@@ -24,7 +24,9 @@ usage: safetensors clean DIR... [--dry-run] [--recursive] [--min-age HOURS]
 A writer that is killed while it replaces a file leaves a hidden temporary as
 large as that file: .safetensors-<16 hex digits>.tmp. This command finds those
 files in DIR and removes them. It touches nothing else: a temporary is a regular
-file with exactly such a name, and symlinks in DIR are not followed.
+file with exactly such a name, and symlinks in DIR are not followed. A writer of
+a model of several files leaves a folder, .safetensors-<16 hex digits>.folder,
+which goes with the files in it.
 
 A running writer holds a lock on its temporary, and a locked temporary is kept.
 On network file systems, and wherever locks are unsupported, age decides: a

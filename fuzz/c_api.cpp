@@ -192,6 +192,24 @@ void Session::make(safetensors_buffer*) {
   if (header != nullptr) (void)safetensors_header_text(header, &made, nullptr);
   adopt(made);
 }
+void Session::make(safetensors_checkpoint_layout*) {
+  safetensors_checkpoint_layout* made = nullptr;
+  const std::uint64_t shape[] = {12};
+  const safetensors_layout_tensor tensors[] = {{"a", 1, shape, 1, 0, 0, SAFETENSORS_DTYPE_U8, 0},
+                                               {"b", 1, shape, 1, 0, 0, SAFETENSORS_DTYPE_U8, 0}};
+  safetensors_checkpoint_layout_options options = SAFETENSORS_CHECKPOINT_LAYOUT_OPTIONS_INIT;
+  options.max_shard_size = in_.byte() < 128 ? 12 : 0;
+  options.stem = "m";
+  (void)safetensors_checkpoint_layout_create(tensors, 2, &options, &made, nullptr);
+  adopt(made);
+}
+void Session::make(safetensors_checkpoint_writer*) {
+  safetensors_checkpoint_writer* made = nullptr;
+  const auto layout = handle<safetensors_checkpoint_layout>(false).pointer();
+  const std::string folder = files_.path(in_.byte() < 128 ? 10 : 12);
+  if (layout != nullptr) (void)safetensors_checkpoint_writer_create(folder.c_str(), layout, nullptr, &made, nullptr);
+  adopt(made);
+}
 
 }  // namespace fuzz
 

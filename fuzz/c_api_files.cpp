@@ -59,7 +59,7 @@ Files::~Files() {
 
 void Files::restore() {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove(entry, ignored);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry, ignored);
   put(folder_ + "/m.safetensors", whole_);
   put(folder_ + "/m.safetensors.index.json", kIndex);
   put(folder_ + "/text.txt", "no tensors");

@@ -40,10 +40,12 @@ class Pointer {
   std::size_t count_;
 };
 
-class Release {
+// A function of the caller, and its user.
+template <class... Arguments>
+class Callback {
  public:
-  using Function = void (*)(void*);
-  Release(Function call, void* user) noexcept : function_(call), user_(user) {}
+  using Function = void (*)(void*, Arguments...);
+  Callback(Function call, void* user) noexcept : function_(call), user_(user) {}
   [[nodiscard]] Function function() const noexcept { return function_; }
   [[nodiscard]] void* user() const noexcept { return user_; }
 
@@ -51,6 +53,10 @@ class Release {
   Function function_;
   void* user_;
 };
+
+using Release = Callback<>;
+using VisitTensor = Callback<std::uint64_t, const safetensors_tensor_info*>;
+using VisitName = Callback<const char*>;
 
 inline void free_managed(safetensors_dl_managed_tensor* tensor) {
   tensor->deleter(tensor);
@@ -255,6 +261,18 @@ class Session {
     releases_ = true;
     return {[](void* self) { ++static_cast<Session*>(self)->released_; }, this};
   }
+  VisitTensor visit_tensor() {
+    if (none(true)) return {nullptr, nullptr};
+    return {[](void* self, std::uint64_t file, const safetensors_tensor_info* info) {
+              require(file < 100, "the index of a file");
+              static_cast<Session*>(self)->look_at(info->name, info->name_length);
+            },
+            this};
+  }
+  VisitName visit_name() {
+    if (none(true)) return {nullptr, nullptr};
+    return {[](void* self, const char* name) { static_cast<Session*>(self)->look_at(name, std::strlen(name)); }, this};
+  }
   void callback_release(void (*&field)(void*)) { field = release().function(); }
   void callback_progress(std::int32_t (*&field)(void*, std::uint64_t, std::uint64_t)) {
     if (in_.byte() < 100) return;
@@ -367,6 +385,8 @@ class Session {
   void make(safetensors_stream*);
   void make(safetensors_writer*);
   void make(safetensors_buffer*);
+  void make(safetensors_checkpoint_layout*);
+  void make(safetensors_checkpoint_writer*);
 
   Input& in_;
   Files& files_;
@@ -388,7 +408,7 @@ class Session {
   Pools<safetensors_file, safetensors_tensor, safetensors_array, safetensors_header, safetensors_header_builder,
         safetensors_slice, safetensors_resolved_slice, safetensors_runs, safetensors_checkpoint, safetensors_arena,
         safetensors_read_plan, safetensors_read_result, safetensors_read_report, safetensors_stream, safetensors_writer,
-        safetensors_buffer, safetensors_dl_managed_tensor>
+        safetensors_buffer, safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_dl_managed_tensor>
       pools_;
 };
 

@@ -20,12 +20,14 @@ OPTIONAL = {
     ("safetensors_tensor_read_into", "slice"), ("safetensors_read_plan_add", "slice"),
     ("safetensors_resolved_slice_size", "nbytes"), ("safetensors_resolved_slice_size", "run_count"),
     ("safetensors_checkpoint_size", "tensor_count"), ("safetensors_checkpoint_size", "file_count"),
+    ("safetensors_checkpoint_layout_size", "file_count"), ("safetensors_checkpoint_layout_size", "total_size"),
+    ("safetensors_checkpoint_layout_file_at", "header"), ("safetensors_checkpoint_layout_index", "name"),
     ("safetensors_arena_size", "reserved"), ("safetensors_arena_size", "live"),
     ("safetensors_arena_trim", "trimmed"),
     ("safetensors_read_plan_size", "count"), ("safetensors_read_plan_size", "nbytes"),
 }  # fmt: skip
 # NUL-terminated texts that are no paths.
-TEXTS = {"name", "key"}
+TEXTS = {"name", "key", "stem"}
 # Sizes that are told also on failure.
 TOLD = {"rank", "count", "length"}
 NUMBERS = {"int": "descriptor", "int32_t": "enumerator", "uint32_t": "number32", "uint64_t": "number",
@@ -33,6 +35,11 @@ NUMBERS = {"int": "descriptor", "int32_t": "enumerator", "uint32_t": "number32",
            "safetensors_dtype": "dtype"}  # fmt: skip
 COUNTS = re.compile(r"^(length|size|capacity|rank|count|\w+_length|\w+_size|\w+_count)$")
 RELEASE = "void (*release)(void* user)"
+# Functions that a call runs before it returns, and how they are drawn.
+VISITORS = {
+    "void (*visit)(void* user, uint64_t file, const safetensors_tensor_info* info)": "visit_tensor",
+    "void (*visit)(void* user, const char* name)": "visit_name",
+}
 
 
 def fail(text):
@@ -109,7 +116,7 @@ class Generator:
             if count == 2:
                 names.append(f"{name}.count()")
             at += count
-            if kind == RELEASE:  # and its user
+            if kind == RELEASE or kind in VISITORS:  # and its user
                 names[-1] = f"{name}.function()"
                 names.append(f"{name}.user()")
                 at += 1
@@ -122,6 +129,8 @@ class Generator:
             return f"s.{NUMBERS[kind]}()", 1
         if kind == RELEASE and following == ("void*", "user"):
             return "s.release()", 1
+        if kind in VISITORS and following == ("void*", "user"):
+            return f"s.{VISITORS[kind]}()", 1
         if kind == "safetensors_error*":
             return "s.error()", 1
         if kind == "const safetensors_error*":
@@ -203,6 +212,8 @@ class Generator:
             return f"given.{name} = s.{'name' if name in TEXTS else 'path'}(false).pointer()", 1
         if base in self.handles:
             return f"given.{name} = s.handle<{base}>(false).pointer()", 1
+        if base in self.growing:
+            return f"given.{name} = s.options<{base}>([&](auto& inner) {{ fill(s, inner); }}, true).pointer()", 1
         return None, 1
 
     def call(self, result, function, parameters):

@@ -13,8 +13,8 @@
  * unless the description says otherwise.
  *
  * **Threads.** Any number of threads may make calls with the same const handle at the same time. Only one thread at a
- * time may make calls with a handle that is not const. c_write.h and c_plan.h name the exceptions. Do not free a handle
- * while a call uses it.
+ * time may make calls with a handle that is not const. c_write.h, c_plan.h and c_checkpoint.h name the exceptions. Do
+ * not free a handle while a call uses it.
  *
  * **Strings.** Names, keys and values are UTF-8. They are passed as a pointer and a length in bytes. They are not
  * NUL-terminated and may contain NUL bytes. c_simple.h has functions for NUL-terminated names. Paths are
@@ -592,6 +592,7 @@ SAFETENSORS_API safetensors_status safetensors_array_to_dlpack(const safetensors
 }
 #endif
 
+#include <safetensors/c_checkpoint.h>
 #include <safetensors/c_plan.h>
 #include <safetensors/c_simple.h>
 #include <safetensors/c_write.h>

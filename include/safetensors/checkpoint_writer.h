@@ -74,7 +74,8 @@ class CheckpointWriter {
   /// the same time.
   ///
   /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
-  /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them.
+  /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error
+  /// replaced_not_durable, the new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); replace_failed (also if the old index cannot be removed, or if something has
   /// appeared at the path of a new folder). The message says how many files were already replaced.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;

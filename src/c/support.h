@@ -3,6 +3,7 @@
 
 #include <safetensors/c.h>
 #include <safetensors/checkpoint.h>
+#include <safetensors/checkpoint_writer.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 #include <safetensors/writer.h>
@@ -72,6 +73,14 @@ struct safetensors_writer {
   safetensors::Header header;
   safetensors::Writer writer;
 };
+struct safetensors_checkpoint_layout {
+  safetensors::CheckpointLayout layout;
+  std::string index_name;
+};
+struct safetensors_checkpoint_writer {
+  safetensors::CheckpointLayout layout;  // also of a writer that was aborted
+  safetensors::CheckpointWriter writer;
+};
 
 namespace safetensors::c {
 
@@ -106,7 +115,7 @@ struct Required {
   bool given;
   const char* name;
   template <class T>
-  Required(const T* pointer, const char* argument) noexcept : given(pointer != nullptr), name(argument) {}
+  Required(T* pointer, const char* argument) noexcept : given(pointer != nullptr), name(argument) {}
 };
 
 // Error invalid_argument for the first pointer that is NULL.

@@ -1,9 +1,9 @@
 // Writing in C: files whole or in pieces, serialized memory, and edits of metadata.
+#include "c/write.h"
+
 #include <functional>
 #include <optional>
 #include <vector>
-
-#include "c/support.h"
 
 namespace {
 using safetensors::Durability;
@@ -35,6 +35,19 @@ Result<TensorData> tensor_of(const safetensors_tensor_data& given) {
   if (Status status = check_reserved(given.reserved); !status) return std::move(status).error();
   return TensorData{.name = *name, .dtype = *dtype, .shape = *shape, .bytes = *bytes};
 }
+
+// The result is empty if the caller gave no function.
+template <class Options>
+std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
+  if (!options.progress) return nullptr;
+  return [progress = options.progress, user = options.user](std::uint64_t completed, std::uint64_t total) {
+    return progress(user, completed, total) != 0;
+  };
+}
+
+}  // namespace
+
+namespace safetensors::c {
 
 Result<std::vector<TensorData>> tensors_of(const safetensors_tensor_data* tensors, std::size_t count) {
   auto given = list_of(tensors, count, "tensors");
@@ -69,16 +82,7 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
   return std::optional<MetadataPairs>(std::move(pairs));
 }
 
-// The result is empty if the caller gave no function.
-template <class Options>
-std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
-  if (!options.progress) return nullptr;
-  return [progress = options.progress, user = options.user](std::uint64_t completed, std::uint64_t total) {
-    return progress(user, completed, total) != 0;
-  };
-}
-
-Result<WriteOptions> write_options(const safetensors_write_options* given) {
+Result<WriteOptions> write_options_of(const safetensors_write_options* given) {
   auto options = options_of(given, kWriteOptionsSize);
   if (!options) return std::move(options).error();
   if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
@@ -88,6 +92,10 @@ Result<WriteOptions> write_options(const safetensors_write_options* given) {
   write->progress = progress_of(*options);
   return write;
 }
+
+}  // namespace safetensors::c
+
+namespace {
 
 Result<safetensors::EditOptions> edit_options(const safetensors_edit_options* given) {
   auto options = options_of(given, kEditOptionsSize);
@@ -157,19 +165,6 @@ Result<std::vector<Content>> contents_of(const safetensors_file_contents* files,
   }
   return result;
 }
-// write: a member function of Writer. position: its second argument, an offset in bytes or the index of a row.
-template <class Write>
-safetensors_status write_bytes(Write write, safetensors_writer* writer, const char* name, size_t name_length,
-                               uint64_t position, const void* data, size_t size, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto bytes = bytes_of(data, size, "data");
-    if (!bytes) return std::move(bytes).error();
-    return (writer->writer.*write)(*text, position, *bytes);
-  });
-}
 
 }  // namespace
 
@@ -209,7 +204,7 @@ safetensors_status safetensors_write_file(const char* path, const safetensors_te
     if (Status status = require({{path, "path"}}); !status) return status;
     auto content = content_of(tensors, tensor_count, metadata, metadata_count, layout_options);
     if (!content) return std::move(content).error();
-    auto write = write_options(options);
+    auto write = write_options_of(options);
     if (!write) return std::move(write).error();
     return safetensors::write_file(path, content->tensors, content->metadata, *write, content->layout);
   });
@@ -223,7 +218,7 @@ safetensors_status safetensors_write_files(const safetensors_file_contents* file
     if (!contents) return std::move(contents).error();
     auto layout = layout_options_of(layout_options);
     if (!layout) return std::move(layout).error();
-    auto write = write_options(options);
+    auto write = write_options_of(options);
     if (!write) return std::move(write).error();
     std::vector<safetensors::FileContents> given;
     given.reserve(file_count);
@@ -239,7 +234,7 @@ safetensors_status safetensors_writer_create(const char* path, const safetensors
   clear(writer);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{path, "path"}, {header, "header"}, {writer, "writer"}}); !status) return status;
-    auto write = write_options(options);
+    auto write = write_options_of(options);
     if (!write) return std::move(write).error();
     auto result = safetensors::Writer::create(path, header->header, *write);
     if (!result) return std::move(result).error();
@@ -261,27 +256,15 @@ safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, con
 
 safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
                                            const safetensors_tensor* tensor, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}, {tensor, "tensor"}}); !status) return status;
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    return writer->writer.copy(*text, tensor->tensor);
-  });
+  return copy_tensor(writer, name, name_length, tensor, error);
 }
 
 safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    return writer->writer.commit();
-  });
+  return commit_writer(writer, error);
 }
 
 safetensors_status safetensors_writer_abort(safetensors_writer* writer, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    const safetensors::Writer removed = std::move(writer->writer);
-    return {};
-  });
+  return abort_writer(writer, error);
 }
 
 safetensors_status safetensors_writer_header(const safetensors_writer* writer, safetensors_header** header,

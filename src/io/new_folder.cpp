@@ -50,7 +50,7 @@ Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, Sync
 
 Status NewFolder::make() {
   const std::string parent = parent_path_.empty() ? "." : parent_path_;
-  parent_ = os::Descriptor(system_.open_at(AT_FDCWD, parent.c_str(), os::kOpenDirectory, 0));
+  parent_ = os::Descriptor(os::retry([&] { return system_.open_at(AT_FDCWD, parent.c_str(), os::kOpenDirectory, 0); }));
   if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
   struct stat found;
   if (name_.empty() || ::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
@@ -76,7 +76,8 @@ Status NewFolder::make() {
 
 // Locks the folder. Returns false if clean_directory() has locked or removed it.
 bool NewFolder::keeps_its_name() noexcept {
-  folder_ = os::Descriptor(system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | O_NOFOLLOW, 0));
+  folder_ = os::Descriptor(os::retry(
+      [&] { return system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | O_NOFOLLOW, 0); }));
   if (!folder_.valid()) return errno != ENOENT;  // without a lock if the system lets nobody open it
   if (lock_temporary(folder_.get(), system_) == TemporaryLock::held) return false;
   struct stat made;

@@ -20,6 +20,13 @@
 #include "write/file_head.h"
 
 namespace safetensors::write {
+namespace {
+
+bool is_in_place(const Status& status) noexcept {
+  return status || status.error().code == Errc::replaced_not_durable;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
@@ -52,7 +59,7 @@ Status CheckpointFolder::write_index() {
                             "the index would have " + std::to_string(text.size()) + " bytes, readers accept " +
                                 std::to_string(format::kMaxIndexBytes),
                             path_);
-  const FilePlace place = place_of(layout_.index_name());
+  const FilePlace place = place_of(index_name_);
   auto index = io::AtomicFile::create(place.path, text.size(), file_options(), place.shown);
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
@@ -82,21 +89,23 @@ Status CheckpointFolder::commit(std::span<const std::unique_ptr<io::AtomicFile>>
     if (Status status = index_->file().finish(); !status) return status;
     if (Status status = index_->check(); !status) return status;
   }
-  if (Status status = io::replace_all(files); !status) return status;
-  if (index_) {
-    if (Status status = put_index(files.size()); !status) return status;
+  // If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
+  Status synced = io::replace_all(files);
+  if (!is_in_place(synced)) return synced;
+  Status next = index_ ? put_index(files.size()) : new_folder_ ? Status() : remove_old_index();
+  if (!is_in_place(next)) return next;
+  if (synced) synced = std::move(next);
+  if (new_folder_) {
+    if (synced) return new_folder_->commit();
+    return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
   }
-  if (new_folder_) return new_folder_->commit();
-  if (!index_) {
-    if (Status status = remove_old_index(); !status) return status;
-  }
-  if (options_.remove_old_files) remove_old_files();
-  return {};
+  if (synced && options_.remove_old_files) remove_old_files();
+  return synced;
 }
 
 Status CheckpointFolder::put_index(std::size_t files) {
   Status status = index_->commit();
-  if (status) return status;
+  if (is_in_place(status)) return status;
   Error error = std::move(status).error();
   error.message += "; all " + std::to_string(files) + " files were already replaced";
   return error;
@@ -104,8 +113,7 @@ Status CheckpointFolder::put_index(std::size_t files) {
 
 // The old index would lead readers of the folder to the old files.
 Status CheckpointFolder::remove_old_index() {
-  const std::string name = layout_.index_name();
-  int error_number = ::unlinkat(folder_.get(), name.c_str(), 0) == 0 ? 0 : errno;
+  int error_number = ::unlinkat(folder_.get(), index_name_.c_str(), 0) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
   if (error_number == 0) {
     if (options_.write.durability != Durability::full || ::fsync(folder_.get()) == 0) return {};
@@ -113,7 +121,7 @@ Status CheckpointFolder::remove_old_index() {
                             "the new file is in place, but the removal of the old index was not synced", path_);
   }
   return os::system_error(Errc::replace_failed, error_number,
-                          "the new file is in place, but the old index `" + printable(name) +
+                          "the new file is in place, but the old index `" + printable(index_name_) +
                               "` cannot be removed and still leads to the old files",
                           path_);
 }

@@ -38,7 +38,7 @@ class CheckpointFolder {
 
  private:
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options)
-      : path_(path), layout_(layout), options_(options) {}
+      : path_(path), layout_(layout), options_(options), index_name_(layout.index_name()) {}
 
   Status make_folder();
   Status write_index();
@@ -50,6 +50,7 @@ class CheckpointFolder {
   const std::string path_;
   const CheckpointLayout layout_;
   const CheckpointWriteOptions options_;
+  const std::string index_name_;               // made early: after the first replacement, no allocation may fail
   std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
   os::Descriptor folder_;                      // the folder in which the files are made
   std::unique_ptr<io::AtomicFile> index_;      // null: the layout has no index

@@ -45,6 +45,7 @@ void make_files(const std::string& directory) {
                                    tensor_of("w", SAFETENSORS_DTYPE_F32, matrix, bytes, 96)});
   write(directory + "/" + kLarge, {tensor_of("big", SAFETENSORS_DTYPE_U8, big, bytes, kLargeBytes),
                                    tensor_of("f", SAFETENSORS_DTYPE_F32, wide, bytes, 64 * 512 * 4)});
+  std::ofstream(directory + "/" + kPart) << R"({"metadata":{"total_size":7},"weight_map":{"w":"small.safetensors"}})";
   const std::string model = directory + "/" + kModel;
   std::filesystem::create_directory(model);
   std::filesystem::create_directory(directory + "/out");

@@ -12,6 +12,7 @@ inline constexpr std::size_t kLargeBytes = (std::size_t{3} << 20) + 100;  // mor
 inline constexpr const char* kSmall = "small.safetensors";  // m: I64 []; w: F32 [4, 6]; metadata
 inline constexpr const char* kLarge = "large.safetensors";  // big: U8 [kLargeBytes]; f: F32 [64, 512]
 inline constexpr const char* kModel = "model";              // a folder of two shards, a: F32 [256]; b: F32 [256]
+inline constexpr const char* kPart = "part.json";           // an index of w in kSmall
 
 // The byte of a tensor at an offset of it.
 [[nodiscard]] inline unsigned char byte_at(std::size_t offset) {

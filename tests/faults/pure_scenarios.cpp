@@ -164,6 +164,36 @@ void bytes_in_memory(Trial& run) {
   TRY_VOID(run, safetensors_buffer_free, buffer);
 }
 
+void layout_of_files(Trial& run) {
+  const std::uint64_t shape[1] = {4};
+  const safetensors_layout_tensor tensors[] = {{"a", 1, shape, 1, 0, 0, SAFETENSORS_DTYPE_F32, 0},
+                                               {"b", 1, shape, 1, 0, 0, SAFETENSORS_DTYPE_F32, 0}};
+  safetensors_checkpoint_layout_options options = SAFETENSORS_CHECKPOINT_LAYOUT_OPTIONS_INIT;
+  options.max_shard_size = 16;
+  options.index_metadata = R"({"x":"a value that fits into no short string"})";
+  options.index_metadata_length = std::strlen(options.index_metadata);
+  safetensors_checkpoint_layout* layout = nullptr;
+  TRY(run, safetensors_checkpoint_layout_create, tensors, 2, &options, run.out(layout));
+  std::uint64_t files = 0;
+  std::uint64_t size = 0;
+  TRY(run, safetensors_checkpoint_layout_size, layout, run.out(files), run.out(size));
+  EXPECT_IN(run, files == 2 && size == 32);
+  const char* name = nullptr;
+  safetensors_header* header = nullptr;
+  TRY(run, safetensors_checkpoint_layout_file_at, layout, 1, run.out(name), run.out(header));
+  EXPECT_IN(run, std::string_view(name) == "model-00002-of-00002.safetensors");
+  safetensors_header_free(header);
+  std::uint64_t file = 0;
+  TRY(run, safetensors_checkpoint_layout_find, layout, "b", 1, run.out(file));
+  EXPECT_IN(run, file == 1);
+  TRY_FAILS(run, NOT_FOUND, safetensors_checkpoint_layout_find, layout, "a name of nobody, long", 22, run.out(file));
+  const char* text = nullptr;
+  std::size_t length = 0;
+  TRY(run, safetensors_checkpoint_layout_index, layout, run.out(name), run.out(text), run.out(length));
+  EXPECT_IN(run, length > 0 && std::string_view(name) == "model.safetensors.index.json");
+  TRY_VOID(run, safetensors_checkpoint_layout_free, layout);
+}
+
 }  // namespace
 
 const std::vector<Scenario> kPureScenarios = {
@@ -174,6 +204,7 @@ const std::vector<Scenario> kPureScenarios = {
     {.name = "HeaderBuilder", .body = header_builder, .asks_system = false},
     {.name = "Slices", .body = slices, .asks_system = false},
     {.name = "BytesInMemory", .body = bytes_in_memory, .asks_system = false},
+    {.name = "CheckpointLayout", .body = layout_of_files, .asks_system = false},
 };
 
 }  // namespace safetensors::test::faults

@@ -186,6 +186,32 @@ void short_functions_of_checkpoint(Trial& run) {
   safetensors_checkpoint_free(model);
 }
 
+void count_tensor(void* user, std::uint64_t file, const safetensors_tensor_info* info) {
+  *static_cast<std::uint64_t*>(user) += file + info->nbytes;
+}
+void count_name(void* user, const char* name) {
+  *static_cast<std::uint64_t*>(user) += std::strlen(name);
+}
+
+// The index names w. The other tensor of its file is m, and the other file is kLarge.
+void index_of_checkpoint(Trial& run) {
+  safetensors_checkpoint* model = nullptr;
+  PREPARE(run, safetensors_checkpoint_open, run.path(kPart).c_str(), nullptr, &model);
+  const char* text = nullptr;
+  std::size_t length = 0;
+  TRY(run, safetensors_checkpoint_index_metadata, model, run.out(text), run.out(length));
+  EXPECT_IN(run, std::string_view(text, length) == R"({"total_size":7})");
+  std::uint64_t size = 0;
+  TRY(run, safetensors_checkpoint_index_total_size, model, run.out(size));
+  EXPECT_IN(run, size == 7);
+  std::uint64_t counted = 0;
+  TRY(run, safetensors_checkpoint_unindexed_tensors, model, count_tensor, &counted);
+  EXPECT_IN(run, counted == 8);
+  TRY(run, safetensors_checkpoint_stray_files, model, count_name, &counted);
+  EXPECT_IN(run, counted == 8 + std::strlen(kLarge));
+  safetensors_checkpoint_free(model);
+}
+
 std::vector<unsigned char> whole_file(Trial& run, const char* name) {
   safetensors_file* file = nullptr;
   PREPARE(run, safetensors_file_open, run.path(name).c_str(), nullptr, &file);
@@ -269,6 +295,7 @@ const std::vector<Scenario> kReadingScenarios = {
     {.name = "LargeTensor", .body = large_tensor},
     {.name = "ShortFunctions", .body = short_functions},
     {.name = "ShortFunctionsOfCheckpoint", .body = short_functions_of_checkpoint},
+    {.name = "IndexOfCheckpoint", .body = index_of_checkpoint},
     {.name = "FileFromMemory", .body = from_memory, .asks_system = false},
     {.name = "FileFromSource", .body = from_source, .asks_system = false},
 };

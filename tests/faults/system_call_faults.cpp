@@ -55,6 +55,7 @@ constexpr Call kCalls[] = {
     {SYS_fstatfs, "fstatfs", -1, {EIO}},
     {SYS_readlinkat, "readlinkat", 1, {EACCES, EIO}},
     {SYS_unlinkat, "unlinkat", 1, {EIO}},
+    {SYS_mkdirat, "mkdirat", 1, {EACCES, ENOSPC}},
     {SYS_linkat, "linkat", 1, {EACCES, ENOSPC}},
     {SYS_getdents64, "getdents", -1, {EIO}},
     {SYS_close, "close", -1, {EIO}},

@@ -108,7 +108,8 @@ struct Scenario {
   bool asks_system = true;       // makes system calls of its own
   bool allocates = true;         // needs memory
   const char* writes = nullptr;  // the file that it replaces, in its directory
-  // After one of these system calls has failed, the file may be the old or the new one.
+  // After one of these system calls has failed, the file may be the old or the new one, and of several new files some
+  // may be there.
   std::vector<std::string_view> either_after = {};
 };
 [[nodiscard]] const std::vector<Scenario>& scenarios();

@@ -32,6 +32,7 @@ const std::vector<Row>& rows() {
       {"ftruncate", Needed::yes, {SAFETENSORS_ERROR_WRITE_FAILED}},
       {"fsync", Needed::yes, {SAFETENSORS_ERROR_SYNC_FAILED, SAFETENSORS_ERROR_REPLACED_NOT_DURABLE}},
       {"renameat", Needed::yes, {SAFETENSORS_ERROR_REPLACE_FAILED, SAFETENSORS_ERROR_UNSUPPORTED}},
+      {"mkdirat", Needed::yes, {SAFETENSORS_ERROR_OPEN_FAILED}},
       {"linkat", Needed::depends, {SAFETENSORS_ERROR_REPLACE_FAILED, SAFETENSORS_ERROR_OPEN_FAILED}},
       {"close", Needed::depends, {SAFETENSORS_ERROR_WRITE_FAILED}},
       {"sync_file_range", Needed::depends, {SAFETENSORS_ERROR_WRITE_FAILED}},
@@ -66,6 +67,20 @@ bool opens_checkpoint(std::string_view function) {
   return function.starts_with("safetensors_checkpoint_open");
 }
 
+bool writes_checkpoint(std::string_view function) {
+  return function.starts_with("safetensors_checkpoint_writer_") || function.starts_with("safetensors_save_checkpoint");
+}
+
+bool needs_folder(std::string_view function) {
+  return opens_checkpoint(function) || writes_checkpoint(function) || function == "safetensors_checkpoint_stray_files";
+}
+
+// Old files of a model that cannot be found stay where they are.
+bool looks_for_old_files(const Injected& what, std::string_view function) {
+  return writes_checkpoint(function) &&
+         (what.name == "getdents" || (what.name == "openat" && what.path == "." && (what.flags & O_DIRECTORY) != 0));
+}
+
 // Calls that the library can do without, though others of their name are needed.
 bool spared(const Injected& what, std::string_view function) {
   if (what.error_number == 0 || what.error_number == EINTR) return true;  // goes on, or tries again
@@ -73,7 +88,7 @@ bool spared(const Injected& what, std::string_view function) {
   if (what.name != "openat") return false;
   if (what.path.starts_with("/sys/") || what.path.starts_with("/proc/")) return true;
   if ((what.flags & O_DIRECT) != 0) return true;
-  if ((what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES && !opens_checkpoint(function)) return true;
+  if ((what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES && !needs_folder(function)) return true;
   // A checkpoint closes another of its files and tries again.
   return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors");
 }
@@ -87,7 +102,12 @@ Verdict judge(const Fault& fault, std::string_view function) {
   const auto row = std::ranges::find(rows(), what.name, &Row::call);
   if (row == rows().end()) return {};
   Verdict verdict{.may_succeed = row->needed != Needed::yes, .codes = row->codes};
-  if (spared(what, function)) return {.may_succeed = true};
+  if (spared(what, function) || looks_for_old_files(what, function)) return {.may_succeed = true};
+  // A folder is opened to find what is in it, or to sync it, which the library can do without.
+  if (what.name == "openat" && (what.flags & O_DIRECTORY) != 0 && writes_checkpoint(function))
+    verdict.may_succeed = true;
+  // An old index that stays would hide the new file.
+  if (what.name == "unlinkat" && writes_checkpoint(function)) verdict.codes = {SAFETENSORS_ERROR_REPLACE_FAILED};
   if (what.name == "openat" && (what.flags & O_TMPFILE) == O_TMPFILE) verdict.may_succeed = true;
   // A writer duplicates a descriptor only to write past the page cache.
   if (what.name == "fcntl" && function != "safetensors_file_from_fd") verdict.may_succeed = true;
@@ -101,6 +121,8 @@ Verdict judge(const Fault& fault, std::string_view function) {
   }
   if (what.name == "stat") {
     verdict.may_succeed = function != "safetensors_file_open" && function != "safetensors_file_from_fd";
+    // The folder of a model is opened then, and the error is that of opening.
+    if (writes_checkpoint(function)) verdict.tells_errno = false;
     // What a name leads to is asked twice. If the first answer is lost, opening gives the second. A pattern finds
     // nothing below a name that cannot be looked at.
     if (opens_checkpoint(function)) {

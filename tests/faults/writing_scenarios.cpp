@@ -143,6 +143,76 @@ void edit_in_place(Trial& run) {
   edit(run, true);
 }
 
+// One file, which replaces the target. An old index would have to go.
+void save_model(Trial& run) {
+  const Contents contents(100);
+  safetensors_checkpoint_layout_options layout = SAFETENSORS_CHECKPOINT_LAYOUT_OPTIONS_INIT;
+  layout.stem = "target";
+  TRY_ONCE(run, safetensors_save_checkpoint, run.path("out").c_str(), &contents.tensor, 1, &layout, nullptr);
+}
+
+// Two tensors in files of their own, named after the stem.
+struct Shards {
+  explicit Shards(Trial& run) {
+    second.tensor.name = "u";
+    options.max_shard_size = 400;
+    const safetensors_tensor_data& one = first.tensor;
+    const safetensors_layout_tensor tensors[] = {{"t", 1, one.shape, 1, 0, 0, one.dtype, 0},
+                                                 {"u", 1, one.shape, 1, 0, 0, one.dtype, 0}};
+    PREPARE(run, safetensors_checkpoint_layout_create, tensors, 2, &options, &layout);
+  }
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+  ~Shards() { safetensors_checkpoint_layout_free(layout); }
+
+  Contents first{100};
+  Contents second{100};
+  safetensors_checkpoint_layout_options options = SAFETENSORS_CHECKPOINT_LAYOUT_OPTIONS_INIT;
+  safetensors_checkpoint_layout* layout = nullptr;
+};
+
+// Two files and their index beside the target, which stays.
+void save_shards(Trial& run) {
+  const Shards shards(run);
+  const safetensors_tensor_data tensors[] = {shards.first.tensor, shards.second.tensor};
+  TRY_ONCE(run, safetensors_save_checkpoint_with_layout, run.path("out").c_str(), tensors, 2, shards.layout, nullptr);
+}
+
+// The same in a new folder, in pieces.
+void write_new_folder(Trial& run) {
+  const Shards shards(run);
+  const Contents& contents = shards.first;
+  safetensors_tensor* const tensor = tensor_of(run, kSmall, "w");
+  safetensors_checkpoint_write_options options = SAFETENSORS_CHECKPOINT_WRITE_OPTIONS_INIT;
+  options.new_folder = 1;
+  safetensors_checkpoint_writer* writer = nullptr;
+  TRY(run, safetensors_checkpoint_writer_create, run.path("out/new").c_str(), shards.layout, &options, run.out(writer));
+  safetensors_checkpoint_layout* layout = nullptr;
+  TRY(run, safetensors_checkpoint_writer_layout, writer, run.out(layout));
+  safetensors_checkpoint_layout_free(layout);
+  TRY_FAILS(run, DATA_LENGTH, safetensors_checkpoint_writer_copy, writer, "t", 1, tensor);
+  safetensors_status status =
+      TRY_ONCE(run, safetensors_checkpoint_writer_write, writer, "t", 1, 0, contents.bytes.data(), 400);
+  if (status == SAFETENSORS_OK)
+    status = TRY_ONCE(run, safetensors_checkpoint_writer_write_rows, writer, "u", 1, 0, contents.bytes.data(), 400);
+  if (status == SAFETENSORS_OK) status = TRY_ONCE(run, safetensors_checkpoint_writer_commit, writer);
+  if (status != SAFETENSORS_OK && status != SAFETENSORS_ERROR_REPLACED_NOT_DURABLE)
+    EXPECT_IN(run, safetensors_checkpoint_writer_commit(writer, nullptr) != SAFETENSORS_OK);
+  TRY_VOID(run, safetensors_checkpoint_writer_free, writer);
+  safetensors_tensor_free(tensor);
+}
+
+// The temporary folder goes, and nothing appears.
+void abort_new_folder(Trial& run) {
+  const Shards shards(run);
+  safetensors_checkpoint_writer* writer = nullptr;
+  TRY(run, safetensors_checkpoint_writer_create, run.path("out/new").c_str(), shards.layout, nullptr, run.out(writer));
+  TRY_FAILS(run, INCOMPLETE_WRITE, safetensors_checkpoint_writer_commit, writer);
+  TRY(run, safetensors_checkpoint_writer_abort, writer);
+  TRY_FAILS(run, WRITER_CLOSED, safetensors_checkpoint_writer_commit, writer);
+  TRY_VOID(run, safetensors_checkpoint_writer_free, writer);
+}
+
 }  // namespace
 
 const std::vector<Scenario> kWritingScenarios = {
@@ -154,6 +224,10 @@ const std::vector<Scenario> kWritingScenarios = {
     {.name = "WriteSmallPieces", .body = write_small_pieces, .writes = kTarget},
     {.name = "WriteLargePieces", .body = write_large_pieces, .writes = kTarget},
     {.name = "AbortWriter", .body = abort_writer, .writes = kTarget},
+    {.name = "SaveModel", .body = save_model, .writes = kTarget, .either_after = {"unlinkat"}},
+    {.name = "SaveShards", .body = save_shards, .writes = kTarget, .either_after = {"renameat", "linkat"}},
+    {.name = "WriteNewFolder", .body = write_new_folder, .writes = kTarget},
+    {.name = "AbortNewFolder", .body = abort_new_folder, .writes = kTarget},
     {.name = "EditReplacing", .body = edit_replacing, .writes = kTarget},
     {.name = "EditInPlace", .body = edit_in_place, .writes = kTarget, .either_after = {"fsync"}},
 };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <safetensors/save.h>
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <filesystem>
@@ -56,6 +57,20 @@ TEST_F(Save, EqualsWriteFile) {
   EXPECT_EQ(contents(directory_ / "a"), contents(directory_ / "b"));
   ASSERT_TRUE(succeeds(save(directory_ / "empty", {})));
   EXPECT_EQ(open("empty").size(), 0U);
+}
+
+TEST_F(Save, TakesDtypesKnownAtRunTime) {
+  const Shape shape{3, 2};
+  const std::uint8_t bits[] = {1, 2, 3};
+  const TensorData packed{"packed", Dtype::F4, shape, std::as_bytes(std::span(bits))};
+  ASSERT_TRUE(succeeds(save(directory_ / "out", {packed, {"w", {6}, w_}})));
+  const File out = open("out");
+  const Array read = out["packed"].read().value();
+  EXPECT_EQ(read.dtype(), Dtype::F4);
+  EXPECT_EQ(read.shape(), shape);
+  EXPECT_TRUE(std::ranges::equal(read.bytes(), packed.bytes));
+  const TensorData short_of_bytes{"packed", Dtype::F4, shape, std::as_bytes(std::span(bits).first(2))};
+  EXPECT_EQ(error_of(save(directory_ / "out", {short_of_bytes})).code, Errc::data_length);
 }
 
 TEST_F(Save, CopiesTensorsAndArrays) {

@@ -67,6 +67,8 @@ bool use_macros() {
   const safetensors_write_options write = SAFETENSORS_WRITE_OPTIONS_INIT;
   const safetensors_edit_options edit = SAFETENSORS_EDIT_OPTIONS_INIT;
   const safetensors_checkpoint_options checkpoint = SAFETENSORS_CHECKPOINT_OPTIONS_INIT;
+  const safetensors_checkpoint_layout_options files = SAFETENSORS_CHECKPOINT_LAYOUT_OPTIONS_INIT;
+  const safetensors_checkpoint_write_options folder = SAFETENSORS_CHECKPOINT_WRITE_OPTIONS_INIT;
   const safetensors_add_options add = SAFETENSORS_ADD_OPTIONS_INIT;
   const safetensors_read_options read_options = SAFETENSORS_READ_OPTIONS_INIT;
   const safetensors_read_report_info report = SAFETENSORS_READ_REPORT_INFO_INIT;
@@ -75,7 +77,7 @@ bool use_macros() {
       SAFETENSORS_DIM_UNTIL(1, 2), SAFETENSORS_DIM_STEP(2), SAFETENSORS_DIM_SHARD(0, 2),    SAFETENSORS_DIM_ELLIPSIS};
   return parse.struct_size + open.struct_size + source.struct_size + header.struct_size + array.struct_size +
                  layout.struct_size + write.struct_size + edit.struct_size + checkpoint.struct_size + add.struct_size +
-                 read_options.struct_size + report.struct_size >
+                 read_options.struct_size + report.struct_size + files.struct_size + folder.struct_size >
              0 &&
          dims[1].index == -1;
 }
