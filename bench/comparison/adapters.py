@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import files
+from .modules import module_of
 
 Function = Callable[..., Any]
 Tensors = dict[str, Any]
@@ -110,6 +111,53 @@ class Reference(Adapter):
         from safetensors.numpy import load_file
 
         return dict(load_file(paths[0]))
+
+    def _parameters(self, paths: list[str]) -> Any:
+        # A module whose parameters are in memory already. It is made when it is first asked for, and kept.
+        if self._kept != paths:
+            self._kept, self._module = paths, module_of(paths, "cpu")
+        return self._module
+
+    _kept: list[str] | None = None
+    _module: Any = None
+
+    def _state_dict(self, paths: list[str], module: Any, backend: str, **how: bool) -> Tensors:
+        module.load_state_dict(self._load(paths, backend), **how)
+        return dict(module.state_dict())
+
+    @does("into_new", "load_file pread, load_state_dict(assign)")
+    def into_new_pread(self, paths: list[str]) -> Tensors:
+        return self._state_dict(paths, module_of(paths, "meta"), "pread", assign=True)
+
+    @does("into_new", "load_file mmap, load_state_dict(assign)")
+    def into_new_mmap(self, paths: list[str]) -> Tensors:
+        return self._state_dict(paths, module_of(paths, "meta"), "mmap", assign=True)
+
+    @does("into_old", "load_file pread, load_state_dict")
+    def into_old_pread(self, paths: list[str]) -> Tensors:
+        return self._state_dict(paths, self._parameters(paths), "pread")
+
+    @does("into_old", "load_file mmap, load_state_dict")
+    def into_old_mmap(self, paths: list[str]) -> Tensors:
+        return self._state_dict(paths, self._parameters(paths), "mmap")
+
+    @does("offload", "accelerate")
+    def offload(self, paths: list[str]) -> Tensors:
+        try:
+            from accelerate.utils import OffloadedWeightsLoader
+        except ImportError:
+            raise Missing("accelerate is not installed") from None
+        index = {name: {"safetensors_file": path, "weight_name": name} for path in paths for name in files.arrays(path)}
+        return dict(OffloadedWeightsLoader(index=index))
+
+    @does("from_pretrained", "transformers")
+    def from_pretrained(self, paths: list[str]) -> Tensors:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        try:
+            from transformers import LlamaForCausalLM
+        except ImportError:
+            raise Missing("transformers is not installed") from None
+        return dict(LlamaForCausalLM.from_pretrained(Path(paths[0]).parent).state_dict())
 
     @does("open")
     def open(self, paths: list[str]) -> object:
@@ -215,6 +263,22 @@ class Ours(Reference):
             if "backend" in str(error):
                 raise Missing("not in this version") from None
             raise
+
+    def _into(self, paths: list[str], module: Any) -> Tensors:
+        try:
+            from safetensors.torch import load_into
+        except ImportError:
+            raise Missing("not in this version") from None
+        load_into(module, self._one(paths))
+        return dict(module.state_dict())
+
+    @does("into_new", "load_into")
+    def into_new(self, paths: list[str]) -> Tensors:
+        return self._into(paths, module_of(paths, "meta"))
+
+    @does("into_old", "load_into")
+    def into_old(self, paths: list[str]) -> Tensors:
+        return self._into(paths, self._parameters(paths))
 
     @does("slice", "load()")
     def slice_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:

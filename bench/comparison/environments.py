@@ -13,8 +13,9 @@ from pathlib import Path
 # dependency of another package, with gigabytes for CUDA.
 TORCH = "torch==2.13.0"
 NUMPY = "numpy==2.4.6"
+PROGRAMS = ["transformers==5.23.0", "accelerate==1.15.0", "huggingface_hub==2.4.0"]
 PACKAGES = {
-    "reference": [TORCH, NUMPY, "safetensors==0.8.0"],
+    "reference": [TORCH, NUMPY, "safetensors==0.8.0", *PROGRAMS],
     "reference9": [TORCH, NUMPY, "safetensors==0.9.0rc1"],
     "fastsafetensors": [TORCH, NUMPY, "fastsafetensors==0.5.0"],
     "runai": [TORCH, NUMPY, "runai-model-streamer==0.17.0"],

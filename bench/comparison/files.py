@@ -52,7 +52,7 @@ def human(size: float) -> str:
 
 
 def _write(path: Path, entries: list[Entry], random_bytes: bytes, at: int) -> tuple[int, int]:
-    header: dict[str, Any] = {}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers insists on it
     end = 0
     for name, shape in entries:
         size = 2
@@ -93,6 +93,33 @@ class Library:
         rows = max(8, size // count // 8192 // 8 * 8)
         return [(f"model.layers.{i}.weight", [rows, 4096]) for i in range(count)]
 
+    def _llama(self, folder: Path) -> list[Entry]:
+        # The tensors of a Llama, and the config that transformers needs to build it.
+        vocabulary, hidden, inner = 32_000, 2048, 5632
+        layer = {f"self_attn.{letter}_proj": [hidden, hidden] for letter in "qkvo"}
+        layer |= {"mlp.gate_proj": [inner, hidden], "mlp.up_proj": [inner, hidden], "mlp.down_proj": [hidden, inner]}
+        layer |= {"input_layernorm": [hidden], "post_attention_layernorm": [hidden]}
+        ends = 2 * 2 * vocabulary * hidden  # bytes of the two tensors at the ends
+        each = 2 * (4 * hidden * hidden + 3 * hidden * inner)
+        count = max(1, round((self.size - ends) / each))
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "dtype": "float16",
+            "vocab_size": vocabulary,
+            "hidden_size": hidden,
+            "intermediate_size": inner,
+            "num_hidden_layers": count,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "tie_word_embeddings": False,
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        entries = [("model.embed_tokens.weight", [vocabulary, hidden])]
+        for i in range(count):
+            entries += [(f"model.layers.{i}.{name}.weight", shape) for name, shape in layer.items()]
+        return [*entries, ("model.norm.weight", [hidden]), ("lm_head.weight", [vocabulary, hidden])]
+
     def _make(self, name: str) -> Set:
         folder = self.directory / name
         folder.mkdir()
@@ -105,6 +132,8 @@ class Library:
         elif name == "small":
             width = max(8, self.size // (2048 * MIB // 1024))
             files = [[(f"model.layers.{i // 256}.experts.{i % 256}.w", [32, width]) for i in range(18_432)]]
+        elif name == "llama":
+            files = [self._llama(folder)]
         elif name == "tiny":
             names = sorted(f"model.layers.{i // 1024}.mlp.experts.{i % 1024}.weight" for i in range(100_000))
             files = [[(tensor, [1]) for tensor in names]]
@@ -113,6 +142,8 @@ class Library:
         made = Set(folder)
         for i, entries in enumerate(files):
             path = folder / f"model-{i + 1:05}-of-{len(files):05}.safetensors"
+            if name == "llama":
+                path = folder / "model.safetensors"  # the name that transformers looks for
             header, size = _write(path, entries, self.random, i * MIB)
             made.paths.append(str(path))
             made.header += header
@@ -143,6 +174,7 @@ def arrays(path: str) -> dict[str, Any]:
         .view(np.float16)
         .reshape(about["shape"])
         for name, about in header.items()
+        if name != "__metadata__"
     }
 
 
