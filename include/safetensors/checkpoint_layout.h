@@ -62,6 +62,12 @@ struct CheckpointFile {
 class CheckpointLayout {
  public:
   /// @{
+  /// Makes a copy, which shares the contents. A move copies, too, so a CheckpointLayout always has contents.
+  CheckpointLayout(const CheckpointLayout&) noexcept = default;
+  CheckpointLayout& operator=(const CheckpointLayout&) noexcept = default;
+  /// @}
+
+  /// @{
   /// Splits tensors into files, in the order given, exactly as `split_torch_state_dict_into_shards` of huggingface_hub
   /// does:
   ///

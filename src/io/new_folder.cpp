@@ -84,17 +84,17 @@ bool NewFolder::keeps_its_name() noexcept {
   return ::fstat(folder_.get(), &made) != 0 || made.st_nlink != 0;
 }
 
-// Returns whether the temporary name still leads to the folder that this object made.
-bool NewFolder::is_ours() const noexcept {
+// Returns whether the temporary name leads to another folder than the one that this object made. A folder that nobody
+// can examine is taken for ours.
+bool NewFolder::is_replaced() const noexcept {
   struct stat named, open;
-  return !folder_.valid() ||
-         (::fstatat(parent_.get(), temporary_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-          ::fstat(folder_.get(), &open) == 0 && os::identity_of(named).same_file(os::identity_of(open)));
+  return folder_.valid() && ::fstatat(parent_.get(), temporary_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstat(folder_.get(), &open) == 0 && !os::identity_of(named).same_file(os::identity_of(open));
 }
 
 Status NewFolder::commit() {
-  if (!is_ours())
-    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was removed or replaced",
+  if (is_replaced())
+    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was replaced by another",
                             path_);
   if (system_.rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
     return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
@@ -112,7 +112,7 @@ void NewFolder::discard() noexcept {
     if (folder_.valid()) (void)remove_files(folder_.get(), temporary_path_, system_);
     return {};
   });
-  if (is_ours()) (void)system_.remove_directory(parent_.get(), temporary_.c_str());
+  if (!is_replaced()) (void)system_.remove_directory(parent_.get(), temporary_.c_str());
   folder_.reset();
   temporary_.clear();
 }

@@ -38,7 +38,7 @@ class NewFolder {
   NewFolder(std::string_view path, Sync sync, os::System& system);
   Status make();
   bool keeps_its_name() noexcept;
-  [[nodiscard]] bool is_ours() const noexcept;
+  [[nodiscard]] bool is_replaced() const noexcept;
   void discard() noexcept;
 
   os::System& system_;

@@ -263,7 +263,7 @@ def test_writer_refuses_mistakes(tmp_path: Path) -> None:
             with pytest.raises(SafetensorError, match="takes shape"):
                 writer.write("b", TENSORS["b"].T)
     with pytest.raises(SafetensorError, match="the writer is closed"):
-        writer.write("b", TENSORS["b"])
+        writer.write("a", TENSORS["a"])
     with pytest.raises(SafetensorError, match="index_metadata must be a JSON object|not JSON"):
         safetensors._native._CheckpointLayout({}, {}, 1, "model", None, "[]")  # type: ignore
     assert os.listdir(tmp_path) == []
@@ -294,7 +294,7 @@ def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
 
 def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
     def use(done: int, total: int) -> None:
-        writer.write("b", TENSORS["b"])
+        writer.write("a", TENSORS["a"])
 
     writer = CheckpointWriter(tmp_path / "m", {"a": TENSORS["a"]}, progress=use)
     with pytest.raises(SafetensorError, match="cannot be used by its progress function"):

@@ -297,6 +297,16 @@ TEST_F(CheckpointWriterTest, IsCancelledByProgress) {
   EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
 }
 
+TEST_F(CheckpointWriterTest, IsClosedAfterMove) {
+  CheckpointWriter from = writer(1);
+  CheckpointWriter to = std::move(from);
+  EXPECT_EQ(from.layout().files().size(), 1U);  // NOLINT(bugprone-use-after-move): this is what the test is about
+  EXPECT_EQ(error_of(from.write("t0", 0, bytes_of("a"))).code, Errc::writer_closed);
+  EXPECT_EQ(error_of(from.commit()).code, Errc::writer_closed);
+  ASSERT_TRUE(succeeds(write_all(to, 1, 'a')));
+  ASSERT_TRUE(succeeds(to.commit()));
+}
+
 TEST_F(CheckpointWriterTest, RefusesBadFolders) {
   const auto code = [&](const std::string& path) {
     return error_of(CheckpointWriter::create(path, layout_of(1))).code;
