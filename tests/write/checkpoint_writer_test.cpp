@@ -265,7 +265,7 @@ TEST_F(CheckpointWriterTest, TakesBytesOfManyThreads) {
   for (std::size_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
       for (std::size_t i = thread; i < kCount; i += 4) {
-        for (std::uint64_t at : {2, 0}) EXPECT_TRUE(made.write("t" + std::to_string(i), at, bytes_of("xy")));
+        for (const std::uint64_t at : {2U, 0U}) EXPECT_TRUE(made.write("t" + std::to_string(i), at, bytes_of("xy")));
       }
     });
   }
