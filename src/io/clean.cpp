@@ -162,8 +162,9 @@ TemporaryState Cleaner::state_of(int file) const {
   if (::fstat(file, &status) != 0) return TemporaryState::recent;
   std::time_t changed = std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec);
   if (S_ISDIR(status.st_mode)) changed = std::max(changed, contents_of(file).changed);
-  const bool old = std::time(nullptr) - changed >= options_.min_age.count();
-  return old ? TemporaryState::stale : TemporaryState::recent;
+  // A time can lie in the future: time() lags behind by up to one tick, and a server has its own clock.
+  const std::time_t age = std::max(std::time(nullptr) - changed, std::time_t{0});
+  return age >= options_.min_age.count() ? TemporaryState::stale : TemporaryState::recent;
 }
 
 // The folder of a killed CheckpointWriter holds only files. Returns false and sets errno on failure.

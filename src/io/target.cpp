@@ -53,9 +53,9 @@ Status open_directory(Target& target, const std::string& directory, std::string_
   return {};
 }
 
-// Returns whether the path leads to a file without a name. Links in /proc/PID/fd can lead to such files. A file that
-// another writer replaces at this moment has no name either. But then the path leads to the new file, so a second
-// stat() tells the two cases apart.
+// Returns whether a path in /proc still leads to the file without a name that stat() has seen. A file that another writer
+// replaces at this moment has no name either. But then the path leads to the new file, so a second stat() tells the two
+// cases apart.
 bool still_nameless(std::string_view path, const struct stat& seen) {
   struct stat again;
   return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&
@@ -135,7 +135,8 @@ Result<Target> resolve_target(std::string_view path, Links links) {
   if (!exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);
   if (exists && !S_ISREG(seen.st_mode)) return irregular_error(seen.st_mode, path);
 
-  Result<Target> target = follow(path);
+  bool into_kernel = false;
+  Result<Target> target = follow(path, &into_kernel);
   if (!target) return target;
   struct stat found;
   if (::fstatat(target->directory.get(), target->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -144,7 +145,9 @@ Result<Target> resolve_target(std::string_view path, Links links) {
   } else if (errno != ENOENT) {
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
-  if (exists && seen.st_nlink == 0 && still_nameless(path, seen))
+  // Only links in /proc/PID/fd lead to files without a name. Elsewhere another writer has just replaced the file: a
+  // second stat() would not prove that, because the next file that is replaced can get the same inode number.
+  if (exists && seen.st_nlink == 0 && into_kernel && still_nameless(path, seen))
     return base::make_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
   return target;
 }

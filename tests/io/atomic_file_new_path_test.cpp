@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -240,7 +241,8 @@ TEST_F(NewFile, LetsManyWritersSucceed) {
   std::atomic<int> failures{0};
   const auto work = [&] {
     for (int i = 0; i < 500; ++i) {
-      if (!replace(path, "new", {.sync = Sync::none})) ++failures;
+      const Status status = replace(path, "new", {.sync = Sync::none});
+      if (!status) std::cerr << status.error().to_string() << '\n', ++failures;
       (void)::unlink(path.c_str());
     }
   };

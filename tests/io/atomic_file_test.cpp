@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <mutex>
 #include <thread>
 
@@ -395,7 +396,11 @@ TEST_F(AtomicFileTest, NeverMixesFilesOfProcesses) {
   for (int writer = 0; writer < 3; ++writer) {
     children.push_back(start_child([&] {
       bool good = true;
-      for (int i = 0; i < 50; ++i) good = replace(path, text(writer), {.sync = Sync::none}).ok() && good;
+      for (int i = 0; i < 50; ++i) {
+        const Status status = replace(path, text(writer), {.sync = Sync::none});
+        if (!status) std::cerr << status.error().to_string() << '\n';
+        good = status.ok() && good;
+      }
       return good;
     }));
   }

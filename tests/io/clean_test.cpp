@@ -113,6 +113,17 @@ TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
   EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
 }
 
+// A server can have a clock that is ahead. And a file gets a finer time than time() returns.
+TEST_F(CleanDirectory, TakesATimeInTheFutureForNow) {
+  put(path, "four");
+  system.lock_errno = ENOLCK;
+  const std::time_t future = std::time(nullptr) + 1000;
+  const timespec times[] = {{future, 0}, {future, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_EQ(clean_faulty({.min_age = 1s}), (States{{path, TemporaryState::recent}}));
+  EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
+}
+
 TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
   const std::string folder = directory / ".safetensors-0000000000000003.folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
