@@ -174,7 +174,7 @@ typedef struct safetensors_read_options {
    *   item alone if the item is larger than what the budget has for results.
    *
    * The budget does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
-   * has returned. It does not cover up to 2 MiB per thread for gathering short pieces of slices and for unaligned
+   * has returned. It does not cover up to 3 MiB per thread for gathering short pieces of slices and for unaligned
    * direct I/O.
    *
    * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a

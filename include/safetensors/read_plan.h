@@ -84,7 +84,7 @@ struct ReadOptions {
   ///   for results, a Stream reads this item alone.
   ///
   /// The budget does not cover the results of execute() and those that next() has returned. It does not cover up to
-  /// 2 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
+  /// 3 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
   /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
   std::uint64_t memory_budget = 0;
@@ -200,9 +200,10 @@ class ReadPlan {
   /// Reads all items and waits for them.
   ///
   /// Files are read in the order in which the plan first names them, and each file by offset. Files are never mapped.
-  /// In slices, pieces of 64 KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). Small tensors
-  /// that are close to each other are read together. The first error stops all threads before the call returns. The
-  /// contents of the destinations are then undefined.
+  /// In slices, pieces of 64 KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). If the bytes
+  /// are not in the page cache, gaps of up to 8 KiB between shorter pieces are read, too (network: 64 KiB). Small
+  /// tensors that are close to each other are read together. The first error stops all threads before the call returns.
+  /// The contents of the destinations are then undefined.
   ///
   /// Errors:
   /// - out_of_memory, cancelled;

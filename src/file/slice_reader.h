@@ -17,7 +17,7 @@ namespace safetensors::file {
 inline constexpr std::uint64_t kExactPiece = 64 << 10;  // bytes; a piece of this size or more is never read with a gap
 inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces are read with gaps of up to kMaxGap
 inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; the widest gap that tiny pieces always read
-inline constexpr std::uint64_t kBounceBytes = io::BounceBuffer::kBytes;
+inline constexpr std::uint64_t kMaxSpan = 1 << 20;  // bytes; read together, so that they stay in the cache of a core
 
 // Reads bytes of a tensor. offset: bytes from the start of the tensor.
 class ReadTensorBytes {
@@ -37,10 +37,17 @@ struct PieceRange {
   std::uint64_t count = 0;
 };
 
+// Gaps that a read includes because the storage delivers their bytes faster than it answers another read.
+struct CheapGaps {
+  std::uint64_t max = 0;           // bytes; pieces under kExactPiece are read together with gaps of up to this size
+  std::uint64_t file_offset = 0;   // of the tensor; reads with gaps begin and end at blocks of the file
+  std::uint64_t tensor_bytes = 0;  // such reads stay within the tensor
+};
+
 // Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
 // std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
-                                io::BounceBuffer& bounce, std::byte* destination);
+                                io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
 // The same for a tensor in memory.
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination);
 

@@ -28,6 +28,9 @@ constexpr std::size_t kMinDirectRead = std::size_t{64} << 10;  // smaller reads 
 constexpr std::size_t kRemoteWindow = std::size_t{256} << 10;  // twice the system's usual read-ahead
 constexpr std::size_t kWindowsAhead = 4;
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kCheapLocalGap = std::size_t{8}
+                                       << 10;  // for a device with 3 GB/s and 0.4 million reads per second
+constexpr std::size_t kCheapRemoteGap = std::size_t{64} << 10;  // the windows around small reads cover such gaps anyway
 constexpr std::size_t kMinAlignment = 512;
 constexpr std::size_t kMaxAlignment = 4096;
 constexpr double kMinCachedShare = 0.9;  // a range counts as cached from this share on
@@ -85,13 +88,16 @@ class SourceReader::OpenDirect final : public os::Opener {
   os::System& system_;
 };
 
-Result<std::span<std::byte>> BounceBuffer::memory() noexcept {
-  if (!memory_) {
-    Result<std::shared_ptr<std::byte>> made = os::allocate(kBytes, 4096);
+Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
+  if (size_ < size) {
+    memory_.reset();
+    size_ = 0;
+    Result<std::shared_ptr<std::byte>> made = os::allocate(size, 4096);
     if (!made) return std::move(made).error();
     memory_ = *std::move(made);
+    size_ = size;
   }
-  return std::span<std::byte>(memory_.get(), kBytes);
+  return std::span<std::byte>(memory_.get(), size);
 }
 
 SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
@@ -177,6 +183,11 @@ std::optional<os::Lease> SourceReader::open_direct() const noexcept {
   // it.
   refused_ = lease.error().os_error == 0 ? EIO : lease.error().os_error;
   return std::nullopt;
+}
+
+std::size_t SourceReader::cheap_gap() const noexcept {
+  if (!waits_) return 0;
+  return remote() ? kCheapRemoteGap : kCheapLocalGap;
 }
 
 void SourceReader::finish(std::uint64_t work) const noexcept {

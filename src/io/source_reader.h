@@ -39,11 +39,14 @@ struct ReadCounts {
 class BounceBuffer {
  public:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
-  // Returns kBytes bytes, aligned to 4096 bytes. The first call allocates them. Error: out_of_memory.
-  [[nodiscard]] Result<std::span<std::byte>> memory() noexcept;
+  // One huge page, for long direct reads: the system cuts a read into small pages into many requests to the device.
+  static constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
+  // Returns kBytes or kHugeBytes bytes, aligned to 4096 bytes. Allocates if it has less. Error: out_of_memory.
+  [[nodiscard]] Result<std::span<std::byte>> memory(std::size_t size = kBytes) noexcept;
 
  private:
   std::shared_ptr<std::byte> memory_;
+  std::size_t size_ = 0;
 };
 
 // The range of a source that will be read, and the method.
@@ -75,6 +78,8 @@ class SourceReader {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  // Bytes between two small reads that cost no more than the second read does. 0: the bytes are in the page cache.
+  [[nodiscard]] std::size_t cheap_gap() const noexcept;
   // True if the source is on a network file system.
   [[nodiscard]] bool remote() const noexcept {
     return file_ != nullptr && file_->file_system() == os::FileSystem::remote;

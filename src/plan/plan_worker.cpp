@@ -143,7 +143,8 @@ Status PlanWorker::pieces(const PlanJob& job) {
     cost_.bytes_mapped += to.size();
   } else {
     TensorBytes bytes(*this, item, slot);
-    Status status = file::read_slice(*item.slice, job.pieces, bytes, gather_bounce_, to.data());
+    const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
+    Status status = file::read_slice(*item.slice, job.pieces, bytes, gather_bounce_, to.data(), cheap);
     if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
       return item.file().describe(item.info(), std::move(status).error());
     if (!status) return status;

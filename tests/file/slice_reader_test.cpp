@@ -1,0 +1,121 @@
+#include "file/slice_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace safetensors::file {
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+
+struct Call {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+// A tensor whose bytes differ from place to place. It records the reads.
+class FakeTensor final : public ReadTensorBytes {
+ public:
+  explicit FakeTensor(std::size_t size) : bytes_(size) {
+    for (std::size_t i = 0; i < size; ++i) bytes_[i] = static_cast<std::byte>(i * 31 + i / 251);
+  }
+  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
+    calls.push_back({offset, destination.size()});
+    EXPECT_LE(offset, bytes_.size());
+    EXPECT_LE(destination.size(), bytes_.size() - offset);
+    std::memcpy(destination.data(), bytes_.data() + offset, destination.size());
+    return {};
+  }
+  [[nodiscard]] const std::byte* data() const { return bytes_.data(); }
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+
+  std::vector<Call> calls;
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Reads all pieces and compares them with a gather from memory.
+void expect_equal(FakeTensor& tensor, const ResolvedSlice& slice, const CheapGaps& cheap) {
+  const PieceRange all{0, format::piece_count(slice)};
+  std::vector<std::byte> expected(slice.nbytes());
+  gather_slice(slice, all, tensor.data(), expected.data());
+  std::vector<std::byte> found(slice.nbytes());
+  io::BounceBuffer bounce;
+  ASSERT_TRUE(read_slice(slice, all, tensor, bounce, found.data(), cheap).ok());
+  EXPECT_EQ(found, expected);
+}
+
+TEST(SliceReader, ReadsEachPieceIfGapsAreNotCheap) {
+  FakeTensor tensor(std::size_t{256} * 8192);
+  const ResolvedSlice columns = Slice("1024:2048").resolve(Dtype::U8, Shape{8192}).value();
+  EXPECT_EQ(format::piece_count(columns), 1U);
+  const ResolvedSlice slice = Slice(":,1024:2048").resolve(Dtype::U8, Shape{256, 8192}).value();
+  expect_equal(tensor, slice, {});
+  EXPECT_EQ(tensor.calls.size(), 256U);
+}
+
+TEST(SliceReader, ReadsCheapGapsTogether) {
+  FakeTensor tensor(std::size_t{512} * 8192);
+  const ResolvedSlice slice = Slice(":,1024:2048").resolve(Dtype::U8, Shape{512, 8192}).value();
+  expect_equal(tensor, slice, {.max = 8192, .file_offset = 0, .tensor_bytes = tensor.size()});
+  EXPECT_EQ(tensor.calls.size(), 3U);  // 4 MiB through a buffer of 2 MiB minus two blocks
+}
+
+TEST(SliceReader, ReadsWiderGapsPieceByPiece) {
+  FakeTensor tensor(std::size_t{64} * 32768);
+  const ResolvedSlice slice = Slice(":,1024:2048").resolve(Dtype::U8, Shape{64, 32768}).value();
+  expect_equal(tensor, slice, {.max = 8192, .file_offset = 0, .tensor_bytes = tensor.size()});
+  EXPECT_EQ(tensor.calls.size(), 64U);
+}
+
+TEST(SliceReader, ReadsLargePiecesWithoutGaps) {
+  FakeTensor tensor(std::size_t{16} * 131072);
+  const ResolvedSlice slice = Slice(":,:126976").resolve(Dtype::U8, Shape{16, 131072}).value();
+  expect_equal(tensor, slice, {.max = 8192, .file_offset = 0, .tensor_bytes = tensor.size()});
+  EXPECT_EQ(tensor.calls.size(), 16U);
+}
+
+TEST(SliceReader, CheapReadsCoverWholeBlocksOfTheFile) {
+  FakeTensor tensor(std::size_t{300} * 8192);
+  const ResolvedSlice slice = Slice("7:290,3000:4000").resolve(Dtype::U8, Shape{300, 8192}).value();
+  for (const std::uint64_t file_offset : {std::uint64_t{0}, std::uint64_t{8}, std::uint64_t{4095}}) {
+    tensor.calls.clear();
+    expect_equal(tensor, slice, {.max = 8192, .file_offset = file_offset, .tensor_bytes = tensor.size()});
+    for (const Call& call : tensor.calls) {
+      EXPECT_EQ((file_offset + call.offset) % kBlock, 0U);
+      EXPECT_EQ(call.size % kBlock, 0U);
+      EXPECT_LE(call.size, io::BounceBuffer::kHugeBytes);
+    }
+  }
+}
+
+TEST(SliceReader, ReadsWhatGatherGathers) {
+  std::mt19937 random(7);
+  const auto below = [&](std::uint64_t end) { return random() % end; };
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<std::uint64_t> dims{1 + below(40), 1 + below(40), 1 + below(3000)};
+    const std::uint64_t size = dims[0] * dims[1] * dims[2];
+    FakeTensor tensor(size);
+    std::vector<DimSlice> parts;
+    for (const std::uint64_t dim : dims) {
+      const auto begin = static_cast<std::int64_t>(below(dim));
+      const auto step = static_cast<std::int64_t>(1 + below(4));
+      if (below(3) == 0)
+        parts.push_back(DimSlice::range(std::nullopt, std::nullopt, -step));
+      else
+        parts.push_back(DimSlice::range(begin, begin + static_cast<std::int64_t>(1 + below(dim)), step));
+    }
+    const Result<ResolvedSlice> slice = Slice(parts).resolve(Dtype::U8, ShapeView(dims));
+    ASSERT_TRUE(slice.ok());
+    for (const std::uint64_t max : {0U, 100U, 4096U, 65536U})
+      expect_equal(tensor, *slice, {.max = max, .file_offset = below(10000), .tensor_bytes = size});
+  }
+}
+
+}  // namespace
+}  // namespace safetensors::file
