@@ -53,9 +53,9 @@ Status open_directory(Target& target, const std::string& directory, std::string_
   return {};
 }
 
-// Returns whether a path in /proc still leads to the file without a name that stat() has seen. A file that another writer
-// replaces at this moment has no name either. But then the path leads to the new file, so a second stat() tells the two
-// cases apart.
+// Returns whether a path in /proc still leads to the file without a name that stat() has seen. A file that another
+// writer replaces at this moment has no name either. But then the path leads to the new file, so a second stat() tells
+// the two cases apart.
 bool still_nameless(std::string_view path, const struct stat& seen) {
   struct stat again;
   return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&

@@ -1,3 +1,5 @@
+// How the pieces of a slice are read: one by one, or together with the gaps between them. A fake tensor records each
+// read, and a gather from memory gives the expected bytes.
 #include "file/slice_reader.h"
 
 #include <gtest/gtest.h>
