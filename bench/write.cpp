@@ -1,7 +1,10 @@
 // Writing a checkpoint from memory, against plain writes of the same bytes. Usage: write [MIB [ROUNDS]]. Lower bound:
 // each byte moves once, to the page cache (Durability::none) or to the device (file, full). For a copy, each byte also
 // moves once from the device.
+#include <safetensors/checkpoint_writer.h>
 #include <sys/resource.h>
+
+#include <filesystem>
 
 #include "model.h"
 
@@ -74,6 +77,15 @@ void merge(const std::string& from, const std::string& to) {
   bench::must(writer.commit());
 }
 
+// A new folder each time, with an index, as CheckpointWriter::create() describes it.
+void save_model(const std::string& folder, std::span<const st::TensorData> tensors, st::Durability durability) {
+  const std::vector<st::NamedTensor> named(tensors.begin(), tensors.end());
+  std::uint64_t total = 0;
+  for (const st::TensorData& tensor : tensors) total += tensor.bytes.size();
+  bench::must(st::save_checkpoint(folder, named, {.max_shard_size = total / 4},
+                                  {.write = {.durability = durability}, .new_folder = true}));
+}
+
 void write_shards(const std::vector<std::string>& paths, std::span<const st::TensorData> tensors) {
   std::vector<st::FileContents> files;
   const std::size_t each = tensors.size() / paths.size();
@@ -106,7 +118,9 @@ int main(int argc, char** argv) {
   }
   std::vector<std::string> shards;
   for (const char* name : {"1", "2", "3", "4"}) shards.push_back(scratch.file(name));
+  const std::string folder = scratch.file("model");
   const auto remove = [&] {
+    std::filesystem::remove_all(folder);
     unlink(path.c_str());
     unlink(other.c_str());
     for (const std::string& shard : shards) unlink(shard.c_str());
@@ -120,6 +134,8 @@ int main(int argc, char** argv) {
   std::vector<bench::Contender> none;
   none.push_back({"plain write", [&] { plain(other, memory.data(), size, End::nothing); }, remove});
   none.push_back({"write_file, durability none", [&] { save(st::Durability::none); }, remove});
+  none.push_back({"save_checkpoint, 4 shards, durability none",
+                  [&] { save_model(folder, tensors, st::Durability::none); }, remove});
   bench::race(none, rounds);
   std::printf("%llu MiB in 16 tensors, new file each time\n not durable\n",
               static_cast<unsigned long long>(size >> 20));
@@ -135,6 +151,8 @@ int main(int argc, char** argv) {
   full.push_back({"write_file, durability file", [&] { save(st::Durability::file); }, remove});
   full.push_back({"write_file, durability full", [&] { save(st::Durability::full); }, remove});
   full.push_back({"write_files, 4 shards, durability full", [&] { write_shards(shards, tensors); }, remove});
+  full.push_back({"save_checkpoint, 4 shards, durability full",
+                  [&] { save_model(folder, tensors, st::Durability::full); }, remove});
   for (const std::uint64_t mib : {64U, 8U, 1U}) {
     full.push_back({"Writer, pieces of " + std::to_string(mib) + " MiB, durability full",
                     [&, mib] { write_pieces(path, tensors, mib << 20); }, remove});
