@@ -166,7 +166,7 @@ class CheckpointWriter:
             given = {"max_shard_size": max_shard_size, "metadata": metadata}
             for argument, value in {**given, "index_metadata": index_metadata}.items():
                 if value is not None:
-                    raise TypeError(f"{argument} belongs to the layout, which is given")
+                    raise TypeError(f"{argument} belongs to the layout: give it to CheckpointLayout")
             layout = tensors
         else:
             size = DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size
