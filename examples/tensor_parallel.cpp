@@ -1,5 +1,6 @@
-// Splits a layer over four ranks. Each rank reads only its slices of the weights, with one plan, cast to F32, into
-// memory that all ranks share. Then it computes its part of  y = down * relu(up * x),  and the parts are added.
+// Splits a layer over four ranks. Each rank reads only its slices of the weights, with one plan, and casts them to F32.
+// All ranks use one arena for this memory. Then each rank computes its part of  y = down * relu(up * x),  and the parts
+// are added.
 //
 // The ranks are threads here, so that the example needs nothing else. As processes or machines they would do the same:
 // each opens the model itself, and an all-reduce adds the parts.

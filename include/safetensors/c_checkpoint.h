@@ -25,12 +25,11 @@ typedef struct safetensors_layout_tensor {
   size_t name_length;    /**< length of `name` in bytes */
   const uint64_t* shape; /**< dimensions in elements, outermost first */
   size_t rank;           /**< number of dimensions */
-  /** Tensors with the same number share memory. They go into the same file, and the total size counts only the first of
+  /** Tensors with the same value share memory. They go into the same file, and the total size counts only the first of
    * them. 0: the tensor shares nothing. Every tensor is nevertheless written whole. */
   uint64_t storage;
-  /** Only if `has_storage_bytes` is not 0: the size with which the tensor counts in the split and in the total size, in
-   * bytes. Otherwise this is the size of its elements. huggingface_hub counts a torch tensor with the size of its whole
-   * storage. */
+  /** The size of the tensor in the split and in the total size, in bytes. Used only if `has_storage_bytes` is not 0:
+   * otherwise the size of the elements counts. huggingface_hub uses the size of the whole storage of a torch tensor. */
   uint64_t storage_bytes;
   safetensors_dtype dtype;    /**< type of the elements */
   uint32_t has_storage_bytes; /**< not 0: `storage_bytes` is set */
@@ -68,7 +67,7 @@ typedef struct safetensors_checkpoint_layout_options {
  *   tensor begins the next file. Headers do not count.
  * - A tensor of more than `max_shard_size` bytes gets a file of its own. The current file stays current, so the number
  *   of the new file is lower than that of the current file.
- * - A tensor that shares its storage with an earlier tensor goes into the file of that tensor and has no size.
+ * - A tensor that shares its storage with an earlier tensor goes into the file of that tensor. Its size does not count.
  * - If there is one file, it is called `stem.safetensors`, and there is no index. If there are no tensors, there is one
  *   file without tensors.
  *
@@ -81,8 +80,8 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_layout_create(
     safetensors_checkpoint_layout** layout, safetensors_error* error);
 /** Frees a layout. */
 SAFETENSORS_API void safetensors_checkpoint_layout_free(safetensors_checkpoint_layout* layout);
-/** Writes the number of files, and the number of bytes of all tensors. Tensors that share a storage count once. Both
- * pointers may be NULL. */
+/** Writes the number of files, and the sum of the sizes of all tensors in bytes. Tensors that share a storage count
+ * once. Both pointers may be NULL. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_layout_size(const safetensors_checkpoint_layout* layout,
                                                                       uint64_t* file_count, uint64_t* total_size,
                                                                       safetensors_error* error);
@@ -114,11 +113,11 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_layout_index(const saf
  * temporary folder, which `safetensors clean` removes.
  *
  * In a folder that exists, the commit puts the files in place one after the other, and the index last. So a crash
- * leaves the old model readable if the new files have other names than the old ones, which is the case if the number of
- * files differs. If they have the same names, a crash leaves some new and some old files under one index. Write into a
- * new folder to avoid it.
+ * leaves the old model readable if the new files have other names than the old ones. The names differ if the number of
+ * files differs. If the names are the same, a crash leaves some new and some old files under one index. To avoid this,
+ * write into a new folder.
  *
- * Nothing changes before the commit. Up to three descriptors per file are open at the same time. */
+ * No file of an old model changes before the commit. Up to three descriptors per file are open at the same time. */
 typedef struct safetensors_checkpoint_writer safetensors_checkpoint_writer;
 
 /** Options of safetensors_checkpoint_writer_create() and safetensors_save_checkpoint(). Initialize them with
@@ -149,8 +148,9 @@ safetensors_save_checkpoint(const char* folder, const safetensors_tensor_data* t
                             const safetensors_checkpoint_layout_options* layout_options,
                             const safetensors_checkpoint_write_options* options, safetensors_error* error);
 /** Does the same with a layout that was made before. `tensors` must be exactly the tensors of the layout, in any order.
- * Errors: those of safetensors_save_checkpoint(); NOT_FOUND (a tensor that is not in the layout), DTYPE_MISMATCH and
- * SHAPE_MISMATCH (it is another one there), DUPLICATE_NAME, INCOMPLETE_WRITE (a tensor of the layout is missing). */
+ * Errors: those of safetensors_save_checkpoint(); NOT_FOUND (a tensor is not in the layout), DTYPE_MISMATCH and
+ * SHAPE_MISMATCH (the layout has another dtype or shape), DUPLICATE_NAME, INCOMPLETE_WRITE (a tensor of the layout is
+ * missing). */
 SAFETENSORS_API safetensors_status
 safetensors_save_checkpoint_with_layout(const char* folder, const safetensors_tensor_data* tensors, size_t tensor_count,
                                         const safetensors_checkpoint_layout* layout,
@@ -190,9 +190,8 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_copy(safetensor
  * files that cannot be removed are not an error: safetensors_checkpoint_stray_files() finds them. After the error
  * REPLACED_NOT_DURABLE, the new model is in place, and old files stay. The error INCOMPLETE_WRITE names the first
  * missing range. The writer stays usable after it.
- * Errors: those of safetensors_writer_commit(), of which REPLACE_FAILED also means that the old index cannot be
- * removed, or that something has appeared at the path of a new folder. The message says how many files were already
- * replaced. */
+ * Errors: those of safetensors_writer_commit(). REPLACE_FAILED also means that the old index cannot be removed, or that
+ * something has appeared at the path of a new folder. The message says how many files were already replaced. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_commit(safetensors_checkpoint_writer* writer,
                                                                         safetensors_error* error);
 /** Closes the writer. Removes the bytes written, unless they are committed. */
@@ -220,21 +219,22 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_index_metadata(const s
 SAFETENSORS_API safetensors_status safetensors_checkpoint_index_total_size(const safetensors_checkpoint* checkpoint,
                                                                            uint64_t* total_size,
                                                                            safetensors_error* error);
-/** Calls `visit` for each tensor that is in the files, but invisible, because the index does not have it in its file.
+/** Calls `visit` for each tensor that is in a file where the index does not have it. The other functions of a
+ * checkpoint do not find such tensors.
  *
- * `file` is the index of the file for safetensors_checkpoint_file_at(). The files are in the order of that function,
- * the tensors of a file are sorted by offset. `info` is valid until `visit` returns. The name in it is valid until the
+ * `file` is the position of the file for safetensors_checkpoint_file_at(). The files are in the order of that function.
+ * The tensors of a file are sorted by offset. `info` is valid until `visit` returns. The name in it is valid until the
  * checkpoint is freed. `visit` must return normally. */
 SAFETENSORS_API safetensors_status
 safetensors_checkpoint_unindexed_tensors(const safetensors_checkpoint* checkpoint,
                                          void (*visit)(void* user, uint64_t file, const safetensors_tensor_info* info),
                                          void* user, safetensors_error* error);
-/** Calls `visit` for each stray file: a file in the folder of the index whose name ends in `.safetensors`, and which
- * the index does not name. Stray files are often shards of an older model.
+/** Calls `visit` for each stray file. This is a file in the folder of the index whose name ends in `.safetensors`, and
+ * that is not in the index. Stray files are often shards of an older model.
  *
- * `name` is NUL-terminated and valid until `visit` returns. The names are sorted. Without an index, there are none;
- * with several paths, the call looks at the folder of the first index. Each call reads the folder again. It does not
- * look into folders below. `visit` must return normally. Errors: OPEN_FAILED, READ_FAILED. */
+ * `name` is NUL-terminated and valid until `visit` returns. The names are sorted. Without an index, there are no stray
+ * files. With several paths, the call looks at the folder of the first index. Each call reads the folder again. It does
+ * not look into folders below. `visit` must return normally. Errors: OPEN_FAILED, READ_FAILED. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_stray_files(const safetensors_checkpoint* checkpoint,
                                                                       void (*visit)(void* user, const char* name),
                                                                       void* user, safetensors_error* error);

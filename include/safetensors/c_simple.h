@@ -24,7 +24,7 @@ SAFETENSORS_API uint64_t safetensors_file_count(const safetensors_file* file);
 SAFETENSORS_API safetensors_status safetensors_file_info_at(const safetensors_file* file, uint64_t index,
                                                             safetensors_tensor_info* info, safetensors_error* error);
 /** Writes the tensor with this name to `*info`. The name in it is valid until the file is freed.
- * Error: NOT_FOUND; the message has the most similar name, if there is one. */
+ * Error: NOT_FOUND. The message has the most similar name, if there is one. */
 SAFETENSORS_API safetensors_status safetensors_file_info(const safetensors_file* file, const char* name,
                                                          safetensors_tensor_info* info, safetensors_error* error);
 /** Returns the number of tensors of a checkpoint, or 0 if `checkpoint` is NULL. */
@@ -36,7 +36,7 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_info_at(const safetens
                                                                   uint64_t index, safetensors_tensor_info* info,
                                                                   safetensors_error* error);
 /** Writes the tensor with this name to `*info`. The name in it is valid until the checkpoint is freed.
- * Error: NOT_FOUND; the message has the most similar name, if there is one. */
+ * Error: NOT_FOUND. The message has the most similar name, if there is one. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_info(const safetensors_checkpoint* checkpoint,
                                                                const char* name, safetensors_tensor_info* info,
                                                                safetensors_error* error);
@@ -56,13 +56,13 @@ SAFETENSORS_API safetensors_status safetensors_file_metadata(const safetensors_f
 
 /* --- Reading --- */
 
-/** Value of `rank` for a tensor of any shape. `shape` is not read then. */
+/** Value of `rank` that accepts a tensor of any shape. `shape` is then not used. */
 #define SAFETENSORS_ANY_RANK SIZE_MAX
 
 /** Returns the elements of a tensor that must have this dtype and this shape, without a copy if possible.
  *
- * `shape` has `rank` dimensions, outermost first. Get the elements with safetensors_array_data(), and free the array
- * when you need them no more. The memory is that of safetensors_tensor_view() with SAFETENSORS_MAP_SHARED. If that
+ * `shape` has `rank` dimensions, outermost first. Get the elements with safetensors_array_data(). Free the array when
+ * you no longer need them. The memory is that of safetensors_tensor_view() with SAFETENSORS_MAP_SHARED. If that
  * memory is not aligned for the dtype, the elements are copied to new memory.
  *
  * Errors: NOT_FOUND; DTYPE_MISMATCH and SHAPE_MISMATCH, whose message has the dtypes and the shapes expected and found;

@@ -88,9 +88,9 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// Returns true when there is a tensor with this name.
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
 
-  /// Returns the metadata of the first file. The shards of a model usually have the same metadata; files() gives that
-  /// of each file, and index_metadata() that of the index. The view is valid as long as any copy of this Checkpoint
-  /// exists.
+  /// Returns the metadata of the first file. The shards of a model usually have the same metadata. files() gives the
+  /// metadata of each file, and index_metadata() that of the index. The view is valid as long as any copy of this
+  /// Checkpoint exists.
   [[nodiscard]] Metadata metadata() const& noexcept {
     return files().empty() ? Metadata() : files().front().metadata();
   }
@@ -111,12 +111,12 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// them. Returns nullopt if there is none, or if it is not an integer from 0 to 2^64-1. Nothing checks the number.
   [[nodiscard]] SAFETENSORS_API std::optional<std::uint64_t> index_total_size() const noexcept;
 
-  /// Returns the tensors that are in the files, but invisible, because the index does not have them in their file. The
-  /// files are in the order of files(), the tensors of a file are sorted by offset. Throws std::bad_alloc.
+  /// Returns the tensors that are in a file where the index does not have them. tensors() does not have these tensors.
+  /// The files are in the order of files(). The tensors of a file are sorted by offset. Throws std::bad_alloc.
   [[nodiscard]] SAFETENSORS_API std::vector<Tensor> unindexed_tensors() const;
-  /// Returns the names of the stray files: files in the folder of the index whose names end in `.safetensors`, and
-  /// which the index does not name. They are often shards of an older model. The names are sorted. Without an index,
-  /// there are none; with several paths, the call looks at the folder of the first index.
+  /// Returns the names of the stray files, sorted. These are the files in the folder of the index whose names end in
+  /// `.safetensors`, and that are not in the index. They are often shards of an older model. Without an index, there
+  /// are no stray files. With several paths, the call looks at the folder of the first index.
   ///
   /// Each call reads the folder again. It does not look into folders below. Errors: open_failed, read_failed,
   /// out_of_memory.

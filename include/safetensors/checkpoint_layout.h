@@ -1,5 +1,5 @@
 /// @file
-/// Decides which tensors of a model go into which file (shard), and writes the text of the index. No function of this
+/// Decides which tensors of a model go into which file (shard), and makes the text of the index. No function of this
 /// header opens a file.
 #pragma once
 
@@ -25,11 +25,11 @@ struct CheckpointTensor {
   std::string_view name;    ///< valid UTF-8
   Dtype dtype = Dtype::U8;  ///< type of the elements
   ShapeView shape;          ///< dimensions in elements, outermost first
-  /// Tensors with the same number share memory. They go into the same file, and `total_size` counts only the first of
+  /// Tensors with the same value share memory. They go into the same file, and `total_size` counts only the first of
   /// them. 0: the tensor shares nothing. Every tensor is nevertheless written whole.
   std::uint64_t storage = 0;
-  /// The size with which the tensor counts in the split and in `total_size`, in bytes. nullopt: the size of its
-  /// elements. huggingface_hub counts a torch tensor with the size of its whole storage.
+  /// The size of the tensor in the split and in `total_size`, in bytes. nullopt: the size of its elements.
+  /// huggingface_hub uses the size of the whole storage of a torch tensor.
   std::optional<std::uint64_t> storage_bytes = std::nullopt;
 };
 
@@ -75,7 +75,8 @@ class CheckpointLayout {
   ///   the tensor begins the next file. Headers do not count.
   /// - A tensor of more than `max_shard_size` bytes gets a file of its own. The current file stays current, so the
   ///   number of the new file is lower than that of the current file.
-  /// - A tensor that shares its storage with an earlier tensor goes into the file of that tensor and has no size.
+  /// - A tensor that shares its storage with an earlier tensor goes into the file of that tensor. Its size does not
+  ///   count.
   /// - If there is one file, it is called `stem.safetensors`, and there is no index. If there are no tensors, there is
   ///   one file without tensors.
   ///
@@ -94,7 +95,8 @@ class CheckpointLayout {
   std::span<const CheckpointFile> files() const&& = delete;
   /// Returns the position in files() of the file of a tensor, or nullopt if there is no tensor with this name.
   [[nodiscard]] SAFETENSORS_API std::optional<std::size_t> file_of(std::string_view tensor) const noexcept;
-  /// Returns the number of bytes of all tensors. Tensors that share a storage count once.
+  /// Returns the sum of the sizes of all tensors, in bytes. Tensors that share a storage count once. If
+  /// CheckpointTensor::storage_bytes is given, it counts instead of the size of the elements.
   [[nodiscard]] SAFETENSORS_API std::uint64_t total_size() const noexcept;
 
   /// Returns the stem of the file names. The view is valid as long as any copy of this object exists.
@@ -104,8 +106,8 @@ class CheckpointLayout {
   [[nodiscard]] SAFETENSORS_API std::string index_name() const;
   /// Returns the text of the index, or an empty text if there is one file. It equals the text that huggingface_hub
   /// writes, byte for byte: JSON with an indent of 2, without a new line at its end, `metadata` (first `total_size`)
-  /// and then `weight_map`. The tensors are in the order of the files, and in a file in the order given; those that
-  /// share an earlier storage come last. The view is valid as long as any copy of this object exists.
+  /// and then `weight_map`. The tensors are in the order of the files, and in a file in the order given. Tensors that
+  /// share an earlier storage come last in their file. The view is valid as long as any copy of this object exists.
   [[nodiscard]] SAFETENSORS_API std::string_view index_text() const& noexcept;
   std::string_view index_text() const&& = delete;
 

@@ -38,12 +38,12 @@ struct CheckpointWriteOptions {
 /// removes.
 ///
 /// In a folder that exists, commit() puts the files in place one after the other, and the index last. So a crash leaves
-/// the old model readable if the new files have other names than the old ones, which is the case if the number of files
-/// differs. If they have the same names, a crash leaves some new and some old files under one index. Write into a new
-/// folder to avoid it.
+/// the old model readable if the new files have other names than the old ones. The names differ if the number of files
+/// differs. If the names are the same, a crash leaves some new and some old files under one index. To avoid this, write
+/// into a new folder.
 ///
-/// Nothing changes before commit(). Without commit(), the destructor removes the bytes written. Up to three descriptors
-/// per file are open at the same time. In a forked child, you may only destroy the CheckpointWriter.
+/// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. Up to
+/// three descriptors per file are open at the same time. In a forked child, you may only destroy the CheckpointWriter.
 class CheckpointWriter {
  public:
   /// Starts to write a model into a folder. The parent of the folder must exist.
@@ -72,6 +72,8 @@ class CheckpointWriter {
 
   /// Completes all files, puts them in place, then writes the index, then removes old files. No other call may run at
   /// the same time.
+  ///
+  /// The error incomplete_write names the first missing range. The CheckpointWriter stays usable after it.
   ///
   /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
   /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error
@@ -111,8 +113,8 @@ class CheckpointWriter {
 /// @}
 
 /// Does the same with a layout that was made before. `tensors` must be exactly the tensors of the layout, in any order.
-/// Errors: those above; not_found (a tensor that is not in the layout), dtype_mismatch and shape_mismatch (it is
-/// another one there), duplicate_name, incomplete_write (a tensor of the layout is missing).
+/// Errors: those above; not_found (a tensor is not in the layout), dtype_mismatch and shape_mismatch (the layout has
+/// another dtype or shape), duplicate_name, incomplete_write (a tensor of the layout is missing).
 [[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors,
                                                      const CheckpointLayout& layout,
                                                      const CheckpointWriteOptions& options = {}) noexcept;

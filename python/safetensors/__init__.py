@@ -3,8 +3,8 @@
 `safetensors.torch`, `safetensors.numpy`, `safetensors.flax`, `safetensors.tensorflow`, `safetensors.mlx` and
 `safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
 `load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `save` writes
-one file, or a model of several files. `Writer` and `CheckpointWriter` write them piece by piece. Only the framework that
-you ask for is imported.
+one file, or a model of several files. `Writer` and `CheckpointWriter` do this in several calls. Only the framework
+that you ask for is imported.
 """
 
 # `import safetensors` imports no other module. Each name is imported on first use (PEP 562).

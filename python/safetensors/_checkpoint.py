@@ -48,13 +48,13 @@ class Checkpoint(Mapping[str, Any]):
     `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
     pattern, or an iterable of these. With an index, only the tensors that it names are present.
     `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
-    `backend`: "auto" reads cached bytes from the page cache and the others past it. "pread" reads
-    all bytes through the page cache. "mmap" gives views of private maps of the files, as
-    `safe_open` does.
+    `backend`: "auto" reads cached bytes from the page cache and the others directly from the
+    device. "pread" reads all bytes through the page cache. "mmap" gives views of private maps of
+    the files, on every file system.
 
-    The constructor reads and checks all headers and nothing else. A checkpoint may be used from any
-    number of threads, and in a forked child. Copies and pickles open the files again. Also a context
-    manager, which closes the files. Tensors and slices stay valid.
+    The constructor reads and checks all headers, but no bytes of tensors. Any number of threads may
+    use a checkpoint, also in a forked child. Copies and pickles open the files again. A checkpoint
+    is also a context manager, which closes the files. Tensors and slices stay valid.
 
     Raises SafetensorError for an invalid file or index, for a tensor in two files, for a folder with
     several checkpoints, and after `close`. Raises MissingTensorError for an unknown name, OSError
@@ -156,9 +156,9 @@ class Checkpoint(Mapping[str, Any]):
         return json.loads(text) if text else None
 
     def unindexed_tensors(self) -> dict[str, list[str]]:
-        """Return the names of tensors that are in the files, but which the index does not name there.
+        """Return the names of tensors that are in a file where the index does not have them.
 
-        They are invisible. The keys are the paths of the files.
+        The checkpoint ignores these tensors. The keys are the paths of the files.
         """
         found: dict[str, list[str]] = {}
         for file, name in self._native.unindexed_tensors():
@@ -166,7 +166,7 @@ class Checkpoint(Mapping[str, Any]):
         return found
 
     def stray_files(self) -> list[str]:
-        """Return the names of files in the folder of the index which the index does not name.
+        """Return the names of files that are in the folder of the index, but not in the index.
 
         Only names that end in ".safetensors" count. Such files are often left from an older model.
         """
@@ -298,19 +298,20 @@ def load(
     """Load tensors of one or many files at once, into memory of their own.
 
     `paths`, `framework`, `device`: as in `Checkpoint`.
-    `keys`: names, and patterns as in `fnmatch`: "model.layers.*". None loads all tensors.
-    `slices`: names to indices as between brackets: integers, slices of any step and one Ellipsis.
-    They mean what they mean in NumPy, but a bound past the end is an error. A tensor without an
-    entry is loaded whole.
+    `keys`: names, and patterns as in `fnmatch`, such as "model.layers.*". None loads all tensors.
+    `slices`: names to indices: integers, slices of any step and one Ellipsis. They have the meaning
+    that NumPy gives them, but a bound past the end is an error. A tensor without an entry is loaded
+    whole.
     `rename`: a dict of names to new names, or a function that takes a name and returns the new one.
     Only the result has the new names. The other arguments use the names in the files.
     `dtype`: the dtype that floats are cast to, rounded to nearest even. Other tensors keep their
     dtype. A dict of names to dtypes casts only these tensors.
     `threads`: number of reader threads. 0 chooses it.
-    `memory_limit`: bytes that may be read or converted at one time, besides the results, as a
-    number or as a text such as "512MiB". 0 chooses it.
-    `cache`: "keep" takes cached bytes from the page cache and reads the others past it, "fill"
-    leaves the bytes in the page cache, "drop" removes them from it, "bypass" never uses it.
+    `memory_limit`: maximum number of bytes that are being read or converted, besides the results: a
+    number, or a text such as "512MiB". 0 chooses it.
+    `cache`: "keep" reads cached bytes from the page cache and the others directly from the device.
+    "fill" leaves the bytes in the page cache. "drop" removes them from it. "bypass" reads directly
+    from the device.
     `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
     "mmap" returns views of private maps of the files, as `load_file` does, and reads only the
     tensors that are sliced, cast or read into `out`.
@@ -353,9 +354,9 @@ def stream(
 ) -> CheckpointStream:
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
-    The arguments are those of `load`, except that `memory_limit` bounds the tensors that are being
-    read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the order
-    of `keys`, and tensors come in the order in which they are complete. To stop early, close the
+    The arguments are those of `load`, without `backend`. `memory_limit` bounds the tensors that are
+    being read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the
+    order of `keys`. Tensors come in the order in which they are complete. To stop early, close the
     iterator or leave its `with`. The progress function is called in the thread that takes a tensor.
     """
     return Checkpoint(paths, framework, device).stream(

@@ -1,9 +1,10 @@
-"""Fills the tensors of a module from a checkpoint: one read plan for what lies in memory of the CPU, and
-a stream for the rest.
+"""Fills the tensors of a module from a checkpoint: by one read plan for tensors on the CPU, and by
+a stream for the others.
 
 The plan reads straight into parameters, and casts on the way. It makes new memory for tensors that have
-none (meta) or that are replaced. Tensors on other devices, conversions that the plan lacks, and tensors
-that overlap are read one after the other and copied by torch.
+none (meta) or that are replaced. Three kinds of tensors are read one after the other and copied by
+torch: tensors on other devices, tensors with a conversion that the plan lacks, and tensors that
+overlap.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class Copy:
-    """A tensor to fill. `target` is None until there is memory for it: the plan may make it."""
+    """A tensor to fill. `target` is None until it has memory, which the plan may make."""
 
     source: Source
     old: torch.Tensor
@@ -223,7 +224,7 @@ class Fill:
         ]
 
     def _make_memory(self, copy: Copy) -> None:
-        """Decide where the tensor goes: into its memory, into new memory, or where the plan chooses."""
+        """Choose the memory of the tensor: its own, new memory, or memory that the plan makes."""
         old = copy.old
         if not old.is_meta and (old.dtype, old.device) == (copy.dtype, copy.device):
             copy.target, copy.places = old, []

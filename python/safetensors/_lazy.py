@@ -2,7 +2,7 @@
 
 `load_into` gives them to `load_state_dict`, so torch itself checks names and shapes and runs the hooks
 of the model, before anything is read. When torch copies such a tensor into a parameter, the copy is
-only noted: a read plan does all noted copies later. Any other use of the values reads the tensor.
+only noted. A read plan makes all noted copies later. Any other use of the values reads the tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loads a checkpoint into the parameters of a torch module, without a second copy of the model.
 
 torch decides: its own `load_state_dict` compares names and shapes and runs the hooks of the model. It
-gets tensors that are not read yet, and the copies that it wants to make are made by a read plan.
+gets tensors that are not read yet. A read plan makes the copies that torch wants to make.
 """
 
 from __future__ import annotations
@@ -38,25 +38,27 @@ def load_into(
     cache: Cache = "keep",
     progress: bool | Progress | None = False,
 ) -> Any:
-    """Load a checkpoint into a module, as `model.load_state_dict(load(path), strict, assign)` does.
+    """Load a checkpoint into a module, without a second copy of the model.
 
-    The bytes are read straight into the parameters and buffers. There is never a second copy of the
-    model: the peak of memory is that of the model plus `memory_limit`. Parameters on the meta device
-    get new memory, once.
+    The result is that of `model.load_state_dict(load_checkpoint(path), strict, assign)`. But the
+    bytes are read straight into the parameters and buffers, so the peak memory is that of the model
+    plus `memory_limit`. Parameters on the meta device get new memory once.
 
     `path`: a file, an index, a folder, a pattern, or an iterable of these.
     `strict`, `assign`: as in `load_state_dict`. With `assign`, new tensors with the dtypes of the
     file replace those of the model.
     `dtype`: the dtype that floats of the model get, as by `model.to(dtype)`. None keeps theirs.
-    `device`: where the loaded tensors go, as by `model.to(device)`. None keeps their device, and
-    gives tensors of the meta device to the CPU.
+    `device`: the device that loaded tensors get, as by `model.to(device)`. None keeps their device,
+    but tensors on the meta device get memory on the CPU.
     `rename`, `threads`, `cache`, `progress`: as in `safetensors.load`.
-    `memory_limit`: bytes that may be read or converted at one time, besides the model.
+    `memory_limit`: maximum number of bytes that are being read or converted, besides the model.
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
-    Raises its RuntimeError, which names all keys and shapes that differ, before anything is
-    changed. Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors
-    are filled and others are not. Do not use the model in other threads meanwhile.
+    Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
+    model is then unchanged, unless a hook or a module with its own `_load_from_state_dict` has
+    already filled tensors. Raises MissingTensorError for a name in `rename` that no tensor has.
+    Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
+    their new values, and others do not. Do not use the model in other threads during the call.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is {type(model).__name__}: give a torch.nn.Module")
@@ -164,7 +166,7 @@ def _restoring(model: torch.nn.Module, fill: Fill) -> Iterator[None]:
 def _flush_before_hooks(model: torch.nn.Module, fill: Fill) -> Callable[[], None]:
     """Make post hooks of the model see the values: copies are made before such a hook runs.
 
-    Returns a function that undoes this. The same applies to a `load_state_dict` of the model's own.
+    A model with its own `load_state_dict` sees the values, too. Returns a function that undoes this.
     """
     handles = []
     for module in model.modules():
@@ -185,7 +187,7 @@ def _flush_before_hooks(model: torch.nn.Module, fill: Fill) -> Callable[[], None
 
 
 def _values_for_overrides(model: torch.nn.Module, assign: bool) -> Callable[[], None]:
-    """Give real tensors to modules that load themselves by an own `_load_from_state_dict`.
+    """Give tensors with values to modules that have their own `_load_from_state_dict`.
 
     Such a method may keep a tensor or compute with the parameter that it has just filled. The
     modules of torch do neither. Returns a function that undoes this.

@@ -57,18 +57,19 @@ def make_save(module: str, tensor: str, noun: str, describe: Describe) -> tuple[
         durability: Durability = "full",
         progress: bool | Progress | None = False,
     ) -> None:
-        """Save {noun} as files of up to `max_shard_size` in a folder, and write their index.
+        """Save {noun} in a folder, as files of up to `max_shard_size`, and write their index.
 
-        The names of the files, and which {noun} go into which, are those of huggingface_hub.
+        The names of the files and the split of the {noun} are those of huggingface_hub.
         `max_shard_size`: bytes, or a text such as "2GB". `metadata`: the metadata of each file.
         `index_metadata`: more members for the `metadata` of the index.
 
         A folder that does not exist appears at once, with all files. In a folder that exists, the
-        index is replaced last, and then the files of an older model with the same stem are removed
-        unless `remove_old_files` is false. `new_folder=True` refuses a folder that exists.
-        docs/checkpoints.md says what a crash leaves. `durability`: as in `save_file`. `progress`:
-        called with the bytes written and the total; True shows a bar if tqdm is installed. Raises
-        the errors of `save_file`, and ValueError for a text that is no size.
+        index is replaced after the files. Then the files of an older model with the same stem are
+        removed, unless `remove_old_files` is false. `new_folder=True` refuses a folder that exists.
+        docs/checkpoints.md says which files a crash leaves. `durability`: as in `save_file`.
+        `progress`: a function that gets the number of bytes written and the total. True shows a
+        bar if tqdm is installed. Raises the errors of `save_file`, and ValueError for a
+        `max_shard_size` that is not a size.
         """
         keep_alive: list[Any] = []
         specs, fetch = describe(tensors, keep_alive)

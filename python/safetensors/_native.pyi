@@ -31,7 +31,7 @@ class SafetensorError(Exception):
 class MissingTensorError(SafetensorError, KeyError):
     """A name that is not among the tensors. `name` is that name.
 
-    It is a SafetensorError, and a KeyError for programs that expect one of a mapping.
+    It is a SafetensorError. It is also a KeyError, which programs expect of a mapping.
     """
 
     name: str | None

@@ -1,4 +1,4 @@
-"""Finds out which tensors a load reads, and how: names and patterns, new names, casts, targets."""
+"""Turns the arguments of `load` into requests: names and patterns, new names, casts, targets."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def rename_all(
 ) -> list[str]:
     """Return the new names, in the order of the old ones.
 
-    A dict gives new names to the names that it has. Raises MissingTensorError for a name in it that
-    no tensor has, TypeError for a new name that is not a str, SafetensorError if two tensors get
-    one name.
+    A name that is not in a dict stays as it is. Raises MissingTensorError for a name in the dict
+    that no tensor has, TypeError for a new name that is not a str, SafetensorError if two tensors
+    get one name.
     """
     if rename is None:
         return names

@@ -47,9 +47,10 @@ def save(
 
     `path`: if it ends in ".safetensors", one file is written, as by `save_file`. Any other path is
     a folder, written as by `save_checkpoint`: files of up to `max_shard_size` (bytes, or a text
-    such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `progress`:
-    called with the bytes written and the total; True shows a bar if tqdm is installed. Raises the
-    errors of `save_file` and `save_checkpoint`, and ValueError for a `max_shard_size` of one file.
+    such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `metadata`:
+    the metadata of each file. `durability`: as in `save_file`. `progress`: a function that gets the
+    number of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors
+    of `save_file` and `save_checkpoint`, and ValueError if `max_shard_size` is given for one file.
     """
     module = _module_of(tensors)
     if os.fsdecode(path).endswith(".safetensors"):

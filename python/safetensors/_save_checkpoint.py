@@ -75,8 +75,8 @@ class CheckpointLayout:
     takes tensors in this order, up to `max_shard_size` (bytes, or a text such as "5GB"). A larger
     tensor gets a file of its own. `stem`: the start of the file names. `metadata`: the metadata of
     each file. `index_metadata`: more members for the `metadata` of the index. A layout depends on
-    these arguments alone: processes that make it from the same arguments agree. Raises
-    SafetensorError, and ValueError for a text that is no size.
+    these arguments alone: processes with the same arguments make the same layout. Raises
+    SafetensorError, and ValueError for a `max_shard_size` that is not a size.
     """
 
     def __init__(
@@ -131,16 +131,18 @@ class CheckpointLayout:
 
 
 class CheckpointWriter:
-    """Writes the files of a model piece by piece. They appear when the `with` ends without error.
+    """Writes the files of a model in several calls. They appear when the `with` ends without error.
 
     `tensors`: a CheckpointLayout, or names to (dtype, shape) or arrays, from which one is made with
     `max_shard_size`, `metadata` and `index_metadata`. A folder that does not exist appears at once,
-    with all files. In a folder that exists, the files are put in place one after the other and the
-    index last; docs/checkpoints.md says what a crash leaves. `new_folder=True` refuses a folder
-    that exists. `remove_old_files`: whether files of an older model with the same stem are removed
-    at the end. `progress`: called with the bytes written and the total; True shows a bar.
-    A writer may be used from any number of threads, but not in a forked child. Raises
-    SafetensorError.
+    with all files. In a folder that exists, the files are put in place one after the other, and the
+    index last. docs/checkpoints.md says which files a crash leaves. `new_folder=True` refuses a
+    folder that exists. `remove_old_files`: whether files of an older model with the same stem are
+    removed at the end. `durability`: as in `save_file`. `progress`: a function that gets the number
+    of bytes written and the total. True shows a bar if tqdm is installed.
+    Any number of threads may use a writer, but not a forked child. Raises SafetensorError,
+    MissingTensorError for a name that is not in the layout, TypeError for an argument that belongs
+    to the layout if a layout is given.
 
         with CheckpointWriter("model", {"w": ("F32", (1000, 512))}) as writer:
             for start, rows in blocks:
@@ -164,7 +166,7 @@ class CheckpointWriter:
             given = {"max_shard_size": max_shard_size, "metadata": metadata}
             for argument, value in {**given, "index_metadata": index_metadata}.items():
                 if value is not None:
-                    raise TypeError(f"{argument} belongs to the layout, which is given")
+                    raise TypeError(f"{argument} belongs to the layout: give it to CheckpointLayout")
             layout = tensors
         else:
             size = DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size
@@ -192,16 +194,19 @@ class CheckpointWriter:
         self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
 
     def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
-        """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
+        """Copy a whole tensor of any size from a checkpoint, with a few MiB of memory.
+
+        `source_name`: the name in the checkpoint, if it is another one.
+        """
         if not isinstance(source, Checkpoint):
             raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
         wanted = name if source_name is None else source_name
         self._native.copy(name, source._native, wanted)
 
     def commit(self) -> None:
-        """Put the files and the index in place. Raises SafetensorError if a byte was not written.
+        """Put the files and the index in place. The end of the `with` calls it.
 
-        The end of the `with` calls it. Raises SafetensorError while another thread writes.
+        Raises SafetensorError if a byte was not written, and while another thread writes.
         """
         self._native.commit()
         self._ended = True

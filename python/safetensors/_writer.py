@@ -1,4 +1,4 @@
-"""Writes a file tensor by tensor, or in pieces of tensors, for files larger than memory."""
+"""Writes a file in several calls, whole tensors or rows, for files larger than memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def to_spec(name: str, described: Any) -> TensorSpec:
 
 
 class Writer:
-    """Writes a file piece by piece. The file appears at `path` when the `with` ends without error.
+    """Writes a file in several calls. The file appears at `path` when the `with` ends without error.
 
     `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken.
     `metadata`, `durability`: as in `save_file`. Other programs see the old file until the end. After

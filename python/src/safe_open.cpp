@@ -253,9 +253,9 @@ void define_safe_open(nb::module_& module) {
       "\"paddle\". device: where tensors go (torch and paddle). backend: \"mmap\" (tensors are views\n"
       "of a map of the file, and a page is read on first access), \"pread\" (tensors own their memory,\n"
       "read through the page cache) or \"auto\" (the same, but bytes that are not in the page cache\n"
-      "are read past it). On network and user-space (FUSE) file systems, \"mmap\" reads as \"pread\" does.\n"
-      "The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another backend, or, if it is\n"
-      "\"mmap\", requests a map on every file system.\n\n"
+      "are read directly from the device). On network and user-space (FUSE) file systems, \"mmap\" is\n"
+      "the same as \"pread\". The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another\n"
+      "backend. If the variable is \"mmap\", files are mapped on every file system.\n\n"
       "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
       "Any number of threads may use it at once.");
   type.def(
