@@ -138,6 +138,34 @@ TEST_F(CheckpointWriterTest, KeepsOldFilesOnRequest) {
   EXPECT_EQ(::access((folder_ + "/m.safetensors.index.json").c_str(), F_OK), -1);
 }
 
+// The user may search the folder and write into it, but not list it.
+TEST_F(CheckpointWriterTest, WritesIntoUnlistableFolder) {
+  save(2, 'a', 2);  // m.safetensors, which some programs read before they look for an index
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0333), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              save(3, 'b');
+              return !HasFailure() && !os::list_directory(folder_);
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  EXPECT_EQ(files(), kThree);
+  EXPECT_EQ(model(), "3 bbb");
+
+  // The index goes, because its name is known. Files with numbers stay.
+  ASSERT_EQ(::chmod(folder_.c_str(), 0333), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              save(2, 'c', 2);
+              return !HasFailure();
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  EXPECT_EQ(files(), (Names{kThree[0], kThree[1], kThree[2], "m.safetensors"}));
+  EXPECT_EQ(model(), "2 cc");
+}
+
 TEST_F(CheckpointWriterTest, RefusesExistingFolderOnRequest) {
   ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
   const auto made = CheckpointWriter::create(folder_ + "//", layout_of(1), {.new_folder = true});
