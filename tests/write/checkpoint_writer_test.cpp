@@ -317,6 +317,43 @@ TEST_F(CheckpointWriterTest, ReportsBytesOfAllFiles) {
   EXPECT_EQ(reports.back(), std::pair(size, size));
 }
 
+// Without bytes of tensors, no write reports anything. So commit() does, as save_checkpoint() does.
+TEST_F(CheckpointWriterTest, ReportsModelsWithoutBytes) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> reports;
+  CheckpointWriteOptions options;
+  options.write.progress = [&](std::uint64_t done, std::uint64_t total) {
+    reports.emplace_back(done, total);
+    return true;
+  };
+  const Shape empty{0};
+  const CheckpointTensor tensor{.name = "t0", .dtype = Dtype::U8, .shape = empty};
+  for (const std::size_t count : {0U, 1U}) {
+    reports.clear();
+    const CheckpointLayout layout = CheckpointLayout::make(std::span(&tensor, count)).value();
+    const std::uint64_t size = layout.files()[0].header.file_bytes();
+    CheckpointWriter made = CheckpointWriter::create(folder_, layout, options).value();
+    if (count != 0) {
+      ASSERT_TRUE(succeeds(made.write("t0", 0, {})));
+    }
+    ASSERT_TRUE(succeeds(made.commit()));
+    EXPECT_EQ(reports, (std::vector{std::pair(size, size)}));
+    reports.clear();
+    const TensorData data{"t0", Dtype::U8, empty, {}};
+    const std::vector<NamedTensor> tensors(count, NamedTensor(data));
+    ASSERT_TRUE(succeeds(save_checkpoint(folder_, tensors, layout, options)));
+    EXPECT_EQ(reports, (std::vector{std::pair(size, size)}));
+  }
+}
+
+TEST_F(CheckpointWriterTest, IsCancelledAtCommit) {
+  CheckpointWriteOptions options;
+  options.write.progress = [](std::uint64_t, std::uint64_t) { return false; };
+  CheckpointWriter made = writer(0, 1, options);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
+  EXPECT_EQ(beside(), Names{});
+}
+
 TEST_F(CheckpointWriterTest, IsCancelledByProgress) {
   CheckpointWriteOptions options;
   options.write.progress = [](std::uint64_t, std::uint64_t) { return false; };
