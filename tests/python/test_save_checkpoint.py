@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
@@ -106,6 +107,36 @@ def test_layout_tells_files() -> None:
     assert layout.index is not None
     assert layout.index["metadata"] == {"total_size": 120, "x": [1, {"y": None}]}
     assert repr(layout) == "<CheckpointLayout: 5 tensors in 3 files>"
+
+
+class OwnLayout(CheckpointLayout):
+    pass
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize("kind", [CheckpointLayout, OwnLayout])
+def test_layout_can_be_copied_and_pickled(tmp_path: Path, copied: Any, kind: Any) -> None:
+    shapes: dict[str, Any] = {"\u00e9": ("F32", (2, 3)), "f4": ("F4", (2, 6)), "f6": ("F6_E2M3", (4,)), "": ("U8", ())}
+    layout = kind(shapes, max_shard_size="6B", stem="s", metadata={"k": "v"}, index_metadata={"x": [1.5]})
+    made = copied(layout)
+    assert type(made) is kind and made is not layout
+    assert (made.files, made.index, made.total_size) == (layout.files, layout.index, layout.total_size)
+    assert len(made.files) == 3 and made._native.index_text() == layout._native.index_text()
+    data = {"\u00e9": bytes(24), "f4": bytes(6), "f6": bytes(3), "": b"1"}
+    for name, each in (("first", layout), ("second", made)):
+        with CheckpointWriter(tmp_path / name, each) as writer:
+            for tensor, values in data.items():
+                writer.write(tensor, values)
+    for file in os.listdir(tmp_path / "first"):
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+def test_copied_layout_keeps_shared_storages() -> None:
+    torch = framework("torch")
+    whole = torch.zeros(8)
+    layout = CheckpointLayout({"a": whole, "b": whole[:4], "c": torch.zeros(8)}, max_shard_size=32)
+    made = pickle.loads(pickle.dumps(layout))
+    assert made.files == layout.files and made.total_size == layout.total_size == 64
 
 
 @pytest.mark.parametrize("folder_exists", [False, True])
