@@ -343,6 +343,22 @@ def test_write_after_failed_commit_fails(tmp_path: Path) -> None:
             call()
 
 
+BAD_SIZES = [(-1, "-1"), (1 << 64, "18446744073709551616"), ("99999999999TB", "99999999999000000000000")]
+
+
+@pytest.mark.parametrize(("size", "shown"), BAD_SIZES)
+def test_sizes_out_of_range_are_refused(tmp_path: Path, size: Any, shown: str) -> None:
+    calls: list[Any] = [
+        lambda: CheckpointLayout(TENSORS, max_shard_size=size),
+        lambda: CheckpointWriter(tmp_path / "m", TENSORS, max_shard_size=size),
+        lambda: save(TENSORS, tmp_path / "m", max_shard_size=size),
+    ]
+    for call in calls:  # as memory_limit
+        with pytest.raises(SafetensorError, match=f"^max_shard_size is {shown}, expected 0 to 2\\^64-1$"):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
 def test_layout_refuses_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         CheckpointLayout(TENSORS, index_metadata={"a": float("nan")})
