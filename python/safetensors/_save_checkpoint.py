@@ -199,14 +199,18 @@ class CheckpointWriter:
         self.layout = layout
         self._folder = folder
         report, self._end_report = reporter(progress, "Saving")
-        self._native = _native._checkpoint_writer(
-            folder,
-            layout._native,
-            new_folder=bool(new_folder),
-            remove_old_files=bool(remove_old_files),
-            durability=durability,
-            progress=report,
-        )
+        try:
+            self._native = _native._checkpoint_writer(
+                folder,
+                layout._native,
+                new_folder=bool(new_folder),
+                remove_old_files=bool(remove_old_files),
+                durability=durability,
+                progress=report,
+            )
+        except BaseException:
+            self._end_report()
+            raise
         self._ended = False
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
@@ -276,13 +280,13 @@ def write_checkpoint(
     """
     layout_options = _layout_options(tensors, max_shard_size, "model", metadata, index_metadata)
     layout = _native._CheckpointLayout(specs, *layout_options)
-    report, end_report = reporter(progress, "Saving")
     options: dict[str, Any] = {
         "new_folder": bool(new_folder),
         "remove_old_files": bool(remove_old_files),
         "durability": durability,
-        "progress": report,
     }
+    report, end_report = reporter(progress, "Saving")
+    options["progress"] = report
     try:
         if fetch is None:
             _native._save_checkpoint(specs, folder, layout, **options)

@@ -7,6 +7,8 @@ import gc
 import json
 import os
 import pickle
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -321,6 +323,50 @@ def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
     gc.collect()
     assert gone() is None
     assert os.listdir(tmp_path) == []
+
+
+BAR = """
+import sys, types
+import numpy as np
+calls = []
+class Bar:
+    def __init__(self, **options): self.n, self.total = 0, None; calls.append(options["desc"])
+    def update(self, n): self.n += n
+    def close(self): calls.append(f"closed at {self.n == self.total}")
+sys.modules["tqdm"] = types.ModuleType("tqdm"); sys.modules["tqdm.auto"] = auto = types.ModuleType("tqdm.auto"); auto.tqdm = Bar
+from safetensors import CheckpointLayout, CheckpointWriter, save
+tensors, folder = {"a": np.zeros(3)}, sys.argv[1]
+class Bad:
+    def __bool__(self): raise ZeroDivisionError
+for call in (
+    lambda: CheckpointWriter(folder + "/no/model", tensors, progress=True),
+    lambda: CheckpointWriter(folder, tensors, durability="x", progress=True),
+    lambda: CheckpointWriter(folder, tensors, new_folder=Bad(), progress=True),
+    lambda: CheckpointWriter(folder, tensors, max_shard_size=-1, progress=True),
+    lambda: save(tensors, folder + "/no/model", progress=True),
+    lambda: save(tensors, folder + "/no/a.safetensors", progress=True),
+):
+    calls.clear()
+    try: call()
+    except Exception as error: print(type(error).__name__, calls)
+calls.clear()
+with CheckpointWriter(folder + "/model", {"a": ("U8", (0,))}, progress=True) as writer: writer.write("a", b"")
+print(calls[0], set(calls[1:]))
+"""
+
+
+def test_bar_is_closed_if_nothing_can_be_written(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True)
+    closed = "['Saving', 'closed at False']"
+    assert done.stdout.splitlines() == [
+        f"SafetensorError {closed}",
+        f"SafetensorError {closed}",
+        f"ZeroDivisionError {closed}",
+        "SafetensorError []",
+        f"SafetensorError {closed}",
+        f"SafetensorError {closed}",
+        "Saving {'closed at True'}",
+    ], done.stderr
 
 
 def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
