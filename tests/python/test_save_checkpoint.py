@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import weakref
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,10 @@ def test_save_refuses_size_for_one_file(tmp_path: Path) -> None:
         save(TENSORS, tmp_path / "folder", max_shard_size="much")
     with pytest.raises(TypeError, match="give a dict of names"):
         save([1], tmp_path / "folder")  # type: ignore[arg-type]
+    for path in ("folder", "one.safetensors"):
+        for nested in ({"a": {"b": TENSORS["b"]}}, {**TENSORS, "a": {"b": 1, "c": 2}}, UserDict(a={"b": 1})):
+            with pytest.raises(TypeError, match=NESTED):
+                save(nested, tmp_path / path)
     assert os.listdir(tmp_path) == []
     save({}, tmp_path / "empty")
     assert load(tmp_path / "empty") == {}
@@ -405,7 +410,13 @@ def test_sizes_out_of_range_are_refused(tmp_path: Path, size: Any, shown: str) -
     assert os.listdir(tmp_path) == []
 
 
+NESTED = r"^tensors\['a'\] is dict: give a flat dict of tensors, with names such as 'a.b'$"
+
+
 def test_layout_refuses_bad_arguments(tmp_path: Path) -> None:
+    for nested in ({"a": {"b": TENSORS["b"]}}, {"a": {"b": 1, "c": 2}}):
+        with pytest.raises(TypeError, match=NESTED):
+            CheckpointLayout(nested)
     with pytest.raises(ValueError, match="JSON"):
         CheckpointLayout(TENSORS, index_metadata={"a": float("nan")})
     with pytest.raises(TypeError, match="index_metadata is list: give a dict"):
