@@ -77,19 +77,27 @@ const char* text_of(TemporaryState state) {
 }
 
 struct Sum {
-  std::uint64_t count = 0;
+  std::uint64_t files = 0;
+  std::uint64_t folders = 0;
   std::uint64_t bytes = 0;
 };
 
-// The files that were removed, or would be without --dry-run.
+// The temporaries that were removed, or would be without --dry-run. The end of its name tells a folder from a file.
 Sum sum_of(const std::vector<Temporary>& found) {
   Sum sum;
   for (const Temporary& temporary : found) {
     if (temporary.state != TemporaryState::removed && temporary.state != TemporaryState::stale) continue;
-    ++sum.count;
+    ++(temporary.path.ends_with(".folder") ? sum.folders : sum.files);
     sum.bytes += temporary.size;
   }
   return sum;
+}
+
+// "2 files", "1 folder" or "1 file and 2 folders".
+std::string counts_text(const Sum& sum) {
+  const std::string folders = counted(sum.folders, "folder");
+  if (sum.folders != 0 && sum.files == 0) return folders;
+  return counted(sum.files, "file") + (sum.folders == 0 ? "" : " and " + folders);
 }
 
 void print_text(Console& console, const std::vector<Temporary>& found, bool dry_run) {
@@ -99,14 +107,13 @@ void print_text(Console& console, const std::vector<Temporary>& found, bool dry_
   }
   if (!found.empty()) table.print(console);
   const Sum sum = sum_of(found);
-  console.out(formatted("{}{}, {}\n", dry_run ? "would remove " : "removed ", counted(sum.count, "file"),
-                        size_text(sum.bytes)));
+  console.out(formatted("{}{}, {}\n", dry_run ? "would remove " : "removed ", counts_text(sum), size_text(sum.bytes)));
 }
 
 void print_json(Json& json, const std::vector<Temporary>& found, const CleanArguments& options) {
   const Sum sum = sum_of(found);
   json.field("dry_run", options.clean.dry_run).field("recursive", options.clean.recursive);
-  json.field("count", sum.count).field("bytes", sum.bytes).key("temporaries").open('[');
+  json.field("count", sum.files + sum.folders).field("bytes", sum.bytes).key("temporaries").open('[');
   for (const Temporary& temporary : found) {
     json.line().open('{').field("path", temporary.path).field("bytes", temporary.size);
     json.field("state", word(temporary.state));

@@ -130,7 +130,8 @@ typedef struct safetensors_checkpoint_write_options {
   /** Not 0: refuse a folder that exists. Then no reader ever sees a mix of old and new files. */
   uint32_t new_folder;
   /** After the new files are in place, the files of an older model with the same stem are removed: `stem.safetensors`
-   * and `stem-NNNNN-of-NNNNN.safetensors`. Not 0: they stay. Files with other names always stay. */
+   * and `stem-NNNNN-of-NNNNN.safetensors`. In a folder that the caller may write but not read, only `stem.safetensors`
+   * is removed, because numbered files cannot be looked for. Not 0: they stay. Files with other names always stay. */
   uint32_t keep_old_files;
 } safetensors_checkpoint_write_options;
 /** Initializer of safetensors_checkpoint_write_options. */

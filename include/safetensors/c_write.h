@@ -37,7 +37,7 @@ typedef struct safetensors_write_options {
    * then leaves an incomplete file. */
   uint32_t in_place_if_no_rename;
   /** Called every few MiB with the number of bytes written (`completed`) and the total size of the file, or of all
-   * files together. May be NULL.
+   * files together. Without an error, the last call has the total twice, also if no tensor has a byte. May be NULL.
    *
    * Runs in the thread that made the writing call, and never in two threads at once. Return 0 to cancel: this call, and
    * all later calls of a writer, return CANCELLED. The old file is then unchanged. It must return normally and must not

@@ -27,7 +27,8 @@ struct CheckpointWriteOptions {
   /// Refuse a folder that exists. Then no reader ever sees a mix of old and new files: see CheckpointWriter.
   bool new_folder = false;
   /// After the new files are in place, remove the files of an older model with the same stem: `stem.safetensors` and
-  /// `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay.
+  /// `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay. In a folder that the caller may write but not
+  /// read, only `stem.safetensors` is removed, because numbered files cannot be looked for.
   bool remove_old_files = true;
 };
 

@@ -39,12 +39,13 @@ struct WriteOptions {
   /// error unsupported. An error or a crash then leaves an incomplete file.
   bool in_place_if_no_rename = false;
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
+  /// Without an error, the last call has the total twice, also if no tensor has a byte.
   ///
-  /// Runs in the thread that calls write_file(), write_files(), edit_metadata(), or write(), write_rows() or copy() of
-  /// a Writer, and never in two threads at once. Return false to cancel: this call, and all later calls of the Writer,
-  /// return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file
-  /// is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must not throw.
-  /// Must not use the Writer.
+  /// Runs in the thread that calls write_file(), write_files(), edit_metadata(), or write(), write_rows(), copy() or
+  /// commit() of a Writer, and never in two threads at once. Return false to cancel: this call, and all later calls of
+  /// the Writer, return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when
+  /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
+  /// not throw. Must not use the Writer.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   /// What happens to a symlink at the path.
   ///

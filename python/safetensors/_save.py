@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import islice
 from os import PathLike
 from typing import Any
 
 from ._options import Progress
 from ._targets import is_torch
 from ._types import Durability
+from ._values import refuse_nested
 
 __all__ = ["save"]
 
@@ -28,6 +30,9 @@ def _module_of(tensors: Mapping[str, Any]) -> Any:
     """Return the module of this package for the framework of the first tensor."""
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+    # Only a dict is searched whole: another mapping may read a file for each value.
+    for name, value in tensors.items() if isinstance(tensors, dict) else islice(tensors.items(), 1):
+        refuse_nested(name, value)
     tensor = next(iter(tensors.values()), None)
     root = type(tensor).__module__.partition(".")[0]
     name = "torch" if is_torch(tensor) else _MODULES.get(root, "numpy")
@@ -50,7 +55,8 @@ def save(
     such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `metadata`:
     the metadata of each file. `durability`: as in `save_file`. `progress`: a function that gets the
     number of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors
-    of `save_file` and `save_checkpoint`, and ValueError if `max_shard_size` is given for one file.
+    of `save_file` and `save_checkpoint`, TypeError for a dict in the dict, and ValueError if
+    `max_shard_size` is given for one file.
     """
     module = _module_of(tensors)
     if os.fsdecode(path).endswith(".safetensors"):

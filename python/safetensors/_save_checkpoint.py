@@ -25,6 +25,9 @@ DEFAULT_SHARD_SIZE = "5GB"  # 5 * 10**9 bytes, as in huggingface_hub
 
 # (tensor name) -> address and size in bytes of the tensor in host memory, and the owner of the bytes
 Fetch = Callable[[str], "tuple[int, int, Any]"]
+# The arguments of the native layout after the tensors: storages, size of files, stem, metadata, and the
+# text of the metadata of the index.
+_LayoutOptions = tuple[dict[str, tuple[int, int]], Any, str, "dict[str, str] | None", str]
 
 
 def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -48,20 +51,19 @@ def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return storages
 
 
-def _native_layout(
-    specs: dict[str, TensorSpec],
+def _layout_options(
     tensors: Mapping[str, Any],
     max_shard_size: int | str,
     stem: str,
     metadata: Mapping[str, str] | None,
     index_metadata: Mapping[str, Any] | None,
-) -> _native._CheckpointLayout:
+) -> _LayoutOptions:
     if index_metadata is not None and not isinstance(index_metadata, Mapping):
         raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
     text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
     size = to_bytes(max_shard_size, "max_shard_size")
     given = None if metadata is None else dict(metadata)
-    return _native._CheckpointLayout(specs, _storages(tensors), size, stem, given, text)
+    return _storages(tensors), size, stem, given, text
 
 
 def _files_text(files: int) -> str:
@@ -75,8 +77,8 @@ class CheckpointLayout:
     takes tensors in this order, up to `max_shard_size` (bytes, or a text such as "5GB"). A larger
     tensor gets a file of its own. `stem`: the start of the file names. `metadata`: the metadata of
     each file. `index_metadata`: more members for the `metadata` of the index. A layout depends on
-    these arguments alone: processes with the same arguments make the same layout. Raises
-    SafetensorError, and ValueError for a `max_shard_size` that is not a size.
+    these arguments alone: processes with the same arguments make the same layout. It can be copied
+    and pickled. Raises SafetensorError, and ValueError for a `max_shard_size` that is not a size.
     """
 
     def __init__(
@@ -91,17 +93,21 @@ class CheckpointLayout:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
         specs = {name: to_spec(name, described) for name, described in tensors.items()}
-        self._names = list(specs)
-        self._native = _native_layout(
-            specs, tensors, max_shard_size, stem, metadata, index_metadata
+        self._make(
+            specs, _layout_options(tensors, max_shard_size, stem, metadata, index_metadata)
         )
+
+    def _make(self, specs: dict[str, TensorSpec], options: _LayoutOptions) -> None:
+        self._specs = specs
+        self._options = options
+        self._native = _native._CheckpointLayout(specs, *options)
 
     @property
     def files(self) -> dict[str, list[str]]:
         """The names of the tensors of each file, by the name of the file."""
         names = [name for name, _ in self._native.files()]
         files: dict[str, list[str]] = {name: [] for name in names}
-        for tensor in self._names:
+        for tensor in self._specs:
             files[names[self._native.file_of(tensor)]].append(tensor)
         return files
 
@@ -123,11 +129,27 @@ class CheckpointLayout:
 
     def __len__(self) -> int:
         """Return the number of tensors."""
-        return len(self._names)
+        return len(self._specs)
 
     def __repr__(self) -> str:
         files = _files_text(len(self._native.files()))
         return f"<CheckpointLayout: {count_text(len(self))} in {files}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not the plan, but what it depends on. So a copy is checked as the original was.
+        tensors = {name: (spec.dtype, spec.shape) for name, spec in self._specs.items()}
+        return _remake, (type(self), tensors, self._options)
+
+
+def _remake(
+    kind: type[CheckpointLayout],
+    tensors: dict[str, tuple[str, list[int]]],
+    options: _LayoutOptions,
+) -> CheckpointLayout:
+    """Return a layout from a pickle or for a copy."""
+    made = kind.__new__(kind)
+    made._make({name: to_spec(name, described) for name, described in tensors.items()}, options)
+    return made
 
 
 class CheckpointWriter:
@@ -179,14 +201,18 @@ class CheckpointWriter:
         self.layout = layout
         self._folder = folder
         report, self._end_report = reporter(progress, "Saving")
-        self._native = _native._checkpoint_writer(
-            folder,
-            layout._native,
-            new_folder=bool(new_folder),
-            remove_old_files=bool(remove_old_files),
-            durability=durability,
-            progress=report,
-        )
+        try:
+            self._native = _native._checkpoint_writer(
+                folder,
+                layout._native,
+                new_folder=bool(new_folder),
+                remove_old_files=bool(remove_old_files),
+                durability=durability,
+                progress=report,
+            )
+        except BaseException:
+            self._end_report()
+            raise
         self._ended = False
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
@@ -257,14 +283,15 @@ def write_checkpoint(
     `tensors`: the tensors of the framework. `fetch` gives the bytes of one tensor at a time, if the
     specs have no bytes.
     """
-    layout = _native_layout(specs, tensors, max_shard_size, "model", metadata, index_metadata)
-    report, end_report = reporter(progress, "Saving")
+    layout_options = _layout_options(tensors, max_shard_size, "model", metadata, index_metadata)
+    layout = _native._CheckpointLayout(specs, *layout_options)
     options: dict[str, Any] = {
         "new_folder": bool(new_folder),
         "remove_old_files": bool(remove_old_files),
         "durability": durability,
-        "progress": report,
     }
+    report, end_report = reporter(progress, "Saving")
+    options["progress"] = report
     try:
         if fetch is None:
             _native._save_checkpoint(specs, folder, layout, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name
@@ -16,6 +17,16 @@ Value = tuple[int, int, "str | None", "tuple[int, ...] | None", Any]
 _BYTES = ("B", "b", "c")
 _PLURALS = ("bools", "integers", "floats", "complex numbers")
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # indices of _PLURALS
+
+
+def refuse_nested(name: str, value: Any) -> None:
+    """Raise TypeError for a dict in a dict of tensors: the names of a file have no levels."""
+    if isinstance(value, Mapping):
+        example = f"{name}.{next(iter(value), 'weight')}"
+        raise TypeError(
+            f"tensors[{name!r}] is {type(value).__name__}: give a flat dict of tensors, with names such"
+            f" as {example!r}"
+        )
 
 
 def to_value(data: Any, name: str, dtype: str) -> Value:

@@ -14,13 +14,14 @@ from ._display import count_text
 from ._dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
 from ._types import Durability
-from ._values import to_value
+from ._values import refuse_nested, to_value
 
 __all__ = ["Writer"]
 
 
 def to_spec(name: str, described: Any) -> TensorSpec:
     """Return the dtype and shape from a pair (dtype, shape) or from an array."""
+    refuse_nested(name, described)
     if hasattr(described, "dtype") and hasattr(described, "shape"):
         dtype, shape = described.dtype, described.shape
     else:

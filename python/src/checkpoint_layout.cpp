@@ -30,7 +30,7 @@ CheckpointLayout make_layout(nb::handle specs, nb::handle storages, nb::handle m
                              nb::handle metadata, nb::handle index_metadata) {
   const TensorsToSave tensors(specs);
   CheckpointLayoutOptions options;
-  options.max_shard_size = to_unsigned(max_shard_size);
+  options.max_shard_size = to_count(max_shard_size, "max_shard_size");
   options.stem = from_str(stem, "stem");
   options.metadata = to_metadata(metadata).value_or(MetadataPairs());
   options.index_metadata = from_str(index_metadata, "index_metadata");

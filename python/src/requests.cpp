@@ -55,8 +55,8 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }
 
-// Raises TypeError for an object that is not an integer. Raises SafetensorError, which names the argument, for an
-// integer outside of 0 to 2^64-1.
+}  // namespace
+
 std::uint64_t to_count(nb::handle object, const char* argument) {
   try {
     return to_unsigned(object);
@@ -65,8 +65,6 @@ std::uint64_t to_count(nb::handle object, const char* argument) {
   }
   raise(std::string(argument) + " is " + nb::cast<std::string>(nb::str(object)) + ", expected 0 to 2^64-1");
 }
-
-}  // namespace
 
 std::optional<Dtype> to_dtype(nb::handle name) {
   if (name.is_none()) return std::nullopt;

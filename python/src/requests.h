@@ -17,6 +17,10 @@ struct Requests {
   std::vector<nb::object> targets;
 };
 
+// Returns an argument that is a number of bytes or of threads. Raises TypeError for an object that is not an integer,
+// and SafetensorError, which names the argument, for an integer outside of 0 to 2^64-1.
+[[nodiscard]] std::uint64_t to_count(nb::handle object, const char* argument);
+
 // name: a name of the format, such as "F32", or None. Raises SafetensorError for any other text.
 [[nodiscard]] std::optional<Dtype> to_dtype(nb::handle name);
 

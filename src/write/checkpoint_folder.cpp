@@ -47,6 +47,9 @@ Status CheckpointFolder::make_folder() {
   }
   const std::string& path = new_folder_ ? new_folder_->path() : path_;
   folder_ = os::Descriptor(os::retry([&] { return ::open(path.c_str(), os::kOpenDirectory); }));
+  // A folder that may be searched but not read. This descriptor is enough to remove files by their names.
+  if (!folder_.valid() && errno == EACCES)
+    folder_ = os::Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (folder_.valid()) return {};
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
@@ -92,7 +95,7 @@ Status CheckpointFolder::commit(std::span<const std::unique_ptr<io::AtomicFile>>
   // If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
   Status synced = io::replace_all(files);
   if (!is_in_place(synced)) return synced;
-  Status next = index_ ? put_index(files.size()) : new_folder_ ? Status() : remove_old_index();
+  Status next = index_ ? put_index(files.size()) : new_folder_ ? Status() : remove_old_index(*files.front());
   if (!is_in_place(next)) return next;
   if (synced) synced = std::move(next);
   if (new_folder_) {
@@ -111,13 +114,14 @@ Status CheckpointFolder::put_index(std::size_t files) {
   return error;
 }
 
-// The old index would lead readers of the folder to the old files.
-Status CheckpointFolder::remove_old_index() {
+// The old index would lead readers of the folder to the old files. file: the only file of the new model.
+Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
   int error_number = ::unlinkat(folder_.get(), index_name_.c_str(), 0) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
   if (error_number == 0) {
-    if (options_.write.durability != Durability::full || ::fsync(folder_.get()) == 0) return {};
-    return os::system_error(Errc::replaced_not_durable, errno,
+    const Status synced = file.sync_directory();
+    if (synced) return {};
+    return os::system_error(Errc::replaced_not_durable, synced.error().os_error,
                             "the new file is in place, but the removal of the old index was not synced", path_);
   }
   return os::system_error(Errc::replace_failed, error_number,
@@ -134,12 +138,14 @@ bool CheckpointFolder::is_old_file(std::string_view name) const {
   return shard && shard->stem == layout_.stem();
 }
 
-// Ignores errors: a file that stays is a stray file, which no index names.
+// Ignores errors: a file that stays is a stray file, which no index names. The exception is the model of one file: some
+// programs look for it before they look for the index. So it goes even if the folder cannot be listed.
 void CheckpointFolder::remove_old_files() noexcept {
   (void)base::guarded([&]() -> Status {
-    const Result<std::vector<std::string>> names = os::list_open_directory(folder_.get(), path_);
-    if (!names) return names.error();
-    for (const std::string& name : *names) {
+    Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+    const std::vector<std::string> names =
+        listed ? *std::move(listed) : std::vector<std::string>{std::string(layout_.stem()) + ".safetensors"};
+    for (const std::string& name : names) {
       if (is_old_file(name)) (void)::unlinkat(folder_.get(), name.c_str(), 0);
     }
     return {};

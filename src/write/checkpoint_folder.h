@@ -43,7 +43,7 @@ class CheckpointFolder {
   Status make_folder();
   Status write_index();
   Status put_index(std::size_t files);
-  Status remove_old_index();
+  Status remove_old_index(io::AtomicFile& file);
   void remove_old_files() noexcept;
   [[nodiscard]] bool is_old_file(std::string_view name) const;
 
@@ -52,7 +52,7 @@ class CheckpointFolder {
   const CheckpointWriteOptions options_;
   const std::string index_name_;               // made early: after the first replacement, no allocation may fail
   std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
-  os::Descriptor folder_;                      // the folder in which the files are made
+  os::Descriptor folder_;                      // the folder in which the files are made; O_PATH if it cannot be read
   std::unique_ptr<io::AtomicFile> index_;      // null: the layout has no index
 };
 

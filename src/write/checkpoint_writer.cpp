@@ -117,7 +117,8 @@ Status CheckpointWriter::commit() noexcept {
       return {};
     });
     if (!complete) return complete;
-    Status status = state_->session.conclude(state_->commit());
+    Status status = state_->session.meter.finish();
+    status = state_->session.conclude(status ? state_->commit() : std::move(status));
     if (!status) state_->discard();
     return status;
   });

@@ -63,7 +63,8 @@ Status Writer::commit() noexcept {
     if (!state_) return write::closed_error();
     Status status = state_->session.close_after([&] { return state_->file->check_complete(); });
     if (!status) return status;
-    return state_->session.conclude(state_->file->file()->commit());
+    status = state_->session.meter.finish();
+    return state_->session.conclude(status ? state_->file->file()->commit() : std::move(status));
   });
 }
 

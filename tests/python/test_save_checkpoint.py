@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
 import pickle
+import subprocess
+import sys
 import weakref
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +112,36 @@ def test_layout_tells_files() -> None:
     assert repr(layout) == "<CheckpointLayout: 5 tensors in 3 files>"
 
 
+class OwnLayout(CheckpointLayout):
+    pass
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize("kind", [CheckpointLayout, OwnLayout])
+def test_layout_can_be_copied_and_pickled(tmp_path: Path, copied: Any, kind: Any) -> None:
+    shapes: dict[str, Any] = {"\u00e9": ("F32", (2, 3)), "f4": ("F4", (2, 6)), "f6": ("F6_E2M3", (4,)), "": ("U8", ())}
+    layout = kind(shapes, max_shard_size="6B", stem="s", metadata={"k": "v"}, index_metadata={"x": [1.5]})
+    made = copied(layout)
+    assert type(made) is kind and made is not layout
+    assert (made.files, made.index, made.total_size) == (layout.files, layout.index, layout.total_size)
+    assert len(made.files) == 3 and made._native.index_text() == layout._native.index_text()
+    data = {"\u00e9": bytes(24), "f4": bytes(6), "f6": bytes(3), "": b"1"}
+    for name, each in (("first", layout), ("second", made)):
+        with CheckpointWriter(tmp_path / name, each) as writer:
+            for tensor, values in data.items():
+                writer.write(tensor, values)
+    for file in os.listdir(tmp_path / "first"):
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+def test_copied_layout_keeps_shared_storages() -> None:
+    torch = framework("torch")
+    whole = torch.zeros(8)
+    layout = CheckpointLayout({"a": whole, "b": whole[:4], "c": torch.zeros(8)}, max_shard_size=32)
+    made = pickle.loads(pickle.dumps(layout))
+    assert made.files == layout.files and made.total_size == layout.total_size == 64
+
+
 @pytest.mark.parametrize("folder_exists", [False, True])
 def test_save_checkpoint_writes_folder(tmp_path: Path, folder_exists: bool) -> None:
     folder = tmp_path / "model"
@@ -183,6 +217,10 @@ def test_save_refuses_size_for_one_file(tmp_path: Path) -> None:
         save(TENSORS, tmp_path / "folder", max_shard_size="much")
     with pytest.raises(TypeError, match="give a dict of names"):
         save([1], tmp_path / "folder")  # type: ignore[arg-type]
+    for path in ("folder", "one.safetensors"):
+        for nested in ({"a": {"b": TENSORS["b"]}}, {**TENSORS, "a": {"b": 1, "c": 2}}, UserDict(a={"b": 1})):
+            with pytest.raises(TypeError, match=NESTED):
+                save(nested, tmp_path / path)
     assert os.listdir(tmp_path) == []
     save({}, tmp_path / "empty")
     assert load(tmp_path / "empty") == {}
@@ -292,6 +330,50 @@ def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+BAR = """
+import sys, types
+import numpy as np
+calls = []
+class Bar:
+    def __init__(self, **options): self.n, self.total = 0, None; calls.append(options["desc"])
+    def update(self, n): self.n += n
+    def close(self): calls.append(f"closed at {self.n == self.total}")
+sys.modules["tqdm"] = types.ModuleType("tqdm"); sys.modules["tqdm.auto"] = auto = types.ModuleType("tqdm.auto"); auto.tqdm = Bar
+from safetensors import CheckpointLayout, CheckpointWriter, save
+tensors, folder = {"a": np.zeros(3)}, sys.argv[1]
+class Bad:
+    def __bool__(self): raise ZeroDivisionError
+for call in (
+    lambda: CheckpointWriter(folder + "/no/model", tensors, progress=True),
+    lambda: CheckpointWriter(folder, tensors, durability="x", progress=True),
+    lambda: CheckpointWriter(folder, tensors, new_folder=Bad(), progress=True),
+    lambda: CheckpointWriter(folder, tensors, max_shard_size=-1, progress=True),
+    lambda: save(tensors, folder + "/no/model", progress=True),
+    lambda: save(tensors, folder + "/no/a.safetensors", progress=True),
+):
+    calls.clear()
+    try: call()
+    except Exception as error: print(type(error).__name__, calls)
+calls.clear()
+with CheckpointWriter(folder + "/model", {"a": ("U8", (0,))}, progress=True) as writer: writer.write("a", b"")
+print(calls[0], set(calls[1:]))
+"""
+
+
+def test_bar_is_closed_if_nothing_can_be_written(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True)
+    closed = "['Saving', 'closed at False']"
+    assert done.stdout.splitlines() == [
+        f"SafetensorError {closed}",
+        f"SafetensorError {closed}",
+        f"ZeroDivisionError {closed}",
+        "SafetensorError []",
+        f"SafetensorError {closed}",
+        f"SafetensorError {closed}",
+        "Saving {'closed at True'}",
+    ], done.stderr
+
+
 def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
     def use(done: int, total: int) -> None:
         writer.write("a", TENSORS["a"])
@@ -312,7 +394,29 @@ def test_write_after_failed_commit_fails(tmp_path: Path) -> None:
             call()
 
 
+BAD_SIZES = [(-1, "-1"), (1 << 64, "18446744073709551616"), ("99999999999TB", "99999999999000000000000")]
+
+
+@pytest.mark.parametrize(("size", "shown"), BAD_SIZES)
+def test_sizes_out_of_range_are_refused(tmp_path: Path, size: Any, shown: str) -> None:
+    calls: list[Any] = [
+        lambda: CheckpointLayout(TENSORS, max_shard_size=size),
+        lambda: CheckpointWriter(tmp_path / "m", TENSORS, max_shard_size=size),
+        lambda: save(TENSORS, tmp_path / "m", max_shard_size=size),
+    ]
+    for call in calls:  # as memory_limit
+        with pytest.raises(SafetensorError, match=f"^max_shard_size is {shown}, expected 0 to 2\\^64-1$"):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+NESTED = r"^tensors\['a'\] is dict: give a flat dict of tensors, with names such as 'a.b'$"
+
+
 def test_layout_refuses_bad_arguments(tmp_path: Path) -> None:
+    for nested in ({"a": {"b": TENSORS["b"]}}, {"a": {"b": 1, "c": 2}}):
+        with pytest.raises(TypeError, match=NESTED):
+            CheckpointLayout(nested)
     with pytest.raises(ValueError, match="JSON"):
         CheckpointLayout(TENSORS, index_metadata={"a": float("nan")})
     with pytest.raises(TypeError, match="index_metadata is list: give a dict"):

@@ -138,6 +138,34 @@ TEST_F(CheckpointWriterTest, KeepsOldFilesOnRequest) {
   EXPECT_EQ(::access((folder_ + "/m.safetensors.index.json").c_str(), F_OK), -1);
 }
 
+// The user may search the folder and write into it, but not list it.
+TEST_F(CheckpointWriterTest, WritesIntoUnlistableFolder) {
+  save(2, 'a', 2);  // m.safetensors, which some programs read before they look for an index
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0333), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              save(3, 'b');
+              return !HasFailure() && !os::list_directory(folder_);
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  EXPECT_EQ(files(), kThree);
+  EXPECT_EQ(model(), "3 bbb");
+
+  // The index goes, because its name is known. Files with numbers stay.
+  ASSERT_EQ(::chmod(folder_.c_str(), 0333), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              save(2, 'c', 2);
+              return !HasFailure();
+            }),
+            0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  EXPECT_EQ(files(), (Names{kThree[0], kThree[1], kThree[2], "m.safetensors"}));
+  EXPECT_EQ(model(), "2 cc");
+}
+
 TEST_F(CheckpointWriterTest, RefusesExistingFolderOnRequest) {
   ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
   const auto made = CheckpointWriter::create(folder_ + "//", layout_of(1), {.new_folder = true});
@@ -287,6 +315,43 @@ TEST_F(CheckpointWriterTest, ReportsBytesOfAllFiles) {
   for (const CheckpointFile& file : layout.files()) size += file.header.file_bytes();
   ASSERT_FALSE(reports.empty());
   EXPECT_EQ(reports.back(), std::pair(size, size));
+}
+
+// Without bytes of tensors, no write reports anything. So commit() does, as save_checkpoint() does.
+TEST_F(CheckpointWriterTest, ReportsModelsWithoutBytes) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> reports;
+  CheckpointWriteOptions options;
+  options.write.progress = [&](std::uint64_t done, std::uint64_t total) {
+    reports.emplace_back(done, total);
+    return true;
+  };
+  const Shape empty{0};
+  const CheckpointTensor tensor{.name = "t0", .dtype = Dtype::U8, .shape = empty};
+  for (const std::size_t count : {0U, 1U}) {
+    reports.clear();
+    const CheckpointLayout layout = CheckpointLayout::make(std::span(&tensor, count)).value();
+    const std::uint64_t size = layout.files()[0].header.file_bytes();
+    CheckpointWriter made = CheckpointWriter::create(folder_, layout, options).value();
+    if (count != 0) {
+      ASSERT_TRUE(succeeds(made.write("t0", 0, {})));
+    }
+    ASSERT_TRUE(succeeds(made.commit()));
+    EXPECT_EQ(reports, (std::vector{std::pair(size, size)}));
+    reports.clear();
+    const TensorData data{"t0", Dtype::U8, empty, {}};
+    const std::vector<NamedTensor> tensors(count, NamedTensor(data));
+    ASSERT_TRUE(succeeds(save_checkpoint(folder_, tensors, layout, options)));
+    EXPECT_EQ(reports, (std::vector{std::pair(size, size)}));
+  }
+}
+
+TEST_F(CheckpointWriterTest, IsCancelledAtCommit) {
+  CheckpointWriteOptions options;
+  options.write.progress = [](std::uint64_t, std::uint64_t) { return false; };
+  CheckpointWriter made = writer(0, 1, options);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
+  EXPECT_EQ(error_of(made.commit()).code, Errc::cancelled);
+  EXPECT_EQ(beside(), Names{});
 }
 
 TEST_F(CheckpointWriterTest, IsCancelledByProgress) {

@@ -125,6 +125,30 @@ TEST_F(WriterProgress, IsReportedByAnyCopy) {
   }
 }
 
+// Without bytes of tensors, no write reports anything. So commit() does, as write_file() does.
+TEST_F(WriterProgress, IsReportedWithoutBytes) {
+  HeaderBuilder builder;
+  ASSERT_TRUE(succeeds(builder.add("t", Dtype::U8, {0})));
+  const Header header = builder.build().value();
+  for (const bool cancelled : {false, true}) {
+    Reports reports;
+    WriteOptions options;
+    options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      reports.emplace_back(done, total);
+      return !cancelled;
+    };
+    Writer writer = Writer::create(path, header, options).value();
+    const Status status = writer.commit();
+    EXPECT_EQ(status.ok(), !cancelled);
+    const std::uint64_t size = header.file_bytes();
+    EXPECT_EQ(reports, (Reports{{size, size}}));
+    EXPECT_EQ(std::filesystem::exists(path), true);  // from the first turn
+    if (cancelled) {
+      EXPECT_EQ(status.error().code, Errc::cancelled);
+    }
+  }
+}
+
 TEST_F(WriterProgress, NeverRunsTwiceAtOnce) {
   std::atomic<int> running{0}, overlaps{0};
   std::uint64_t last = 0;
