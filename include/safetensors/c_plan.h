@@ -229,7 +229,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
                                                               uint64_t* nbytes, safetensors_error* error);
 /** Reads all items and waits for them. You may call it several times.
  *
- * Files are never mapped. The first error stops all threads before the call returns. The contents of the destinations
+ * Short pieces of slices may be copied from a map that raises no SIGBUS, unless the access of the file is
+ * SAFETENSORS_ACCESS_READ. The first error stops all threads before the call returns. The contents of the destinations
  * are then undefined.
  *
  * Errors:
@@ -301,7 +302,7 @@ typedef struct safetensors_read_report_info {
   uint64_t bytes;          /**< bytes of the results */
   uint64_t bytes_buffered; /**< bytes read through the page cache, or from a source of the caller */
   uint64_t bytes_direct;   /**< bytes read directly from the device, in whole blocks */
-  uint64_t bytes_mapped;   /**< bytes copied from memory that a source provided */
+  uint64_t bytes_mapped;   /**< bytes copied from memory that a source provided, or from a map */
   uint64_t bytes_device;   /**< bytes copied to devices */
   uint64_t pinned_bytes;   /**< size of the pinned memory for these copies, in bytes */
   uint64_t reads;          /**< number of calls that read */

@@ -33,7 +33,8 @@ enum class Access : std::uint8_t {
   /// view() maps the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a File
   /// from from_memory() or from_source(), view() returns the memory of the caller instead of a map.
   map,
-  /// view() reads into new memory. If the file becomes shorter, reading returns the error file_truncated.
+  /// view() reads into new memory, and nothing else maps the file either. If the file becomes shorter, reading returns
+  /// the error file_truncated.
   read,
 };
 

@@ -125,7 +125,7 @@ struct ReadReport {
   std::uint64_t bytes = 0;           ///< bytes of the results
   std::uint64_t bytes_buffered = 0;  ///< bytes read through the page cache, or from a Source of the caller
   std::uint64_t bytes_direct = 0;    ///< bytes read directly from the device, in whole blocks
-  std::uint64_t bytes_mapped = 0;    ///< bytes copied from memory that a Source provided
+  std::uint64_t bytes_mapped = 0;    ///< bytes copied from memory that a Source provided, or from a map
   std::uint64_t bytes_device = 0;    ///< bytes copied to devices
   std::uint64_t pinned_bytes = 0;    ///< size of the pinned memory for these copies, in bytes
   std::uint64_t reads = 0;           ///< number of calls that read
@@ -199,9 +199,11 @@ class ReadPlan {
 
   /// Reads all items and waits for them.
   ///
-  /// Files are read in the order in which the plan first names them, and each file by offset. Files are never mapped.
-  /// In slices, pieces of 64 KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). If the bytes
-  /// are not in the page cache, gaps of up to 8 KiB between shorter pieces are read, too (network: 64 KiB). Small
+  /// Files are read in the order in which the plan first names them, and each file by offset. In slices, pieces of 64
+  /// KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). If the bytes are not in the page
+  /// cache, gaps of up to 8 KiB between shorter pieces are read, too (network: 64 KiB). If they are in the page cache,
+  /// shorter pieces may be copied from a map that raises no SIGBUS, unless the access of the file is Access::read. The
+  /// system then lets other programs open the file for writing only when the copy has ended, after milliseconds. Small
   /// tensors that are close to each other are read together. The first error stops all threads before the call returns.
   /// The contents of the destinations are then undefined.
   ///

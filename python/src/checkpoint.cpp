@@ -240,7 +240,9 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
       backend_(parse_backend(from_str(backend, "backend"))) {
   check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
-  const Access access = backend_ == Backend::mmap ? Access::map : Access::automatic;
+  const Access access = backend_ == Backend::mmap    ? Access::map
+                        : backend_ == Backend::pread ? Access::read
+                                                     : Access::automatic;
   Result<Checkpoint> opened = open_watched(
       [&](const ParseOptions& parse) { return Checkpoint::open(list, {.open = {.access = access, .parse = parse}}); });
   if (!opened) raise_read_error(opened.error(), "", "");

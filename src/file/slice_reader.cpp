@@ -208,6 +208,19 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes
   return {};
 }
 
+PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces) {
+  if (pieces.count == 0) return {};
+  std::uint64_t low = ~std::uint64_t{0};
+  std::uint64_t high = 0;
+  for (Cursor cursor(slice, pieces); !cursor.done(); cursor.advance(cursor.remaining_in_row())) {
+    const std::uint64_t first = cursor.offset();
+    const std::uint64_t last = first + (cursor.remaining_in_row() - 1) * static_cast<std::uint64_t>(cursor.stride());
+    low = std::min({low, first, last});
+    high = std::max({high, first, last});
+  }
+  return {low, high - low + detail::Access<ResolvedSlice>::piece_size(slice)};
+}
+
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   for (Cursor cursor(slice, pieces); !cursor.done();)

@@ -48,7 +48,15 @@ struct CheapGaps {
 // std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
                                 io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
-// The same for a tensor in memory.
+// The range of the tensor's bytes that holds the pieces. Empty for no pieces.
+struct PieceExtent {
+  std::uint64_t offset = 0;  // from the start of the tensor
+  std::uint64_t size = 0;
+};
+[[nodiscard]] PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces);
+
+// Does the same for a tensor in memory. tensor: the address of the tensor's first byte. Only bytes of the extent are
+// read.
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination);
 
 }  // namespace safetensors::file

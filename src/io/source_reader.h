@@ -78,6 +78,10 @@ class SourceReader {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
+  // True if reads copy from the page cache of this machine, and may leave the bytes there.
+  [[nodiscard]] bool cached() const noexcept {
+    return file_ != nullptr && !waits_ && (caching_ == Caching::keep || caching_ == Caching::fill);
+  }
   // Bytes between two small reads that cost no more than the second read does. 0: the bytes are in the page cache.
   [[nodiscard]] std::size_t cheap_gap() const noexcept;
   // True if the source is on a network file system.

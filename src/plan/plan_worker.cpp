@@ -4,12 +4,15 @@
 #include "plan/plan_worker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "format/cast.h"
+#include "os/leased_map.h"
 #include "os/memory.h"
 
 namespace safetensors::plan {
@@ -17,6 +20,9 @@ namespace {
 
 // Bytes of the result that are cast at once, before they are scattered. They fit into the cache of a core.
 constexpr std::size_t kCastBytes = 64 << 10;
+
+constexpr std::uint64_t kMaxMap = std::uint64_t{32} << 20;  // bytes; a larger map would hold its lease for too long
+constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as some tens of reads
 
 }  // namespace
 
@@ -141,19 +147,67 @@ Status PlanWorker::pieces(const PlanJob& job) {
   if (!slot.mapped.bytes.empty()) {
     file::gather_slice(*item.slice, job.pieces, slot.mapped.bytes.data(), to.data());
     cost_.bytes_mapped += to.size();
-  } else {
-    TensorBytes bytes(*this, item, slot);
-    const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
-    Status status = file::read_slice(*item.slice, job.pieces, bytes, gather_bounce_, to.data(), cheap);
-    if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
-      return item.file().describe(item.info(), std::move(status).error());
-    if (!status) return status;
+  } else if (Status status = gather(item, slot, job.pieces, to); !status) {
+    return status;
   }
   if (item.plain())
     finish(index, job.item_offset, to);
   else
     deliver(index, job.item_offset, to);
   return {};
+}
+
+// Cuts the pieces in halves until a map of their extent is small enough.
+Status PlanWorker::gather(const PlanItem& item, const PlanSlot& slot, file::PieceRange pieces,
+                          std::span<std::byte> to) {
+  if (pieces.count < kMinMappedPieces || !may_map(item, slot)) return read_pieces(item, slot, pieces, to);
+  const file::PieceExtent extent = file::extent_of(*item.slice, pieces);
+  if (extent.size > kMaxMap) {
+    const file::PieceRange half{pieces.first, pieces.count / 2};
+    const auto bytes = static_cast<std::size_t>(half.count * detail::Access<ResolvedSlice>::piece_size(*item.slice));
+    if (Status status = gather(item, slot, half, to.first(bytes)); !status) return status;
+    return gather(item, slot, {half.first + half.count, pieces.count - half.count}, to.subspan(bytes));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  GatherChoice::Way way = gather_choice_.next();
+  if (way == GatherChoice::Way::map && !gather_mapped(item, pieces, extent, to)) {
+    gather_choice_.refuse_map();
+    way = GatherChoice::Way::read;
+  }
+  if (way == GatherChoice::Way::read) {
+    if (Status status = read_pieces(item, slot, pieces, to); !status) return status;
+  }
+  gather_choice_.record(way, pieces.count, std::chrono::steady_clock::now() - start);
+  return {};
+}
+
+// Only files that may be mapped (Access), and only short pieces from the page cache.
+bool PlanWorker::may_map(const PlanItem& item, const PlanSlot& slot) {
+  return item.file().access == Access::map && slot.reader->cached() &&
+         detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
+}
+
+// Returns false if there is no safe map.
+bool PlanWorker::gather_mapped(const PlanItem& item, file::PieceRange pieces, const file::PieceExtent& extent,
+                               std::span<std::byte> to) {
+  const Result<os::Lease> descriptor = item.file().posix->lease();
+  if (!descriptor) return false;  // The read reports the same error.
+  const std::optional<os::LeasedMap> map =
+      os::LeasedMap::make(descriptor->get(), item.info().file_offset + extent.offset, extent.size);
+  if (!map) return false;
+  file::gather_slice(*item.slice, pieces, map->bytes().data() - extent.offset, to.data());
+  cost_.bytes_mapped += to.size();
+  return true;
+}
+
+Status PlanWorker::read_pieces(const PlanItem& item, const PlanSlot& slot, file::PieceRange pieces,
+                               std::span<std::byte> to) {
+  TensorBytes bytes(*this, item, slot);
+  const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
+  Status status = file::read_slice(*item.slice, pieces, bytes, gather_bounce_, to.data(), cheap);
+  if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
+    return item.file().describe(item.info(), std::move(status).error());
+  return status;
 }
 
 Status PlanWorker::read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset,

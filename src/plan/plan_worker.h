@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "device/ring.h"
+#include "file/slice_reader.h"
 #include "io/source_reader.h"
 #include "os/thread_usage.h"
+#include "plan/gather_choice.h"
 #include "plan/plan_jobs.h"
 #include "plan/plan_run.h"
 
@@ -33,6 +35,11 @@ class PlanWorker {
   Status range(const PlanJob& job);
   Status batch(const PlanJob& job);
   Status pieces(const PlanJob& job);
+  Status gather(const PlanItem& item, const PlanSlot& slot, file::PieceRange pieces, std::span<std::byte> to);
+  static bool may_map(const PlanItem& item, const PlanSlot& slot);
+  bool gather_mapped(const PlanItem& item, file::PieceRange pieces, const file::PieceExtent& extent,
+                     std::span<std::byte> to);
+  Status read_pieces(const PlanItem& item, const PlanSlot& slot, file::PieceRange pieces, std::span<std::byte> to);
   Status read(const PlanItem& item, const PlanSlot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
   Status read_batch(const PlanJob& job, std::span<std::byte> to) noexcept;
 
@@ -47,6 +54,7 @@ class PlanWorker {
   JobCost cost_;
   io::BounceBuffer direct_bounce_;  // for direct I/O to memory that is not aligned
   io::BounceBuffer gather_bounce_;  // for short pieces of slices
+  GatherChoice gather_choice_;
   std::shared_ptr<std::byte> staging_;
   std::size_t staging_capacity_ = 0;
 

@@ -52,6 +52,20 @@ void expect_equal(FakeTensor& tensor, const ResolvedSlice& slice, const CheapGap
   EXPECT_EQ(found, expected);
 }
 
+// Gathers from a copy that holds the extent only, so the address sanitizer notices every byte outside.
+void expect_gathered_within_extent(const FakeTensor& tensor, const ResolvedSlice& slice, PieceRange pieces) {
+  const std::uint64_t piece = slice.nbytes() / format::piece_count(slice);
+  std::vector<std::byte> expected(pieces.count * piece);
+  gather_slice(slice, pieces, tensor.data(), expected.data());
+  const PieceExtent extent = extent_of(slice, pieces);
+  ASSERT_LE(extent.offset, tensor.size());
+  ASSERT_LE(extent.size, tensor.size() - extent.offset);
+  const std::vector<std::byte> part(tensor.data() + extent.offset, tensor.data() + extent.offset + extent.size);
+  std::vector<std::byte> found(expected.size());
+  gather_slice(slice, pieces, part.data() - extent.offset, found.data());
+  EXPECT_EQ(found, expected);
+}
+
 TEST(SliceReader, ReadsEachPieceIfGapsAreNotCheap) {
   FakeTensor tensor(std::size_t{256} * 8192);
   const ResolvedSlice columns = Slice("1024:2048").resolve(Dtype::U8, Shape{8192}).value();
@@ -114,6 +128,11 @@ TEST(SliceReader, ReadsWhatGatherGathers) {
     }
     const Result<ResolvedSlice> slice = Slice(parts).resolve(Dtype::U8, ShapeView(dims));
     ASSERT_TRUE(slice.ok());
+    if (slice->nbytes() != 0) {
+      const std::uint64_t count = format::piece_count(*slice);
+      const std::uint64_t first = below(count);
+      expect_gathered_within_extent(tensor, *slice, {first, 1 + below(count - first)});
+    }
     for (const std::uint64_t max : {0U, 100U, 4096U, 65536U})
       expect_equal(tensor, *slice, {.max = max, .file_offset = below(10000), .tensor_bytes = size});
   }

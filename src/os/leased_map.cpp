@@ -1,0 +1,64 @@
+// Takes the lease on an open file of its own, because a lease and its signal belong to the open file and not to the
+// descriptor. Then checks size and page cache, and maps whole pages around the range.
+#include "os/leased_map.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include "os/residency.h"
+#include "os/system.h"
+
+namespace safetensors::os {
+namespace {
+
+// When another program asks for the file, the system sends a signal to the holder of the lease. The usual one (SIGIO)
+// would end the process. SIGURG is ignored unless a program handles it, and such handlers expect it at any time.
+Descriptor lease(int descriptor) noexcept {
+  const DescriptorPath path(descriptor);
+  Descriptor opened(::open(path.text, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!opened.valid() || ::fcntl(opened.get(), F_SETSIG, SIGURG) != 0 ||
+      ::fcntl(opened.get(), F_SETLEASE, F_RDLCK) != 0)
+    opened.reset();
+  return opened;
+}
+
+}  // namespace
+
+std::optional<LeasedMap> LeasedMap::make(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  if (size == 0) return std::nullopt;
+  LeasedMap made(lease(descriptor));
+  struct stat status;
+  if (!made.leased_.valid() || ::fstat(made.leased_.get(), &status) != 0) return std::nullopt;
+  const auto file_size = static_cast<std::uint64_t>(status.st_size);
+  if (offset > file_size || size > file_size - offset) return std::nullopt;
+  if (detail::count_cached(made.leased_.get(), offset, size) != 1.0) return std::nullopt;
+  const std::uint64_t skipped = offset % static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto map_size = static_cast<std::size_t>(skipped + size);
+  if (map_size != skipped + size) return std::nullopt;
+  void* const map =
+      ::mmap(nullptr, map_size, PROT_READ, MAP_SHARED, made.leased_.get(), static_cast<off_t>(offset - skipped));
+  if (map == MAP_FAILED) return std::nullopt;
+  made.map_ = map;
+  made.map_size_ = map_size;
+  made.bytes_ = {static_cast<const std::byte*>(map) + skipped, static_cast<std::size_t>(size)};
+  return made;
+}
+
+LeasedMap::LeasedMap(LeasedMap&& other) noexcept
+    : leased_(std::move(other.leased_)),
+      map_(std::exchange(other.map_, nullptr)),
+      map_size_(other.map_size_),
+      bytes_(std::exchange(other.bytes_, {})) {}
+
+// Ends the lease explicitly: a child that another thread has forked meanwhile holds the same open file.
+LeasedMap::~LeasedMap() {
+  if (map_ != nullptr) ::munmap(map_, map_size_);
+  if (leased_.valid()) (void)::fcntl(leased_.get(), F_SETLEASE, F_UNLCK);
+}
+
+}  // namespace safetensors::os
