@@ -10,8 +10,11 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -22,18 +25,27 @@ inline namespace v0 {
 /// A tensor for save(): its name and its elements. The elements come from memory of the caller, from an Array, or from
 /// a Tensor of another file.
 ///
-/// A NamedTensor copies neither the name nor the elements of the caller. Both must stay valid until save() returns.
+/// A NamedTensor keeps a copy of the name. It keeps elements that you move into it, such as a temporary std::vector. It
+/// does not copy other elements of the caller: they must stay valid until save() returns.
+/// Constructors may throw `std::bad_alloc`.
 class NamedTensor {
  public:
   /// Takes elements in C order: a std::vector, std::array, std::span or built-in array. The type of the elements
   /// decides the dtype: see ElementOf. If the number of elements is not `shape.numel()`, save() returns data_length.
   template <class Elements>
   requires requires(const Elements& elements) { std::span(elements); }
-  NamedTensor(std::string_view name, Shape shape, const Elements& elements) noexcept
+  NamedTensor(std::string_view name, Shape shape, const Elements& elements)
       : name_(name),
         dtype_(detail::dtype_of<std::remove_cv_t<typename decltype(std::span(elements))::element_type>>()),
         shape_(std::move(shape)),
         bytes_(std::as_bytes(std::span(elements))) {}
+  /// Takes a container that owns its elements, and keeps it.
+  template <class Elements>
+  requires(!std::is_reference_v<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements> &&
+           !std::ranges::borrowed_range<Elements>) &&
+      requires(const Elements& elements) { std::span(elements); }
+  NamedTensor(std::string_view name, Shape shape, Elements&& elements)
+      : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::move(elements))) {}
   /// Takes elements whose dtype is known only when the program runs.
   NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
       : name_(tensor.name), dtype_(tensor.dtype), shape_(tensor.shape), bytes_(tensor.bytes) {}
@@ -48,15 +60,16 @@ class NamedTensor {
   /// Takes a tensor of another file under its own name.
   NamedTensor(const Tensor& tensor) : NamedTensor(tensor.name(), tensor) {}  // NOLINT(google-explicit-constructor)
 
-  /// Returns the name. It is a view of the text of the caller, or of the name in the header of the Tensor.
-  [[nodiscard]] std::string_view name() const noexcept { return name_; }
+  /// Returns the name. The view is valid as long as this object exists.
+  [[nodiscard]] std::string_view name() const& noexcept { return name_; }
+  std::string_view name() const&& = delete;
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
   /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
   const Shape& shape() const&& = delete;
-  /// Returns the bytes of the elements of the caller, or of the Array. The bytes are valid as long as these elements or
-  /// any copy of the Array exist. For a Tensor, there are no bytes.
+  /// Returns the bytes of the elements. They are valid as long as the elements of the caller, any copy of the Array, or
+  /// any copy of this object with its own elements exist. For a Tensor, there are no bytes.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
   /// Returns the Tensor of another file, or nullptr if the elements are in memory. The pointer is valid as long as this
   /// object exists.
@@ -64,10 +77,17 @@ class NamedTensor {
   const Tensor* tensor() const&& = delete;
 
  private:
-  std::string_view name_;
+  template <class Elements>
+  NamedTensor(std::string_view name, Shape shape, std::shared_ptr<const Elements> elements)
+      : NamedTensor(name, std::move(shape), *elements) {
+    elements_ = std::move(elements);
+  }
+
+  std::string name_;
   Dtype dtype_;
   Shape shape_;
   std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> elements_;  // that were moved into this object
   Array array_;
   std::optional<Tensor> tensor_;
 };

@@ -9,7 +9,7 @@ overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,6 +27,9 @@ __all__ = ["Copy", "Fill", "Place", "places_of", "replace"]
 
 
 _CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
+_CAST_TO = CASTABLE - {"F8_E8M0"}
+_CPU = torch.device("cpu")
+_increment_version: Any = getattr(torch.autograd.graph, "increment_version", None)  # newer torch
 
 
 class Place(NamedTuple):
@@ -58,13 +61,16 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class Copy:
-    """A tensor to fill. `target` is None until it has memory, which the plan may make."""
+    """A tensor to fill. `target` is None until it has memory, which the plan may make.
+
+    A model has thousands: fewer objects per tensor start the garbage collector less often.
+    """
 
     source: Source
     old: torch.Tensor
     dtype: torch.dtype
     device: torch.device
-    places: list[Place]
+    places: Sequence[Place] = ()
     target: torch.Tensor | None = None
 
     @property
@@ -77,11 +83,10 @@ class Copy:
 
     def request(self) -> Request | None:
         """Return how the plan fills it, or None if torch must copy."""
-        stored, wire = self.source.stored, self.wire
-        casts = stored in CASTABLE and wire in CASTABLE - {"F8_E8M0"}
         if self.source.values is not None or self.device.type != "cpu":
             return None
-        if wire is None or not (stored == wire or casts):
+        stored, wire = self.source.stored, self.wire
+        if wire is None or not (stored == wire or (stored in CASTABLE and wire in _CAST_TO)):
             return None
         cast = wire if stored != wire else None
         if self.target is None:
@@ -91,8 +96,8 @@ class Copy:
         if torch._debug_has_internal_overlap(self.target) != 0:
             return None
         try:
-            target = to_target(self.target.detach(), self.source.name, wire, self.source.elements)
-        except ValueError:  # conjugated views and the like
+            target = to_target(self.target, self.source.name, wire, self.source.elements)
+        except ValueError:  # conjugated views, parts of a graph and the like
             return None
         return self.source.name, None, cast, target
 
@@ -105,32 +110,42 @@ def _span(tensor: torch.Tensor) -> tuple[str, int, int] | None:
         return None
     if tensor.numel() == 0 or begin == 0:
         return None
-    return str(tensor.device), begin, begin + reach(tensor) * tensor.element_size()
+    device = "cpu" if tensor.is_cpu else str(tensor.device)
+    return device, begin, begin + reach(tensor) * tensor.element_size()
 
 
 def _overlapping(copies: list[Copy]) -> set[int]:
     """Return the indices of the copies whose targets share memory with another target."""
-    spans: list[tuple[str, int, int, int]] = []
+    begins = [0] * len(copies)
+    ends = [0] * len(copies)
+    devices: dict[str, list[int]] = {}
     for index, copy in enumerate(copies):
         span = None if copy.target is None else _span(copy.target)
         if span is not None:
-            spans.append((*span, index))
+            device, begins[index], ends[index] = span
+            devices.setdefault(device, []).append(index)
     found: set[int] = set()
-    device, limit, last = "", 0, -1
-    for where, begin, end, index in sorted(spans):
-        if where == device and begin < limit:
-            found |= {last, index}
-        if where != device or end > limit:
-            device, limit, last = where, end, index
+    for indices in devices.values():
+        indices.sort(key=begins.__getitem__)
+        limit, last = 0, -1
+        for index in indices:
+            if begins[index] < limit:
+                found |= {last, index}
+            if ends[index] > limit:
+                limit, last = ends[index], index
     return found
 
 
 def _same_memory(tensor: torch.Tensor) -> Any:
     """Return a key that tensors over exactly the same elements have in common."""
-    span = None if tensor.is_meta else _span(tensor)
+    span = _span(tensor)
     if span is None:
         return id(tensor)
-    return (*span, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    device, begin, end = span
+    if not tensor.is_contiguous():
+        return (*span, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    # The copy replaces all bytes, whatever dtype and shape are.
+    return begin << 64 | end if device == "cpu" else span
 
 
 class Fill:
@@ -154,7 +169,7 @@ class Fill:
         self._device = device
         self._progress = progress
         self._options = options
-        self._noted: dict[Any, tuple[torch.Tensor, Source]] = {}
+        self._noted: dict[Any, Copy] = {}
         self._done = self._total = 0
         self.before_changes: Callable[[], None] = lambda: None
 
@@ -163,15 +178,15 @@ class Fill:
 
         Tensors that get new memory come apart, as by `Module.to`.
         """
-        moves = self._wanted(target) != (target.dtype, target.device)
-        key = id(target) if moves else _same_memory(target)
+        key = id(target) if self._moves(target) else _same_memory(target)
         self._noted.pop(key, None)
-        self._noted[key] = (target, source)
+        self._noted[key] = Copy(source, target, *self._wanted(target))
 
     def run(self) -> None:
         """Make all noted copies, and replace the lazy tensors that were assigned to the model."""
         noted, self._noted = list(self._noted.values()), {}
-        copies = self._copies(noted) + self._assigned()
+        self._find_places(noted)
+        copies = noted + self._assigned()
         if not copies:
             return
         for copy in copies:
@@ -180,41 +195,48 @@ class Fill:
         for copy in copies:
             self._make_memory(copy)
         overlapping = _overlapping(copies)
-        planned: list[tuple[Copy, Request]] = []
+        planned: list[Copy] = []
+        requests: list[Request] = []
         streamed: list[Copy] = []
         for index, copy in enumerate(copies):
             request = None if index in overlapping else copy.request()
             if request is not None:
-                planned.append((copy, request))
+                planned.append(copy)
+                requests.append(request)
             elif index not in overlapping:
                 streamed.append(copy)
         self._total += sum(copy.source.size for copy in copies)
-        self._execute(planned)
+        self._execute(planned, requests)
         self._stream(streamed)
         for index in sorted(overlapping):  # in the order in which torch would copy
             self._stream([copies[index]])
 
     def _wanted(self, tensor: torch.Tensor) -> tuple[torch.dtype, torch.device]:
         """Return dtype and device as `Module.to` would choose them, but for meta the CPU."""
-        dtype = self._dtype if self._dtype and tensor.dtype in _CASTABLE else tensor.dtype
-        device = torch.device("cpu") if tensor.is_meta else tensor.device
-        return dtype, self._device or device
+        dtype = tensor.dtype
+        if self._dtype is not None and dtype in _CASTABLE:
+            dtype = self._dtype
+        return dtype, self._device or (_CPU if tensor.is_meta else tensor.device)
 
-    def _copies(self, noted: list[tuple[torch.Tensor, Source]]) -> list[Copy]:
-        moved = [
-            tensor
-            for tensor, _ in noted
-            if tensor.is_meta or self._wanted(tensor) != (tensor.dtype, tensor.device)
-        ]
-        places: dict[int, list[Place]] = {id(tensor): [] for tensor in moved}
-        if moved:
-            for place, tensor in places_of(self._model):
-                if id(tensor) in places:
-                    places[id(tensor)].append(place)
-        return [
-            Copy(source, tensor, *self._wanted(tensor), places.get(id(tensor), []))
-            for tensor, source in noted
-        ]
+    def _moves(self, tensor: torch.Tensor) -> bool:
+        """Return whether the tensor gets new memory, for another dtype or device."""
+        if tensor.is_meta:
+            return True
+        if self._dtype is None and self._device is None:
+            return False
+        return self._wanted(tensor) != (tensor.dtype, tensor.device)
+
+    def _find_places(self, noted: list[Copy]) -> None:
+        moved: dict[int, list[Place]] = {}
+        for copy in noted:
+            copy.dtype, copy.device = self._wanted(copy.old)  # a hook may have changed the tensor
+            if self._moves(copy.old):
+                copy.places = moved.setdefault(id(copy.old), [])
+        if not moved:
+            return
+        for place, tensor in places_of(self._model):
+            if id(tensor) in moved:
+                moved[id(tensor)].append(place)
 
     def _assigned(self) -> list[Copy]:
         return [
@@ -227,7 +249,7 @@ class Fill:
         """Choose the memory of the tensor: its own, new memory, or memory that the plan makes."""
         old = copy.old
         if not old.is_meta and (old.dtype, old.device) == (copy.dtype, copy.device):
-            copy.target, copy.places = old, []
+            copy.target, copy.places = old, ()
             return
         if old.is_meta and copy.device.type == "cpu" and old.is_contiguous():
             if copy.request() is not None:
@@ -238,20 +260,20 @@ class Fill:
             old.data = new  # frees the old memory before anything is read
             if old.grad is not None:
                 old.grad.data = old.grad.to(copy.device, copy.dtype)
-            copy.target, copy.places = old, []
+            copy.target, copy.places = old, ()
 
-    def _execute(self, planned: list[tuple[Copy, Request]]) -> None:
+    def _execute(self, planned: list[Copy], requests: list[Request]) -> None:
         if not planned:
             return
-        requests = [request for _, request in planned]
         results = self._native.load(requests, progress=self._report(), **self._options)
-        self._done += sum(copy.source.size for copy, _ in planned)
-        for (copy, request), result in zip(planned, results, strict=True):
-            if request[3] is None:
+        self._done += sum(copy.source.size for copy in planned)
+        for copy, result in zip(planned, results, strict=True):
+            if copy.target is None:
                 copy.target = result
             elif not result.is_inference():
                 _bump_version(result)
-            _put(copy)
+            if copy.places:
+                _put(copy)
 
     def _stream(self, copies: list[Copy]) -> None:
         requests: list[Request] = []
@@ -287,8 +309,11 @@ class Fill:
 
 
 def _bump_version(tensor: torch.Tensor) -> None:
-    """Tell autograd that the values have changed: it counts a change of a part without elements, too."""
-    with torch.no_grad():
+    """Tell autograd that the values have changed."""
+    if _increment_version is not None:
+        _increment_version(tensor)
+        return
+    with torch.no_grad():  # autograd counts a change of a part without elements, too
         flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor
         flat.narrow(0, 0, 0).zero_()
 

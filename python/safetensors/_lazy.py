@@ -28,8 +28,9 @@ _COPY_CODE = torch.nn.Module._load_from_state_dict.__code__
 
 # Functions of torch that need no values. The answers are those of a tensor on the meta device.
 _T: Any = torch.Tensor
+_SHAPE = _T.shape.__get__
 _WITHOUT_VALUES: set[Any] = {
-    _T.shape.__get__, _T.dtype.__get__, _T.layout.__get__, _T.ndim.__get__, _T.is_meta.__get__,
+    _SHAPE, _T.dtype.__get__, _T.layout.__get__, _T.ndim.__get__, _T.is_meta.__get__,
     _T.requires_grad.__get__, _T.is_leaf.__get__, _T.grad.__get__, _T.grad_fn.__get__,
     _T.is_sparse.__get__, _T.is_quantized.__get__, _T.is_cuda.__get__, _T.itemsize.__get__,
     _T.nbytes.__get__, _T.dim, _T.size, _T.numel, _T.nelement, _T.stride, _T.element_size,
@@ -37,16 +38,31 @@ _WITHOUT_VALUES: set[Any] = {
     torch.is_floating_point, torch.is_complex, torch.numel,
 }  # fmt: skip
 
+# Per shape in the file and dtype: this shape, and a tensor of the meta device. A model has few shapes
+# and thousands of tensors.
+Templates = dict[tuple[Any, str], tuple[Any, torch.Tensor]]
+
+
+def _template(dtype: torch.dtype | None, shape: tuple[int, ...], stored: str) -> torch.Tensor:
+    if stored == "F4" and shape:
+        shape = (*shape[:-1], shape[-1] // 2)  # torch counts pairs
+    # A dtype that torch lacks is an error when the tensor is used, not before.
+    return torch.empty(shape, dtype=dtype or torch.uint8, device="meta")
+
 
 class Source:
-    """A tensor of a checkpoint. `shape` is that of torch."""
+    """A tensor of a checkpoint. `templates`: shared by all tensors of one load."""
 
-    # A model has thousands: slots leave less to the garbage collector.
+    # A model has thousands. A full run of the garbage collector takes longer than all else here, and
+    # it comes after many new objects. So a Source has few objects of its own.
     __slots__ = (
-        "checkpoint", "name", "note", "stored", "size", "elements", "shape", "dtype", "values", "_lazy"
+        "checkpoint", "name", "note", "stored", "size", "elements", "dtype", "values", "_template",
+        "_lazy", "_more",
     )  # fmt: skip
 
-    def __init__(self, checkpoint: Checkpoint, name: str, note: Note) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, name: str, note: Note, templates: Templates
+    ) -> None:
         self.checkpoint = checkpoint
         self.name = name
         self.note = note
@@ -54,14 +70,16 @@ class Source:
         self.stored = meta.dtype
         begin, end = meta.data_offsets
         self.size = end - begin
-        self.elements = meta.shape  # the shape in the file
-        self.shape = self.elements
         self.dtype: torch.dtype | None = getattr(torch, FRAMEWORK_NAMES[meta.dtype], None)
-        if self.stored == "F4" and self.shape:
-            self.shape = [*self.shape[:-1], self.shape[-1] // 2]  # torch counts pairs
+        key = tuple(meta.shape), meta.dtype
+        if key not in templates:
+            templates[key] = key[0], _template(self.dtype, *key)
+        # The shape in the file, and a tensor with that of torch.
+        self.elements, self._template = templates[key]
         # The values, after a hook has used them. A hook may have changed them.
         self.values: torch.Tensor | None = None
-        self._lazy: tuple[weakref.ref[LazyTensor], ...] = ()
+        self._lazy: weakref.ref[LazyTensor] | None = None  # the first tensor that stands for this one
+        self._more: tuple[weakref.ref[LazyTensor], ...] = ()
 
     def check(self) -> None:
         """Raise SafetensorError for a dtype that torch lacks."""
@@ -79,22 +97,30 @@ class Source:
             self.values = self.read()
         return self.values
 
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the tensor in torch."""
+        return self._template.shape
+
     def tensor(self) -> LazyTensor:
         """Return a tensor that stands for this one."""
-        # A dtype that torch lacks is an error when the tensor is used, not before.
-        empty = torch.empty(self.shape, dtype=self.dtype or torch.uint8, device="meta")
-        return self.adopt(empty)
+        return self.adopt(self._template)
 
     def adopt(self, empty: torch.Tensor) -> LazyTensor:
         """Make a tensor without values stand for this one."""
         lazy = empty if isinstance(empty, LazyTensor) else empty.as_subclass(LazyTensor)
         lazy.source = self
-        self._lazy += (weakref.ref(lazy),)
+        if self._lazy is None:
+            self._lazy = weakref.ref(lazy)
+        else:
+            self._more += (weakref.ref(lazy),)
         return lazy
 
     def is_kept(self) -> bool:
         """Return whether a tensor that stands for this one still exists."""
-        return any(lazy() is not None for lazy in self._lazy)
+        if self._lazy is not None and self._lazy() is not None:
+            return True
+        return any(lazy() is not None for lazy in self._more)
 
 
 def _with_values(value: Any) -> Any:
@@ -110,6 +136,7 @@ def _with_values(value: Any) -> Any:
 class LazyTensor(torch.Tensor):
     """A tensor that is read when its values are used. Shape and dtype are known before."""
 
+    __slots__ = ("source",)
     source: Source
 
     @classmethod
@@ -117,6 +144,8 @@ class LazyTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
+        if func == _SHAPE:  # torch asks for it several times per tensor
+            return args[0].source.shape
         if func is _T.copy_ and _is_load(args, given):
             _check(args[0], args[1].source)
             args[1].source.note(args[0], args[1].source)

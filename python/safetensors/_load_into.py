@@ -14,8 +14,8 @@ import torch
 
 from ._checkpoint import DEFAULT_BUDGET, Checkpoint, Paths
 from ._dtypes import CASTABLE, format_name
-from ._fill import Fill, Place, places_of, replace
-from ._lazy import LazyTensor, Source
+from ._fill import Fill, places_of, replace
+from ._lazy import LazyTensor, Source, Templates
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
 from ._requests import Rename, rename_all
@@ -113,10 +113,11 @@ def _load(
     assign: bool,
 ) -> Any:
     sources = _sources(checkpoint, rename, fill)
-    with _restoring(model, fill):
+    modules = list(model.modules())  # a walk over a model takes milliseconds
+    with _restoring(model, modules, fill):
         with ExitStack() as hooks:
-            hooks.callback(_flush_before_hooks(model, fill))
-            hooks.callback(_values_for_overrides(model, assign))
+            hooks.callback(_flush_before_hooks(model, modules, fill))
+            hooks.callback(_values_for_overrides(modules, assign))
             given = {"assign": True} if assign else {}
             result = model.load_state_dict(_state_dict(sources), strict=strict, **given)
         fill.run()
@@ -129,8 +130,11 @@ def _load(
 def _sources(checkpoint: Checkpoint, rename: Rename | None, fill: Fill) -> dict[str, Source]:
     names = list(checkpoint)
     renamed = rename_all(checkpoint._native, names, rename)
+    note = fill.note  # one bound method for all
+    templates: Templates = {}
     return {
-        new: Source(checkpoint, name, fill.note) for name, new in zip(names, renamed, strict=True)
+        new: Source(checkpoint, name, note, templates)
+        for name, new in zip(names, renamed, strict=True)
     }
 
 
@@ -143,33 +147,39 @@ def _state_dict(sources: dict[str, Source]) -> dict[str, torch.Tensor]:
 
 
 @contextmanager
-def _restoring(model: torch.nn.Module, fill: Fill) -> Iterator[None]:
+def _restoring(
+    model: torch.nn.Module, modules: list[torch.nn.Module], fill: Fill
+) -> Iterator[None]:
     """Put the old tensors back after an error, if reading has not begun.
 
     When reading begins, the old tensors are released, so that they are not a second copy of the
     model. After an error of reading, tensors that have no values yet are on the meta device.
     """
-    old: list[tuple[Place, torch.Tensor]] = list(places_of(model))
+    # A few objects per module: objects per tensor would start the garbage collector.
+    old = [(module, {**module._parameters, **module._buffers}) for module in modules]
     fill.before_changes = old.clear
     try:
         yield
     except BaseException:
-        for place, tensor in old:
-            if getattr(place.module, place.name) is not tensor:
-                setattr(place.module, place.name, tensor)
-        for place, tensor in list(places_of(model)):
-            if isinstance(tensor, LazyTensor):
-                replace(place, tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="meta"))
+        for module, held in old:
+            for name, tensor in held.items():
+                if tensor is not None and getattr(module, name) is not tensor:
+                    setattr(module, name, tensor)
+        for place, lazy in list(places_of(model)):
+            if isinstance(lazy, LazyTensor):
+                replace(place, lazy, torch.empty(lazy.shape, dtype=lazy.dtype, device="meta"))
         raise
 
 
-def _flush_before_hooks(model: torch.nn.Module, fill: Fill) -> Callable[[], None]:
+def _flush_before_hooks(
+    model: torch.nn.Module, modules: list[torch.nn.Module], fill: Fill
+) -> Callable[[], None]:
     """Make post hooks of the model see the values: copies are made before such a hook runs.
 
     A model with its own `load_state_dict` sees the values, too. Returns a function that undoes this.
     """
     handles = []
-    for module in model.modules():
+    for module in modules:
         own = module is model and type(model).load_state_dict is not torch.nn.Module.load_state_dict
         if not own and not module._load_state_dict_post_hooks:
             continue
@@ -186,16 +196,18 @@ def _flush_before_hooks(model: torch.nn.Module, fill: Fill) -> Callable[[], None
     return undo
 
 
-def _values_for_overrides(model: torch.nn.Module, assign: bool) -> Callable[[], None]:
+def _values_for_overrides(modules: list[torch.nn.Module], assign: bool) -> Callable[[], None]:
     """Give tensors with values to modules that have their own `_load_from_state_dict`.
 
     Such a method may keep a tensor or compute with the parameter that it has just filled. The
     modules of torch do neither. Returns a function that undoes this.
     """
     wrapped = []
-    for module in model.modules():
+    for module in modules:
         method = module._load_from_state_dict
         function = getattr(method, "__func__", method)
+        if function is torch.nn.Module._load_from_state_dict:
+            continue
         if getattr(function, "__module__", "").startswith("torch.nn.modules."):
             continue
         if not assign and any(p is not None and p.is_meta for p in module._parameters.values()):

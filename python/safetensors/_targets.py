@@ -54,9 +54,9 @@ def check_storage(tensor: Any, what: str) -> None:
 
 
 def _check_torch(target: Any, what: str) -> None:
-    if target.device.type != "cpu":
+    if not target.is_cpu:
         raise ValueError(f"{what} is on {target.device}: only cpu can be read into")
-    if str(target.layout) != "torch.strided":
+    if target.layout is not sys.modules["torch"].strided:
         raise ValueError(f"{what} is {target.layout}: only torch.strided can be read into")
     if target.requires_grad and not target.is_leaf:
         raise ValueError(f"{what} is part of a graph: detach it first")

@@ -40,6 +40,16 @@ bool is_shard_of_several(std::string_view name) noexcept {
   return !count.empty() && count != "1";
 }
 
+// Returns whether one of the files is the whole model `STEM.safetensors` and all others are shards of the same stem. An
+// older save left these shards. Shards of another stem may be a model whose index is missing.
+bool replaces_shards(const std::vector<std::string_view>& files, const std::vector<std::string_view>& shards) {
+  if (files.size() != shards.size() + 1) return false;
+  const auto whole = std::find_if_not(files.begin(), files.end(), is_shard_of_several);
+  return std::all_of(shards.begin(), shards.end(), [&](std::string_view shard) {
+    return *whole == std::string(format::parse_numbered_shard(shard)->stem).append(kFile);
+  });
+}
+
 Error ambiguous(const std::string& folder, const std::vector<std::string_view>& names, const char* of_what) {
   constexpr std::size_t kNamed = 8;
   std::string message = "a folder of " + std::to_string(names.size()) + of_what + ", name one of them: ";
@@ -97,10 +107,9 @@ Status CheckpointPaths::add_folder(const std::string& path) {
   if (indexes.size() > 1) return ambiguous(path, indexes, " indexes");
   if (!indexes.empty()) return add_index(os::join_path(path, indexes[0]));
   std::vector<std::string_view> files = ending_in(kFile, *names);
-  // A shard is a part of a model, and its index is missing. So a file of another name is the model.
   std::vector<std::string_view> shards;
   std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_shard_of_several);
-  if (files.size() == shards.size() + 1) std::erase_if(files, is_shard_of_several);
+  if (replaces_shards(files, shards)) std::erase_if(files, is_shard_of_several);
   if (files.size() == 1 && shards.size() == 1 && files[0] == shards[0])
     return base::make_error(Errc::not_found,
                             "a folder with one shard of a model, `" + printable(shards[0]) +

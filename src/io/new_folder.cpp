@@ -54,7 +54,7 @@ Status NewFolder::make() {
   if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
   struct stat found;
   if (name_.empty() || ::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
-    return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path_);
+    return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
   if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
   int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
   for (int i = 0; i < kMaxNameAttempts; ++i) {

@@ -78,7 +78,8 @@ class Document:
             compile_c = ["gcc", "-std=c11", "-pedantic", *FLAGS, "-c", name, "-o", binary + ".o"]
             commands = [compile_c, ["g++", binary + ".o", "-o", binary]]
         else:
-            commands = [["g++", "-std=c++20", *FLAGS, name, "-o", binary]]
+            standard = "c++17" if source.stem == "cpp17" else "c++20"
+            commands = [["g++", f"-std={standard}", *FLAGS, name, "-o", binary]]
         commands[-1] += [str(self.build / "libsafetensors.a"), "-pthread"]
         for command in commands:
             code, output = call(command, self.scratch, {**self.environment, "PATH": os.environ["PATH"]})

@@ -80,6 +80,10 @@ TEST_F(CheckpointTest, TakesNoShardWithoutIndex) {
   EXPECT_TRUE(succeeds(Checkpoint::open(at("m-00001-of-00002.safetensors"))));
   put_file("m.safetensors", u8_file({{"y", "y"}}));
   EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"y"});
+  // Shards of another stem may be a model without its index.
+  put_file("n-00002-of-00002.safetensors", u8_file({{"x", "x"}}));
+  EXPECT_EQ(error_of(Checkpoint::open(directory_.path())).code, Errc::ambiguous_checkpoint);
+  ASSERT_EQ(::unlink(at("n-00002-of-00002.safetensors").c_str()), 0);
   put_file("other.safetensors", u8_file({{"z", "z"}}));
   EXPECT_EQ(error_of(Checkpoint::open(directory_.path())).code, Errc::ambiguous_checkpoint);
 }

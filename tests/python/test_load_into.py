@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,48 @@ def test_views_of_the_same_memory_are_all_loaded(tmp_path: Path) -> None:
         assert model.a.weight.dtype == model.b.weight.dtype == (torch.float16 if dtype else torch.float32)
 
 
+def test_views_of_other_dtypes_and_shapes_get_the_last_values(tmp_path: Path) -> None:
+    def make() -> torch.nn.Module:
+        model = torch.nn.Module()
+        whole = torch.zeros(6)
+        for name, view in (("a", whole), ("b", whole.view(2, 3)), ("c", whole.view(torch.int32))):
+            model.register_buffer(name, view)
+        return model
+
+    stored = {"a": torch.ones(6), "b": torch.full((2, 3), 2.0), "c": torch.arange(6, dtype=torch.int32)}
+    for names in ("abc", "ab", "cba"):
+        path = saved(tmp_path / names, {name: stored[name] for name in names})
+        ours, theirs = make(), make()
+        theirs.load_state_dict(stt.load_file(path), strict=False)
+        load_into(ours, path, strict=False)
+        assert same(dict(ours.state_dict()), dict(theirs.state_dict())), names
+
+
+def test_few_objects_live_per_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many new objects start full runs of the garbage collector, which took longer than all else."""
+    from safetensors import _fill
+
+    count = 1000
+    path = saved(tmp_path / "t", {str(i): torch.zeros(4) for i in range(count)})
+    model = torch.nn.Module()
+    for i in range(count):
+        model.register_buffer(str(i), torch.ones(4))
+    load_into(model, path)  # imports modules
+    execute, seen = _fill.Fill._execute, []
+
+    def counting(*args: Any) -> None:
+        gc.collect()
+        seen.append(len(gc.get_objects()))
+        execute(*args)
+
+    monkeypatch.setattr(_fill.Fill, "_execute", counting)
+    gc.collect()
+    before = len(gc.get_objects())
+    load_into(model, path)
+    assert all((buffer == 0).all() for buffer in model.buffers())
+    assert len(seen) == 1 and seen[0] - before < 7 * count
+
+
 def test_views_that_overlap_are_filled_in_the_order_of_torch(tmp_path: Path) -> None:
     def make() -> Model:
         whole, model = torch.zeros(12), torch.nn.Module()
@@ -347,7 +390,14 @@ def test_views_that_overlap_are_filled_in_the_order_of_torch(tmp_path: Path) -> 
 # Autograd and inference
 
 
-def test_change_of_a_parameter_is_seen_by_autograd(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torch_counts", [True, False])
+def test_change_of_a_parameter_is_seen_by_autograd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_counts: bool
+) -> None:
+    from safetensors import _fill
+
+    if not torch_counts:  # as with an older torch
+        monkeypatch.setattr(_fill, "_increment_version", None)
     path = saved(tmp_path / "t", {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
     model = torch.nn.Linear(2, 2)
     x = torch.randn(1, 2, requires_grad=True)

@@ -172,6 +172,7 @@ TEST_F(CheckpointWriterTest, RefusesExistingFolderOnRequest) {
   const Error error = error_of(made);
   EXPECT_EQ(error.code, Errc::replace_failed);
   EXPECT_EQ(error.os_error, EEXIST);
+  EXPECT_EQ(error.message, "cannot create a new folder, the path is in use: file exists");
   EXPECT_EQ(beside(), Names{"model"});
   ASSERT_EQ(::rmdir(folder_.c_str()), 0);
   save(1, 'a', 1, {.new_folder = true});
