@@ -43,7 +43,9 @@ class NamedTensor {
   template <class Elements>
   requires(!std::is_reference_v<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements> &&
            !std::ranges::borrowed_range<Elements>) &&
-      requires(const Elements& elements) { std::span(elements); }
+      requires(const Elements& elements) {
+    std::span(elements);
+  }
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
       : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::move(elements))) {}
   /// Takes elements whose dtype is known only when the program runs.

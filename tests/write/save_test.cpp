@@ -49,6 +49,33 @@ TEST_F(Save, DeducesDtypes) {
   }
 }
 
+// Names and elements that were temporaries live in the NamedTensor and in its copies.
+TEST_F(Save, KeepsWhatIsMovedIntoIt) {
+  std::vector<NamedTensor> tensors;
+  for (int i = 0; i < 40; ++i) {
+    const auto value = static_cast<std::uint8_t>(i);
+    const std::string name = "a name that is longer than a small string, " + std::to_string(i);
+    if (i % 2 == 0)
+      tensors.emplace_back(name, Shape{2}, std::vector<std::uint8_t>{value, value});
+    else
+      tensors.emplace_back(name, Shape{2}, std::array<std::uint8_t, 2>{value, value});
+  }
+  std::vector<NamedTensor> copies(tensors.begin(), tensors.end());
+  tensors.clear();
+  std::vector<NamedTensor> moved;
+  for (NamedTensor& tensor : copies) moved.push_back(std::move(tensor));
+  copies.clear();
+  ASSERT_TRUE(succeeds(save(directory_ / "out", moved)));
+  const File file = open("out");
+  ASSERT_EQ(file.size(), 40U);
+  for (int i = 0; i < 40; ++i) {
+    const auto value = static_cast<std::uint8_t>(i);
+    const Array array = file["a name that is longer than a small string, " + std::to_string(i)].read().value();
+    EXPECT_EQ(array.bytes()[0], std::byte{value});
+    EXPECT_EQ(array.bytes()[1], std::byte{value});
+  }
+}
+
 TEST_F(Save, EqualsWriteFile) {
   const Shape shape{2, 3};
   const TensorData tensors[] = {{"w", Dtype::F32, shape, std::as_bytes(std::span(w_))}};
