@@ -63,7 +63,7 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 class Copy:
     """A tensor to fill. `target` is None until it has memory, which the plan may make.
 
-    A model has thousands: fewer objects per tensor start the garbage collector less often.
+    A model has thousands of them. Fewer objects per tensor start the garbage collector less often.
     """
 
     source: Source
