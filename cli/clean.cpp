@@ -95,9 +95,9 @@ Sum sum_of(const std::vector<Temporary>& found) {
 
 // "2 files", "1 folder" or "1 file and 2 folders".
 std::string counts_text(const Sum& sum) {
-  const std::string folders = counted(sum.folders, "folder");
-  if (sum.folders != 0 && sum.files == 0) return folders;
-  return counted(sum.files, "file") + (sum.folders == 0 ? "" : " and " + folders);
+  if (sum.folders == 0) return counted(sum.files, "file");
+  if (sum.files == 0) return counted(sum.folders, "folder");
+  return counted(sum.files, "file") + " and " + counted(sum.folders, "folder");
 }
 
 void print_text(Console& console, const std::vector<Temporary>& found, bool dry_run) {

@@ -47,7 +47,7 @@ class NamedTensor {
     std::span(elements);
   }
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
-      : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::move(elements))) {}
+      : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
   /// Takes elements whose dtype is known only when the program runs.
   NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
       : name_(tensor.name), dtype_(tensor.dtype), shape_(tensor.shape), bytes_(tensor.bytes) {}
