@@ -1,6 +1,7 @@
 /** @file
  * The short way to list, read and save tensors in C: NUL-terminated names, and one call per task. c.h includes it. The
- * rules of c.h apply. All names, keys and values that these functions take are NUL-terminated UTF-8.
+ * rules of c.h apply. All names, keys and values that these functions take are NUL-terminated UTF-8. The names that
+ * they return in a safetensors_tensor_info do not end with NUL: they have `name_length` bytes.
  *
  * The functions for a file and those for a checkpoint do the same. A name that contains a NUL byte needs the functions
  * with a length, such as safetensors_file_tensor(). */

@@ -136,7 +136,7 @@ class CheckpointLayout:
         return f"<CheckpointLayout: {count_text(len(self))} in {files}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not the plan, but what it depends on. So a copy is checked as the original was.
+        # The copy makes the layout again from the arguments, which checks them again.
         tensors = {name: (spec.dtype, spec.shape) for name, spec in self._specs.items()}
         return _remake, (type(self), tensors, self._options)
 

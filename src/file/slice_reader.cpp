@@ -221,10 +221,11 @@ PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces) {
   return {low, high - low + detail::Access<ResolvedSlice>::piece_size(slice)};
 }
 
-void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination) {
+void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* bytes, std::byte* destination,
+                  std::uint64_t low) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   for (Cursor cursor(slice, pieces); !cursor.done();)
-    destination = gather_pieces(cursor, cursor.remaining_in_row(), size, tensor, 0, destination);
+    destination = gather_pieces(cursor, cursor.remaining_in_row(), size, bytes, low, destination);
 }
 
 }  // namespace safetensors::file

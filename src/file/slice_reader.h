@@ -44,10 +44,6 @@ struct CheapGaps {
   std::uint64_t tensor_bytes = 0;  // such reads stay within the tensor
 };
 
-// Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
-// std::bad_alloc.
-[[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
-                                io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
 // The range of the tensor's bytes that holds the pieces. Empty for no pieces.
 struct PieceExtent {
   std::uint64_t offset = 0;  // from the start of the tensor
@@ -55,8 +51,13 @@ struct PieceExtent {
 };
 [[nodiscard]] PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces);
 
-// Does the same for a tensor in memory. tensor: the address of the tensor's first byte. Only bytes of the extent are
-// read.
-void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* tensor, std::byte* destination);
+// Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
+// std::bad_alloc.
+[[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
+                                io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
+// Does the same for bytes in memory. bytes: the address of the byte at offset `low` of the tensor. They must hold the
+// extent of the pieces.
+void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* bytes, std::byte* destination,
+                  std::uint64_t low = 0);
 
 }  // namespace safetensors::file

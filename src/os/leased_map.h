@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "os/descriptor.h"
 
@@ -30,7 +31,7 @@ class LeasedMap {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
  private:
-  explicit LeasedMap(Descriptor leased) noexcept : leased_(static_cast<Descriptor&&>(leased)) {}
+  explicit LeasedMap(Descriptor leased) noexcept : leased_(std::move(leased)) {}
 
   Descriptor leased_;
   void* map_ = nullptr;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 namespace safetensors::plan {
 
@@ -17,29 +17,25 @@ class GatherChoice {
   // The way for the next pieces. Sometimes it is the slower one, because its time may have changed.
   [[nodiscard]] Way next() noexcept {
     ++asked_;
-    if (map_.count == 0) return Way::map;
-    if (read_.count == 0) return Way::read;
-    const bool map_is_faster = map_.per_piece < read_.per_piece;
+    if (!map_) return Way::map;
+    if (!read_) return Way::read;
+    const bool map_is_faster = *map_ < *read_;
     return map_is_faster != (asked_ % kRetry == 0) ? Way::map : Way::read;
   }
   void record(Way way, std::uint64_t pieces, std::chrono::nanoseconds time) noexcept {
-    (way == Way::map ? map_ : read_).add(static_cast<double>(time.count()) / static_cast<double>(pieces));
+    const double per_piece = static_cast<double>(time.count()) / static_cast<double>(pieces);
+    std::optional<double>& mean = way == Way::map ? map_ : read_;
+    mean = mean && *mean != kRefused ? (*mean + per_piece) / 2 : per_piece;
   }
   // The system has refused a map.
-  void refuse_map() noexcept { map_ = {.per_piece = std::numeric_limits<double>::infinity(), .count = 1}; }
+  void refuse_map() noexcept { map_ = kRefused; }
 
  private:
   static constexpr unsigned kRetry = 32;
 
-  struct Time {
-    double per_piece = 0;  // ns, a mean in which older times count less and less
-    unsigned count = 0;
-    void add(double time) noexcept {
-      per_piece = count == 0 || std::isinf(per_piece) ? time : (per_piece + time) / 2;
-      ++count;
-    }
-  };
-  Time read_, map_;
+  static constexpr double kRefused = std::numeric_limits<double>::infinity();
+
+  std::optional<double> read_, map_;  // ns per piece, means in which older times count less and less
   unsigned asked_ = 0;
 };
 

@@ -195,7 +195,7 @@ bool PlanWorker::gather_mapped(const PlanItem& item, file::PieceRange pieces, co
   const std::optional<os::LeasedMap> map =
       os::LeasedMap::make(descriptor->get(), item.info().file_offset + extent.offset, extent.size);
   if (!map) return false;
-  file::gather_slice(*item.slice, pieces, map->bytes().data() - extent.offset, to.data());
+  file::gather_slice(*item.slice, pieces, map->bytes().data(), to.data(), extent.offset);
   cost_.bytes_mapped += to.size();
   return true;
 }

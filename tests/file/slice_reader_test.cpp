@@ -62,7 +62,7 @@ void expect_gathered_within_extent(const FakeTensor& tensor, const ResolvedSlice
   ASSERT_LE(extent.size, tensor.size() - extent.offset);
   const std::vector<std::byte> part(tensor.data() + extent.offset, tensor.data() + extent.offset + extent.size);
   std::vector<std::byte> found(expected.size());
-  gather_slice(slice, pieces, part.data() - extent.offset, found.data());
+  gather_slice(slice, pieces, part.data(), found.data(), extent.offset);
   EXPECT_EQ(found, expected);
 }
 

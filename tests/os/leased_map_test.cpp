@@ -1,4 +1,5 @@
-// Maps under a read lease: what they show, what refuses them, and that other programs wait for their end.
+// Tests LeasedMap: a map shows the bytes of the file, the system refuses a map that would not be safe, and other
+// programs can open the file for writing only after the map has ended.
 #include "os/leased_map.h"
 
 #include <fcntl.h>
