@@ -256,6 +256,15 @@ inline bool make_cold(const std::string& path) {
   return cold;
 }
 
+// Whether one of 20 calls of `holds` returns true. For the page cache, which nobody can hold still: a busy system drops
+// a page that was just read, or reads ahead before a probe of one byte returns.
+template <class F>
+bool holds_once(const F& holds) {
+  for (int i = 0; i < 20; ++i)
+    if (holds()) return true;
+  return false;
+}
+
 // Whether the file can be read past the page cache here.
 inline bool reads_directly(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
