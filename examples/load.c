@@ -40,8 +40,16 @@ static safetensors_status print_matrix(const safetensors_file* file, const char*
   return SAFETENSORS_OK;
 }
 
+/* Returns 1 if the text is a number. */
+static int parse(const char* text, uint64_t* number) {
+  char* end = NULL;
+  *number = strtoull(text, &end, 10);
+  return end != text && *end == '\0' && *text != '-';
+}
+
 int main(int argc, char** argv) {
-  if (argc != 2 && argc != 5) {
+  uint64_t shape[2] = {0, 0};
+  if (argc != 2 && !(argc == 5 && parse(argv[3], &shape[0]) && parse(argv[4], &shape[1]))) {
     fprintf(stderr, "usage: %s FILE [NAME ROWS COLUMNS]\n", argv[0]);
     return 2;
   }
@@ -49,10 +57,7 @@ int main(int argc, char** argv) {
   safetensors_file* file = NULL;
   if (safetensors_file_open(argv[1], NULL, &file, &error)) return print_error(&error); /* reads only the header */
   safetensors_status status = list(file, &error);
-  if (!status && argc == 5) {
-    const uint64_t shape[2] = {strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10)};
-    status = print_matrix(file, argv[2], shape, &error);
-  }
+  if (!status && argc == 5) status = print_matrix(file, argv[2], shape, &error);
   safetensors_file_free(file);
   return status ? print_error(&error) : 0;
 }

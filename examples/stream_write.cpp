@@ -6,11 +6,13 @@
 #include <safetensors/safetensors.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <span>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace st = safetensors;
@@ -48,11 +50,14 @@ void write_table(const char* path, std::uint64_t rows) {
 }
 
 int main(int argc, char** argv) try {
-  if (argc != 3) {
+  const std::string_view digits = argc == 3 ? argv[2] : "";
+  std::uint64_t rows = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rows);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
     std::cerr << "usage: " << argv[0] << " FILE ROWS\n";
     return 2;
   }
-  write_table(argv[1], std::strtoull(argv[2], nullptr, 10));
+  write_table(argv[1], rows);
   for (const st::Tensor& tensor : st::File::open(argv[1]).value()) std::cout << tensor << '\n';
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

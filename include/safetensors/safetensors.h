@@ -3,6 +3,9 @@
 #pragma once
 
 #ifdef __cplusplus
+#if __cplusplus < 202002L
+#error "safetensors needs C++20: compile with -std=c++20, or include <safetensors/c.h>, which C++11 can use"
+#else
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/checkpoint.h>
@@ -23,6 +26,7 @@
 #include <safetensors/source.h>
 #include <safetensors/typed_view.h>
 #include <safetensors/writer.h>
+#endif
 #else
 #include <safetensors/c.h>
 #endif

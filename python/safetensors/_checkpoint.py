@@ -349,17 +349,19 @@ def stream(
     threads: int = 0,
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
+    backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
 ) -> CheckpointStream:
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
-    The arguments are those of `load`, without `backend`. `memory_limit` bounds the tensors that are
+    The arguments are those of `load`, but the backend "mmap" copies the bytes from the maps, so no
+    tensor is a view. `memory_limit` bounds the tensors that are
     being read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the
     order of `keys`. Tensors come in the order in which they are complete. To stop early, close the
     iterator or leave its `with`. The progress function is called in the thread that takes a tensor.
     """
-    return Checkpoint(paths, framework, device).stream(
+    return Checkpoint(paths, framework, device, backend=backend).stream(
         keys,
         slices=slices,
         rename=rename,

@@ -95,6 +95,16 @@ def _check_selected(what: str, given: Mapping[str, Any] | None, selected: set[st
             raise _missing(f"{what} names a tensor that is not loaded: {name}", name)
 
 
+def _check_index(native: _native._Checkpoint, name: str, index: Any) -> None:
+    """Raise the error of an unsuitable index, with the name of the tensor."""
+    try:
+        native.meta(name, index)
+    except (SafetensorError, IndexError, TypeError, ValueError) as error:
+        if not isinstance(error, MissingTensorError):
+            error.args = (f"slices[{name!r}]: {error}",)
+        raise
+
+
 class _Casts:
     """The dtype that each tensor is cast to, from the argument `dtype`."""
 
@@ -131,6 +141,8 @@ def make_requests(
     requests: list[Request] = []
     for name in names:
         index = None if slices is None else slices.get(name)
+        if index is not None:
+            _check_index(native, name, index)
         if dtype is None and (out is None or name not in out):
             requests.append((name, index, None, None))
             continue

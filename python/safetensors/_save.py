@@ -39,12 +39,29 @@ def _module_of(tensors: Mapping[str, Any]) -> Any:
     return import_module(f"safetensors.{name}")
 
 
+# The ends of paths by which other formats are known. They look like one file, but would be a folder.
+_OTHER_FORMATS = (
+    ".bin", ".ckpt", ".gguf", ".h5", ".json", ".msgpack", ".npy", ".npz", ".onnx", ".pdparams",
+    ".pickle", ".pkl", ".pt", ".pth", ".zip",
+)  # fmt: skip
+
+
+def _check_folder(path: str) -> None:
+    if path.lower().endswith(_OTHER_FORMATS) and not os.path.isdir(path):
+        raise ValueError(
+            f"{path!r} would be a folder: end the path of a file in '.safetensors',"
+            " or save_checkpoint() makes the folder"
+        )
+
+
 def save(
     tensors: Mapping[str, Any],
     path: str | PathLike[str],
     *,
     max_shard_size: int | str | None = None,
     metadata: Mapping[str, str] | None = None,
+    new_folder: bool = False,
+    remove_old_files: bool = True,
     durability: Durability = "full",
     progress: bool | Progress | None = False,
 ) -> None:
@@ -53,26 +70,32 @@ def save(
     `path`: if it ends in ".safetensors", one file is written, as by `save_file`. Any other path is
     a folder, written as by `save_checkpoint`: files of up to `max_shard_size` (bytes, or a text
     such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `metadata`:
-    the metadata of each file. `durability`: as in `save_file`. `progress`: a function that gets the
-    number of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors
-    of `save_file` and `save_checkpoint`, TypeError for a dict in the dict, and ValueError if
-    `max_shard_size` is given for one file.
+    the metadata of each file. `new_folder`, `remove_old_files`: for a folder, as in
+    `save_checkpoint`. `durability`: as in `save_file`. `progress`: a function that gets the number
+    of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors of
+    `save_file` and `save_checkpoint`, and TypeError for a dict in the dict. Raises ValueError if
+    `max_shard_size` or `new_folder` is given for one file, and for a path that ends as files of
+    another format do, such as "model.pt".
     """
     module = _module_of(tensors)
     if os.fsdecode(path).endswith(".safetensors"):
-        if max_shard_size is not None:
+        if max_shard_size is not None or new_folder:
+            argument = "max_shard_size" if max_shard_size is not None else "new_folder"
             raise ValueError(
-                f"{os.fsdecode(path)!r} is one file: give the path of a folder, or no max_shard_size"
+                f"{os.fsdecode(path)!r} is one file: give the path of a folder, or no {argument}"
             )
         given = None if metadata is None else dict(metadata)
         module._save_file(tensors, path, given, durability, progress)
         return
+    _check_folder(os.fsdecode(path))
     size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
     module.save_checkpoint(
         tensors,
         path,
         **size,
         metadata=metadata,
+        new_folder=new_folder,
+        remove_old_files=remove_old_files,
         durability=durability,
         progress=progress,
     )

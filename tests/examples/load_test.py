@@ -26,7 +26,8 @@ def main(program):
             printed = run(program, *arguments, status=1)
             check(printed == f"{path}: {message}\n", f"expected {message}, found {printed}")
         check("cannot open: no such file or directory" in run(program, f"{folder}/none", status=1), "the error of a missing file")
-        check(run(program, status=2).startswith("usage: "), "usage")
+        for arguments in ((), (path, "bias"), (path, "bias", "two", 1), (path, "bias", 2, "1x"), (path, "bias", -2, "")):
+            check(run(program, *arguments, status=2).startswith("usage: "), f"usage for {arguments}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def main():
             check(open(path, "rb").read(1000) == before and os.listdir(folder) == ["table.safetensors"], "the old file")
         run(given.program, path, 0)
         check_file(path, 0)
-        check(run(given.program, path, status=2).startswith("usage: "), "usage")
+        for arguments in ((path,), (path, ""), (path, "many"), (path, "5k"), (path, "-5"), (path, 10**30)):
+            check(run(given.program, *arguments, status=2).startswith("usage: "), f"usage for {arguments}")
 
 
 if __name__ == "__main__":

@@ -210,9 +210,33 @@ def test_save_takes_tensors_of_framework(tmp_path: Path, name: str) -> None:
     assert Checkpoint(tmp_path / "folder").metadata() == {"a": "b"}
 
 
+def test_save_passes_options_of_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    save(TENSORS, folder, max_shard_size=1)
+    with pytest.raises(SafetensorError, match="exists"):
+        save(TENSORS, folder, new_folder=True)
+    save(TENSORS, folder, remove_old_files=False)
+    assert len(Checkpoint(folder).files) == 1
+    assert len(list(folder.glob("*.safetensors"))) == 1 + len(TENSORS)
+    save(TENSORS, folder)
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.BIN", "model.gguf", "model.npz"])
+def test_save_refuses_folders_that_look_like_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"would be a folder: end the path of a file in '\.safetensors'"):
+        save(TENSORS, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / name).mkdir()
+    save(TENSORS, tmp_path / name)
+    assert same(TENSORS, tmp_path / name)
+
+
 def test_save_refuses_size_for_one_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is one file: give the path of a folder"):
         save(TENSORS, tmp_path / "one.safetensors", max_shard_size="1GB")
+    with pytest.raises(ValueError, match="is one file: give the path of a folder, or no new_folder"):
+        save(TENSORS, tmp_path / "one.safetensors", new_folder=True)
     with pytest.raises(ValueError, match="max_shard_size 'much' is invalid"):
         save(TENSORS, tmp_path / "folder", max_shard_size="much")
     with pytest.raises(TypeError, match="give a dict of names"):

@@ -61,6 +61,15 @@ def test_keys_slices_and_out(folder: Path) -> None:
     assert list(stream(folder, keys=[])) == []
 
 
+@pytest.mark.parametrize("backend", ["auto", "pread", "mmap"])
+def test_it_reads_with_each_backend(many: Path, backend: Any) -> None:
+    got = dict(stream(many, backend=backend))
+    assert sorted(got) == sorted(f"t{i}" for i in range(64))
+    assert all((array == int(name[1:])).all() and array.flags.writeable for name, array in got.items())
+    with pytest.raises(SafetensorError, match='backend "direct" is invalid'):
+        stream(many, backend="direct")  # type: ignore[arg-type]
+
+
 def test_closing_ends_it_early(many: Path) -> None:
     with stream(many, memory_limit=1 << 20) as items:
         next(items)
