@@ -16,7 +16,7 @@ from ._native import PySafeSlice, SafetensorError, TensorMeta
 from ._options import Progress, reporter, to_bytes
 from ._requests import Rename, Request, make_requests, rename_all, select
 from ._stream import CheckpointStream
-from ._types import Backend, Cache, Framework
+from ._types import Backend, Buffer, Cache, Framework
 
 __all__ = ["Checkpoint", "CheckpointStream", "Paths", "load", "stream"]
 
@@ -37,9 +37,16 @@ def _pinned(path: Any) -> str:
     return whole if os.path.lexists(whole) else os.path.join(escape(here), text)
 
 
-def _reopen(kind: type[Checkpoint], paths: list[str], options: tuple[Any, ...]) -> Checkpoint:
+def _reopen(
+    kind: type[Checkpoint],
+    paths: list[str],
+    options: tuple[Any, ...],
+    headers: bytes | None = None,
+) -> Checkpoint:
     framework, device, backend = options
-    return kind(paths, framework, device, backend=backend)
+    if headers is None:
+        return kind(paths, framework, device, backend=backend)
+    return kind(paths[0], framework, device, backend=backend, headers=headers)
 
 
 class Checkpoint(Mapping[str, Any]):
@@ -51,6 +58,10 @@ class Checkpoint(Mapping[str, Any]):
     `backend`: "auto" reads cached bytes from the page cache and the others directly from the
     device. "pread" reads all bytes through the page cache. "mmap" gives views of private maps of
     the files, on every file system.
+    `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
+    Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
+    of the checkpoint in this process: its folder, its index or its only file. The bytes are checked
+    as the headers of files are.
 
     The constructor reads and checks all headers, but no bytes of tensors. Any number of threads may
     use a checkpoint, also in a forked child. Copies and pickles open the files again. A checkpoint
@@ -68,10 +79,12 @@ class Checkpoint(Mapping[str, Any]):
         device: Any = "cpu",
         *,
         backend: Backend = "auto",
+        headers: Buffer | None = None,
     ) -> None:
         one = isinstance(paths, (str, bytes, PathLike)) or not isinstance(paths, Iterable)
         given: Any = paths if one else list(paths)  # type: ignore[arg-type]
-        native = _native._Checkpoint(given, framework, device, backend)
+        native = _native._Checkpoint(given, framework, device, backend, headers)
+        self._has_headers = headers is not None
         self._open: _native._Checkpoint | None = native
         self._options = (framework, native.device(), backend)
         self._paths = [_pinned(path) for path in ([given] if one else given)]
@@ -119,7 +132,9 @@ class Checkpoint(Mapping[str, Any]):
         return f"[{', '.join(shown + more)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._native  # raises after close()
+        native = self._native  # raises after close()
+        if self._has_headers:
+            return _reopen, (type(self), self._paths, self._options, native.headers())
         return _reopen, (type(self), self._paths, self._options)
 
     def __enter__(self) -> Checkpoint:
@@ -171,6 +186,15 @@ class Checkpoint(Mapping[str, Any]):
         Only names that end in ".safetensors" count. Such files are often left from an older model.
         """
         return self._native.stray_files()
+
+    def headers(self) -> bytes:
+        """Return the headers of all files as bytes, to open the checkpoint in other processes.
+
+        One process reads the headers and sends these bytes, for example by a broadcast. The others
+        open `Checkpoint(path, framework, headers=...)` and read no header. Raises SafetensorError if
+        a file has no name below the folder that all files have in common.
+        """
+        return self._native.headers()
 
     def offset_keys(self) -> list[str]:
         """Return the names in the order of the files and of their bytes, as iteration does."""

@@ -30,6 +30,13 @@ std::vector<std::string> to_paths(nb::handle paths) {
   return list;
 }
 
+// Returns a copy, because other threads may change a bytearray while the bytes are checked.
+std::string to_headers(nb::handle object) {
+  if (object.is_none()) return {};
+  const Buffer buffer(object);
+  return {reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size()};
+}
+
 // Returns the caller's own array if the result was read into it, otherwise a new array of the framework.
 nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
@@ -176,6 +183,15 @@ nb::object metadata(const PyCheckpoint& self) {
   return result;
 }
 
+nb::object headers(const PyCheckpoint& self) {
+  const Result<std::string> bytes = [&] {
+    const WithoutGil released;
+    return self.get().headers();
+  }();
+  if (!bytes) raise_read_error(bytes.error(), "", "");
+  return own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
+}
+
 // Returns whole tensors as views of private maps of their files, one map per file.
 nb::object views(const PyCheckpoint& self, nb::handle names) {
   std::vector<std::pair<std::shared_ptr<Opened>, std::vector<Tensor>>> files;
@@ -234,17 +250,23 @@ nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle 
 
 }  // namespace
 
-PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend)
+PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend,
+                           nb::handle headers)
     : framework_(parse_framework(from_str(framework, "framework"))),
       device_(parse_device(device)),
       backend_(parse_backend(from_str(backend, "backend"))) {
   check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
+  if (!headers.is_none() && list.size() != 1) raise("with headers, paths must be one path");
+  const std::string bytes = to_headers(headers);
   const Access access = backend_ == Backend::mmap    ? Access::map
                         : backend_ == Backend::pread ? Access::read
                                                      : Access::automatic;
-  Result<Checkpoint> opened = open_watched(
-      [&](const ParseOptions& parse) { return Checkpoint::open(list, {.open = {.access = access, .parse = parse}}); });
+  Result<Checkpoint> opened = open_watched([&](const ParseOptions& parse) {
+    const CheckpointOptions options{.open = {.access = access, .parse = parse}};
+    if (headers.is_none()) return Checkpoint::open(list, options);
+    return Checkpoint::open_with_headers(list[0], bytes, options);
+  });
   if (!opened) raise_read_error(opened.error(), "", "");
   checkpoint_.emplace(*std::move(opened));
   for (const File& file : checkpoint_->files())
@@ -276,6 +298,7 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
           "The object metadata of the index as JSON, or an empty text.")
       .def("unindexed_tensors", &unindexed_tensors)
       .def("stray_files", &stray_files)
+      .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(
           "table",
@@ -338,8 +361,10 @@ void define_checkpoint(nb::module_& module) {
   type.def(
       "__init__",
       [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device,
-         nb::object backend) { initialize(self, PyCheckpoint(paths, framework, device, backend)); },
-      nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none(), nb::arg("backend").none());
+         nb::object backend,
+         nb::object headers) { initialize(self, PyCheckpoint(paths, framework, device, backend, headers)); },
+      nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none(), nb::arg("backend").none(),
+      nb::arg("headers").none() = nb::none());
   define_looking(type);
   define_reading(type);
 }

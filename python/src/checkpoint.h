@@ -14,8 +14,9 @@ namespace safetensors::python {
 // Any number of threads that hold the GIL may call const functions at once.
 class PyCheckpoint {
  public:
-  // paths: one path, or an iterable of paths. Raises SafetensorError, OSError.
-  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend);
+  // paths: one path, or an iterable of paths. headers: None, or the bytes of another checkpoint's headers(); then paths
+  // is one path. Raises SafetensorError, OSError.
+  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend, nb::handle headers);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }

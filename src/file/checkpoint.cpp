@@ -61,6 +61,19 @@ Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const Ch
   return Checkpoint(*std::move(state));
 }
 
+Result<Checkpoint> Checkpoint::open_with_headers(PathView path, std::string_view headers,
+                                                 const CheckpointOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Checkpoint> {
+    auto state = file::open_checkpoint_with_headers(std::string(path), headers, options, os::descriptor_limit());
+    if (!state) return std::move(state).error();
+    return Checkpoint(*std::move(state));
+  });
+}
+
+Result<std::string> Checkpoint::headers() const noexcept {
+  return file::export_headers(*state_);
+}
+
 Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {
   if (const std::uint32_t index = state_->find(name); index != format::NameIndex::kNone) return tensors()[index];
   return base::guarded([&]() -> Result<Tensor> { return file::not_found(*state_, name); });

@@ -24,11 +24,6 @@ constexpr unsigned kThreads = 16;  // more than there are processors, because th
 constexpr std::size_t kMaxTensors = format::NameIndex::kNone - 1;
 constexpr std::size_t kTensorsPerCheck = 4096;  // between two checks for cancellation
 
-struct OpenedFile {
-  File file;
-  std::vector<const TensorInfo*> tensors;  // the visible ones, by offset
-};
-
 class OpenFiles final : public os::Tasks {
  public:
   OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
@@ -45,15 +40,16 @@ class OpenFiles final : public os::Tasks {
       Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
       if (!file) return std::move(file).error();
       opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
-      return part.index == nullptr ? select_all(*opened_[index]) : select(part, *opened_[index]);
+      if (part.index != nullptr) return select(part, *opened_[index]);
+      select_all(*opened_[index]);
+      return {};
     });
   }
 
-  // Call this after all tasks have run. Errors: duplicate_name, out_of_memory, cancelled. Throws std::bad_alloc.
-  Status join(CheckpointState& state);
+  // Call this after all tasks have run. Errors: those of join_files(). Throws std::bad_alloc.
+  Status join(CheckpointState& state) { return join_files(opened_, state, cancellation_); }
 
  private:
-  static Status select_all(OpenedFile& opened);
   Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
 
   const CheckpointPaths& paths_;
@@ -62,12 +58,6 @@ class OpenFiles final : public os::Tasks {
   std::shared_ptr<os::DescriptorPool> pool_;
   std::vector<std::unique_ptr<OpenedFile>> opened_;
 };
-
-Status OpenFiles::select_all(OpenedFile& opened) {
-  opened.tensors.reserve(opened.file.header().size());
-  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
-  return {};
-}
 
 Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
   const format::ShardIndex& index = *part.index->shards;
@@ -92,39 +82,6 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   return {};
 }
 
-Status OpenFiles::join(CheckpointState& state) {
-  std::size_t count = 0;
-  for (const auto& opened : opened_) count += opened->tensors.size();
-  if (count > kMaxTensors) return base::out_of_memory();
-  state.files.reserve(opened_.size());
-  state.entries.reserve(count);
-  for (auto& opened : opened_) {
-    for (const TensorInfo* tensor : opened->tensors) {
-      state.names.push(state.allocator, base::hash(tensor->name, state.hash_key), count);
-      state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
-    }
-    state.files.push_back(std::move(opened->file));
-    opened.reset();
-    if (cancellation_.requested()) return base::opening_cancelled();
-  }
-  const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
-  const std::uint32_t twice = state.names.build(state.allocator, name_at, &cancellation_);
-  if (cancellation_.stopped()) return base::opening_cancelled();
-  if (twice == format::NameIndex::kNone) return {};
-  std::size_t first = 0;
-  while (name_at(first) != name_at(twice)) ++first;
-  const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
-  return base::make_error(Errc::duplicate_name, format::tensor_named(name_at(twice)) +
-                                                    " is in two files: " + path(first) + " and " + path(twice));
-}
-
-// Returns the path itself if there is no working directory.
-std::string absolute(const std::string& folder) {
-  std::error_code failed;
-  const std::filesystem::path path = std::filesystem::absolute(folder.empty() ? "." : folder, failed);
-  return failed ? folder : path.string();
-}
-
 Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
                   unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
   OpenFiles files(paths, options, descriptors, cancellation);
@@ -133,6 +90,44 @@ Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options
 }
 
 }  // namespace
+
+void select_all(OpenedFile& opened) {
+  opened.tensors.reserve(opened.file.header().size());
+  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
+}
+
+Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, CheckpointState& state,
+                  base::Cancellation& cancellation) {
+  std::size_t count = 0;
+  for (const auto& file : opened) count += file->tensors.size();
+  if (count > kMaxTensors) return base::out_of_memory();
+  state.files.reserve(opened.size());
+  state.entries.reserve(count);
+  for (auto& file : opened) {
+    for (const TensorInfo* tensor : file->tensors) {
+      state.names.push(state.allocator, base::hash(tensor->name, state.hash_key), count);
+      state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
+    }
+    state.files.push_back(std::move(file->file));
+    file.reset();
+    if (cancellation.requested()) return base::opening_cancelled();
+  }
+  const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
+  const std::uint32_t twice = state.names.build(state.allocator, name_at, &cancellation);
+  if (cancellation.stopped()) return base::opening_cancelled();
+  if (twice == format::NameIndex::kNone) return {};
+  std::size_t first = 0;
+  while (name_at(first) != name_at(twice)) ++first;
+  const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
+  return base::make_error(Errc::duplicate_name, format::tensor_named(name_at(twice)) +
+                                                    " is in two files: " + path(first) + " and " + path(twice));
+}
+
+std::string absolute_folder(const std::string& folder) {
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::absolute(folder.empty() ? "." : folder, failed);
+  return failed ? folder : path.string();
+}
 
 Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                const CheckpointOptions& options,
@@ -147,7 +142,8 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     const auto state = std::make_shared<CheckpointState>();
     if (paths.size() == 1) state->path = paths[0];
     if (const IndexFile* const index = parts.index())
-      state->index = {index->folder, absolute(index->folder), index->shards->metadata(), index->shards->total_size()};
+      state->index = {index->folder, absolute_folder(index->folder), index->shards->metadata(),
+                      index->shards->total_size()};
     // Every thread needs a descriptor.
     const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
     Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);

@@ -23,11 +23,6 @@ namespace safetensors {
 namespace file {
 namespace {
 
-Access decide(Access wanted, const os::PosixFile& file) {
-  if (wanted != Access::automatic) return wanted;
-  return file.file_system() == os::FileSystem::local ? Access::map : Access::read;
-}
-
 // Reads the start of a file whose header was refused, so that the message can name the kind of the file. Keeps the
 // error if nothing more can be read.
 Error with_file_kind(const Source& source, std::uint64_t file_size, Error error) {
@@ -88,7 +83,7 @@ Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::Pos
   if (!file) return std::move(file).error();
   state.posix = *std::move(file);
   state.source = state.posix;
-  state.access = decide(options.access, *state.posix);
+  state.requested_access = options.access;
   return finish(state, options.parse, threads, cancellation);
 }
 
@@ -102,6 +97,20 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Po
     auto file = os::PosixFile::open(path, std::move(slot));
     if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
+    return detail::Access<File>::make(state);
+  });
+}
+
+Result<File> open_file_later(const std::string& path, Header header, Access access, os::PoolSlot slot) noexcept {
+  return base::guarded([&]() -> Result<File> {
+    auto file = os::PosixFile::open_later(path, header.file_bytes(), std::move(slot));
+    if (!file) return std::move(file).error();
+    const auto state = std::make_shared<detail::FileState>();
+    state->path = path;
+    state->posix = *std::move(file);
+    state->source = state->posix;
+    state->requested_access = access;
+    state->header = std::move(header);
     return detail::Access<File>::make(state);
   });
 }
@@ -143,7 +152,7 @@ Result<File> File::from_source(std::shared_ptr<const Source> source, const Parse
     base::Cancellation cancellation(options.cancelled);
     if (Status status = file::finish(*state, options, 0, cancellation); !status) return std::move(status).error();
     const std::uint64_t size = state->header.file_bytes();
-    state->access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
+    state->requested_access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
     return File(state);
   });
 }
@@ -177,7 +186,7 @@ Result<Array> File::view(Map map) const noexcept {
 }
 
 Access File::access() const noexcept {
-  return state_->access;
+  return state_->access();
 }
 const std::string& File::path() const& noexcept {
   return state_->path;
@@ -187,6 +196,11 @@ const Source& File::source() const& noexcept {
 }
 
 namespace detail {
+
+v0::Access FileState::access() const noexcept {
+  if (requested_access != v0::Access::automatic) return requested_access;
+  return posix->file_system() == os::FileSystem::local ? v0::Access::map : v0::Access::read;
+}
 
 os::Mapping FileState::shared_map() const noexcept {
   if (const os::Mapping* made = shared_map_.load(std::memory_order_acquire)) return *made;
@@ -201,7 +215,7 @@ os::Mapping FileState::shared_map() const noexcept {
 }
 
 std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64_t size, Map map) const noexcept {
-  if (access != v0::Access::map) return std::nullopt;
+  if (access() != v0::Access::map) return std::nullopt;
   if (posix && map == Map::copy_on_write) {
     Result<os::Mapping> pages = posix->map(offset, size, os::MapMode::copy_on_write);
     if (!pages) return std::nullopt;
@@ -242,7 +256,7 @@ Error FileState::failed(const TensorInfo& tensor, std::uint64_t offset, Error er
 }
 
 Source::Memory FileState::memory(const TensorInfo& tensor) const noexcept {
-  if (posix || access != v0::Access::map) return {};
+  if (posix || access() != v0::Access::map) return {};
   Source::Memory memory = source->memory(tensor.file_offset, tensor.nbytes());
   if (memory.bytes.size() != tensor.nbytes()) return {};
   return memory;

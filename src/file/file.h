@@ -54,10 +54,13 @@ struct FileState : std::enable_shared_from_this<FileState> {
   // The bytes of the tensor if the caller's Source has them in memory. Otherwise, the result has no bytes.
   [[nodiscard]] Source::Memory memory(const TensorInfo& tensor) const noexcept;
 
+  // Never `automatic`. If the file is to be opened on demand and its file system decides, this call opens it.
+  [[nodiscard]] v0::Access access() const noexcept;
+
   std::shared_ptr<const Source> source;
   std::shared_ptr<const os::PosixFile> posix;  // the source, if it is a file; else null
   Header header;
-  v0::Access access = v0::Access::read;
+  v0::Access requested_access = v0::Access::read;  // `automatic`: the file system decides; only with `posix`
   std::string path;
 
  private:
@@ -91,5 +94,11 @@ namespace safetensors::file {
 // header; 0 lets the library choose. Ignores options.parse.cancelled. Errors: as File::open.
 [[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot,
                                      unsigned threads, base::Cancellation& cancellation) noexcept;
+
+// Makes a File from a header that is known, and opens nothing. The first read opens the file: see
+// os::PosixFile::open_later(). slot must have a pool. Errors: invalid_argument (a path with a zero byte),
+// out_of_memory.
+[[nodiscard]] Result<File> open_file_later(const std::string& path, Header header, Access access,
+                                           os::PoolSlot slot) noexcept;
 
 }  // namespace safetensors::file

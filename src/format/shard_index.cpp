@@ -70,7 +70,7 @@ std::string shown(std::string_view name) {
 
 }  // namespace
 
-const char* check_shard_name(std::string_view name) noexcept {
+const char* check_relative_name(std::string_view name) noexcept {
   constexpr std::string_view kSeparators = "/\\";
   if (name.empty()) return "it is empty";
   if (name.find('\0') != name.npos) return "it holds a zero byte";
@@ -82,6 +82,11 @@ const char* check_shard_name(std::string_view name) noexcept {
     if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
     begin = end + 1;
   }
+  return nullptr;
+}
+
+const char* check_shard_name(std::string_view name) noexcept {
+  if (const char* const why = check_relative_name(name)) return why;
   return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
 }
 

@@ -110,6 +110,8 @@ class ShardIndex {
 // rules of POSIX and Windows both apply on every system. So a good name is good everywhere, stays inside the folder of
 // the index, and is printable.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
+// Does the same without the rule that the name ends in `.safetensors`.
+[[nodiscard]] const char* check_relative_name(std::string_view name) noexcept;
 
 // The parts of a name such as `model-00001-of-00003.safetensors`.
 struct NumberedShard {

@@ -65,7 +65,8 @@ bool DescriptorPool::is_open(const Slot& slot, State state, std::uint64_t proces
   struct stat status;
   if (::fstat(descriptor_of(state), &status) != 0) return false;
   const FileIdentity found = identity_of(status);
-  return found.device == slot.device && found.inode == slot.inode;
+  return found.device == slot.device.load(std::memory_order_relaxed) &&
+         found.inode == slot.inode.load(std::memory_order_relaxed);
 }
 
 // Adds a user to an open slot and returns its descriptor, or -1 if the slot is closed. If the state is the parent's,
@@ -157,8 +158,9 @@ Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) no
 }
 
 void DescriptorPool::identify(std::size_t slot, const FileIdentity& identity) noexcept {
-  slots_[slot].device = identity.device;
-  slots_[slot].inode = identity.inode;
+  // Relaxed: the exchange that opens the slot publishes both.
+  slots_[slot].device.store(identity.device, std::memory_order_relaxed);
+  slots_[slot].inode.store(identity.inode, std::memory_order_relaxed);
 }
 
 void DescriptorPool::close(std::size_t slot) noexcept {

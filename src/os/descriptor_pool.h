@@ -70,8 +70,8 @@ class DescriptorPool {
   // Returns the slot's descriptor and opens it if it is closed. If the system has no more descriptors, closes the idle
   // ones and calls the opener once more. Errors: those of the opener.
   [[nodiscard]] Result<Lease> acquire(std::size_t slot, const Opener& opener) noexcept;
-  // Stores the identity of the slot's file. The holder of the slot's first lease must call it, before other threads use
-  // the slot.
+  // Stores the identity of the slot's file. The opener, or the holder of the slot's first lease, calls it before other
+  // threads can use the slot. Two openers of one slot may call it at the same time with the same identity.
   void identify(std::size_t slot, const FileIdentity& identity) noexcept;
   // Closes the slot for good. Nobody may use it at that time or later.
   void close(std::size_t slot) noexcept;
@@ -82,8 +82,8 @@ class DescriptorPool {
   using State = std::uint64_t;
   struct Slot {
     std::atomic<State> state{0};
-    std::uint64_t device = 0;
-    std::uint64_t inode = 0;
+    std::atomic<std::uint64_t> device{0};
+    std::atomic<std::uint64_t> inode{0};
     std::atomic<bool> recent{false};  // used since the hand passed it last
   };
 

@@ -2,6 +2,8 @@
 //
 // pread() has no shared file position, so threads can read through one descriptor without a lock. A file in a pool is
 // opened again by its path; the identity taken at the first open detects a file that was replaced or changed meanwhile.
+// The first open may come late (open_later): the thread that opens the file first publishes the identity, and all
+// others compare theirs with it.
 #include "os/posix_file.h"
 
 #include <fcntl.h>
@@ -13,7 +15,9 @@
 #include <cerrno>
 #include <climits>
 #include <limits>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "os/system_error.h"
@@ -107,20 +111,78 @@ struct Unmap {
 
 }  // namespace
 
+// Opens the file for the first time, or again if another thread was faster.
+class PosixFile::OpenLater final : public Opener {
+ public:
+  explicit OpenLater(const PosixFile& file) noexcept : file_(file) {}
+  [[nodiscard]] Result<Descriptor> open() const noexcept override {
+    const Facts* known = file_.facts_.load(std::memory_order_acquire);
+    if (known != nullptr) return OpenAgain(file_.path_, known->identity).open();
+    Result<Descriptor> descriptor = OpenFirst(file_.path_).open();
+    if (!descriptor) return without_path(std::move(descriptor).error());
+    return base::guarded([&]() -> Result<Descriptor> {
+      if (Status status = publish(descriptor->get()); !status) return std::move(status).error();
+      return std::move(descriptor);
+    });
+  }
+
+ private:
+  // The caller of lease() knows the path in the form that the user gave.
+  static Error without_path(Error error) noexcept {
+    error.path.clear();
+    return error;
+  }
+
+  Status publish(int descriptor) const {
+    const Result<Facts> found = inspect(descriptor, {});
+    if (!found) return found.error();
+    if (found->identity.size != file_.size_)
+      return base::make_error(Errc::file_changed, "file has another size than its header says: it has " +
+                                                      std::to_string(found->identity.size) + " bytes, expected " +
+                                                      std::to_string(file_.size_));
+    auto mine = std::make_unique<const Facts>(*found);
+    const Facts* published = nullptr;
+    if (file_.facts_.compare_exchange_strong(published, mine.get(), std::memory_order_acq_rel))
+      published = mine.release();
+    else if (published->identity != found->identity)
+      return changed_error(published->identity, found->identity);
+    file_.slot_.pool->identify(file_.slot_.slot, published->identity);
+    return {};
+  }
+
+  const PosixFile& file_;
+};
+
 PosixFile::~PosixFile() {
   if (slot_.pool) slot_.pool->close(slot_.slot);
+  delete facts_.load(std::memory_order_relaxed);
 }
 
-Status PosixFile::inspect(int descriptor, std::string_view path) {
+Result<PosixFile::Facts> PosixFile::inspect(int descriptor, std::string_view path) {
   struct stat status;
   if (::fstat(descriptor, &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
   if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
-  identity_ = identity_of(status);
-  file_system_ = file_system_of(descriptor);
-  if (file_system_ == FileSystem::kernel)
+  const Facts facts{identity_of(status), file_system_of(descriptor)};
+  if (facts.file_system == FileSystem::kernel)
     return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
                             path);
+  return facts;
+}
+
+// Sets the facts of a new file, which no other thread knows yet.
+Status PosixFile::learn(int descriptor, std::string_view path) {
+  const Result<Facts> facts = inspect(descriptor, path);
+  if (!facts) return facts.error();
+  size_ = facts->identity.size;
+  facts_.store(new Facts(*facts), std::memory_order_release);
   return {};
+}
+
+const PosixFile::Facts& PosixFile::facts() const noexcept {
+  static constexpr Facts kUnknown;
+  const Facts* facts = facts_.load(std::memory_order_acquire);
+  if (facts == nullptr && lease()) facts = facts_.load(std::memory_order_acquire);
+  return facts == nullptr ? kUnknown : *facts;
 }
 
 Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, PoolSlot slot) noexcept {
@@ -135,14 +197,27 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, 
       file->slot_ = std::move(slot);
       const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
       if (!lease) return lease.error();
-      if (Status status = file->inspect(lease->get(), path); !status) return std::move(status).error();
-      file->slot_.pool->identify(file->slot_.slot, file->identity_);
+      if (Status status = file->learn(lease->get(), path); !status) return std::move(status).error();
+      file->slot_.pool->identify(file->slot_.slot, file->identity());
       return std::shared_ptr<const PosixFile>(file);
     }
     Result<Descriptor> descriptor = opener.open();
     if (!descriptor) return std::move(descriptor).error();
     file->descriptor_ = *std::move(descriptor);
-    if (Status status = file->inspect(file->descriptor_.get(), path); !status) return std::move(status).error();
+    if (Status status = file->learn(file->descriptor_.get(), path); !status) return std::move(status).error();
+    return std::shared_ptr<const PosixFile>(file);
+  });
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::open_later(std::string_view path, std::uint64_t size,
+                                                               PoolSlot slot) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+    if (path.find('\0') != std::string_view::npos)
+      return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
+    const std::shared_ptr<PosixFile> file(new PosixFile);
+    file->path_ = absolute(std::string(path));
+    file->size_ = size;
+    file->slot_ = std::move(slot);
     return std::shared_ptr<const PosixFile>(file);
   });
 }
@@ -159,14 +234,14 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noex
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
     const std::shared_ptr<PosixFile> file(new PosixFile);
     file->descriptor_ = std::move(copy);
-    if (Status status = file->inspect(file->descriptor_.get(), {}); !status) return std::move(status).error();
+    if (Status status = file->learn(file->descriptor_.get(), {}); !status) return std::move(status).error();
     return std::shared_ptr<const PosixFile>(file);
   });
 }
 
 Result<Lease> PosixFile::lease() const noexcept {
   if (!slot_.pool) return Lease(descriptor_.get());
-  return slot_.pool->acquire(slot_.slot, OpenAgain(path_, identity_));
+  return slot_.pool->acquire(slot_.slot, OpenLater(*this));
 }
 
 Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {

@@ -4,6 +4,7 @@
 #include <safetensors/error.h>
 #include <safetensors/source.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,18 +45,22 @@ class PosixFile final : public Source {
   // not_regular_file.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path,
                                                                      PoolSlot slot = {}) noexcept;
+  // Returns a file that the first lease() opens, so the system is not asked now. The path becomes absolute now. slot
+  // must have a pool. size: the expected size of the file in bytes. Error: invalid_argument (a path with a zero byte).
+  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open_later(std::string_view path, std::uint64_t size,
+                                                                           PoolSlot slot) noexcept;
   // Duplicates the descriptor. Errors: those of open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
   ~PosixFile() override;
 
-  // The size at the time of open(), in bytes.
-  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return identity_.size; }
+  // The size at the time of open(), or the expected size of open_later(), in bytes.
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override;
 
   // Returns the descriptor. It is valid while the Lease lives, and the Lease must not outlive the file. Errors, only
   // with a pool and without a path: open_failed, file_changed (device, inode, size or change time differ from those at
-  // open()).
+  // open()). After open_later() also: not_regular_file, out_of_memory, and file_changed for another size than expected.
   [[nodiscard]] Result<Lease> lease() const noexcept;
 
   // Maps a range of the file. A range without bytes gives an empty span and no owner. The map stays valid after the
@@ -63,19 +68,29 @@ class PosixFile final : public Source {
   // the file, and those of lease().
   [[nodiscard]] Result<Mapping> map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept;
 
-  // Both are from the time of open().
-  [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
-  [[nodiscard]] FileSystem file_system() const noexcept { return file_system_; }
+  // Both are from the time when the file was opened. After open_later(), they open the file if nothing did before. If
+  // that fails, the identity is empty, the file system is local, and the next read reports the error.
+  [[nodiscard]] const FileIdentity& identity() const noexcept { return facts().identity; }
+  [[nodiscard]] FileSystem file_system() const noexcept { return facts().file_system; }
 
  private:
+  class OpenLater;
+  // What an open descriptor tells about the file.
+  struct Facts {
+    FileIdentity identity;
+    FileSystem file_system = FileSystem::local;
+  };
   PosixFile() noexcept = default;
-  Status inspect(int descriptor, std::string_view path);
+  [[nodiscard]] static Result<Facts> inspect(int descriptor, std::string_view path);
+  Status learn(int descriptor, std::string_view path);
+  [[nodiscard]] const Facts& facts() const noexcept;
 
   Descriptor descriptor_;  // invalid with a pool
   PoolSlot slot_;
   std::string path_;  // with a pool: the absolute path to open again
-  FileIdentity identity_;
-  FileSystem file_system_ = FileSystem::local;
+  std::uint64_t size_ = 0;
+  // Null until the file is open for the first time. Set once, so a reader needs no lock, also in a forked child.
+  mutable std::atomic<const Facts*> facts_{nullptr};
 };
 
 // Fills destination with bytes from `offset` on. Errors: those of the source, with code ok replaced by read_failed;

@@ -183,7 +183,7 @@ Status PlanWorker::gather(const PlanItem& item, const PlanSlot& slot, file::Piec
 
 // Only files that may be mapped (Access), and only short pieces from the page cache.
 bool PlanWorker::may_map(const PlanItem& item, const PlanSlot& slot) {
-  return item.file().access == Access::map && slot.reader->cached() &&
+  return item.file().access() == Access::map && slot.reader->cached() &&
          detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
 }
 
