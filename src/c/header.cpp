@@ -171,9 +171,7 @@ safetensors_status safetensors_header_text(const safetensors_header* header, saf
     if (Status status = require({{header, "header"}, {text, "text"}}); !status) return status;
     auto result = header->header.text();
     if (!result) return std::move(result).error();
-    safetensors::Serialized bytes{std::unique_ptr<std::byte[]>(new std::byte[result->size()]), result->size()};
-    std::memcpy(bytes.data.get(), result->data(), result->size());
-    *text = new safetensors_buffer{std::move(bytes)};
+    *text = new_buffer(*result);
     return {};
   });
 }

@@ -95,6 +95,12 @@ Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t siz
   return list_of(static_cast<const std::byte*>(pointer), size, name);
 }
 
+safetensors_buffer* new_buffer(std::string_view bytes) {
+  Serialized copy{std::unique_ptr<std::byte[]>(new std::byte[bytes.size()]), bytes.size()};
+  if (!bytes.empty()) std::memcpy(copy.data.get(), bytes.data(), bytes.size());
+  return new safetensors_buffer{std::move(copy)};
+}
+
 Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size) {
   auto bytes = list_of(static_cast<const std::byte*>(destination), size, "destination");
   if (!bytes) return std::move(bytes).error();

@@ -131,6 +131,8 @@ template <class T>
 
 [[nodiscard]] Result<std::string_view> text_of(const char* pointer, std::size_t length, const char* name);
 [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t size, const char* name);
+// Copies the bytes. Throws std::bad_alloc.
+[[nodiscard]] safetensors_buffer* new_buffer(std::string_view bytes);
 [[nodiscard]] Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size);
 [[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
 

@@ -111,8 +111,10 @@ Result<Place> find_place(const std::string& path, const format::PackedHeaders& h
   const std::string folder(folder_of(path));
   if (!headers.has_index && headers.files.size() == 1) return Place{folder, path};
   // The path of an index or a pattern stands for its folder, even if the index is not there.
-  if (kind == os::PathKind::nothing && !path.ends_with(".json") && !base::is_glob(path))
-    return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
+  if (!path.ends_with(".json") && !base::is_glob(path)) {
+    const int error_number = kind == os::PathKind::nothing ? ENOENT : ENOTDIR;
+    return os::system_error(Errc::open_failed, error_number, "cannot open", path);
+  }
   return Place{folder, {}};
 }
 

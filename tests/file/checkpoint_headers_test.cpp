@@ -248,6 +248,8 @@ TEST_F(CheckpointHeaders, FollowMovedFolder) {
   EXPECT_EQ(read_text(imported.tensor("x")), "xx");
   expect_error(Checkpoint::open_with_headers(folder(), headers), Errc::open_failed,
                "cannot open: no such file or directory", folder());
+  const std::string shard = directory_ / "elsewhere/one.safetensors";
+  expect_error(Checkpoint::open_with_headers(shard, headers), Errc::open_failed, "cannot open: not a directory", shard);
   expect_error(Checkpoint::open_with_headers(std::string("a\0b", 3), headers), Errc::invalid_argument,
                "path contains a zero byte", std::string("a\0b", 3));
 }
