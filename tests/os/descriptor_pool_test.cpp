@@ -328,5 +328,92 @@ TEST_F(PooledFile, KeepsSlotClosedIfOpenFails) {
   EXPECT_EQ(pool_.use_count(), 1);
 }
 
+// Files that the first lease opens.
+class LateFile : public PooledFile {
+ protected:
+  void SetUp() override {}
+  std::shared_ptr<const PosixFile> late(const std::string& path, std::uint64_t size = 4) const {
+    return PosixFile::open_later(path, size, {pool_, 0}).value();
+  }
+};
+
+TEST_F(LateFile, OpensOnFirstRead) {
+  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  EXPECT_EQ(file->size().value(), 4U);
+  put(directory_ / "c", "cccc");
+  EXPECT_EQ(open(), 0U);
+  EXPECT_EQ(read(*file), "cccc");
+  EXPECT_EQ(open(), 1U);
+  EXPECT_EQ(read(*file), "cccc");
+  EXPECT_EQ(file->identity(), PosixFile::open(directory_ / "c").value()->identity());
+}
+
+TEST_F(LateFile, OpensForIdentityOrFileSystem) {
+  put(directory_ / "c", "cccc");
+  EXPECT_EQ(late(directory_ / "c")->identity(), PosixFile::open(directory_ / "c").value()->identity());
+  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  EXPECT_EQ(file->file_system(), PosixFile::open(directory_ / "c").value()->file_system());
+  EXPECT_EQ(open(), 1U);
+  EXPECT_EQ(late(directory_ / "none")->identity(), FileIdentity());
+}
+
+TEST_F(LateFile, ReportsErrorsWithoutPath) {
+  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  Error error = error_of(file->lease());
+  EXPECT_EQ(error.code, Errc::open_failed);
+  EXPECT_EQ(error.os_error, ENOENT);
+  EXPECT_EQ(error.path, "");
+  EXPECT_EQ(error.message, "cannot open: no such file or directory");
+  put(directory_ / "c", "ccccc");
+  error = error_of(file->lease());
+  EXPECT_EQ(error.code, Errc::file_changed);
+  EXPECT_EQ(error.path, "");
+  EXPECT_EQ(error.message, "file has another size than its header says: it has 5 bytes, expected 4");
+  EXPECT_EQ(error_of(late(directory_.path())->lease()).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(late("/proc/self/status")->lease()).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(PosixFile::open_later(std::string("a\0b", 3), 4, {pool_, 0})).code, Errc::invalid_argument);
+  EXPECT_EQ(open(), 0U);
+  put(directory_ / "c", "cccc");
+  EXPECT_EQ(read(*file), "cccc");
+}
+
+TEST_F(LateFile, IsTheSameFileFromThenOn) {
+  put(directory_ / "c", "cccc");
+  put(directory_ / "d", "dddd");
+  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  const std::shared_ptr<const PosixFile> other = PosixFile::open_later(directory_ / "d", 4, {pool_, 1}).value();
+  EXPECT_EQ(read(*file), "cccc");
+  EXPECT_EQ(read(*other), "dddd");  // the pool holds one file open
+  put(directory_ / "new", "cccc");
+  ASSERT_EQ(::rename((directory_ / "new").c_str(), (directory_ / "c").c_str()), 0);
+  EXPECT_EQ(error_of(file->lease()).message, "file was replaced: its path leads to another file than the one opened");
+}
+
+TEST_F(LateFile, OpensInForkedChild) {
+  put(directory_ / "c", "cccc");
+  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  EXPECT_EQ(in_child([&] { return read(*file) == "cccc" && open() == 1; }), 0);
+  EXPECT_EQ(open(), 0U);
+  EXPECT_EQ(read(*file), "cccc");
+  EXPECT_EQ(in_child([&] { return read(*file) == "cccc" && open() == 1; }), 0);
+}
+
+TEST_F(LateFile, OpensInManyThreads) {
+  put(directory_ / "c", "cccc");
+  for (int round = 0; round < 50; ++round) {
+    const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        if (read(*file) != "cccc" || file->identity().size != 4) ++wrong;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(open(), 1U);
+  }
+}
+
 }  // namespace
 }  // namespace safetensors::os
