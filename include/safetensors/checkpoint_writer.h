@@ -7,6 +7,7 @@
 #include <safetensors/file.h>
 #include <safetensors/path.h>
 #include <safetensors/save.h>
+#include <safetensors/slice.h>
 #include <safetensors/writer.h>
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace safetensors {
@@ -30,6 +32,8 @@ struct CheckpointWriteOptions {
   /// `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay. In a folder that the caller may write but not
   /// read, only `stem.safetensors` is removed, because numbered files cannot be looked for.
   bool remove_old_files = true;
+  /// Other processes write, too: see CheckpointWriter::join(). WriteOptions::in_place_if_no_rename is then refused.
+  bool shared = false;
 };
 
 /// Writes the files of a model, in any order and from any thread.
@@ -45,6 +49,29 @@ struct CheckpointWriteOptions {
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. Up to
 /// three descriptors per file are open at the same time. In a forked child, you may only destroy the CheckpointWriter.
+///
+/// Several processes can write one model together, each its own bytes:
+/// @code
+/// // In one process, the creator:
+/// auto writer = CheckpointWriter::create("model", layout, {.shared = true}).value();
+/// send_to_others(writer.ticket().value());
+/// // In every other process, which makes the same layout:
+/// auto joined = CheckpointWriter::join(received_ticket, layout).value();
+/// joined.write_slice("w", Slice::shard(0, rank, world), my_rows).value();
+/// send_to_creator(joined.receipt().value());
+/// // In the creator, which may write a part, too:
+/// for (const std::string& receipt : received_receipts) writer.accept(receipt).value();
+/// writer.commit().value();
+/// @endcode
+///
+/// Tickets and receipts are short texts. The caller carries them from process to process by any means. Only the creator
+/// puts files in place and removes files. If any process fails or is killed before commit(), the old model stays. The
+/// temporary files go with the creator's object; after a kill of the creator, clean_directory() removes them, even
+/// while other processes have them open.
+///
+/// On one machine, any two processes may write neighbouring bytes. On several machines, the path of the folder must
+/// lead to the same folder on each. A network file system may write whole pages there: let no two machines write bytes
+/// of the same 4096 bytes of a file, unless the file system keeps the caches of all machines coherent.
 class CheckpointWriter {
  public:
   /// Starts to write a model into a folder. The parent of the folder must exist.
@@ -52,35 +79,81 @@ class CheckpointWriter {
   static SAFETENSORS_API Result<CheckpointWriter> create(PathView folder, const CheckpointLayout& layout,
                                                          const CheckpointWriteOptions& options = {}) noexcept;
 
+  /// Joins the work of another process. `ticket` is the ticket() of its writer. `layout` must be made from the same
+  /// arguments as the layout of the creator.
+  ///
+  /// The first write into a file opens its temporary file and compares its header with the layout. So a process with
+  /// another layout writes nothing. It needs permission to read and write the files of the creator: use the same user.
+  /// The joined writer never creates, renames or removes a file. Its destructor leaves everything in place. A forked
+  /// child may join, if it does not use the object of its parent.
+  ///
+  /// Of the options, only `write.progress` has a meaning. It counts the bytes that this writer writes, and its total is
+  /// the size of all files, so it never reaches the total. The durability is that of the creator.
+  /// Errors: invalid_argument (the text is no ticket, or the layout has another number of files), and those of
+  /// Header::text().
+  static SAFETENSORS_API Result<CheckpointWriter> join(std::string_view ticket, const CheckpointLayout& layout,
+                                                       const CheckpointWriteOptions& options = {}) noexcept;
+
   /// @{
   /// Moves the work. The CheckpointWriter moved from is closed.
   SAFETENSORS_API CheckpointWriter(CheckpointWriter&&) noexcept;
   SAFETENSORS_API CheckpointWriter& operator=(CheckpointWriter&&) noexcept;
   /// @}
-  /// Removes the bytes written, unless commit() was successful.
+  /// Removes the bytes written, unless commit() was successful. Of a joined writer, removes nothing.
   SAFETENSORS_API ~CheckpointWriter();
 
   /// @{
-  /// Writes bytes, rows or a whole tensor, as the functions of Writer with the same names do. Any number of threads may
-  /// call them at the same time. After the first failure to write, all calls return that failure. Errors: those of the
-  /// functions of Writer.
+  /// Writes bytes, rows, a slice or a whole tensor, as the functions of Writer with the same names do. Any number of
+  /// threads may call them at the same time. After the first failure to write, all calls return that failure. Errors:
+  /// those of the functions of Writer. In a joined writer also: open_failed (the creator has committed, failed or
+  /// ended), not_regular_file, read_failed, file_changed, and invalid_argument (the layout differs from that of the
+  /// creator).
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
                                                   std::span<const std::byte> bytes) noexcept;
+  [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
+                                                   std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
   /// @}
+
+  /// Returns the text that join() takes in other processes. It names the temporary files, so it is valid until commit()
+  /// or the end of the creator. It has about 45 bytes per file.
+  /// Errors: invalid_argument (the writer is not shared or has joined, or the path of the folder is not UTF-8),
+  /// open_failed (the working directory is unknown), writer_closed.
+  [[nodiscard]] SAFETENSORS_API Result<std::string> ticket() const noexcept;
+
+  /// Completes the part of a joined writer, and closes it. Syncs its files, according to the durability of the creator.
+  /// Returns the text that accept() takes in the creator. It lists the ranges written, and ranges of equal size at
+  /// equal distances are one entry. No other call may run at the same time.
+  /// Errors: the first failure to write; sync_failed, write_failed; writer_closed; invalid_argument (the writer has not
+  /// joined, or it wrote more than 2^24 ranges that do not touch).
+  [[nodiscard]] SAFETENSORS_API Result<std::string> receipt() noexcept;
+
+  /// Adds the bytes that a joined writer wrote to those that this writer wrote. A receipt is accepted whole or not at
+  /// all. Needs about 64 bytes of memory for each range that touches no other range. Any number of threads may call it
+  /// and write at the same time.
+  ///
+  /// After the error overlapping_write, two processes wrote the same byte. Nobody knows whose bytes the file has, so
+  /// all later calls return this error. After every other error, the writer stays usable. Errors: invalid_argument (the
+  /// writer is not shared or has joined; the text is no receipt, or one of another session; the receipt was already
+  /// accepted), overlapping_write, cancelled, writer_closed.
+  [[nodiscard]] SAFETENSORS_API Status accept(std::string_view receipt) noexcept;
 
   /// Completes all files, puts them in place, then writes the index, then removes old files. No other call may run at
   /// the same time.
   ///
   /// The error incomplete_write names the first missing range. The CheckpointWriter stays usable after it.
   ///
+  /// Of several processes, only the creator may call it, after accept() of the receipts of all others. A process whose
+  /// receipt is not accepted must not write any more.
+  ///
   /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
   /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error
   /// replaced_not_durable, the new model is in place, and old files stay.
-  /// Errors: those of Writer::commit(); replace_failed (also if the old index cannot be removed, or if something has
-  /// appeared at the path of a new folder). The message says how many files were already replaced.
+  /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
+  /// cannot be removed, or if something has appeared at the path of a new folder). The message says how many files were
+  /// already replaced.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
   /// Returns the layout. The reference is valid as long as this object exists.

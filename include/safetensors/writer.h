@@ -6,6 +6,7 @@
 #include <safetensors/file.h>
 #include <safetensors/header.h>
 #include <safetensors/path.h>
+#include <safetensors/slice.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -156,6 +157,15 @@ class Writer {
   /// (`first_row` is larger than n), data_length (not a whole number of rows).
   [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
                                                   std::span<const std::byte> bytes) noexcept;
+
+  /// Writes a slice of a tensor, for instance a block of columns: `writer.write_slice("w", ":, 8:16", bytes)`.
+  ///
+  /// `bytes` holds the elements of the slice in C order. Each run of the slice is one write, so a slice of whole rows
+  /// is one write, and a slice of columns has one write per row. Slices with any step are allowed. Everything else is
+  /// as in write(), also that any number of threads may call it at the same time. Errors: those of write() and of
+  /// Slice::resolve(); data_length (not the size of the slice).
+  [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
+                                                   std::span<const std::byte> bytes) noexcept;
 
   /// Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape.
   ///

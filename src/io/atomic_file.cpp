@@ -24,7 +24,6 @@
 namespace safetensors::io {
 namespace {
 
-constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;  // bytes; direct I/O gains nothing for smaller files
 constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Returns whether an error would also make every other method of replacing the file fail.
@@ -64,14 +63,14 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)
       made->file_.open_direct(made->target_.directory.get(), made->anonymous_ ? nullptr : made->temporary_.c_str());
-    made->adopt_mode_and_owner();
+    if (!options.shared) made->adopt_mode_and_owner();
     if (Status status = made->preallocate(size); !status) return std::move(status).error();
     return made;
   });
 }
 
 Status AtomicFile::open_temporary() {
-  if (!target_.old && open_anonymous()) return {};
+  if (!target_.old && !options_.shared && open_anonymous()) return {};
   return open_named();
 }
 
@@ -88,7 +87,8 @@ bool AtomicFile::open_anonymous() noexcept {
 
 Status AtomicFile::open_named() {
   // The new file may replace a private one. So nobody else may open it before its owner and group are set.
-  const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | mode_t{0200} : mode_t{0666};
+  const mode_t needed = options_.shared ? mode_t{0600} : mode_t{0200};
+  const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | needed : mode_t{0666};
   int error_number = 0;
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
@@ -149,12 +149,23 @@ Status AtomicFile::commit() noexcept {
   Status status = base::guarded([&]() -> Status {
     if (temporary_.empty() && !anonymous_)
       return base::make_error(Errc::writer_closed, "the file was already committed", path_);
-    return file_.finished() ? Status() : file_.finish();
+    return file_.finished() ? Status() : finish();
   });
   if (status) status = replace();
   if (status) status = sync_directory();
   discard();
   return status;
+}
+
+Status AtomicFile::publish() {
+  if (system_.file_system(file_.descriptor()) == os::FileSystem::local || system_.sync(file_.descriptor()) == 0)
+    return {};
+  return os::system_error(Errc::sync_failed, errno, "cannot make the new file visible to other machines", path_);
+}
+
+Status AtomicFile::finish() {
+  if (options_.shared) adopt_mode_and_owner();
+  return file_.finish();
 }
 
 Status AtomicFile::check() const noexcept {

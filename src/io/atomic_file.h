@@ -22,6 +22,9 @@ struct AtomicFileOptions {
   Sync sync = Sync::full;
   bool in_place_if_no_rename = false;
   Links links = Links::follow;
+  // Other processes open the file, too: see io/joined_file.h. So it always has a name, and its owner may read and write
+  // it until finish() gives it the mode and the owner of the old file.
+  bool shared = false;
 };
 
 // A new file that commit() puts in place of the target. Without commit(), and after any earlier error, the target is
@@ -59,12 +62,18 @@ class AtomicFile {
     return file_.copy_at(offset, source, from, size, source_failed);
   }
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
+  // The name of the temporary file in its directory. Empty: it has none.
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
+  // Makes the bytes written so far visible to other machines. Does nothing on a local file system. Error: sync_failed.
+  [[nodiscard]] Status publish();
+  // Completes a shared file: its mode, and then file().finish(). Errors: those of FileWriter::finish().
+  [[nodiscard]] Status finish();
 
-  // Calls file().finish() unless it was called before, then replace() and sync_directory(). Must be called only once,
+  // Calls finish() unless it was called before, then replace() and sync_directory(). Must be called only once,
   // and not while another call runs. Errors: those of the three functions.
   [[nodiscard]] Status commit() noexcept;
 
-  // The steps of commit(), for several files that are replaced together. Call file().finish() before them.
+  // The steps of commit(), for several files that are replaced together. Call finish() before them.
   // check() returns the error of check_replaceable().
   [[nodiscard]] Status check() const noexcept;
   // Errors: those of check(), replace_failed, unsupported (the file system cannot rename).

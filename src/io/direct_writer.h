@@ -19,6 +19,8 @@
 namespace safetensors::io {
 
 inline constexpr std::size_t kDirectChunk = std::size_t{2} << 20;  // bytes; chunks begin at multiples of this
+// Minimum size of a file that is opened for direct writes, in bytes. They gain nothing for smaller files.
+inline constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;
 // The measured number of threads that keep a disk busy while some of them fill the memory for the next write.
 inline constexpr unsigned kDirectThreads = 4;
 

@@ -29,6 +29,8 @@ class NewFolder {
 
   // The path of the temporary folder.
   [[nodiscard]] const std::string& path() const noexcept { return temporary_path_; }
+  // Its name in the directory above.
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
 
   // Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
   // replaced_not_durable (the only error after which the new folder is in place).

@@ -22,24 +22,36 @@ constexpr std::string_view kFolderSuffix = ".folder";
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kDigitCount = 16;
 
-std::string random_name(std::string_view suffix) {
-  // GRND_NONBLOCK: early in the boot getrandom() could wait. The fallback need not be secret, because O_EXCL and
-  // linkat() detect a name in use.
+// GRND_NONBLOCK: early in the boot getrandom() could wait. The fallback need not be secret, because O_EXCL and linkat()
+// detect a name in use.
+std::uint64_t random_word() noexcept {
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
     random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
              static_cast<std::uint64_t>(::getpid()) << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
   }
+  return random;
+}
+
+void append_random(std::string& out) {
+  const std::uint64_t random = random_word();
+  for (std::size_t i = 0; i < kDigitCount; ++i) out += kDigits[random >> (4 * i) & 15];
+}
+
+bool all_digits(std::string_view text) noexcept {
+  return std::all_of(text.begin(), text.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
+}
+
+std::string random_name(std::string_view suffix) {
   std::string name(kPrefix);
-  for (std::size_t i = 0; i < kDigitCount; ++i) name += kDigits[random >> (4 * i) & 15];
+  append_random(name);
   return name.append(suffix);
 }
 
 bool is_random_name(std::string_view name, std::string_view suffix) noexcept {
   if (name.size() != kPrefix.size() + kDigitCount + suffix.size()) return false;
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
-  const std::string_view digits = name.substr(kPrefix.size(), kDigitCount);
-  return std::all_of(digits.begin(), digits.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
+  return all_digits(name.substr(kPrefix.size(), kDigitCount));
 }
 
 }  // namespace
@@ -58,6 +70,17 @@ bool is_temporary_name(std::string_view name) noexcept {
 
 bool is_temporary_folder_name(std::string_view name) noexcept {
   return is_random_name(name, kFolderSuffix);
+}
+
+std::string random_id() {
+  std::string id;
+  append_random(id);
+  append_random(id);
+  return id;
+}
+
+bool is_random_id(std::string_view text) noexcept {
+  return text.size() == 2 * kDigitCount && all_digits(text);
 }
 
 TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept {

@@ -21,6 +21,11 @@ inline constexpr int kMaxNameAttempts = 100;
 [[nodiscard]] bool is_temporary_name(std::string_view name) noexcept;
 [[nodiscard]] bool is_temporary_folder_name(std::string_view name) noexcept;
 
+// Returns 128 random bits as 32 hex digits.
+[[nodiscard]] std::string random_id();
+// Returns whether random_id() can return this text.
+[[nodiscard]] bool is_random_id(std::string_view text) noexcept;
+
 // A writer holds the lock of its temporary from the first byte until the file is in place. The system releases the lock
 // when the writer and all children that it forked meanwhile have ended.
 enum class TemporaryLock : std::uint8_t {

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -77,6 +79,15 @@ io::AtomicFileOptions CheckpointFolder::file_options() const {
   io::AtomicFileOptions options = to_atomic_file_options(options_.write);
   options.links = io::Links::replace;
   return options;
+}
+
+Status CheckpointFolder::describe(Ticket& ticket) const {
+  std::error_code failed;
+  ticket.folder = std::filesystem::absolute(path_, failed).string();
+  if (failed) return os::system_error(Errc::open_failed, failed.value(), "cannot find the working directory", path_);
+  while (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ticket.folder.pop_back();
+  ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
+  return {};
 }
 
 Error CheckpointFolder::explain(Error error) const {

@@ -14,6 +14,7 @@
 #include "io/new_folder.h"
 #include "os/descriptor.h"
 #include "write/tensor_file.h"
+#include "write/ticket.h"
 
 namespace safetensors::write {
 
@@ -31,6 +32,9 @@ class CheckpointFolder {
   [[nodiscard]] io::AtomicFileOptions file_options() const;
   // Says more about an error of creating a file: how many files are open at the same time.
   [[nodiscard]] Error explain(Error error) const;
+
+  // Sets `folder` and `temporary_folder` of a ticket. Error: open_failed (the working directory is unknown).
+  [[nodiscard]] Status describe(Ticket& ticket) const;
 
   // Puts the files in place, then the index, then the folder if it is new. Removes the old files. files: finished, in
   // the order of the layout. Errors: those of CheckpointWriter::commit().

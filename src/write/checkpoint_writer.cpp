@@ -1,23 +1,55 @@
 // Writes the files of a model in several calls. Each file is a TensorFile; a CheckpointFolder puts them in place.
+//
+// Several processes: the creator makes the files, with their headers and under temporary names, and its ticket names
+// them. A joined writer opens them by these names and writes ranges of the data. What it wrote comes back as a receipt.
+// The creator adds these ranges to its own, so commit() finds bytes that nobody wrote and bytes that two processes
+// wrote. Only the creator renames and removes files.
+//
+// Two processes may write neighbouring bytes of one block. Direct I/O writes only whole blocks inside of one range, and
+// its block is at least a page. All other bytes go through the page cache, which the processes of a machine share. So
+// no process overwrites bytes of another one.
 #include <safetensors/checkpoint_writer.h>
 
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "format/printable.h"
+#include "io/temporary.h"
+#include "os/directory.h"
 #include "write/checkpoint_folder.h"
+#include "write/file_head.h"
 #include "write/tensor_file.h"
+#include "write/ticket.h"
 
 namespace safetensors {
 inline namespace v0 {
 
+namespace {
+
+constexpr const char* kNotShared = "the writer is not shared: set CheckpointWriteOptions::shared in create()";
+
+Error role_error(const char* message, std::string_view path) {
+  return base::make_error(Errc::invalid_argument, message, path);
+}
+
+}  // namespace
+
 struct CheckpointWriter::State {
+  enum class Role : std::uint8_t { alone, creator, joined };
+
   State(const CheckpointWriteOptions& options, std::uint64_t total, std::uint64_t heads, std::string_view path)
-      : session(options.write, total, heads, path) {}
+      : session(options.write, total, heads, path), durability(options.write.durability), shown(path) {}
 
   // Error: not_found.
   Result<write::TensorFile*> file_of(const CheckpointLayout& layout, std::string_view tensor);
+  Status create_files(const CheckpointLayout& layout, const std::vector<write::FileHead>& heads);
+  Result<std::string> ticket() const;
+  Result<std::string> receipt();
+  Status accept(const CheckpointLayout& layout, std::string_view text);
+  Status add(const write::Receipt& receipt);
   Status commit();
   // Removes what is not in place. The files stay as objects, because later calls of other threads find them.
   void discard() noexcept;
@@ -26,6 +58,13 @@ struct CheckpointWriter::State {
   std::unique_ptr<write::CheckpointFolder> folder;
   write::WriteSession session;
   std::vector<std::unique_ptr<write::TensorFile>> files;  // in the order of the layout
+
+  const Durability durability;
+  const std::string shown;  // the path of the folder, for errors
+  Role role = Role::alone;
+  std::string session_id;          // of the creator and of all writers that joined it
+  std::string writer_id;           // of a joined writer
+  std::set<std::string> accepted;  // ids of the writers whose receipts are accepted; guarded by session
 };
 
 Result<write::TensorFile*> CheckpointWriter::State::file_of(const CheckpointLayout& layout, std::string_view tensor) {
@@ -37,10 +76,84 @@ Status CheckpointWriter::State::commit() {
   std::vector<std::unique_ptr<io::AtomicFile>> finished;
   finished.reserve(files.size());
   for (const auto& file : files) {
-    if (Status status = file->file()->file().finish(); !status) return status;
+    if (Status status = file->file()->finish(); !status) return status;
     finished.push_back(std::move(file->file()));
   }
   return folder->commit(finished);
+}
+
+Status CheckpointWriter::State::create_files(const CheckpointLayout& layout,
+                                             const std::vector<write::FileHead>& heads) {
+  io::AtomicFileOptions options = folder->file_options();
+  options.shared = role == Role::creator;
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const CheckpointFile& file = layout.files()[i];
+    auto made = write::TensorFile::create(folder->place_of(file.name), file.header, heads[i], options, session);
+    if (!made) return folder->explain(std::move(made).error());
+    files.push_back(std::move(*made));
+  }
+  return {};
+}
+
+Result<std::string> CheckpointWriter::State::ticket() const {
+  if (role == Role::joined) return role_error("a joined writer has no ticket: take that of the creator", shown);
+  if (role == Role::alone) return role_error(kNotShared, shown);
+  if (!folder) return write::closed_error();
+  write::Ticket ticket{.session = session_id, .durability = durability};
+  if (Status status = folder->describe(ticket); !status) return std::move(status).error();
+  for (const auto& file : files) {
+    if (!file->file()) return write::closed_error();
+    ticket.files.push_back(file->file()->temporary());
+  }
+  return write::ticket_text(ticket);
+}
+
+Result<std::string> CheckpointWriter::State::receipt() {
+  if (role == Role::creator)
+    return role_error("the creator has no receipt: commit() knows what it wrote itself", shown);
+  if (role == Role::alone) return role_error(kNotShared, shown);
+  write::Receipt receipt{.session = session_id, .writer = writer_id};
+  Status status = session.close_after([&]() -> Status {
+    for (std::size_t i = 0; i < files.size(); ++i) write::append_rows(receipt.rows, i, files[i]->written());
+    return {};
+  });
+  if (!status) return std::move(status).error();
+  for (const auto& file : files) {
+    if (Status synced = session.conclude(file->finish_joined()); !synced) return std::move(synced).error();
+  }
+  return write::receipt_text(receipt);
+}
+
+Status CheckpointWriter::State::accept(const CheckpointLayout& layout, std::string_view text) {
+  if (role == Role::joined) return role_error("a joined writer cannot accept a receipt, only the creator can", shown);
+  if (role == Role::alone) return role_error(kNotShared, shown);
+  std::vector<std::uint64_t> data_bytes;
+  for (const CheckpointFile& file : layout.files()) data_bytes.push_back(file.header.data_bytes());
+  const Result<write::Receipt> receipt = write::parse_receipt(text, data_bytes);
+  if (!receipt) return base::with_path(receipt.error(), shown);
+  if (receipt->session != session_id)
+    return role_error("the receipt belongs to another session: its writer joined with another ticket", shown);
+  Status status = add(*receipt);
+  // Bytes that two processes wrote can never become right again.
+  if (!status) return status.error().code == Errc::overlapping_write ? session.conclude(std::move(status)) : status;
+  std::uint64_t bytes = 0;  // at most the size of the data: the ranges do not overlap
+  for (const write::RangeRow& row : receipt->rows) bytes += row.size * row.count;
+  return session.conclude(session.meter.add(bytes));
+}
+
+// Changes copies of the ranges of the files, and takes the copies when all changes were possible.
+Status CheckpointWriter::State::add(const write::Receipt& receipt) {
+  return session.if_open([&]() -> Status {
+    if (accepted.contains(receipt.writer)) return role_error("the receipt was already accepted", shown);
+    std::map<std::size_t, write::RangeSet> changed;
+    for (const write::RangeRow& row : receipt.rows) {
+      const auto set = changed.try_emplace(row.file, files[row.file]->written()).first;
+      if (Status status = files[row.file]->add_ranges(set->second, row); !status) return status;
+    }
+    accepted.insert(receipt.writer);
+    for (auto& [file, ranges] : changed) files[file]->set_written(std::move(ranges));
+    return {};
+  });
 }
 
 void CheckpointWriter::State::discard() noexcept {
@@ -57,6 +170,9 @@ CheckpointWriter::~CheckpointWriter() = default;
 Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const CheckpointLayout& layout,
                                                   const CheckpointWriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointWriter> {
+    if (options.shared && options.write.in_place_if_no_rename)
+      return base::make_error(Errc::unsupported, "a shared writer cannot write in place: unset in_place_if_no_rename",
+                              folder);
     std::vector<write::FileHead> heads;
     std::uint64_t total = 0;  // at most 2^64-1: the sum of the data is checked, and progress may be wrong beyond
     std::uint64_t head_bytes = 0;
@@ -68,14 +184,34 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
       heads.push_back(*std::move(head));
     }
     auto state = std::make_unique<State>(options, total, head_bytes, folder);
+    if (options.shared) {
+      state->role = State::Role::creator;
+      state->session_id = io::random_id();
+    }
     auto opened = write::CheckpointFolder::open(folder, layout, options);
     if (!opened) return std::move(opened).error();
     state->folder = std::move(*opened);
-    for (std::size_t i = 0; i < heads.size(); ++i) {
+    if (Status status = state->create_files(layout, heads); !status) return std::move(status).error();
+    return CheckpointWriter(layout, std::move(state));
+  });
+}
+
+Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const CheckpointLayout& layout,
+                                                const CheckpointWriteOptions& options) noexcept {
+  return base::guarded([&]() -> Result<CheckpointWriter> {
+    const Result<write::Ticket> parsed = write::parse_ticket(ticket, layout.files().size());
+    if (!parsed) return parsed.error();
+    std::uint64_t total = 0;
+    for (const CheckpointFile& file : layout.files()) total += file.header.file_bytes();
+    auto state = std::make_unique<State>(options, total, 0, parsed->folder);
+    state->role = State::Role::joined;
+    state->session_id = parsed->session;
+    state->writer_id = io::random_id();
+    for (std::size_t i = 0; i < parsed->files.size(); ++i) {
       const CheckpointFile& file = layout.files()[i];
-      auto made = write::TensorFile::create(state->folder->place_of(file.name), file.header, heads[i],
-                                            state->folder->file_options(), state->session);
-      if (!made) return state->folder->explain(std::move(made).error());
+      auto made = write::TensorFile::join({parsed->place(), parsed->files[i], os::join_path(parsed->folder, file.name)},
+                                          file.header, write::to_sync(parsed->durability), state->session);
+      if (!made) return std::move(made).error();
       state->files.push_back(std::move(*made));
     }
     return CheckpointWriter(layout, std::move(state));
@@ -99,6 +235,15 @@ Status CheckpointWriter::write_rows(std::string_view name, std::uint64_t first_r
   });
 }
 
+Status CheckpointWriter::write_slice(std::string_view name, const Slice& slice,
+                                     std::span<const std::byte> bytes) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return write::closed_error();
+    const Result<write::TensorFile*> file = state_->file_of(layout_, name);
+    return file ? (*file)->write_slice(name, slice, bytes) : Status(file.error());
+  });
+}
+
 Status CheckpointWriter::copy(std::string_view name, const Tensor& tensor) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
@@ -107,9 +252,32 @@ Status CheckpointWriter::copy(std::string_view name, const Tensor& tensor) noexc
   });
 }
 
+Result<std::string> CheckpointWriter::ticket() const noexcept {
+  return base::guarded([&]() -> Result<std::string> {
+    if (!state_) return write::closed_error();
+    return state_->ticket();
+  });
+}
+
+Result<std::string> CheckpointWriter::receipt() noexcept {
+  return base::guarded([&]() -> Result<std::string> {
+    if (!state_) return write::closed_error();
+    return state_->receipt();
+  });
+}
+
+Status CheckpointWriter::accept(std::string_view receipt) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return write::closed_error();
+    return state_->accept(layout_, receipt);
+  });
+}
+
 Status CheckpointWriter::commit() noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
+    if (state_->role == State::Role::joined)
+      return role_error("a joined writer cannot commit: give its receipt() to accept() of the creator", state_->shown);
     Status complete = state_->session.close_after([&]() -> Status {
       for (const auto& file : state_->files) {
         if (Status status = file->check_complete(); !status) return status;

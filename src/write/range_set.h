@@ -21,14 +21,21 @@ class RangeSet {
   // May throw std::bad_alloc, and then adds nothing.
   std::optional<ByteRange> claim(ByteRange range) {
     if (range.begin == range.end) return std::nullopt;
-    auto next = written_.lower_bound(range.begin);
+    if (const std::optional<ByteRange> taken = first_taken(range)) return taken;
+    insert(range, written_.lower_bound(range.begin));
+    return std::nullopt;
+  }
+
+  // Returns the first range of bytes of `range` that are in the set, or nullopt.
+  [[nodiscard]] std::optional<ByteRange> first_taken(ByteRange range) const {
+    if (range.begin == range.end) return std::nullopt;
+    const auto next = written_.lower_bound(range.begin);
     if (next != written_.begin()) {
-      if (auto before = std::prev(next); before->second > range.begin)
+      if (const auto before = std::prev(next); before->second > range.begin)
         return ByteRange{range.begin, before->second < range.end ? before->second : range.end};
     }
     if (next != written_.end() && next->first < range.end)
       return ByteRange{next->first, next->second < range.end ? next->second : range.end};
-    insert(range, next);
     return std::nullopt;
   }
 
@@ -53,6 +60,8 @@ class RangeSet {
     return ByteRange{begin, next == written_.end() ? size : next->first};
   }
 
+  // The ranges, in order: begin to end. They neither overlap nor touch.
+  [[nodiscard]] const std::map<std::uint64_t, std::uint64_t>& ranges() const noexcept { return written_; }
   [[nodiscard]] std::size_t pieces() const noexcept { return written_.size(); }
 
  private:

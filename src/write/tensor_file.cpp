@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "format/printable.h"
+#include "io/joined_file.h"
 #include "write/file_head.h"
 
 namespace safetensors::write {
@@ -67,7 +68,36 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(const FilePlace& place, c
   std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head.bytes.size(), session));
   made->file_ = std::move(*file);
   if (Status status = made->file_->write_at(0, bytes_of(head.bytes)); !status) return std::move(status).error();
+  if (!options.shared) return made;
+  if (Status status = made->file_->publish(); !status) return std::move(status).error();
   return made;
+}
+
+Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, io::Sync sync,
+                                                     WriteSession& session) {
+  const Result<FileHead> head = head_of(header);
+  if (!head) return head.error();
+  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head->bytes.size(), session));
+  made->place_ = std::move(place);
+  made->sync_ = sync;
+  return made;
+}
+
+Result<io::FileWriter*> TensorFile::output() {
+  if (!place_) return &file_->file();
+  const std::lock_guard lock(opening_);
+  if (!joined_) {
+    const Result<FileHead> head = head_of(header_);  // not kept: the heads of all files may be large
+    if (!head) return head.error();
+    auto opened = io::join_file({place_->folder, place_->name, head->file_size, path_}, bytes_of(head->bytes), sync_);
+    if (!opened) return std::move(opened).error();
+    joined_ = std::move(*opened);
+  }
+  return joined_.get();
+}
+
+Status TensorFile::finish_joined() {
+  return joined_ ? joined_->finish() : Status();
 }
 
 Error TensorFile::error(Errc code, std::string message) const {
@@ -104,22 +134,64 @@ Result<std::uint64_t> TensorFile::row_offset(const TensorInfo& tensor, std::uint
   return row * row_bytes;  // at most the size of the tensor
 }
 
+const TensorInfo& TensorFile::tensor_at(std::uint64_t byte) const {
+  const TensorList tensors = header_.tensors();
+  return *std::partition_point(tensors.begin(), tensors.end(),
+                               [&](const TensorInfo& other) { return other.end <= byte; });
+}
+
+Error TensorFile::overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const {
+  return error(Errc::overlapping_write,
+               format::tensor_named(tensor.name) + ": " +
+                   range_of(taken.begin - tensor.begin, std::min(taken.end, tensor.end) - tensor.begin) + " of " +
+                   std::to_string(tensor.nbytes()) + what);
+}
+
 Status TensorFile::claim(const TensorInfo& tensor, ByteRange range) {
   return session_.if_open([&]() -> Status {
     const std::optional<ByteRange> taken = written_.claim(range);
     if (!taken) return {};
-    return error(Errc::overlapping_write, format::tensor_named(tensor.name) + ": " +
-                                              range_of(taken->begin - tensor.begin, taken->end - tensor.begin) +
-                                              " of " + std::to_string(tensor.nbytes()) + " were already written");
+    return overlap_error(tensor, *taken, " were already written");
   });
+}
+
+// Claims all runs or none. The runs of one slice never overlap each other.
+Status TensorFile::claim(const TensorInfo& tensor, const ResolvedSlice& part) {
+  const auto each_range = [&](const auto& visit) {
+    ResolvedSlice::Runs runs = part.runs();
+    std::optional<ByteRange> taken;
+    for (ByteRun run; !taken && runs.next(run);)
+      taken = visit(ByteRange{tensor.begin + run.offset, tensor.begin + run.offset + run.size});
+    return taken;
+  };
+  bool halfway = false;
+  Status status = session_.if_open([&]() -> Status {
+    if (const auto taken = each_range([&](ByteRange range) { return written_.first_taken(range); }))
+      return overlap_error(tensor, *taken, " were already written");
+    halfway = true;
+    return base::guarded([&]() -> Status {
+      (void)each_range([&](ByteRange range) { return written_.claim(range); });
+      halfway = false;
+      return {};
+    });
+  });
+  // If the memory ran out halfway, some ranges count as written that never will be. So the writer has failed for good.
+  return halfway ? session_.conclude(std::move(status)) : status;
+}
+
+Status TensorFile::add_ranges(RangeSet& written, const RangeRow& row) const {
+  for (std::uint64_t i = 0; i < row.count; ++i) {
+    const std::uint64_t begin = row.begin + i * row.stride;
+    if (const std::optional<ByteRange> taken = written.claim({begin, begin + row.size}))
+      return overlap_error(tensor_at(taken->begin), *taken, " were written by two processes");
+  }
+  return {};
 }
 
 Status TensorFile::check_complete() const {
   const std::optional<ByteRange> gap = written_.first_gap(header_.data_bytes());
   if (!gap) return {};
-  const TensorList tensors = header_.tensors();
-  const TensorInfo& tensor = *std::partition_point(tensors.begin(), tensors.end(),
-                                                   [&](const TensorInfo& other) { return other.end <= gap->begin; });
+  const TensorInfo& tensor = tensor_at(gap->begin);
   return error(Errc::incomplete_write,
                format::tensor_named(tensor.name) + ": " +
                    range_of(gap->begin - tensor.begin, std::min(gap->end, tensor.end) - tensor.begin) + " of " +
@@ -130,10 +202,17 @@ Status TensorFile::write(const TensorInfo& tensor, std::uint64_t offset, std::sp
   const Result<ByteRange> range = locate(tensor, offset, bytes.size());
   if (!range) return range.error();
   if (Status status = claim(tensor, *range); !status) return status;
-  return session_.conclude(session_.meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
-    return file_->write_at(data_start_ + range->begin + at,
-                           bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
-  }));
+  return session_.conclude(write_claimed(range->begin, bytes));
+}
+
+// begin: offset in the data of the file.
+Status TensorFile::write_claimed(std::uint64_t begin, std::span<const std::byte> bytes) {
+  const Result<io::FileWriter*> file = output();
+  if (!file) return file.error();
+  return session_.meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
+    return (*file)->write_at(data_start_ + begin + at,
+                             bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+  });
 }
 
 Status TensorFile::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -148,6 +227,27 @@ Status TensorFile::write_rows(std::string_view name, std::uint64_t first_row, st
   const Result<std::uint64_t> offset = row_offset(**tensor, first_row, bytes.size());
   if (!offset) return offset.error();
   return write(**tensor, *offset, bytes);
+}
+
+Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) {
+  const Result<const TensorInfo*> tensor = find(name);
+  if (!tensor) return tensor.error();
+  const std::string named = format::tensor_named((*tensor)->name);
+  const Result<ResolvedSlice> part = slice.resolve((*tensor)->dtype, (*tensor)->shape);
+  if (!part) return error(part.error().code, named + ": " + part.error().message);
+  if (bytes.size() != part->nbytes())
+    return error(Errc::data_length, named + ": the slice has shape " + to_string(part->shape()) + " and " +
+                                        std::to_string(part->nbytes()) + " bytes, the data " +
+                                        std::to_string(bytes.size()));
+  if (Status status = claim(**tensor, *part); !status) return status;
+  ResolvedSlice::Runs runs = part->runs();
+  for (ByteRun run; runs.next(run);) {
+    const auto size = static_cast<std::size_t>(run.size);
+    Status status = write_claimed((*tensor)->begin + run.offset, bytes.first(size));
+    if (!status) return session_.conclude(std::move(status));
+    bytes = bytes.subspan(size);
+  }
+  return {};
 }
 
 Status TensorFile::check_same(const TensorInfo& tensor, const Tensor& from) const {
@@ -169,6 +269,8 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
   const ByteRange range{tensor->begin, tensor->end};
   if (Status status = claim(*tensor, range); !status) return status;
 
+  const Result<io::FileWriter*> to = output();
+  if (!to) return session_.conclude(to.error());
   const File file = from.file();
   const std::uint64_t offset = from.info().file_offset;
   const std::uint64_t target = data_start_ + range.begin;
@@ -178,8 +280,8 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
   Status status = session_.meter.in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
     reached = at;
     if (memory.bytes.size() != tensor->nbytes())
-      return file_->copy_at(target + at, file.source(), offset + at, size, &source_failed);
-    return file_->write_at(target + at,
+      return (*to)->copy_at(target + at, file.source(), offset + at, size, &source_failed);
+    return (*to)->write_at(target + at,
                            memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
   });
   if (!source_failed) return session_.conclude(std::move(status));

@@ -5,6 +5,7 @@
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
+#include <safetensors/slice.h>
 #include <safetensors/writer.h>
 
 #include <cstddef>
@@ -18,8 +19,10 @@
 #include <string_view>
 
 #include "io/atomic_file.h"
+#include "io/file_writer.h"
 #include "io/progress.h"
 #include "write/range_set.h"
+#include "write/ticket.h"
 
 namespace safetensors::write {
 
@@ -61,6 +64,13 @@ struct FileHead {
 // Errors: header_too_large, size_overflow.
 [[nodiscard]] Result<FileHead> head_of(const Header& header);
 
+// A temporary file of another process, and the path that errors show.
+struct JoinedPlace {
+  std::string folder;
+  std::string name;
+  std::string shown;
+};
+
 class TensorFile {
  public:
   // Creates the file and writes its head. session must outlive it. Errors: those of Writer::create().
@@ -68,15 +78,28 @@ class TensorFile {
                                                                   const FileHead& head,
                                                                   const io::AtomicFileOptions& options,
                                                                   WriteSession& session);
+  // Writes into a temporary file of another process. The first write opens it, and compares its head with the header.
+  // place: the temporary file, and the path that errors show. session must outlive it. Errors: those of head_of().
+  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> join(JoinedPlace place, const Header& header, io::Sync sync,
+                                                                WriteSession& session);
 
   // Errors: those of the functions of Writer with the same names.
   Status write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
   Status write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes);
+  Status write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes);
   Status copy(std::string_view name, const Tensor& from);
 
   // Error: incomplete_write, if bytes are missing. Call it in if_open() or close_after() of the session.
   [[nodiscard]] Status check_complete() const;
   [[nodiscard]] std::unique_ptr<io::AtomicFile>& file() noexcept { return file_; }
+  // Syncs a file of another process. Does nothing if no call has opened it. Errors: those of FileWriter::finish().
+  [[nodiscard]] Status finish_joined();
+
+  // The ranges written, in the data of the file. Call these functions in if_open() or close_after() of the session.
+  [[nodiscard]] const RangeSet& written() const noexcept { return written_; }
+  void set_written(RangeSet&& written) noexcept { written_ = std::move(written); }
+  // Adds the ranges that another process wrote to a copy of written(). Error: overlapping_write.
+  [[nodiscard]] Status add_ranges(RangeSet& written, const RangeRow& row) const;
 
  private:
   TensorFile(const Header& header, std::string_view path, std::uint64_t head, WriteSession& session)
@@ -87,16 +110,27 @@ class TensorFile {
   // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
   Result<std::uint64_t> row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const;
   Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
+  Status write_claimed(std::uint64_t begin, std::span<const std::byte> bytes);
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);
+  Status claim(const TensorInfo& tensor, const ResolvedSlice& part);
   Status check_same(const TensorInfo& tensor, const Tensor& from) const;
+  // The tensor of a byte of the data. The byte must lie inside of the data.
+  const TensorInfo& tensor_at(std::uint64_t byte) const;
+  Error overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const;
+  // Where the bytes go. Opens the file of another process. Errors: those of io::join_file().
+  Result<io::FileWriter*> output();
   Error error(Errc code, std::string message) const;
 
   const Header header_;
   const std::string path_;
   const std::uint64_t data_start_;
   WriteSession& session_;
-  std::unique_ptr<io::AtomicFile> file_;
+  std::unique_ptr<io::AtomicFile> file_;  // null: a file of another process, or a file that is in place
+  std::optional<JoinedPlace> place_;      // only of a file of another process
+  io::Sync sync_ = io::Sync::full;        // only of a file of another process
+  std::mutex opening_;
+  std::unique_ptr<io::FileWriter> joined_;  // null until the first write; guarded by opening_
   RangeSet written_;
 };
 

@@ -51,6 +51,13 @@ Status Writer::write_rows(std::string_view name, std::uint64_t first_row, std::s
   });
 }
 
+Status Writer::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) return write::closed_error();
+    return state_->file->write_slice(name, slice, bytes);
+  });
+}
+
 Status Writer::copy(std::string_view name, const Tensor& tensor) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();

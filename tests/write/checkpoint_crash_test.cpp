@@ -3,17 +3,14 @@
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <set>
 #include <vector>
 
 #include "support/checkpoint_support.h"
+#include "support/traced_child.h"
 
 namespace safetensors::test {
 namespace {
@@ -24,36 +21,6 @@ const std::set<std::uint64_t> kChanges = {
     SYS_renameat,
 #endif
 };
-
-// Runs `body` in a child that is killed before its call number `last` of kChanges. Returns whether it was killed; false
-// if the child ended before. nullopt: processes cannot be traced here.
-std::optional<bool> killed_at(int last, const std::function<void()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(77);
-    ::raise(SIGSTOP);
-    body();
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (!WIFSTOPPED(status)) return std::nullopt;
-  constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
-  bool traced = ::ptrace(PTRACE_SETOPTIONS, child, nullptr, kOptions) == 0;
-  for (int seen = 0; traced;) {
-    if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) break;
-    if (::waitpid(child, &status, 0) != child || WIFEXITED(status) || WIFSIGNALED(status)) return false;
-    if (!WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
-    __ptrace_syscall_info info{};
-    const auto request = static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO);
-    traced = ::ptrace(request, child, sizeof info, &info) > 0;
-    if (info.op == PTRACE_SYSCALL_INFO_ENTRY && kChanges.contains(info.entry.nr) && seen++ == last) break;
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, &status, 0);
-  if (!traced) return std::nullopt;
-  return true;
-}
 
 class CheckpointCrash : public testing::Test {
  protected:
@@ -83,10 +50,10 @@ class CheckpointCrash : public testing::Test {
       const TemporaryDirectory directory;
       const std::string folder = directory / "model";
       prepare(folder);
-      const std::optional<bool> killed = killed_at(last, [&] { replace(folder); });
-      if (!killed) return {};
+      const std::optional<Traced> traced = trace_child(kChanges, last, [&] { replace(folder); });
+      if (!traced) return {};
       found.insert(read(folder));
-      if (!*killed) break;
+      if (!traced->killed) break;
       EXPECT_LT(last, 1000);
     }
     return found;
