@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -78,21 +79,38 @@ NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb:
   return file;
 }
 
-NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files,
-                         nb::handle durability, nb::handle progress) {
-  const std::string target = to_path(folder);
+// start: makes the CheckpointWriter. It runs without the GIL.
+template <class Start>
+NewFile begin_files(nb::handle layout, CheckpointWriteOptions options, nb::handle progress, const Start& start) {
   NewFile file{{}, to_layout(layout)};
   for (const CheckpointFile& each : file.layout->files()) file.headers.push_back(each.header);
-  CheckpointWriteOptions options{
-      .write = to_write_options(durability), .new_folder = new_folder, .remove_old_files = remove_old_files};
   options.write.progress = watched(file.key, progress);
   Result<CheckpointWriter> writer = [&] {
     const WithoutGil released;
-    return CheckpointWriter::create(target, *file.layout, options);
+    return start(*file.layout, options);
   }();
   if (!writer) raise_saving(writer.error());
   file.writer = std::make_shared<AnyWriter>(*std::move(writer));
   return file;
+}
+
+NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files, bool shared,
+                         nb::handle durability, nb::handle progress) {
+  const std::string target = to_path(folder);
+  const CheckpointWriteOptions options{.write = to_write_options(durability),
+                                       .new_folder = new_folder,
+                                       .remove_old_files = remove_old_files,
+                                       .shared = shared};
+  return begin_files(layout, options, progress, [&](const CheckpointLayout& of, const CheckpointWriteOptions& given) {
+    return CheckpointWriter::create(target, of, given);
+  });
+}
+
+NewFile join_checkpoint(nb::handle ticket, nb::handle layout, nb::handle progress) {
+  const std::string text(from_str(ticket, "ticket"));
+  return begin_files(layout, {}, progress, [&](const CheckpointLayout& of, const CheckpointWriteOptions& given) {
+    return CheckpointWriter::join(text, of, given);
+  });
 }
 
 // The bytes to write. They may have a dtype and a shape of their own, which must be those of the tensor.
@@ -140,6 +158,38 @@ void check_value(const TensorInfo& tensor, const Value& value, bool rows) {
   if (!rows && value.bytes.size() != tensor.nbytes())
     raise(tensor_text(tensor) + " has " + std::to_string(tensor.nbytes()) + " bytes, the data " +
           std::to_string(value.bytes.size()));
+}
+
+// Checks the data of a slice as far as the library does not: its dtype and its shape. Packed bytes have neither.
+void check_slice(const TensorInfo& tensor, const Value& value, ShapeView shape) {
+  const bool packed = bits(tensor.dtype) < 8;
+  if (value.dtype && *value.dtype != tensor.dtype && !(packed && *value.dtype == Dtype::U8))
+    raise(tensor_text(tensor) + " has dtype " + std::string(to_string(tensor.dtype)) + ", the data " +
+          std::string(to_string(*value.dtype)));
+  if (value.shape && !packed && !std::ranges::equal(*value.shape, shape))
+    raise(tensor_text(tensor) + ": the slice has shape " + to_string(shape) + ", the data has " +
+          to_string(*value.shape));
+}
+
+// offsets, sizes: sequences of one integer per dimension, the first element and the number of elements. The box must
+// lie inside of the tensor: a slice of NumPy would be clamped.
+Slice to_box(nb::handle offsets, nb::handle sizes, const TensorInfo& tensor, std::vector<std::uint64_t>& shape) {
+  std::vector<std::uint64_t> begins;
+  for (const nb::handle each : nb::iter(offsets)) begins.push_back(to_unsigned(each));
+  for (const nb::handle each : nb::iter(sizes)) shape.push_back(to_unsigned(each));
+  if (begins.size() != tensor.shape.size() || shape.size() != tensor.shape.size())
+    raise(tensor_text(tensor) + " has " + std::to_string(tensor.shape.size()) + " dimensions, the slice has " +
+          std::to_string(begins.size()) + " offsets and " + std::to_string(shape.size()) + " sizes");
+  std::vector<DimSlice> dims;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::uint64_t size = tensor.shape[i];
+    if (begins[i] > size || shape[i] > size - begins[i])
+      raise(tensor_text(tensor) + " has shape " + to_string(tensor.shape) + ", the slice ends after it: offsets " +
+            to_string(begins) + ", sizes " + to_string(shape));
+    dims.push_back(
+        DimSlice::range(static_cast<std::int64_t>(begins[i]), static_cast<std::int64_t>(begins[i] + shape[i])));
+  }
+  return Slice(std::move(dims));
 }
 
 [[noreturn]] void raise_start(const std::string& start, const TensorInfo& tensor) {
@@ -195,6 +245,35 @@ class PyWriter {
     const std::string text(from_str(name, "name"));
     const Tensor tensor = find_tensor(source.get(), source_name);
     const Status status = run([&](auto& writer) { return writer.copy(text, tensor); });
+    if (!status) raise_saving(status.error());
+  }
+  // A slice: offsets and sizes of each dimension. value: as make_value.
+  void write_slice(nb::handle name, nb::handle offsets, nb::handle sizes, nb::handle value) {
+    const TensorInfo& tensor = find(name);
+    const Value data = make_value(value);
+    std::vector<std::uint64_t> shape;
+    const Slice box = to_box(offsets, sizes, tensor, shape);
+    check_slice(tensor, data, shape);
+    const Status status = run([&](auto& writer) { return writer.write_slice(tensor.name, box, data.bytes); });
+    if (!status) raise_saving(status.error());
+  }
+  // The functions of a model that several processes write.
+  nb::object ticket() {
+    std::string text;
+    const Status status = run_shared([&](CheckpointWriter& writer) { return take(writer.ticket(), text); }, false);
+    if (!status) raise_saving(status.error());
+    return to_str(text);
+  }
+  nb::object receipt() {
+    std::string text;
+    const Status status = run_shared([&](CheckpointWriter& writer) { return take(writer.receipt(), text); }, true);
+    if (!status) raise_saving(status.error());
+    close();
+    return to_str(text);
+  }
+  void accept(nb::handle receipt) {
+    const std::string text(from_str(receipt, "receipt"));
+    const Status status = run_shared([&](CheckpointWriter& writer) { return writer.accept(text); }, false);
     if (!status) raise_saving(status.error());
   }
   void commit() {
@@ -273,6 +352,25 @@ class PyWriter {
     raise("the writer is closed");
   }
 
+  static Status take(Result<std::string> result, std::string& text) {
+    if (!result) return std::move(result).error();
+    text = *std::move(result);
+    return {};
+  }
+
+  template <class Work>
+  [[nodiscard]] Status run_shared(const Work& work, bool ends) {
+    if (!layout_) raise("only the files of a checkpoint can be written by several processes");
+    return run(
+        [&](auto& writer) -> Status {
+          if constexpr (std::is_same_v<std::remove_cvref_t<decltype(writer)>, CheckpointWriter>)
+            return work(writer);
+          else
+            return {};
+        },
+        ends);
+  }
+
   template <class Work>
   [[nodiscard]] Status run(const Work& work, bool commits = false) {
     if (ReentrancyGuard::of(key_.get()))
@@ -332,6 +430,11 @@ void define_writer(nb::module_& module) {
       .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"),
            "value: (address, size in bytes, dtype or None, shape or None, owner of the bytes).")
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
+      .def("write_slice", &PyWriter::write_slice, nb::arg("name").none(), nb::arg("offsets"), nb::arg("sizes"),
+           nb::arg("value"), "offsets, sizes: one integer per dimension. value: as in write().")
+      .def("ticket", &PyWriter::ticket, "The text that _join_checkpoint takes in other processes.")
+      .def("receipt", &PyWriter::receipt, "Ends the part of a joined writer. Returns the text that accept() takes.")
+      .def("accept", &PyWriter::accept, nb::arg("receipt").none(), "Adds what a joined writer wrote.")
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
       .def("__len__", &PyWriter::size)
@@ -345,13 +448,20 @@ void define_writer(nb::module_& module) {
   module.def(
       "_checkpoint_writer",
       [](nb::object folder, nb::object layout, bool new_folder, bool remove_old_files, nb::object durability,
-         nb::object progress) {
-        return new PyWriter(begin_checkpoint(folder, layout, new_folder, remove_old_files, durability, progress),
-                            progress);
+         nb::object progress, bool shared) {
+        return new PyWriter(
+            begin_checkpoint(folder, layout, new_folder, remove_old_files, shared, durability, progress), progress);
       },
       nb::arg("folder").none(), nb::arg("layout").none(), nb::kw_only(), nb::arg("new_folder"),
-      nb::arg("remove_old_files"), nb::arg("durability").none(), nb::arg("progress").none(),
+      nb::arg("remove_old_files"), nb::arg("durability").none(), nb::arg("progress").none(), nb::arg("shared") = false,
       nb::rv_policy::take_ownership, "Starts to write the files of a layout. Returns a _Writer.");
+  module.def(
+      "_join_checkpoint",
+      [](nb::object ticket, nb::object layout, nb::object progress) {
+        return new PyWriter(join_checkpoint(ticket, layout, progress), progress);
+      },
+      nb::arg("ticket").none(), nb::arg("layout").none(), nb::kw_only(), nb::arg("progress").none(),
+      nb::rv_policy::take_ownership, "Joins the work of another process by its ticket. Returns a _Writer.");
 }
 
 }  // namespace safetensors::python
