@@ -1,4 +1,4 @@
-"""One checkpoint written by several processes: the native functions that a distributed writer stands on."""
+"""One checkpoint written by several processes: the native functions for a distributed writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import framework
 from safetensors import CheckpointLayout, SafetensorError, _native, load, save
 from safetensors._values import to_value
 
-TENSORS = {
+TENSORS: dict[str, Any] = {
     "rows": np.arange(7 * 5, dtype=np.float32).reshape(7, 5),
     "columns": np.arange(6 * 9, dtype=np.int16).reshape(6, 9),
     "cube": np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5),
@@ -42,7 +42,7 @@ def create(folder: Path, layout: CheckpointLayout, shared: bool = True) -> _nati
 def write_box(writer: _native._Writer, name: str, dim: int, rank: int, world: int) -> None:
     """Write the shard of a rank along a dimension, as numpy.array_split cuts it."""
     array = TENSORS[name]
-    begin = sum(len(part) for part in np.array_split(range(array.shape[dim]), world)[:rank])
+    begin = sum(len(part) for part in np.array_split(np.arange(array.shape[dim]), world)[:rank])
     part = np.array_split(array, world, axis=dim)[rank]
     offsets = [begin if d == dim else 0 for d in range(array.ndim)]
     writer.write_slice(name, offsets, part.shape, to_value(part, name, writer.dtype(name)))
@@ -122,7 +122,9 @@ def test_slices_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert message([0], [2, 5]) == (
         "tensor `rows` has 2 dimensions, the slice has 1 offsets and 2 sizes"
     )
-    assert message([0, 0], [5, 2]) == "tensor `rows`: the slice has shape [5, 2], the data has [2, 5]"
+    assert message([0, 0], [5, 2]) == (
+        "tensor `rows`: the slice has shape [5, 2], the data has [2, 5]"
+    )
     assert message([0, 0], [2, 5], part.astype(np.float64)) == (
         "tensor `rows` has dtype F32, the data F64"
     )
