@@ -8,13 +8,16 @@ rank may be impossible to pickle, or to unpickle on another one.
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
 from ._native import SafetensorError
 
-__all__ = ["RankError", "agree", "is_alone", "portable"]
+__all__ = ["RankError", "agree", "from_first", "is_alone", "portable"]
+
+T = TypeVar("T")
 
 _MAX_NAMED = 8  # ranks that a text names one by one
 
@@ -39,6 +42,8 @@ class RankError(SafetensorError):
     On a rank that failed itself, `__cause__` is its error.
     """
 
+    __module__ = "safetensors.distributed"
+
     def __init__(self, failures: dict[int, str], world_size: int) -> None:
         ranks_of: dict[str, list[int]] = {}
         for rank, text in sorted(failures.items()):
@@ -56,6 +61,8 @@ def is_alone(group: Any) -> bool:
     """Return whether there are no other ranks: no process group, or a group of one rank."""
     if not dist.is_available() or not dist.is_initialized():
         return True
+    if dist.get_rank(group) < 0:
+        raise SafetensorError("this rank is not in the process group")
     return bool(dist.get_world_size(group) == 1)
 
 
@@ -79,6 +86,31 @@ def agree(group: Any, error: BaseException | None) -> None:
     if error is not None and not isinstance(error, Exception):
         raise error
     raise RankError(failures, world_size) from error
+
+
+def from_first(group: Any, make: Callable[[], T]) -> T:
+    """Call `make` on rank 0 of the group, and return its result on all ranks. All must call it.
+
+    The group has several ranks. The result can be pickled. Raises RankError on all ranks if `make`
+    fails, or on rank 0 its error itself if that is not an Exception.
+    """
+    fault: BaseException | None = None
+    sent: list[Any] = [None]
+    if dist.get_rank(group) == 0:
+        try:
+            sent = [(True, make())]
+        except BaseException as error:
+            fault = error
+            sent = [(False, describe(error))]
+    source = 0 if group is None else dist.get_global_rank(group, 0)
+    dist.broadcast_object_list(sent, src=source, group=group)
+    succeeded, result = sent[0]
+    if succeeded:
+        made: T = result
+        return made
+    if fault is not None and not isinstance(fault, Exception):
+        raise fault
+    raise RankError({0: result}, dist.get_world_size(group)) from fault
 
 
 def portable(error: BaseException) -> BaseException:

@@ -26,7 +26,7 @@ from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
 from ._pieces import Piece, read_pieces
 from ._ranks import portable
-from ._stored import Part, Path, Stored, StoredTensor
+from ._stored import Part, Path, Stored, StoredTensor, open_shared
 from ._types import Cache
 
 __all__ = ["StorageReader"]
@@ -41,8 +41,9 @@ class StorageReader(TorchStorageReader):
     `memory_limit`: maximum number of bytes of this rank that are being read or converted, besides its
     tensors: a number, or a text such as "512MiB".
     `cache`, `progress`: as in `safetensors.load`, for the bytes of this rank.
+    `process_group`, `no_dist`: those that you give to `load`. Other ones make ranks wait for each other.
 
-    Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
+    Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank. Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
     the memory of tensors on the CPU. Floats are cast to the dtype of the tensor. Give each rank a
     reader of its own. A reader can load again. Use it from one thread at a time.
 
@@ -58,6 +59,8 @@ class StorageReader(TorchStorageReader):
         memory_limit: int | str = DEFAULT_BUDGET,
         cache: Cache = "keep",
         progress: bool | Progress | None = False,
+        process_group: Any = None,
+        no_dist: bool = False,
     ) -> None:
         self._path = path
         self._options: dict[str, Any] = {
@@ -66,6 +69,8 @@ class StorageReader(TorchStorageReader):
             "cache": cache,
         }
         self._progress = progress
+        self._group = process_group
+        self._no_dist = no_dist
         self._stored: Stored | None = None
 
     @property
@@ -87,10 +92,14 @@ class StorageReader(TorchStorageReader):
     def read_metadata(self) -> Metadata:
         """Open the checkpoint, and return its tensors and their chunks.
 
-        torch calls it on all ranks. Raises SafetensorError and OSError.
+        torch calls it on all ranks. Raises SafetensorError and OSError, and RankError on all ranks if
+        rank 0 of the group fails.
         """
         self._close()
-        self._stored = Stored.open(self._path)
+        if self._no_dist:
+            self._stored = Stored.open(self._path)
+        else:
+            self._stored = open_shared(self._group, self._path)()
         described = {tensor.name: _described(tensor) for tensor in self._stored}
         return Metadata(state_dict_metadata=described, storage_meta=StorageMeta())  # type: ignore[arg-type]
 

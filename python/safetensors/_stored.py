@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -22,10 +22,13 @@ from ._boxes import Box, check_cover
 from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES
 from ._native import SafetensorError
+from ._ranks import from_first, is_alone
 
-__all__ = ["Part", "Path", "Stored", "StoredTensor"]
+__all__ = ["Part", "Path", "Stored", "StoredTensor", "open_shared"]
 
 Path = str | PathLike[str]
+# Per Checkpoint: the name of its file in the folder, or None for the path itself, and its headers.
+_Headers = list[tuple[str | None, bytes]]
 
 # Names of files and keys that torch.distributed.checkpoint writes.
 _OF_ONE_RANK = re.compile(r"shard-\d+-model-\d+-of-\d+\.safetensors")
@@ -80,6 +83,25 @@ class Stored:
         files: list[Path] = [*_files_of_ranks(path)]
         return cls([Checkpoint(file, "pt") for file in files or [path]])
 
+    @classmethod
+    def from_headers(cls, path: Path, headers: _Headers) -> Stored:
+        """Open no file. `headers` are those of another process. The first read opens a file."""
+        folder = os.fspath(path)
+        return cls(
+            [
+                Checkpoint(os.path.join(folder, name) if name else path, "pt", headers=given)
+                for name, given in headers
+            ]
+        )
+
+    def headers(self) -> _Headers:
+        """Return what other processes need to open the same checkpoint."""
+        several = len(self.checkpoints) > 1
+        return [
+            (os.path.basename(one.files[0]) if several else None, one.headers())
+            for one in self.checkpoints
+        ]
+
     def __enter__(self) -> Stored:
         return self
 
@@ -122,6 +144,24 @@ class Stored:
             raise SafetensorError(
                 f"tensor {tensor.name!r} is not complete: {fault} (is a file of a rank missing?)"
             )
+
+
+def open_shared(group: Any, path: Path) -> Callable[[], Stored]:
+    """Read the headers on rank 0 of the group only. All ranks must call it.
+
+    Returns a function that opens the checkpoint on this rank, without reading a file. Its errors are
+    those of one rank. Raises RankError on all ranks if rank 0 fails. `path` may differ per rank.
+    """
+    if is_alone(group):
+        return lambda: Stored.open(path)
+    opened: list[Stored] = []
+
+    def read() -> _Headers:
+        opened.append(Stored.open(path))
+        return opened[0].headers()
+
+    headers = from_first(group, read)
+    return lambda: opened[0] if opened else Stored.from_headers(path, headers)
 
 
 def _add_part(tensor: StoredTensor, part: Part) -> None:
