@@ -1,6 +1,7 @@
 """Load checkpoints in many processes: each rank reads only the bytes of its own tensors.
 
-`StorageReader` is the reader for `torch.distributed.checkpoint.load`. The collectives are those of
+`StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
+without it: it fills a model, or makes DTensors. The collectives are those of
 torch.distributed. This package opens no socket.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 try:
     import torch
 
+    from ._load_sharded import load_sharded
     from ._ranks import RankError
     from ._storage_reader import StorageReader
 except ImportError as error:
@@ -21,4 +23,4 @@ except ImportError as error:
         f" Found {found}: {error}"
     ) from error
 
-__all__ = ["RankError", "StorageReader"]
+__all__ = ["RankError", "StorageReader", "load_sharded"]

@@ -228,13 +228,16 @@ def test_the_import_error_says_what_is_needed(missing: str) -> None:
     assert f"safetensors.distributed needs torch 2.5 or newer, with torch.distributed. Found {found}: " in done.stderr
 
 
-def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["load.py", "shards.py"])
+def test_the_examples_of_the_document_run(tmp_path: Path, name: str) -> None:
     text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
-    program, command, printed = re.findall(r"^```(?:python|sh|text)\n(.*?)^```$", text, re.S | re.M)[:3]
-    (tmp_path / "load.py").write_text(program)
-    assert command.startswith("torchrun ")
+    blocks = re.findall(r"^```(?:python|sh|text)\n(.*?)^```$", text, re.S | re.M)
+    begin = 0 if name == "load.py" else 3
+    program, command, printed = blocks[begin : begin + 3]
+    (tmp_path / name).write_text(program)
+    assert len(blocks) == 6 and command.startswith("torchrun ") and command.endswith(f" {name}\n")
     launch = [sys.executable, "-m", "torch.distributed.run", *command.split()[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
     # The status of torchrun is not checked: now and then, gloo aborts a process that has ended, also without this package.
     assert done.stdout == printed and "Error: " not in done.stderr.replace("ChildFailedError: ", ""), done.stdout + done.stderr
