@@ -16,7 +16,7 @@ DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "exa
 DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 # Whichever comes first: a block of code, a link (its text may hold code), or code in a line.
 LINK = re.compile(r"^```.*?^```|\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)|`[^`\n]+`", re.M | re.S)
-MODULES = ["torch", "numpy", "flax", "tensorflow", "mlx", "paddle"]
+MODULES = ["torch", "numpy", "flax", "tensorflow", "mlx", "paddle", "distributed"]
 
 
 def stage(document, output, broken):

@@ -23,7 +23,7 @@ from ._options import Progress
 from ._requests import Request
 from ._targets import reach, to_target
 
-__all__ = ["Copy", "Fill", "Place", "places_of", "replace"]
+__all__ = ["Copy", "Fill", "Place", "bump_version", "overlapping", "places_of", "replace"]
 
 
 _CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
@@ -114,25 +114,36 @@ def _span(tensor: torch.Tensor) -> tuple[str, int, int] | None:
     return device, begin, begin + reach(tensor) * tensor.element_size()
 
 
-def _overlapping(copies: list[Copy]) -> set[int]:
-    """Return the indices of the copies whose targets share memory with another target."""
-    begins = [0] * len(copies)
-    ends = [0] * len(copies)
+def overlapping(tensors: Sequence[torch.Tensor | None], owners: Sequence[Any]) -> set[Any]:
+    """Return the owners of tensors that share memory with a tensor of another owner.
+
+    Compares ranges of addresses, so two tensors with strides may count that have no element in
+    common. None is a tensor without memory.
+    """
+    begins = [0] * len(tensors)
+    ends = [0] * len(tensors)
     devices: dict[str, list[int]] = {}
-    for index, copy in enumerate(copies):
-        span = None if copy.target is None else _span(copy.target)
+    for index, tensor in enumerate(tensors):
+        span = None if tensor is None else _span(tensor)
         if span is not None:
             device, begins[index], ends[index] = span
             devices.setdefault(device, []).append(index)
-    found: set[int] = set()
+    found: set[Any] = set()
     for indices in devices.values():
         indices.sort(key=begins.__getitem__)
+        # The two ranges with the largest ends so far, of different owners.
         limit, last = 0, -1
+        other_limit, other = 0, -1
         for index in indices:
-            if begins[index] < limit:
-                found |= {last, index}
+            for end, holder in ((limit, last), (other_limit, other)):
+                if begins[index] < end and owners[holder] != owners[index]:
+                    found |= {owners[holder], owners[index]}
             if ends[index] > limit:
+                if last >= 0 and owners[last] != owners[index]:
+                    other_limit, other = limit, last
                 limit, last = ends[index], index
+            elif ends[index] > other_limit and owners[last] != owners[index]:
+                other_limit, other = ends[index], index
     return found
 
 
@@ -194,21 +205,21 @@ class Fill:
         self.before_changes()
         for copy in copies:
             self._make_memory(copy)
-        overlapping = _overlapping(copies)
+        shared = overlapping([copy.target for copy in copies], range(len(copies)))
         planned: list[Copy] = []
         requests: list[Request] = []
         streamed: list[Copy] = []
         for index, copy in enumerate(copies):
-            request = None if index in overlapping else copy.request()
+            request = None if index in shared else copy.request()
             if request is not None:
                 planned.append(copy)
                 requests.append(request)
-            elif index not in overlapping:
+            elif index not in shared:
                 streamed.append(copy)
         self._total += sum(copy.source.size for copy in copies)
         self._execute(planned, requests)
         self._stream(streamed)
-        for index in sorted(overlapping):  # in the order in which torch would copy
+        for index in sorted(shared):  # in the order in which torch would copy
             self._stream([copies[index]])
 
     def _wanted(self, tensor: torch.Tensor) -> tuple[torch.dtype, torch.device]:
@@ -271,7 +282,7 @@ class Fill:
             if copy.target is None:
                 copy.target = result
             elif not result.is_inference():
-                _bump_version(result)
+                bump_version(result)
             if copy.places:
                 _put(copy)
 
@@ -308,7 +319,7 @@ class Fill:
         return lambda part, _: progress(done + part, total)
 
 
-def _bump_version(tensor: torch.Tensor) -> None:
+def bump_version(tensor: torch.Tensor) -> None:
     """Tell autograd that the values have changed."""
     if _increment_version is not None:
         _increment_version(tensor)

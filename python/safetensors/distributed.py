@@ -1,0 +1,26 @@
+"""Load checkpoints in many processes: each rank reads only the bytes of its own tensors.
+
+`StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
+without it: it fills a model, or makes DTensors. The collectives are those of
+torch.distributed. This package opens no socket.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch
+
+    from ._load_sharded import load_sharded
+    from ._ranks import RankError
+    from ._storage_reader import StorageReader
+except ImportError as error:
+    try:
+        found = f"torch {torch.__version__}"
+    except NameError:
+        found = "no torch"
+    raise ImportError(
+        "safetensors.distributed needs torch 2.5 or newer, with torch.distributed."
+        f" Found {found}: {error}"
+    ) from error
+
+__all__ = ["RankError", "StorageReader", "load_sharded"]

@@ -1,0 +1,216 @@
+"""What ranks do with load_sharded. Each function is a case: see ranks.py."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from ranks_dcp import bytes_read, check_equal, cut, last, local, meshes, save_plain, save_shards, whole, zeroed
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from safetensors import MissingTensorError, SafetensorError
+from safetensors.distributed import RankError, load_sharded
+
+
+def raised(call: Any) -> Exception:
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing failed")
+
+
+def fills_a_dict(folder: Path) -> None:
+    save_plain(folder, whole())
+    for mesh in meshes():
+        for seed in range(3):
+            expected = cut(whole(), mesh, seed)
+            expected["scalar"] = whole()["scalar"]  # a plain tensor beside DTensors
+            state = zeroed(expected)
+            result = load_sharded(state, folder)
+            assert result.missing_keys == [] and result.unexpected_keys == []
+            check_equal(state, expected)
+
+
+def fills_a_model_of_fsdp(folder: Path) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    def make() -> Any:
+        torch.manual_seed(3)
+        return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
+
+    full = {name: tensor.detach() for name, tensor in make().state_dict().items()}
+    save_plain(folder, full)
+    with torch.device("meta"):
+        model = make()
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=meshes()[0])
+    error = raised(lambda: load_sharded(model, folder))
+    assert "'0.weight' is on the meta device: give it memory first" in str(error), error
+    model.to_empty(device="cpu")
+    assert str(load_sharded(model, folder)) == "<All keys matched successfully>"
+    for name, tensor in model.state_dict().items():
+        loaded = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        assert torch.equal(loaded, full[name]), name
+
+
+def casts_while_it_fills(folder: Path) -> None:
+    full = {"w": torch.randn(9, 4, generator=torch.Generator().manual_seed(2))}
+    save_plain(folder, full)
+    expected = cut({"w": full["w"].bfloat16()}, meshes()[-1], 4)
+    state = zeroed(expected)
+    load_sharded(state, folder)
+    check_equal(state, expected)
+
+
+def makes_dtensors(folder: Path) -> None:
+    torch.manual_seed(1)  # the same values on all ranks
+    full = {f"layer.{i}.{name}.weight": torch.randn(6, 5) for i in range(2) for name in ("q_proj", "o_proj", "norm")}
+    save_shards(folder, full)
+    mesh = meshes()[0]
+    placements = {"*.q_proj.weight": Shard(0), "*.o_proj.*": [Shard(1)], "layer.1.q_proj.weight": Replicate(), "*.q_*": Shard(1)}
+    made = load_sharded(None, folder, mesh=mesh, placements=placements)
+    assert set(made) == set(full)
+    expected = {"layer.0.q_proj.weight": Shard(0), "layer.1.q_proj.weight": Replicate(), "layer.0.o_proj.weight": Shard(-1), "layer.1.norm.weight": Replicate()}
+    for name, placement in expected.items():
+        other = distribute_tensor(full[name], mesh, [placement], src_data_rank=None)
+        assert made[name].placements == other.placements and made[name].shape == other.shape
+        assert torch.equal(made[name].to_local(), other.to_local()) and made[name].stride() == other.stride()
+        assert torch.equal(made[name].full_tensor(), full[name])
+    half = load_sharded(None, folder, mesh=mesh, placements={"*": Shard(0)}, dtype="bf16")
+    for name, tensor in half.items():
+        assert torch.equal(tensor.full_tensor(), full[name].bfloat16())
+
+
+def loads_random_placements(folder: Path) -> None:
+    """Placements of all kinds against the local tensors that torch makes."""
+    for seed in range(40):
+        choose = random.Random(seed)
+        shape = [choose.randint(0, 11) for _ in range(choose.randint(1, 3))]
+        full = {"w": torch.arange(torch.Size(shape).numel(), dtype=torch.int32).reshape(shape)}
+        own = folder / str(seed)
+        own.mkdir(exist_ok=True)
+        save_plain(own, full)
+        for mesh in meshes():
+            given: list[Any] = []
+            for _ in range(mesh.ndim):
+                dim = choose.randrange(len(shape))
+                given.append(choose.choice([Replicate(), Shard(dim), _StridedShard(dim, split_factor=choose.randint(1, 3))]))
+            made = load_sharded(None, own, mesh=mesh, placements={"w": given})["w"].to_local()
+            expected = as_torch_cuts(full["w"], mesh, given)
+            assert torch.equal(made, expected), (shape, given, made, expected)
+
+
+def as_torch_cuts(tensor: Any, mesh: DeviceMesh, placements: list[Any]) -> Any:
+    coordinate = mesh.get_coordinate()
+    assert coordinate is not None
+    for dim, placement in enumerate(placements):
+        if not isinstance(placement, Replicate):
+            parts, _ = placement._split_tensor(tensor, mesh.size(dim), with_padding=False, contiguous=True)
+            tensor = parts[coordinate[dim]]
+    return tensor
+
+
+def loads_what_other_ranks_saved(folder: Path) -> None:
+    import torch.distributed.checkpoint as dcp
+
+    full = {name: t for name, t in whole().items() if t.dim() and t.numel()}
+    for seed, saving in enumerate(meshes()):
+        own = folder / str(seed)
+        dcp.save(cut(full, saving, seed), storage_writer=HuggingFaceStorageWriter(str(own), save_distributed=True))
+        for mesh in meshes():
+            expected = cut(full, mesh, 50 + seed)
+            state = zeroed(expected)
+            load_sharded(state, own)
+            check_equal(state, expected)
+
+
+def loads_in_a_part_of_the_ranks(folder: Path) -> None:
+    save_plain(folder, whole())
+    mesh = DeviceMesh("cpu", [0])
+    group = dist.new_group([last()])
+    expected = cut(whole(), meshes()[0], 9)
+    state = zeroed(expected)
+    if dist.get_rank() == last():
+        load_sharded(state, folder, process_group=group)
+        check_equal(state, expected)
+    made = load_sharded(None, folder, mesh=mesh, placements={"even": Shard(0)})
+    assert made["even"].to_local().numel() == (96 if dist.get_rank() == 0 else 0)
+    if dist.get_world_size() > 1 and dist.get_rank() != last():
+        error = raised(lambda: load_sharded(state, folder, process_group=group))
+        assert str(error) == "this rank is not in the process group"
+
+
+def reads_only_its_own_bytes(folder: Path) -> None:
+    full = {"w": torch.arange(4096 * 2048, dtype=torch.float32).reshape(4096, 2048)}  # 32 MiB
+    save_plain(folder, full)
+    state = {"w": distribute_tensor(torch.zeros(4096, 2048), meshes()[0], [Shard(0)], src_data_rank=None)}
+    load_sharded(state, folder)
+    before = bytes_read()
+    load_sharded(state, folder, cache="fill")
+    read, needed = bytes_read() - before, local(state["w"]).nbytes
+    assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
+
+
+# --- failures ---
+
+
+def compares_names(folder: Path) -> None:
+    save_plain(folder, {"a": torch.zeros(2), "b": torch.ones(2)})
+    state = {"b": torch.zeros(2), "c": torch.zeros(2), "n": 5}
+    error = raised(lambda: load_sharded(state, folder))
+    text = "the names differ: the checkpoint lacks ['c', 'n'], the target lacks ['a'] (strict=False accepts this)"
+    assert isinstance(error, SafetensorError) and text in str(error) and state["b"].tolist() == [0, 0]
+    result = load_sharded(state, folder, strict=False)
+    assert (result.missing_keys, result.unexpected_keys) == (["c", "n"], ["a"]) and state["b"].tolist() == [1, 1]
+
+
+def refuses_what_cannot_be_loaded(folder: Path) -> None:
+    save_plain(folder, {"w": torch.zeros(4, 3)})
+    mesh = meshes()[0]
+    partial = DTensor.from_local(torch.zeros(4, 3), mesh, [Partial()], run_check=False)
+    false = DTensor.from_local(torch.zeros(1, 3), mesh, [Replicate()], run_check=False, shape=torch.Size([4, 3]), stride=(3, 1))
+    for call, text in (
+        (lambda: load_sharded({"w": partial}, folder), "'w' has the placement Partial(sum), which no checkpoint holds: expected Shard or Replicate"),
+        (lambda: load_sharded({"w": false}, folder), "the local part of 'w' has shape [1, 3], and its placements give [4, 3]"),
+        (lambda: load_sharded({"w": torch.zeros(3, 4)}, folder), "'w' has shape [3, 4], and [4, 3] in the checkpoint"),
+        (lambda: load_sharded(None, folder, mesh=mesh, placements={"w": Shard(2)}), "'w' has 2 dimensions, and the placement Shard(dim=2)"),
+        (lambda: load_sharded(None, folder, mesh=mesh, placements={"w": Partial()}), "'w' has the placement Partial(sum)"),
+        (lambda: load_sharded(None, folder, mesh=mesh, placements={"w": [Shard(0)] * 2}), "expected a placement for each of the 1 mesh dimensions"),
+        (lambda: load_sharded(None, folder, mesh=mesh, placements={"*.q": Shard(0)}), "placements: no tensor matches '*.q'"),
+        (lambda: load_sharded(None, folder, mesh=mesh, placements={}, dtype="int8"), "cannot cast to I8: floats only"),
+        (lambda: load_sharded(None, folder, placements={}), "mesh is NoneType: without a target, give a DeviceMesh"),  # type: ignore[call-overload]
+        (lambda: load_sharded({}, folder, mesh=mesh), "mesh, placements and dtype are those of the target"),  # type: ignore[call-overload]
+    ):
+        error = raised(call)
+        assert text in str(error), error
+        assert isinstance(error, RankError) == (dist.get_world_size() > 1)
+    error = raised(lambda: load_sharded(None, folder, mesh=mesh, placements={"*.q": Shard(0)}))
+    assert isinstance(error.__cause__ or error, MissingTensorError)
+
+
+def names_the_rank_that_fails(folder: Path) -> None:
+    save_plain(folder, whole())
+    state = zeroed(cut(whole(), meshes()[0], 2))
+
+    def progress(done: int, total: int) -> None:
+        if dist.get_rank() == last():
+            raise ValueError("enough")
+
+    gone = folder / "nowhere" if dist.get_rank() == last() else folder
+    cases = [(lambda: load_sharded(state, folder, progress=progress), "ValueError: enough"), (lambda: load_sharded(state, gone), "FileNotFoundError: ")]
+    for call, text in cases:
+        error = raised(call)
+        if dist.get_world_size() == 1:
+            assert type(error).__name__ == text.partition(":")[0]
+        else:
+            assert isinstance(error, RankError) and list(error.failures) == [last()] and error.failures[last()].startswith(text), error
+            assert (error.__cause__ is not None) == (dist.get_rank() == last())
+    load_sharded(state, folder)  # the group is as good as before
+    check_equal(state, cut(whole(), meshes()[0], 2))

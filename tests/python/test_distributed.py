@@ -1,0 +1,243 @@
+"""StorageReader on one rank and on many: values, bytes, the planner's contract, failures, hostile files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework
+
+torch = framework("torch")
+
+import ranks  # noqa: E402
+import ranks_dcp  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+
+from safetensors import SafetensorError  # noqa: E402
+from safetensors._boxes import Box, check_cover  # noqa: E402
+from safetensors._fill import overlapping  # noqa: E402
+from safetensors._ranks import RankError, portable  # noqa: E402
+from safetensors._stored import Stored  # noqa: E402
+from safetensors.distributed import StorageReader  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+
+CASES = [name for name, value in vars(ranks_dcp).items() if inspect.isfunction(value) and list(inspect.signature(value).parameters) == ["folder"]]
+DEADLY = "survives_the_death_of_a_rank"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The results of all cases, per number of ranks."""
+    made: dict[int, ranks.Results] = {}
+
+    def get(world_size: int) -> ranks.Results:
+        if world_size not in made:
+            cases = [case for case in CASES if case != DEADLY]
+            made[world_size] = ranks.run("ranks_dcp", world_size, tmp_path_factory.mktemp(f"ranks{world_size}"), [*cases, DEADLY])
+        return made[world_size]
+
+    return get
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != DEADLY])
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_ranks(results: Any, world_size: int, case: str) -> None:
+    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
+    found = results(world_size)[DEADLY]
+    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+
+
+# --- without a process group ---
+
+
+def load(path: Path, state: dict[str, Any]) -> dict[str, Any]:
+    dcp.load(state, storage_reader=StorageReader(path), no_dist=True)
+    return state
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_loads_without_a_process_group(tmp_path: Path) -> None:
+    save_file({"w": torch.arange(6.0)}, tmp_path / "a.safetensors", durability="none")
+    save_file({"w": torch.arange(6.0) + 1}, tmp_path / "b.safetensors", durability="none")
+    reader = StorageReader(tmp_path / "a.safetensors")
+    for path, first in ((None, 0.0), (tmp_path / "b.safetensors", 1.0)):
+        state = {"w": torch.zeros(6)}
+        dcp.load(state, storage_reader=reader, checkpoint_id=path)
+        assert state["w"][0] == first
+    assert reader.checkpoint_id == tmp_path / "b.safetensors"
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_loads_packed_dtypes(tmp_path: Path) -> None:
+    packed = torch.arange(24, dtype=torch.uint8).reshape(4, 6).view(torch.float4_e2m1fn_x2)
+    save_file({"f4": packed, "f8": torch.arange(4.0).to(torch.float8_e5m2)}, tmp_path / "t.safetensors", durability="none")
+    state = load(tmp_path, {"f4": torch.zeros(4, 6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "f8": torch.zeros(4)})
+    assert torch.equal(state["f4"].view(torch.uint8), packed.view(torch.uint8))
+    assert state["f8"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_refuses_a_dtype_that_torch_lacks(make: Any) -> None:
+    path = make('{"w":{"dtype":"U8","shape":[2],"data_offsets":[3,5]},"six":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}', bytes(5))
+    assert load(path, {"w": torch.ones(2, dtype=torch.uint8)})["w"].tolist() == [0, 0]
+    with pytest.raises(dcp.CheckpointException, match="tensor 'six' has dtype F6_E2M3, which torch lacks"):
+        load(path, {"six": torch.zeros(4)})
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_asks_torch_for_missing_names_and_shapes(tmp_path: Path) -> None:
+    save_file({"w": torch.zeros(2, 3)}, tmp_path / "t.safetensors", durability="none")
+    with pytest.raises(dcp.CheckpointException, match=r"Missing key in checkpoint state_dict: b\."):
+        load(tmp_path, {"b": torch.zeros(2)})
+    with pytest.raises(dcp.CheckpointException, match="Size mismatch between saved"):
+        load(tmp_path, {"w": torch.zeros(3, 2)})
+
+
+def test_validates_paths(tmp_path: Path) -> None:
+    assert StorageReader.validate_checkpoint_id(tmp_path)
+    assert not StorageReader.validate_checkpoint_id(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="memory_limit 'much' is invalid"):
+        StorageReader(tmp_path, memory_limit="much")
+
+
+# --- folders that ranks have written one by one ---
+
+
+def shard(folder: Path, rank: int, tensors: dict[str, Any], offsets: Any) -> None:
+    metadata = {"DCP_SHARDING_INFO": offsets if isinstance(offsets, str) else json.dumps(offsets)}
+    save_file(tensors, folder / f"shard-{rank:05d}-model-00001-of-00001.safetensors", metadata, durability="none")
+
+
+def at(*offsets: int) -> dict[str, Any]:
+    return {"w": {"saved_offsets": list(offsets)}}
+
+
+def test_opens_the_files_of_ranks(tmp_path: Path) -> None:
+    shard(tmp_path, 1, {"w": torch.zeros(2, 3), "own": torch.zeros(4)}, {**at(0, 0), "own": {"saved_offsets": [0]}})
+    shard(tmp_path, 2, {"w": torch.zeros(1, 3)}, at(2, 0))
+    shard(tmp_path, 3, {"w": torch.zeros(0, 3)}, at(3, 0))  # a rank without a row
+    (tmp_path / "other.safetensors").write_bytes(b"not read")
+    with Stored.open(tmp_path) as stored:
+        assert {tensor.name: tensor.shape for tensor in stored} == {"w": (3, 3), "own": (4,)}
+        assert len(stored.checkpoints) == 3
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        (at(3, 0), "tensor 'w' is not complete: its chunks hold 9 elements, and its shape [4, 3] has 12"),
+        (at(1, 0), "tensor 'w' is not complete: the chunks at [0, 0] and [1, 0] overlap"),
+        (at(0, 0), "tensor 'w' has two chunks at [0, 0], of shapes [1, 3] and [2, 3]"),
+        (at(2), "the offsets of 'w' are [2], expected 2 numbers"),
+        (at(-1, 0), "the offsets of 'w' are [-1, 0], expected 2 numbers"),
+        ({"w": {"saved_offsets": [1.5, 0]}}, "the offsets of 'w' are [1.5, 0], expected 2 numbers"),
+        ({}, "the offsets of 'w' are None, expected 2 numbers"),
+        ({"w": [1, 0]}, "the offsets of 'w' are None, expected 2 numbers"),
+        ("[1]", "it is list, expected an object"),
+        ("{", "it is not JSON: "),
+        ("[" * 100_000, "it is not JSON: "),
+    ],
+)
+def test_refuses_false_offsets(tmp_path: Path, second: Any, text: str) -> None:
+    shard(tmp_path, 1, {"w": torch.zeros(2, 3)}, at(0, 0))
+    shard(tmp_path, 2, {"w": torch.zeros(1, 3)}, second)
+    with pytest.raises(SafetensorError) as raised:
+        Stored.open(tmp_path)
+    assert text in str(raised.value)
+
+
+def test_refuses_files_that_differ_in_dtype(tmp_path: Path) -> None:
+    shard(tmp_path, 1, {"w": torch.zeros(2, 3)}, at(0, 0))
+    shard(tmp_path, 2, {"w": torch.zeros(1, 3).half()}, at(2, 0))
+    with pytest.raises(SafetensorError, match="tensor 'w' is F16 with 2 dimensions in .*, and F32 with 2 in another file"):
+        Stored.open(tmp_path)
+
+
+# --- parts ---
+
+
+def test_covers_as_counted_cell_by_cell() -> None:
+    choose = random.Random(7)
+    verdicts = set()
+    for _ in range(3000):
+        shape = tuple(choose.randint(1, 4) for _ in range(choose.randint(1, 2)))
+        boxes = []
+        for _ in range(choose.randint(1, 3)):
+            offsets = tuple(choose.randint(0, n - 1) for n in shape)
+            boxes.append(Box(offsets, tuple(choose.randint(0, n - o) for n, o in zip(shape, offsets, strict=True))))
+        count = np.zeros(shape, int)
+        for box in boxes:
+            count[tuple(slice(o, o + n) for o, n in zip(*box, strict=True))] += 1
+        whole = bool((count == 1).all())
+        verdicts.add(whole)
+        assert (check_cover(boxes, shape) is None) == whole, (boxes, shape)
+    assert verdicts == {True, False}
+
+
+def test_finds_owners_that_share_memory() -> None:
+    choose = random.Random(8)
+    for _ in range(500):
+        base = torch.zeros(40, dtype=torch.uint8)
+        spans = [(begin := choose.randint(0, 39), choose.randint(begin, 40)) for _ in range(choose.randint(1, 7))]
+        owners = [choose.randint(0, 3) for _ in spans]
+        expected = {
+            one
+            for (a, b), one in zip(spans, owners, strict=True)
+            for (c, d), other in zip(spans, owners, strict=True)
+            if one != other and max(a, c) < min(b, d)
+        }
+        assert overlapping([base[a:b] for a, b in spans], owners) == expected, (spans, owners)
+
+
+class Unpicklable(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_errors_travel() -> None:
+    kept = ValueError("as it is")
+    assert portable(kept) is kept
+    assert repr(portable(Unpicklable(1, 2))) == "SafetensorError('Unpicklable: 1 and 2')"
+    error = RankError({3: "OSError: gone", 1: "OSError: gone", 2: "KeyError: 'w'"}, 4)
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "3 of 4 ranks failed: ranks 1, 3: OSError: gone; rank 2: KeyError: 'w'"
+    assert again.failures == error.failures and isinstance(again, SafetensorError)
+    many = RankError(dict.fromkeys(range(100), "E: x"), 100)
+    assert str(many) == "100 of 100 ranks failed: ranks 0, 1, 2, 3, 4, 5, 6, 7, ... (100 ranks): E: x"
+
+
+@pytest.mark.parametrize("missing", ["torch", "torch.distributed.checkpoint"])
+def test_the_import_error_says_what_is_needed(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None\nimport safetensors.distributed"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    found = "no torch" if missing == "torch" else f"torch {torch.__version__}"
+    assert f"safetensors.distributed needs torch 2.5 or newer, with torch.distributed. Found {found}: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["load.py", "shards.py"])
+def test_the_examples_of_the_document_run(tmp_path: Path, name: str) -> None:
+    text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
+    blocks = re.findall(r"^```(?:python|sh|text)\n(.*?)^```$", text, re.S | re.M)
+    begin = 0 if name == "load.py" else 3
+    program, command, printed = blocks[begin : begin + 3]
+    (tmp_path / name).write_text(program)
+    assert len(blocks) == 6 and command.startswith("torchrun ") and command.endswith(f" {name}\n")
+    launch = [sys.executable, "-m", "torch.distributed.run", *command.split()[1:]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
+    # The status of torchrun is not checked: now and then, gloo aborts a process that has ended, also without this package.
+    assert done.stdout == printed and "Error: " not in done.stderr.replace("ChildFailedError: ", ""), done.stdout + done.stderr

@@ -1,0 +1,72 @@
+"""load_sharded on one rank and on many: values, bytes, names, failures."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import framework
+
+torch = framework("torch")
+
+import ranks  # noqa: E402
+import ranks_sharded  # noqa: E402
+
+from safetensors import SafetensorError  # noqa: E402
+from safetensors._shards import _cut  # noqa: E402
+from safetensors.distributed import load_sharded  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+
+CASES = [n for n, f in vars(ranks_sharded).items() if inspect.isfunction(f) and f.__module__ == "ranks_sharded" and list(inspect.signature(f).parameters) == ["folder"]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made: dict[int, ranks.Results] = {}
+
+    def get(world_size: int) -> ranks.Results:
+        if world_size not in made:
+            made[world_size] = ranks.run("ranks_sharded", world_size, tmp_path_factory.mktemp(f"sharded{world_size}"), CASES)
+        return made[world_size]
+
+    return get
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_ranks(results: Any, world_size: int, case: str) -> None:
+    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+
+
+def test_fills_plain_tensors_without_a_process_group(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model, other = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
+    save_file(model.state_dict(), tmp_path / "model.safetensors", durability="none")
+    assert str(load_sharded(other, tmp_path)) == "<All keys matched successfully>"
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_raises_its_own_error_without_a_process_group(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_sharded({}, tmp_path / "nothing")
+    save_file({"w": torch.zeros(2)}, tmp_path / "t.safetensors", durability="none")
+    with pytest.raises(SafetensorError, match=r"the names differ: the target lacks \['w'\]"):
+        load_sharded({}, tmp_path)
+    with pytest.raises(TypeError, match="target is int: give a module, a dict or None"):
+        load_sharded(5, tmp_path)  # type: ignore[call-overload]
+
+
+def test_cuts_ranges_as_torch_cuts_indices() -> None:
+    choose = random.Random(3)
+    for _ in range(500):
+        bounds = sorted(choose.sample(range(30), 2 * choose.randint(0, 3)))
+        ranges = list(zip(bounds[::2], bounds[1::2], strict=True))
+        indices = torch.tensor([i for begin, end in ranges for i in range(begin, end)], dtype=torch.int64)
+        count = choose.randint(1, 5)
+        chunks = [chunk.tolist() for chunk in torch.chunk(indices, count)] if len(indices) else []
+        for index in range(count):
+            found = [i for begin, end in _cut(ranges, count, index) for i in range(begin, end)]
+            assert found == (chunks[index] if index < len(chunks) else []), (ranges, count, index)
