@@ -2,6 +2,7 @@
 // report it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <functional>
@@ -39,6 +40,32 @@ class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
     EXPECT_EQ(::pread(descriptor.get(), bytes.data(), kSize, 0), static_cast<ssize_t>(kSize));
   }
 
+  // Whether reads of a byte that must not wait mostly return the bytes of a cold file. A virtual machine does this
+  // while its host has no processor to spare: the host then completes a read before the machine goes on. Probes of such
+  // a machine cannot tell what is cached.
+  [[nodiscard]] bool probes_see_cold_bytes() const {
+    const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    int seen = 0;
+    for (off_t offset = 0; make_cold(path) && offset < off_t{16} << 20; offset += off_t{4} << 20) {
+      char byte = 0;
+      const iovec buffer{&byte, 1};
+      seen += ::preadv2(descriptor.get(), &buffer, 1, offset, RWF_NOWAIT) == 1 ? 1 : 0;
+    }
+    return seen >= 2;
+  }
+  // Expects that `holds` returns true at least once, unless the machine makes it impossible. Call it last in a test.
+  template <class F>
+  void expect_once(const F& holds) const {
+    int impossible = 0;
+    const bool held = holds_once([&] {
+      if (holds()) return true;
+      impossible += GetParam().second != &detail::count_cached && probes_see_cold_bytes() ? 1 : 0;
+      return false;
+    });
+    if (!held && impossible >= 5) GTEST_SKIP() << "this busy machine completes reads before a probe returns";
+    EXPECT_TRUE(held);
+  }
+
   static constexpr std::size_t kSize = (20 << 20) + 123;
   const TemporaryDirectory directory;
   const std::string path = directory / "file";
@@ -56,7 +83,7 @@ TEST_P(Residency, IsOneAfterRead) {
 TEST_P(Residency, IsLowIfNotCached) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   const double most = GetParam().second == &detail::count_cached ? 0.0 : 0.5;
-  EXPECT_TRUE(holds_once([&] { return make_cold(path) && share(8 << 20, 4 << 20) <= most; }));
+  expect_once([&] { return make_cold(path) && share(8 << 20, 4 << 20) <= most; });
 }
 
 // A probe makes the system read ahead, often 128 KiB. Later probes must choose other pages. The file ends with a hole,
@@ -65,14 +92,14 @@ TEST_P(Residency, StaysLowHoweverOftenItIsAsked) {
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   constexpr std::uint64_t kRange = 32 << 20;
   ASSERT_EQ(::truncate(path.c_str(), kRange), 0);
-  EXPECT_TRUE(holds_once([&] {
+  expect_once([&] {
     if (!make_cold(path)) return false;
     for (int i = 0; i < 4; ++i) {
       (void)share(0, kRange);
       ::usleep(20'000);  // time for the reads that the system has begun
     }
     return share(0, kRange) <= 0.5;
-  }));
+  });
 }
 
 TEST_P(Residency, IsBetweenIfPartIsCached) {
@@ -80,12 +107,12 @@ TEST_P(Residency, IsBetweenIfPartIsCached) {
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_RANDOM), 0);  // the system reads nothing ahead
   std::string half(kSize / 2, '\0');
-  EXPECT_TRUE(holds_once([&] {
+  expect_once([&] {
     if (!make_cold(path)) return false;
     EXPECT_EQ(::pread(descriptor.get(), half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
     const std::optional<double> all = GetParam().second(descriptor.get(), 0, kSize);
     return share(0, 1 << 20) == 1.0 && all >= 0.2 && all <= 0.8;
-  }));
+  });
 }
 
 TEST_P(Residency, IsUnknownForBadDescriptor) {

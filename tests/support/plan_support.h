@@ -256,12 +256,14 @@ inline bool make_cold(const std::string& path) {
   return cold;
 }
 
-// Whether one of 20 calls of `holds` returns true. For the page cache, which nobody can hold still: a busy system drops
-// a page that was just read, or reads ahead before a probe of one byte returns.
+// Whether one of 20 calls of `holds` within about a second returns true. For the page cache, which nobody can hold
+// still: a busy system drops a page that was just read, or reads ahead before a probe of one byte returns.
 template <class F>
 bool holds_once(const F& holds) {
-  for (int i = 0; i < 20; ++i)
+  for (int i = 0; i < 20; ++i) {
     if (holds()) return true;
+    ::usleep(50'000);
+  }
   return false;
 }
 
