@@ -72,11 +72,12 @@ class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
 };
 
 TEST_P(Residency, IsOneAfterRead) {
-  for (const auto& [offset, size] : {std::pair<std::size_t, std::size_t>{0, kSize}, {4095, 2}, {kSize - 1, 1}, {5, 0}})
+  const std::pair<std::size_t, std::size_t> ranges[] = {{0, kSize}, {4095, 2}, {kSize - 1, 1}, {5, 0}};
+  for (const auto& range : ranges)
     EXPECT_TRUE(holds_once([&] {
       read_all();
-      return share(offset, size) == 1.0;
-    })) << offset;
+      return share(range.first, range.second) == 1.0;
+    })) << range.first;
 }
 
 // A probe is a read, so it can make the system read ahead.
