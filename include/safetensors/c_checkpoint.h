@@ -227,8 +227,8 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_headers(const safetens
  * OPEN_FAILED, NOT_REGULAR_FILE or FILE_CHANGED. The library does not notice a file of the same size with another
  * header.
  * Errors: INVALID_ARGUMENT (damaged bytes, or a name that is not allowed), UNSUPPORTED (bytes of another version),
- * OPEN_FAILED (`path` does not exist, or is none of the above), DUPLICATE_NAME, CANCELLED, and the errors of the rules
- * of the format. */
+ * OPEN_FAILED (`path` does not exist, or is another kind of file), DUPLICATE_NAME, CANCELLED, and the errors of the
+ * rules of the format. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_open_with_headers(
     const char* path, const void* headers, size_t headers_size, const safetensors_checkpoint_options* options,
     safetensors_checkpoint** checkpoint, safetensors_error* error);

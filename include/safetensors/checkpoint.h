@@ -112,7 +112,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// Errors:
   /// - invalid_argument: the bytes are damaged, or have a name that is not allowed; a path with a zero byte;
   /// - unsupported: the bytes have another version;
-  /// - open_failed: `path` does not exist, or is none of the above;
+  /// - open_failed: `path` does not exist, or is a file of another kind than the list allows;
   /// - duplicate_name, out_of_memory, cancelled, and all errors of rules 1 to 10, with the path of the file.
   static SAFETENSORS_API Result<Checkpoint> open_with_headers(PathView path, std::string_view headers,
                                                               const CheckpointOptions& options = {}) noexcept;

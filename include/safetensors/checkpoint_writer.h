@@ -87,9 +87,9 @@ class CheckpointWriter {
   /// The joined writer never creates, renames or removes a file. Its destructor leaves everything in place. A forked
   /// child may join, if it does not use the object of its parent.
   ///
-  /// Of the options, only `write.progress` has a meaning. It counts the bytes that this writer writes, and its total is
-  /// the size of all files, so it never reaches the total. The durability is that of the creator.
-  /// Errors: invalid_argument (the text is no ticket, or the layout has another number of files), and those of
+  /// The function uses only `options.write.progress`. It counts the bytes that this writer writes, and its total is the
+  /// size of all files, so it never reaches the total. The ticket decides the durability.
+  /// Errors: invalid_argument (the text is not a ticket, or the layout has another number of files), and those of
   /// Header::text().
   static SAFETENSORS_API Result<CheckpointWriter> join(std::string_view ticket, const CheckpointLayout& layout,
                                                        const CheckpointWriteOptions& options = {}) noexcept;
@@ -99,7 +99,7 @@ class CheckpointWriter {
   SAFETENSORS_API CheckpointWriter(CheckpointWriter&&) noexcept;
   SAFETENSORS_API CheckpointWriter& operator=(CheckpointWriter&&) noexcept;
   /// @}
-  /// Removes the bytes written, unless commit() was successful. Of a joined writer, removes nothing.
+  /// Removes the bytes written, unless commit() was successful. A joined writer removes nothing.
   SAFETENSORS_API ~CheckpointWriter();
 
   /// @{
@@ -136,7 +136,7 @@ class CheckpointWriter {
   ///
   /// After the error overlapping_write, two processes wrote the same byte. Nobody knows whose bytes the file has, so
   /// all later calls return this error. After every other error, the writer stays usable. Errors: invalid_argument (the
-  /// writer is not shared or has joined; the text is no receipt, or one of another session; the receipt was already
+  /// writer is not shared or has joined; the text is not a receipt of this session; the receipt was already
   /// accepted), overlapping_write, cancelled, writer_closed.
   [[nodiscard]] SAFETENSORS_API Status accept(std::string_view receipt) noexcept;
 
@@ -145,8 +145,8 @@ class CheckpointWriter {
   ///
   /// The error incomplete_write names the first missing range. The CheckpointWriter stays usable after it.
   ///
-  /// Of several processes, only the creator may call it, after accept() of the receipts of all others. A process whose
-  /// receipt is not accepted must not write any more.
+  /// If several processes write, only the creator may call it, after it has accepted the receipts of all others. A
+  /// process whose receipt is not accepted must not write any more.
   ///
   /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
   /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error

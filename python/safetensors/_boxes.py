@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
 
 def check_cover(boxes: Sequence[Box], shape: tuple[int, ...]) -> str | None:
-    """Return what is wrong with boxes that should hold each element of the shape once, or None.
+    """Return a sentence about boxes that overlap or leave elements out, or None if each is held once.
 
     The boxes lie inside of the shape. Disjoint boxes with the right number of elements leave none out.
     """

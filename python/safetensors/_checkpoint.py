@@ -380,10 +380,10 @@ def stream(
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
     The arguments are those of `load`, but the backend "mmap" copies the bytes from the maps, so no
-    tensor is a view. `memory_limit` bounds the tensors that are
-    being read or wait to be taken. A tensor larger than the limit is read alone. Reads begin in the
-    order of `keys`. Tensors come in the order in which they are complete. To stop early, close the
-    iterator or leave its `with`. The progress function is called in the thread that takes a tensor.
+    tensor is a view. `memory_limit` bounds the tensors that are being read or wait to be taken. A
+    tensor larger than the limit is read alone. Reads begin in the order of `keys`. Tensors come in
+    the order in which they are complete. To stop early, close the iterator or leave its `with`. The
+    progress function is called in the thread that takes a tensor.
     """
     return Checkpoint(paths, framework, device, backend=backend).stream(
         keys,

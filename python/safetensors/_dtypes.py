@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._native import TensorSpec, _dtypes
+from ._native import SafetensorError, TensorSpec, _dtypes
 
 # The dtypes of the format, and their names in frameworks.
 FRAMEWORK_NAMES = {dtype: name for dtype, name, _ in _dtypes()}
@@ -20,6 +20,12 @@ UNPACKED = {FRAMEWORK_NAMES[dtype].removesuffix("_x2"): dtype for dtype in PACKE
 
 # Dtypes that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
 CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())
+CAST_TO = CASTABLE - {"F8_E8M0"}
+
+
+def can_read_as(stored: str, wanted: str) -> bool:
+    """Return whether a plan reads a tensor of one dtype as another one. Both are names of the format."""
+    return stored == wanted or (stored in CASTABLE and wanted in CAST_TO)
 
 
 def name_of(dtype: Any) -> str:
@@ -73,3 +79,10 @@ def format_name(dtype: Any) -> str:
     if isinstance(dtype, str) and name in _WORDS:
         return _WORDS[name]
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # raises
+
+
+def float_name(dtype: Any) -> str:
+    """Return the format's name of a dtype that floats can be cast to. Raises SafetensorError."""
+    if (name := format_name(dtype)) not in CAST_TO:
+        raise SafetensorError(f"cannot cast to {name}: floats only")
+    return name

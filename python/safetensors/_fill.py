@@ -16,18 +16,26 @@ from typing import Any, NamedTuple
 import torch
 
 from ._checkpoint import Checkpoint
-from ._dtypes import CASTABLE, FRAMEWORK_NAMES, format_name
+from ._dtypes import CASTABLE, FRAMEWORK_NAMES, can_read_as, format_name
 from ._lazy import LazyTensor, Source
 from ._native import SafetensorError
 from ._options import Progress
 from ._requests import Request
-from ._targets import reach, to_target
+from ._targets import Target, reach, to_target
 
-__all__ = ["Copy", "Fill", "Place", "bump_version", "overlapping", "places_of", "replace"]
+__all__ = [
+    "Copy",
+    "Fill",
+    "Place",
+    "bump_version",
+    "overlapping",
+    "places_of",
+    "plan_target",
+    "replace",
+]
 
 
 _CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
-_CAST_TO = CASTABLE - {"F8_E8M0"}
 _CPU = torch.device("cpu")
 _increment_version: Any = getattr(torch.autograd.graph, "increment_version", None)  # newer torch
 
@@ -59,6 +67,20 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return new
 
 
+def plan_target(
+    tensor: torch.Tensor, name: str, wire: str, elements: list[int]
+) -> Target | None:
+    """Return how a plan writes elements into the memory of a tensor, or None if torch must copy."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if torch._debug_has_internal_overlap(tensor) != 0:
+        return None
+    try:
+        return to_target(tensor, name, wire, elements)
+    except ValueError:  # tensors on devices, conjugated views, parts of a graph and the like
+        return None
+
+
 @dataclass(slots=True)
 class Copy:
     """A tensor to fill. `target` is None until it has memory, which the plan may make.
@@ -86,20 +108,13 @@ class Copy:
         if self.source.values is not None or self.device.type != "cpu":
             return None
         stored, wire = self.source.stored, self.wire
-        if wire is None or not (stored == wire or (stored in CASTABLE and wire in _CAST_TO)):
+        if wire is None or not can_read_as(stored, wire):
             return None
         cast = wire if stored != wire else None
         if self.target is None:
             return self.source.name, None, cast, None
-        if type(self.target) not in (torch.Tensor, torch.nn.Parameter):
-            return None
-        if torch._debug_has_internal_overlap(self.target) != 0:
-            return None
-        try:
-            target = to_target(self.target, self.source.name, wire, self.source.elements)
-        except ValueError:  # conjugated views, parts of a graph and the like
-            return None
-        return self.source.name, None, cast, target
+        target = plan_target(self.target, self.source.name, wire, self.source.elements)
+        return None if target is None else (self.source.name, None, cast, target)
 
 
 def _span(tensor: torch.Tensor) -> tuple[str, int, int] | None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ._checkpoint import DEFAULT_BUDGET, Checkpoint, Paths
-from ._dtypes import CASTABLE, format_name
+from ._dtypes import float_name
 from ._fill import Fill, places_of, replace
 from ._lazy import LazyTensor, Source, Templates
 from ._native import SafetensorError
@@ -87,8 +87,7 @@ def load_into(
 def _float_dtype(dtype: Any) -> torch.dtype | None:
     if dtype is None:
         return None
-    if (name := format_name(dtype)) not in CASTABLE - {"F8_E8M0"}:
-        raise SafetensorError(f"cannot cast to {name}: floats only")
+    name = float_name(dtype)
     from .torch import _getdtype
 
     return _getdtype(name)

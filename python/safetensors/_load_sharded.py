@@ -18,11 +18,12 @@ from torch.nn.modules.module import _IncompatibleKeys
 
 from ._boxes import Box
 from ._checkpoint import DEFAULT_BUDGET
-from ._dtypes import CASTABLE, FRAMEWORK_NAMES, format_name
-from ._native import MissingTensorError, SafetensorError
+from ._dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
+from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
 from ._pieces import Piece, read_pieces
 from ._ranks import agree
+from ._requests import missing
 from ._shards import Shares, shares_of
 from ._stored import Path, Stored, StoredTensor, open_shared
 from ._types import Cache
@@ -125,7 +126,7 @@ def load_sharded(
         agree(process_group, fault)
     finally:
         if stored is not None:
-            stored.__exit__()
+            stored.close()
     return made[1]
 
 
@@ -207,7 +208,7 @@ def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterat
 
 def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
     """Return the pieces that fill new DTensors, and these."""
-    cast = None if dtype is None else _float(dtype)
+    cast = None if dtype is None else getattr(torch, FRAMEWORK_NAMES[float_name(dtype)])
     chosen = _Chosen(placements, mesh, stored)
     pieces: list[Piece] = []
     made: dict[str, DTensor] = {}
@@ -230,13 +231,6 @@ def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
     return pieces, made
 
 
-def _float(dtype: Any) -> torch.dtype:
-    if (name := format_name(dtype)) not in CASTABLE - {"F8_E8M0"}:
-        raise SafetensorError(f"cannot cast to {name}: floats only")
-    found: torch.dtype = getattr(torch, FRAMEWORK_NAMES[name])
-    return found
-
-
 class _Chosen:
     """The placements of each tensor, from names and patterns."""
 
@@ -251,9 +245,7 @@ class _Chosen:
                 continue
             matches = re.compile(translate(key)).match
             if not any(matches(name) for name in stored.tensors):
-                error = MissingTensorError(f"placements: no tensor matches {key!r}")
-                error.name, error.code = key, "not_found"
-                raise error
+                raise missing(f"placements: no tensor matches {key!r}", key)
             self._patterns.append((matches, each))
 
     @staticmethod

@@ -14,17 +14,14 @@ from typing import Any
 import torch
 
 from ._checkpoint import DEFAULT_BUDGET, Checkpoint
-from ._dtypes import CASTABLE, format_name
-from ._fill import bump_version, overlapping
+from ._dtypes import can_read_as, format_name
+from ._fill import bump_version, overlapping, plan_target
 from ._native import SafetensorError
 from ._options import Progress
 from ._requests import Request
 from ._stored import StoredTensor
-from ._targets import to_target
 
 __all__ = ["Piece", "read_pieces"]
-
-_CAST_TO = CASTABLE - {"F8_E8M0"}
 
 
 @dataclass(slots=True)
@@ -61,22 +58,17 @@ class Piece:
     def request(self) -> Request | None:
         """Return how the plan reads the piece, or None if torch must copy it."""
         target, stored = self.target, self.stored.wire
-        if type(target) not in (torch.Tensor, torch.nn.Parameter):
-            return None
         try:
             wire = format_name(target.dtype)
         except SafetensorError:
             return None
-        if not (stored == wire or (stored in CASTABLE and wire in _CAST_TO)):
-            return None
-        if torch._debug_has_internal_overlap(target) != 0:
+        if not can_read_as(stored, wire):
             return None
         shape = list(target.shape)
         if stored == "F4" and shape:
             shape[-1] *= 2
-        try:
-            memory = to_target(target, self.stored.name, wire, shape)
-        except ValueError:  # on a device, conjugated and the like
+        memory = plan_target(target, self.stored.name, wire, shape)
+        if memory is None:
             return None
         return self.stored.name, self.index(), wire if wire != stored else None, memory
 

@@ -8,11 +8,11 @@ from fnmatch import translate
 from typing import Any
 
 from . import _native
-from ._dtypes import CASTABLE, format_name
+from ._dtypes import CASTABLE, float_name, format_name
 from ._native import MissingTensorError, SafetensorError
 from ._targets import Target, to_target
 
-__all__ = ["Rename", "Request", "make_requests", "rename_all", "select"]
+__all__ = ["Rename", "Request", "make_requests", "missing", "rename_all", "select"]
 
 Rename = Mapping[str, str] | Callable[[str], str]
 # The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
@@ -21,7 +21,8 @@ Request = tuple[str, Any, "str | None", "Target | None"]
 _PATTERN = re.compile(r"[*?[]")
 
 
-def _missing(text: str, name: str) -> MissingTensorError:
+def missing(text: str, name: str) -> MissingTensorError:
+    """Return the error of a name or a pattern that no tensor has."""
     error = MissingTensorError(text)
     error.name = name
     error.code = "not_found"
@@ -49,7 +50,7 @@ def select(native: _native._Checkpoint, keys: Iterable[str] | None) -> list[str]
         matches = re.compile(translate(key)).match
         found = [name for name in names if matches(name)]
         if not found:
-            raise _missing(f"keys: no tensor matches the pattern {key!r}", key)
+            raise missing(f"keys: no tensor matches the pattern {key!r}", key)
         chosen.update(dict.fromkeys(found))
     return list(chosen)
 
@@ -68,7 +69,7 @@ def rename_all(
     if isinstance(rename, Mapping):
         for old in rename:
             if old not in native:
-                raise _missing(f"rename: there is no tensor {old!r}", old)
+                raise missing(f"rename: there is no tensor {old!r}", old)
         renamed = [rename.get(name, name) for name in names]
     elif callable(rename):
         renamed = [rename(name) for name in names]
@@ -92,17 +93,18 @@ def _check_selected(what: str, given: Mapping[str, Any] | None, selected: set[st
         raise TypeError(f"{what} is {type(given).__name__}: give a dict of names")
     for name in given:
         if name not in selected:
-            raise _missing(f"{what} names a tensor that is not loaded: {name}", name)
+            raise missing(f"{what} names a tensor that is not loaded: {name}", name)
 
 
-def _check_index(native: _native._Checkpoint, name: str, index: Any) -> None:
-    """Raise the error of an unsuitable index, with the name of the tensor."""
+def _meta(native: _native._Checkpoint, name: str, index: Any) -> tuple[str, list[int]]:
+    """Return the dtype and the shape of a slice. An error of the index names the tensor."""
     try:
-        native.meta(name, index)
+        stored, shape, _ = native.meta(name, index)
     except (SafetensorError, IndexError, TypeError, ValueError) as error:
-        if not isinstance(error, MissingTensorError):
+        if index is not None and not isinstance(error, MissingTensorError):
             error.args = (f"slices[{name!r}]: {error}",)
         raise
+    return stored, shape
 
 
 class _Casts:
@@ -115,9 +117,7 @@ class _Casts:
             self._each = {n: format_name(to) for n, to in dtype.items() if to is not None}
             _check_selected("dtype", dtype, selected)
         elif dtype is not None:
-            self._one = format_name(dtype)
-            if self._one not in CASTABLE - {"F8_E8M0"}:
-                raise SafetensorError(f"cannot cast to {self._one}: floats only")
+            self._one = float_name(dtype)
 
     def of(self, name: str, stored: str) -> str | None:
         if self._one is not None and stored in CASTABLE:
@@ -141,12 +141,10 @@ def make_requests(
     requests: list[Request] = []
     for name in names:
         index = None if slices is None else slices.get(name)
-        if index is not None:
-            _check_index(native, name, index)
-        if dtype is None and (out is None or name not in out):
-            requests.append((name, index, None, None))
+        if index is None and dtype is None and (out is None or name not in out):
+            requests.append((name, None, None, None))
             continue
-        stored, shape, _ = native.meta(name, index)
+        stored, shape = _meta(native, name, index)
         cast = casts.of(name, stored)
         target = None
         if out is not None and name in out:

@@ -43,7 +43,8 @@ class StorageReader(TorchStorageReader):
     `cache`, `progress`: as in `safetensors.load`, for the bytes of this rank.
     `process_group`, `no_dist`: those that you give to `load`. Other ones make ranks wait for each other.
 
-    Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank. Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
+    Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank.
+    Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
     the memory of tensors on the CPU. Floats are cast to the dtype of the tensor. Give each rank a
     reader of its own. A reader can load again. Use it from one thread at a time.
 
@@ -115,7 +116,7 @@ class StorageReader(TorchStorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Return the plans. Each rank reads what it needs."""
+        """Return the plans unchanged: each rank reads its own bytes."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -145,7 +146,7 @@ class StorageReader(TorchStorageReader):
 
     def _close(self) -> None:
         if self._stored is not None:
-            self._stored.__exit__()
+            self._stored.close()
         self._stored = None
 
     def _part(self, item: ReadItem) -> tuple[StoredTensor, Part]:

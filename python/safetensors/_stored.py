@@ -67,7 +67,7 @@ def _files_of_ranks(path: Path) -> list[str]:
 
 
 class Stored:
-    """All tensors of a checkpoint by name. A context manager, which closes the files."""
+    """All tensors of a checkpoint by name."""
 
     def __init__(self, checkpoints: list[Checkpoint]) -> None:
         self.checkpoints = checkpoints
@@ -102,10 +102,8 @@ class Stored:
             for one in self.checkpoints
         ]
 
-    def __enter__(self) -> Stored:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the files. Idempotent."""
         for checkpoint in self.checkpoints:
             checkpoint.close()
 

@@ -49,7 +49,7 @@ void subtract(Box box, const Box& taken, std::vector<Box>& remaining) {
     };
     keep(box.begin[dim], both->begin[dim]);
     keep(end_of(*both, dim), end);
-    // The rest of the dimensions cut only what lies beside `taken`.
+    // Later dimensions cut only the indices that `taken` has in this dimension.
     box.begin.data()[dim] = both->begin[dim];
     box.shape.data()[dim] = both->shape[dim];
   }

@@ -1,6 +1,6 @@
 // The two texts that processes exchange when they write one checkpoint together: the ticket of the creator, and the
-// receipt of each other process. Both are one line of JSON with a version. parse functions accept only what the text
-// functions can return, apart from white space and escapes.
+// receipt of each other process. Both are one line of JSON with a version. The parsers accept only texts that the
+// text functions return, apart from white space and escapes.
 #pragma once
 
 #include <safetensors/error.h>

@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_opens_the_files_of_ranks(tmp_path: Path) -> None:
     shard(tmp_path, 2, {"w": torch.zeros(1, 3)}, at(2, 0))
     shard(tmp_path, 3, {"w": torch.zeros(0, 3)}, at(3, 0))  # a rank without a row
     (tmp_path / "other.safetensors").write_bytes(b"not read")
-    with Stored.open(tmp_path) as stored:
+    with closing(Stored.open(tmp_path)) as stored:
         assert {tensor.name: tensor.shape for tensor in stored} == {"w": (3, 3), "own": (4,)}
         assert len(stored.checkpoints) == 3
 
