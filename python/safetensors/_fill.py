@@ -67,9 +67,7 @@ def replace(place: Place, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return new
 
 
-def plan_target(
-    tensor: torch.Tensor, name: str, wire: str, elements: list[int]
-) -> Target | None:
+def plan_target(tensor: torch.Tensor, name: str, wire: str, elements: list[int]) -> Target | None:
     """Return how a plan writes elements into the memory of a tensor, or None if torch must copy."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
