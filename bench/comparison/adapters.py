@@ -187,12 +187,27 @@ class Reference(Adapter):
     def slice_mmap(self, paths: list[str], **box: int) -> Tensors:
         return self._slice(paths, "mmap", **box)
 
+    @does("slice_view", "mmap")
+    def slice_view(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
+        tensors: Tensors = {}
+        for path in paths:
+            with safe_open(path, "pt", backend="mmap") as f:
+                for name in f.keys():
+                    lazy = f.get_slice(name)
+                    tensors[name] = lazy[box(lazy.get_shape(), dim, rank, world)]
+        return tensors
+
+    @does("layers_view", "mmap")
+    def layers_view(self, paths: list[str], rank: int, world: int) -> Tensors:
+        return self._layers(paths, "mmap", rank, world)
+
     def _layers(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
         with safe_open(paths[0], "pt", backend=backend) as f:
-            tensors = {name: f.get_tensor(name) for name in layers(f.keys(), rank, world)}
-        return tensors if backend != "mmap" else {name: tensor.clone() for name, tensor in tensors.items()}
+            return {name: f.get_tensor(name) for name in layers(f.keys(), rank, world)}
 
     @does("layers", "pread")
     def layers_pread(self, paths: list[str], rank: int, world: int) -> Tensors:
@@ -200,7 +215,7 @@ class Reference(Adapter):
 
     @does("layers", "mmap")
     def layers_mmap(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return self._layers(paths, "mmap", rank, world)
+        return {name: tensor.clone() for name, tensor in self._layers(paths, "mmap", rank, world).items()}
 
     def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
         save_file(tensors, target)
@@ -284,22 +299,38 @@ class Ours(Reference):
     def slice_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
+        return self._sliced(paths, "auto", dim, rank, world)
+
+    @does("slice_view", "load()")
+    def slice_view_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
+        return self._sliced(paths, "mmap", dim, rank, world)
+
+    def _sliced(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
+        from safetensors import safe_open
+
         new = self._new()
         boxes = {}
         for path in paths:
             with safe_open(path, "pt") as f:
                 boxes.update({name: box(f.get_slice(name).get_shape(), dim, rank, world) for name in f.keys()})
-        tensors: Tensors = new(self._one(paths), slices=boxes, framework="pt")
+        tensors: Tensors = new(self._one(paths), slices=boxes, framework="pt", backend=backend)
         return tensors
 
     @does("layers", "load()")
     def layers_new(self, paths: list[str], rank: int, world: int) -> Tensors:
+        return self._chosen(paths, "auto", rank, world)
+
+    @does("layers_view", "load()")
+    def layers_view_new(self, paths: list[str], rank: int, world: int) -> Tensors:
+        return self._chosen(paths, "mmap", rank, world)
+
+    def _chosen(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
         new = self._new()
         with safe_open(paths[0], "pt") as f:
             names = layers(f.keys(), rank, world)
-        tensors: Tensors = new(paths[0], keys=names, framework="pt")
+        tensors: Tensors = new(paths[0], keys=names, framework="pt", backend=backend)
         return tensors
 
     def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
@@ -405,6 +436,14 @@ class Torch(Adapter):
         if dim is None:
             return {name: tensors[name].clone() for name in layers(tensors, rank, world)}
         return {n: t[box(t.shape, dim, rank, world)].clone().contiguous() for n, t in tensors.items()}
+
+    @does("layers_view", "mmap")
+    @does("slice_view", "mmap")
+    def parts(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
+        tensors = self._load(paths, True)
+        if dim is None:
+            return {name: tensors[name] for name in layers(tensors, rank, world)}
+        return {name: tensor[box(tensor.shape, dim, rank, world)] for name, tensor in tensors.items()}
 
     @does("layers", "mmap")
     @does("slice", "mmap")

@@ -236,7 +236,8 @@ class Checkpoint(Mapping[str, Any]):
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
         views: dict[str, Any] = {}
         if native.backend() == "mmap":
-            views = native.views([request[0] for request in requests if request[1:] == _WHOLE])
+            stored = (request[:2] for request in requests if request[2:] == _AS_STORED)
+            views = native.views(stored)
         report, end_progress = reporter(progress)
         try:
             loaded = self._load(
@@ -300,7 +301,7 @@ class Checkpoint(Mapping[str, Any]):
         return CheckpointStream(items, renamed, end_progress)
 
 
-_WHOLE = (None, None, None)  # the end of a request for a whole tensor, as stored, in new memory
+_AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory
 
 
 def load(
@@ -337,8 +338,9 @@ def load(
     "fill" leaves the bytes in the page cache. "drop" removes them from it. "bypass" reads directly
     from the device.
     `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
-    "mmap" returns views of private maps of the files, as `load_file` does, and reads only the
-    tensors that are sliced, cast or read into `out`.
+    "mmap" returns views of private maps of the files, as `load_file` does, also of slices whose
+    bytes are adjacent, such as rows. It reads only other slices, and tensors that are cast or read
+    into `out`.
     `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
     `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
     completed and the total. An exception that it raises ends the load.

@@ -139,12 +139,18 @@ bool contains(const PyCheckpoint& self, nb::handle name) {
   return text && self.get().contains(*text);
 }
 
+// index: None for the whole tensor.
+ResolvedSlice resolve(const Tensor& tensor, nb::handle index) {
+  const Slice slice = index.is_none() ? Slice() : parse_index(index, tensor.shape());
+  Result<ResolvedSlice> part = slice.resolve(tensor.dtype(), tensor.shape());
+  if (!part) raise_read_error(part.error(), "", "");
+  return *std::move(part);
+}
+
 nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
   const Tensor tensor = find_tensor(self.get(), name);
-  const Slice slice = index.is_none() ? Slice() : parse_index(index, tensor.shape());
-  const Result<ResolvedSlice> part = slice.resolve(tensor.dtype(), tensor.shape());
-  if (!part) raise_read_error(part.error(), "", "");
-  return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part->shape()), part->nbytes());
+  const ResolvedSlice part = resolve(tensor, index);
+  return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part.shape()), part.nbytes());
 }
 
 // [(position of the file, name)]
@@ -192,21 +198,24 @@ nb::object headers(const PyCheckpoint& self) {
   return own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
 }
 
-// Returns whole tensors as views of private maps of their files, one map per file.
-nb::object views(const PyCheckpoint& self, nb::handle names) {
-  std::vector<std::pair<std::shared_ptr<Opened>, std::vector<Tensor>>> files;
+// Returns whole tensors and contiguous slices as views of private maps of their files, one map per file. `requests` is
+// a sequence of (name, index). Slices that are not contiguous are left out.
+nb::object views(const PyCheckpoint& self, nb::handle requests) {
+  std::vector<std::pair<std::shared_ptr<Opened>, std::vector<Part>>> files;
   std::map<const Opened*, std::size_t> indices;
   std::size_t round = 0;
-  for (const nb::handle name : nb::iter(names)) {
+  for (const nb::handle request : nb::iter(requests)) {
     check_signals(round++);
-    Tensor tensor = find_tensor(self.get(), name);
+    const Tensor tensor = find_tensor(self.get(), request[0]);
+    std::optional<Part> part = contiguous_part(tensor, resolve(tensor, request[1]));
+    if (!part) continue;
     const std::shared_ptr<Opened>& opened = self.opened(tensor);
     const auto [at, added] = indices.emplace(opened.get(), files.size());
-    if (added) files.emplace_back(opened, std::vector<Tensor>());
-    files[at->second].second.push_back(std::move(tensor));
+    if (added) files.emplace_back(opened, std::vector<Part>());
+    files[at->second].second.push_back(*std::move(part));
   }
   nb::dict result;
-  for (const auto& [opened, tensors] : files) opened->add_views(tensors, result);
+  for (const auto& [opened, parts] : files) opened->add_views(parts, result);
   return result;
 }
 
@@ -332,7 +341,7 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
             return make_slice(self.opened(tensor), tensor);
           },
           nb::arg("name").none())
-      .def("views", &views, nb::arg("names").none(), "A dict of whole tensors that are views of private maps.")
+      .def("views", &views, nb::arg("requests").none(), "A dict of tensors and slices that are views of private maps.")
       .def("load", &load_tensors, nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(),
            nb::arg("memory_limit").none(), nb::arg("cache").none(), nb::arg("progress").none(),
            nb::arg("device_stream") = nb::none(),

@@ -12,11 +12,15 @@ namespace {
 
 constexpr std::uint64_t kMinMapBytes = 1 << 20;  // for less, a copy costs less than a map and its page faults
 
+// A range of the bytes of an array, with a dtype and a shape of its own.
+Array range_of(const Array& data, Dtype dtype, const Shape& shape, const ByteRun& bytes) {
+  auto* const start = const_cast<std::byte*>(data.bytes().data()) + bytes.offset;
+  return Array(dtype, shape, {start, static_cast<std::size_t>(bytes.size)}, data.owner(), data.memory());
+}
+
 // The tensor's range of the data of its file.
 Array inside(const Array& data, const TensorInfo& tensor) {
-  auto* const start = const_cast<std::byte*>(data.bytes().data()) + tensor.begin;
-  return Array(tensor.dtype, Shape(tensor.shape), {start, static_cast<std::size_t>(tensor.nbytes())}, data.owner(),
-               data.memory());
+  return range_of(data, tensor.dtype, Shape(tensor.shape), {tensor.begin, tensor.nbytes()});
 }
 
 template <class Function>
@@ -40,6 +44,14 @@ Backend backend_for(const File& file) noexcept {
 
 const char* name_of(Backend backend) noexcept {
   return backend == Backend::mmap ? "mmap" : backend == Backend::pread ? "pread" : "auto";
+}
+
+std::optional<Part> contiguous_part(const Tensor& tensor, const ResolvedSlice& slice) {
+  if (!slice.contiguous()) return std::nullopt;
+  Part part{tensor, slice.shape(), {}};
+  ResolvedSlice::Runs runs = slice.runs();
+  if (!runs.next(part.bytes)) part.bytes = {};  // no elements
+  return part;
 }
 
 void Opened::fail(const Error& error) const {
@@ -116,14 +128,9 @@ Array Opened::part(const Tensor& tensor, const Slice& slice) const {
   if (!maps()) return read_slice(tensor, slice);
   const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) fail(resolved.error());
-  if (!resolved->contiguous() || resolved->nbytes() < kMinMapBytes) return read_slice(tensor, slice);
-  const Array whole = map(tensor);
-  ResolvedSlice::Runs runs = resolved->runs();
-  ByteRun run;
-  (void)runs.next(run);
-  auto* const start = const_cast<std::byte*>(whole.bytes().data()) + run.offset;
-  return Array(tensor.dtype(), resolved->shape(), {start, static_cast<std::size_t>(run.size)}, whole.owner(),
-               whole.memory());
+  const std::optional<Part> found = contiguous_part(tensor, *resolved);
+  if (!found || found->bytes.size < kMinMapBytes) return read_slice(tensor, slice);
+  return range_of(map(tensor), tensor.dtype(), found->shape, found->bytes);
 }
 
 nb::object Opened::tensor(const Tensor& tensor) {
@@ -145,14 +152,15 @@ nb::object Opened::tensors() {
   return result;
 }
 
-void Opened::add_views(std::span<const Tensor> tensors, nb::handle dict) {
+void Opened::add_views(std::span<const Part> parts, nb::handle dict) {
   const std::shared_ptr<Maker> made = maker();
   const Array all = map_for(*made);
   const nb::object memory = made->shares() ? nb::none() : make_memory(all);
   std::size_t round = 0;
-  for (const Tensor& tensor : tensors) {
+  for (const auto& [tensor, shape, bytes] : parts) {
     check_signals(round++);
-    const nb::object view = made->make_inside(inside(all, tensor.info()), all, memory);
+    const ByteRun in_file{tensor.info().begin + bytes.offset, bytes.size};
+    const nb::object view = made->make_inside(range_of(all, tensor.dtype(), shape, in_file), all, memory);
     if (PyDict_SetItem(dict.ptr(), to_str(tensor.name()).ptr(), view.ptr()) != 0) throw nb::python_error();
   }
 }

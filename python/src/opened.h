@@ -29,6 +29,15 @@ enum class IndexErrors : std::uint8_t {
   torch,      // the IndexError of torch: for a caller that did not, and so does not know whether the file is mapped
 };
 
+// A range of the bytes of a tensor: the whole tensor, or a contiguous slice.
+struct Part {
+  Tensor tensor;
+  Shape shape;
+  ByteRun bytes;  // within the tensor
+};
+// Returns the part that a slice takes, or nullopt if its bytes are not one range.
+[[nodiscard]] std::optional<Part> contiguous_part(const Tensor& tensor, const ResolvedSlice& slice);
+
 // Any number of threads that hold the GIL may call it at once. It releases the GIL while bytes move.
 class Opened {
  public:
@@ -55,8 +64,8 @@ class Opened {
   [[nodiscard]] nb::object tensor(const Tensor& tensor);
   // All tensors, in a dict in the order of their bytes.
   [[nodiscard]] nb::object tensors();
-  // Adds tensors of this file to a dict, as views of one private map of the file.
-  void add_views(std::span<const Tensor> tensors, nb::handle dict);
+  // Adds parts of tensors of this file to a dict, as views of one private map of the file.
+  void add_views(std::span<const Part> parts, nb::handle dict);
   // A slice of a tensor, indexed as in the framework.
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 

@@ -241,6 +241,26 @@ def test_mmap_gives_views_and_others_do_not(tmp_path: Path) -> None:
     assert maps_of(folder) == 0
 
 
+def test_mmap_gives_views_of_slices_whose_bytes_are_adjacent(tmp_path: Path) -> None:
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("this system does not tell what a process has mapped")
+    want = {"a": np.arange(6 << 16, dtype=np.int32).reshape(6, 1 << 8, 1 << 8), "b": np.arange(8, dtype=np.int8)}
+    folder = sharded.save(tmp_path, want, count=2)
+    one, column = np.index_exp[2:4], np.index_exp[:, 1:3]
+    for index in (one, np.index_exp[5], np.index_exp[1, 2:9], np.index_exp[1, 2, 3], np.index_exp[3:3], np.index_exp[...]):
+        held = load(folder, backend="mmap", slices={"a": index, "b": slice(3, 6)})
+        assert maps_of(folder) == (2 if held["a"].size else 1)  # an empty array needs no memory
+        assert same(held["a"], want["a"][index]) and same(held["b"], want["b"][3:6])
+        if held["a"].size and held["a"].ndim:
+            held["a"][...] = 7  # pages of the process, not of the file
+            assert same(load(folder, slices={"a": index})["a"], want["a"][index])
+    for index in (column, np.index_exp[::-1], np.index_exp[::2]):
+        held = load(folder, backend="mmap", keys=["a"], slices={"a": index})
+        assert maps_of(folder) == 0 and same(held["a"], want["a"][index])
+    held = load(folder, backend="mmap", keys=["a"], slices={"a": one}, dtype={"a": "I32"})
+    assert maps_of(folder) == 1 and same(held["a"], want["a"][one])
+
+
 def test_out_is_filled_with_every_backend(folder: Path) -> None:
     for backend in ("auto", "pread", "mmap"):
         out = np.zeros(3, np.float32)
