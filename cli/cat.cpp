@@ -4,11 +4,11 @@
 #include "cat_output.h"
 #include "command.h"
 #include "formatted.h"
+#include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "npy.h"
-#include "open_file.h"
 #include "size.h"
 
 namespace safetensors::cli {
@@ -16,11 +16,12 @@ namespace {
 
 constexpr const char kCatHelp[] = R"(Write one tensor, or a part of it.
 
-usage: safetensors cat FILE NAME [--slice SLICE] [--format FORMAT] [--limit N]
-                       [--output PATH [--force] [--dry-run]] [--json]
+usage: safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]
+                       [--output OUT [--force] [--dry-run]] [--json]
 
-NAME is the tensor's name, exactly or as ls shows it. Memory stays bounded,
-however large the tensor.
+PATH is a file, a folder or an index of a model of several files, or a pattern
+in quotes. NAME is the tensor's name, exactly or as ls shows it. Memory stays
+bounded, however large the tensor.
 
   -s, --slice SLICE     an index as between NumPy's brackets: '1:3,:', '-1',
                         '::2,...'; F4 and F6 only on whole bytes
@@ -32,8 +33,8 @@ however large the tensor.
                         dimension, the first and the last; 0 shows all
                         (default: all, but 6 on a terminal if the tensor has
                         over 1000 elements)
-  -o, --output PATH     write into a file, which appears when it is complete
-      --force           replace PATH; write raw bytes to a terminal
+  -o, --output OUT      write into a file, which appears when it is complete
+      --force           replace OUT; write raw bytes to a terminal
       --dry-run         show what would be written, write nothing
       --json            one JSON document, schema safetensors.cat/1; with
                         --dry-run the plan
@@ -46,10 +47,10 @@ to exactly the value in the file. In JSON, a value that is not finite is "nan",
 examples:
   safetensors cat model.safetensors h.0.ln_1.bias --format text
   safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy
-  safetensors cat model.safetensors wte.weight --slice '0,:' | sha256sum
+  safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum
 
 exit: 0 written; 1 the file is invalid, NAME is not in it, or the slice is not
-      in the tensor; 2 usage, or PATH exists; 3 cannot read or write
+      in the tensor; 2 usage, or OUT exists; 3 cannot read or write
 )";
 
 struct CatOptions {
@@ -74,7 +75,7 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   arguments.flag("--dry-run", options.dry_run);
   arguments.flag("--json", options.json);
   if (auto wrong = arguments.parse(given)) return wrong;
-  if (options.given.size() != 2) return "takes one FILE and one NAME";
+  if (options.given.size() != 2) return "takes one PATH and one NAME";
   return std::nullopt;
 }
 
@@ -132,7 +133,7 @@ Exit write_output(const CatRequest& request, const CatOptions& options, Console&
   if (!options.output) {
     const Status status = write_tensor(
         request, [&](std::string_view bytes) { return console.out(bytes), Status(); }, console);
-    return status ? Exit::good : console.error(path, status.error());
+    return status ? Exit::good : input_error(path, status.error(), console);
   }
   const Interrupt interrupt;
   Result<NewFile> file = NewFile::create(*options.output, options.force);
@@ -151,16 +152,17 @@ Exit write_output(const CatRequest& request, const CatOptions& options, Console&
     status = file->commit();
   }
   if (status || Interrupt::caught()) return Exit::good;
-  return console.error(writing ? *options.output : path, status.error());
+  return writing ? console.error(*options.output, status.error()) : input_error(path, status.error(), console);
 }
 
 Exit fail(const CatOptions& options, const Error& error, Console& console) {
   if (options.json) {
     Json json(console, "cat");
-    json.field("path", options.given[0]).field("name", options.given[1]).error(error);
+    json.field("path", options.given[0]).field("name", options.given[1]);
+    json_input_error(json, options.given[0], error);
     json.finish();
   }
-  return console.error(options.given[0], error);
+  return input_error(options.given[0], error, console);
 }
 
 std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, const Console& console) {
@@ -177,13 +179,11 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
   if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
-  const Result<File> file = open_file(options.given[0], console);
-  if (!file) return fail(options, file.error(), console);
-  const TensorInfo* tensor = find_tensor(file->header(), options.given[1]);
-  if (tensor == nullptr) {
-    const Result<Tensor> none = file->tensor(options.given[1]);  // for its error, which names the most similar tensor
-    return fail(options, none.error(), console);
-  }
+  const Result<Input> input = Input::open(options.given[0], console);
+  if (!input) return fail(options, input.error(), console);
+  const Result<Listed> found = input->find(options.given[1]);
+  if (!found) return fail(options, found.error(), console);
+  const TensorInfo* const tensor = found->info;
   if (format == CatFormat::npy && !npy_type(tensor->dtype)) return console.usage("cat", no_npy(tensor->dtype));
   const Result<ResolvedSlice> resolved = slice->resolve(tensor->dtype, tensor->shape);
   if (!resolved) return fail(options, resolved.error(), console);
@@ -194,7 +194,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
     }
     if (!status) return console.error(*options.output, status.error());
   }
-  const CatRequest request = {*file,
+  const CatRequest request = {input->files()[found->file],
                               *tensor,
                               *resolved,
                               *format,

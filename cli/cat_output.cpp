@@ -5,8 +5,8 @@
 #include "element_text.h"
 #include "escape.h"
 #include "formatted.h"
+#include "input.h"
 #include "npy.h"
-#include "open_file.h"
 #include "slice_stream.h"
 
 #include <algorithm>

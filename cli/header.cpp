@@ -3,8 +3,8 @@
 #include "arguments.h"
 #include "command.h"
 #include "escape.h"
+#include "input.h"
 #include "json_output.h"
-#include "open_file.h"
 #include "pretty_json.h"
 
 #include <fcntl.h>
@@ -16,9 +16,10 @@ namespace {
 
 constexpr const char kHeaderHelp[] = R"(Print the header of a file: its JSON.
 
-usage: safetensors header FILE [--pretty] [--max-header-bytes N] [--json]
+usage: safetensors header PATH [--pretty] [--max-header-bytes N] [--json]
 
-Without options this prints the bytes of the header unchanged, with the padding
+PATH is a file, a folder that holds one, or - for standard input. Without
+options this prints the bytes of the header unchanged, with the padding
 and nothing added. On a terminal, control and invisible characters are escaped.
 A header that breaks rules 4 to 10 is printed, too, with the error on standard
 error and exit code 1.
@@ -124,7 +125,7 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   arguments.value("--max-header-bytes", max_header);
   arguments.flag("--json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("header", *wrong);
-  if (files.size() != 1) return console.usage("header", files.empty() ? "which FILE?" : "one FILE at a time");
+  if (files.size() != 1) return console.usage("header", files.empty() ? "which PATH?" : "one PATH at a time");
   if (max_header) {
     const auto number = parse_bytes(*max_header);
     if (!number) return console.usage("header", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
@@ -132,9 +133,9 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   }
   const std::string& path = files[0];
   const Result<File> file = open_file(path, console, parse);
-  const bool readable = file || format_rule(file.error().code) >= 4;
+  const bool readable = file || (path != kStandardInput && format_rule(file.error().code) >= 4);
   const Result<std::string> text = file       ? read_header(*file)
-                                   : readable ? read_refused(path, parse)
+                                   : readable ? read_refused(file.error().path, parse)
                                               : Result<std::string>(file.error());
   const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
   if (as_json) {
@@ -142,7 +143,7 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   } else if (text) {
     print(console, *text, pretty);
   }
-  return error == nullptr ? Exit::good : console.error(path, *error);
+  return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
 
 }  // namespace

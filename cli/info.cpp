@@ -4,9 +4,9 @@
 #include "each_file.h"
 #include "escape.h"
 #include "formatted.h"
+#include "input.h"
 #include "json_output.h"
 #include "natural_order.h"
-#include "open_file.h"
 #include "size.h"
 #include "table.h"
 
@@ -19,12 +19,14 @@ namespace {
 
 constexpr const char kInfoHelp[] = R"(Summarize files.
 
-usage: safetensors info FILE... [--largest N] [--json]
+usage: safetensors info PATH... [--largest N] [--json]
 
-Shows the size, the header, the number of tensors and parameters, totals per
-dtype, the alignment of the tensors, the metadata and the largest tensors. A
-misaligned tensor must be copied before its elements can be used. Long metadata
-values are cut: see meta ls. Reads headers only.
+A PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Shows the size, the header, the number of
+tensors and parameters, totals per dtype, the alignment of the tensors, the
+metadata and the largest tensors. A misaligned tensor must be copied before its
+elements can be used. Long metadata values are cut: see meta ls. Reads headers
+only.
 
       --largest N   show the N largest tensors (default 5)
       --json        one JSON document, schema safetensors.info/1
@@ -32,6 +34,7 @@ values are cut: see meta ls. Reads headers only.
 
 examples:
   safetensors info model.safetensors
+  safetensors info llama-7b/
   safetensors info --json model.safetensors | jq .files[0].parameters
 
 exit: 0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read
@@ -60,6 +63,8 @@ std::uint64_t wanted_alignment(Dtype dtype) {
 }
 
 struct Summary {
+  std::uint64_t file_bytes = 0;
+  std::uint64_t header_bytes = 0;
   InfoTotals all;
   std::map<unsigned, std::pair<Dtype, InfoTotals>, std::greater<>> by_dtype;  // by rank, highest first
   std::uint64_t tensor_alignment = 65536;                                     // of every tensor that has bytes
@@ -67,9 +72,14 @@ struct Summary {
   std::vector<const TensorInfo*> largest;
 };
 
-Summary summarize(const Header& header, std::uint64_t largest) {
+Summary summarize(const Input& input, std::uint64_t largest) {
   Summary summary;
-  for (const TensorInfo& tensor : header.tensors()) {
+  for (const File& file : input.files()) {
+    summary.file_bytes += file.header().file_bytes();
+    summary.header_bytes += file.header().header_bytes();
+  }
+  for (const Listed& listed : input.tensors()) {
+    const TensorInfo& tensor = *listed.info;
     summary.all.add(tensor);
     auto& entry = summary.by_dtype[rank(tensor.dtype)];
     entry.first = tensor.dtype;
@@ -112,13 +122,35 @@ void print_metadata(Console& console, Metadata metadata) {
   }
 }
 
-void print_text(Console& console, const Header& header, const Summary& summary) {
+void print_sizes(Console& console, const Input& input, const Summary& summary) {
+  const std::string size = counted(summary.file_bytes, "byte") + in_units(summary.file_bytes);
+  const std::string header_size = counted(summary.header_bytes, "byte");
+  if (!input.is_file()) {
+    console.out(formatted("  files       {}, {}\n", grouped(input.files().size()), size));
+    console.out(formatted("  headers     {}\n", header_size));
+    return;
+  }
+  const Header& header = input.files()[0].header();
+  console.out(formatted("  file        {}\n", size));
+  console.out(formatted("  header      {}; data starts at byte {}, a multiple of {}\n", header_size,
+                        grouped(header.data_start()), alignment_of(header.data_start())));
+}
+
+// The metadata of the first file, and the number of files that have another one.
+void print_metadata(Console& console, const Input& input) {
+  const std::span<const File> files = input.files();
+  print_metadata(console, files.empty() ? Metadata() : files[0].metadata());
+  const auto differ = std::ranges::count_if(
+      files, [&](const File& file) { return !std::ranges::equal(file.metadata(), files[0].metadata()); });
+  if (differ != 0)
+    console.out(formatted("    (of {}; {} with other metadata: see meta ls)\n", printable(input.file_name(0)),
+                          counted(static_cast<std::uint64_t>(differ), "file")));
+}
+
+void print_text(Console& console, const Input& input, const Summary& summary) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  console.out(formatted("  file        {}{}\n", counted(header.file_bytes(), "byte"), in_units(header.file_bytes())));
-  console.out(formatted("  header      {}; data starts at byte {}, a multiple of {}\n",
-                        counted(header.header_bytes(), "byte"), grouped(header.data_start()),
-                        alignment_of(header.data_start())));
+  print_sizes(console, input, summary);
   console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
   console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
   console.out(summary.all.bytes == 0 ? "  alignment   no tensor has bytes\n"
@@ -128,7 +160,7 @@ void print_text(Console& console, const Header& header, const Summary& summary) 
                   : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
                               "element's size\n",
                               grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
-  print_metadata(console, header.metadata());
+  print_metadata(console, input);
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},
                {"TENSORS", Align::right, Narrow::hide},
@@ -159,9 +191,14 @@ void print_text(Console& console, const Header& header, const Summary& summary) 
   largest.print(console);
 }
 
-void print_json(Json& json, const Header& header, const Summary& summary) {
-  json.line().field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
-  json.field("data_start", header.data_start()).field("data_start_alignment", alignment_of(header.data_start()));
+void print_json(Json& json, const Input& input, const Summary& summary) {
+  json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
+  if (input.is_file()) {
+    const Header& header = input.files()[0].header();
+    json.field("data_start", header.data_start()).field("data_start_alignment", alignment_of(header.data_start()));
+  } else {
+    json_files(json.line(), input);
+  }
   json.line().field("tensor_count", summary.all.tensors).field("parameters", summary.all.parameters);
   json.field("nbytes", summary.all.bytes).line().key("tensor_alignment");
   if (summary.all.bytes == 0) {
@@ -176,7 +213,7 @@ void print_json(Json& json, const Header& header, const Summary& summary) {
     json.field("parameters", totals.parameters).field("nbytes", totals.bytes).close('}');
   }
   json.close(']').line().key("metadata");
-  const Metadata metadata = header.metadata();
+  const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
   if (!metadata.present()) {
     json.null();
   } else {
@@ -192,19 +229,19 @@ void print_json(Json& json, const Header& header, const Summary& summary) {
   json.close(']');
 }
 
-Exit show_file(const std::string& path, std::uint64_t largest, Console& console, Json* json) {
-  const Result<File> file = open_file(path, console);
-  Exit code = Exit::good;
-  if (!file) {
-    if (json != nullptr) json->error(file.error());
-    code = console.error(path, file.error());
-  } else if (json != nullptr) {
-    print_json(*json, file->header(), summarize(file->header(), largest));
-  } else {
-    console.heading(printable(path));
-    print_text(console, file->header(), summarize(file->header(), largest));
+Exit show_path(const std::string& path, std::uint64_t largest, Console& console, Json* json) {
+  const Result<Input> input = Input::open(path, console);
+  if (!input) {
+    if (json != nullptr) json_input_error(*json, path, input.error());
+    return input_error(path, input.error(), console);
   }
-  return code;
+  if (json != nullptr) {
+    print_json(*json, *input, summarize(*input, largest));
+  } else {
+    console.heading(printable(shown_path(path)));
+    print_text(console, *input, summarize(*input, largest));
+  }
+  return Exit::good;
 }
 
 Exit run_info(std::span<const std::string> given, Console& console) {
@@ -216,11 +253,11 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   arguments.value("--largest", largest);
   arguments.flag("--json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
-  if (files.empty()) return console.usage("info", "which FILE?");
+  if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
   return for_each_file("info", files, as_json, console,
-                       [&](const std::string& path, Json* json) { return show_file(path, *count, console, json); });
+                       [&](const std::string& path, Json* json) { return show_path(path, *count, console, json); });
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include "each_file.h"
 #include "escape.h"
 #include "formatted.h"
+#include "input.h"
 #include "json_output.h"
 #include "natural_order.h"
-#include "open_file.h"
 #include "size.h"
 #include "table.h"
 
@@ -19,16 +19,17 @@ namespace {
 
 constexpr const char kLsHelp[] = R"(List the tensors of files.
 
-usage: safetensors ls FILE... [--match GLOB]... [--sort KEY] [--reverse]
+usage: safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]
                       [--json]
 
-Reads headers only. Control, bidirectional and invisible characters in names are
-escaped. --json gives the exact names.
+A PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Reads headers only. Control, bidirectional and
+invisible characters in names are escaped. --json gives the exact names.
 
   -m, --match GLOB   list names that match: * any text, ? one character,
                      [a-z] one of a set; may be given several times
   -s, --sort KEY     name    natural order, layer.2 before layer.10 (default)
-                     offset  order of the bytes in the file
+                     offset  order of the files and of their bytes
                      size    largest first
                      dtype   by dtype, then name
                      shape   by dimensions, then name
@@ -37,10 +38,11 @@ escaped. --json gives the exact names.
   -h, --help         this text
 
 BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
-from the start of the file.
+from the start of the file. FILE is the file of a tensor, if there are several.
 
 examples:
   safetensors ls model.safetensors
+  safetensors ls llama-7b/ --match '*.k_proj.*'
   safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'
   safetensors ls *.safetensors --sort size --json
 
@@ -49,12 +51,13 @@ exit: 0 listed; 1 a file is invalid, or nothing in it matches; 2 usage;
 )";
 
 using Less = bool (*)(const TensorInfo&, const TensorInfo&);
+using List = std::vector<Listed>;
 
 bool less_by_name(const TensorInfo& a, const TensorInfo& b) {
   return natural_less(a.name, b.name);
 }
 
-// The orders by their names for --sort. nullptr: by offset, which is the order of a Header.
+// The orders by their names for --sort. nullptr: by offset, which is the order of Input::tensors().
 const std::map<std::string_view, Less>& orders() {
   static const std::map<std::string_view, Less> kOrders = {
       {"name", less_by_name},
@@ -77,7 +80,7 @@ const std::map<std::string_view, Less>& orders() {
 }
 
 struct LsOptions {
-  std::vector<std::string> files;
+  std::vector<std::string> paths;
   std::vector<std::string> globs;
   Less less = less_by_name;
   bool reverse = false;
@@ -85,9 +88,22 @@ struct LsOptions {
 };
 
 struct LsTotals {
+  std::uint64_t files = 0;
   std::uint64_t tensors = 0;
   std::uint64_t parameters = 0;
   std::uint64_t bytes = 0;
+
+  void add(const LsTotals& other) {
+    files += other.files;
+    tensors += other.tensors;
+    parameters += other.parameters;
+    bytes += other.bytes;
+  }
+  [[nodiscard]] std::string text() const {
+    const std::string in_files = files < 2 ? "" : formatted(" in {}", counted(files, "file"));
+    return formatted("{}, {}, {}{}\n", counted(tensors, "tensor"), counted(parameters, "parameter"), size_text(bytes),
+                     in_files);
+  }
 };
 
 // Whether a pattern matches the name, or there are no patterns.
@@ -96,101 +112,109 @@ bool selected(const std::vector<std::string>& globs, std::string_view name) {
          std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
 }
 
-std::vector<const TensorInfo*> select(const Header& header, const LsOptions& options) {
-  std::vector<const TensorInfo*> list;
-  for (const TensorInfo& tensor : header.tensors()) {
-    if (selected(options.globs, tensor.name)) list.push_back(&tensor);
-  }
+List select(const Input& input, const LsOptions& options) {
+  List list = input.tensors();
+  std::erase_if(list, [&](const Listed& listed) { return !selected(options.globs, listed.info->name); });
   if (options.less != nullptr) {
     std::stable_sort(list.begin(), list.end(),
-                     [&](const TensorInfo* a, const TensorInfo* b) { return options.less(*a, *b); });
+                     [&](const Listed& a, const Listed& b) { return options.less(*a.info, *b.info); });
   }
   if (options.reverse) std::reverse(list.begin(), list.end());
   return list;
 }
 
-LsTotals total(const std::vector<const TensorInfo*>& list) {
+LsTotals total(const Input& input, const List& list) {
   LsTotals totals;
-  for (const TensorInfo* tensor : list) {
+  std::vector<bool> holds(input.files().size());
+  for (const auto& [info, file] : list) {
+    holds[file] = true;
     ++totals.tensors;
-    totals.parameters += parameters(*tensor);
-    totals.bytes += tensor->nbytes();
+    totals.parameters += parameters(*info);
+    totals.bytes += info->nbytes();
   }
+  totals.files = static_cast<std::uint64_t>(std::ranges::count(holds, true));
   return totals;
 }
 
-void print_text(Console& console, const std::vector<const TensorInfo*>& list) {
+void print_text(Console& console, const Input& input, const List& list) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  Table table({{"NAME", Align::left, Narrow::shorten},
-               {"DTYPE"},
-               {"SHAPE", Align::left, Narrow::shorten},
-               {"SIZE", Align::right},
-               {"BEGIN", Align::right, Narrow::hide},
-               {"END", Align::right, Narrow::hide},
-               {"FILE OFFSET", Align::right, Narrow::hide}});
-  for (const TensorInfo* tensor : list) {
-    table.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
-               size_text(tensor->nbytes()), std::to_string(tensor->begin), std::to_string(tensor->end),
-               std::to_string(tensor->file_offset)});
+  const bool several = !input.is_file();
+  std::vector<Table::Column> columns = {{"NAME", Align::left, Narrow::shorten},     {"DTYPE"},
+                                        {"SHAPE", Align::left, Narrow::shorten},    {"SIZE", Align::right},
+                                        {"BEGIN", Align::right, Narrow::hide},      {"END", Align::right, Narrow::hide},
+                                        {"FILE OFFSET", Align::right, Narrow::hide}};
+  if (several) columns.push_back({"FILE", Align::left, Narrow::hide});
+  Table table(std::move(columns));
+  for (const auto& [info, file] : list) {
+    std::vector<std::string> cells = {printable(info->name),
+                                      std::string(to_string(info->dtype)),
+                                      shape_text(info->shape),
+                                      size_text(info->nbytes()),
+                                      std::to_string(info->begin),
+                                      std::to_string(info->end),
+                                      std::to_string(info->file_offset)};
+    if (several) cells.push_back(printable(input.file_name(file)));
+    table.row(std::move(cells));
   }
   table.print(console);
-  const LsTotals totals = total(list);
-  console.out(formatted("{}, {}, {}\n", counted(totals.tensors, "tensor"), counted(totals.parameters, "parameter"),
-                        size_text(totals.bytes)));
+  console.out(total(input, list).text());
 }
 
-void print_json(Json& json, const Header& header, const std::vector<const TensorInfo*>& list) {
-  const LsTotals totals = total(list);
-  json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+void print_json(Json& json, const Input& input, const List& list) {
+  const LsTotals totals = total(input, list);
+  if (input.is_file()) {
+    const Header& header = input.files()[0].header();
+    json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+  } else {
+    json_files(json, input);
+  }
   json.field("tensor_count", totals.tensors)
       .field("parameters", totals.parameters)
       .field("nbytes", totals.bytes)
       .key("tensors")
       .open('[');
-  for (const TensorInfo* tensor : list) {
-    json.line().open('{').field("name", tensor->name).field("dtype", to_string(tensor->dtype));
-    json.field("shape", tensor->shape).field("nbytes", tensor->nbytes());
-    json.key("data_offsets").open('[').number(tensor->begin).number(tensor->end).close(']');
-    json.field("file_offset", tensor->file_offset).close('}');
+  for (const auto& [info, file] : list) {
+    json.line().open('{').field("name", info->name).field("dtype", to_string(info->dtype));
+    json.field("shape", info->shape).field("nbytes", info->nbytes());
+    json.key("data_offsets").open('[').number(info->begin).number(info->end).close(']');
+    json.field("file_offset", info->file_offset);
+    if (!input.is_file()) json.field("file", std::uint64_t{file});
+    json.close('}');
   }
   json.close(']');
 }
 
-Exit list_file(const std::string& path, const LsOptions& options, Console& console, Json* json) {
-  const Result<File> file = open_file(path, console);
-  Exit code = Exit::good;
-  if (!file) {
-    if (json != nullptr) json->error(file.error());
-    code = console.error(path, file.error());
-  } else {
-    const Header& header = file->header();
-    const std::vector<const TensorInfo*> list = select(header, options);
-    if (json != nullptr) {
-      print_json(*json, header, list);
-    } else {
-      if (options.files.size() > 1) console.heading(formatted("{}:", printable(path)));
-      print_text(console, list);
-    }
-    if (list.empty() && !options.globs.empty()) {
-      console.message(formatted("{}: no tensor's name matches", printable(path)));
-      code = Exit::negative;
-    }
+Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
+  const Result<Input> input = Input::open(path, console);
+  if (!input) {
+    if (json != nullptr) json_input_error(*json, path, input.error());
+    return input_error(path, input.error(), console);
   }
-  return code;
+  const List list = select(*input, options);
+  totals.add(total(*input, list));
+  if (json != nullptr) {
+    print_json(*json, *input, list);
+  } else {
+    if (options.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
+    print_text(console, *input, list);
+  }
+  if (!list.empty() || options.globs.empty()) return Exit::good;
+  console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));
+  return Exit::negative;
 }
 
 Exit run_ls(std::span<const std::string> given, Console& console) {
   LsOptions options;
   std::optional<std::string> sort;
   Arguments arguments;
-  arguments.positionals(options.files);
+  arguments.positionals(options.paths);
   arguments.values("-m,--match", options.globs);
   arguments.value("-s,--sort", sort);
   arguments.flag("-r,--reverse", options.reverse);
   arguments.flag("--json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
-  if (options.files.empty()) return console.usage("ls", "which FILE?");
+  if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (sort) {
     const auto order = orders().find(*sort);
     if (order == orders().end()) {
@@ -198,8 +222,12 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
     }
     options.less = order->second;
   }
-  return for_each_file("ls", options.files, options.json, console,
-                       [&](const std::string& path, Json* json) { return list_file(path, options, console, json); });
+  LsTotals totals;
+  const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
+    return list_path(path, options, totals, console, json);
+  });
+  if (!options.json && options.paths.size() > 1) console.out("\ntotal: " + totals.text());
+  return code;
 }
 
 }  // namespace

@@ -3,24 +3,26 @@
 #include "command.h"
 #include "escape.h"
 #include "formatted.h"
+#include "input.h"
 #include "json_output.h"
 #include "meta_edit.h"
-#include "open_file.h"
 
 namespace safetensors::cli {
 namespace {
 
 constexpr const char kMetaHelp[] = R"(Show and change the metadata of a file.
 
-usage: safetensors meta ls FILE [--json]
-       safetensors meta get FILE KEY [--json]
+usage: safetensors meta ls PATH [--json]
+       safetensors meta get PATH KEY [--json]
        safetensors meta set FILE KEY=VALUE... [OPTIONS]
        safetensors meta rm FILE KEY... [OPTIONS]
 
-ls prints every pair, escaped. get prints one value unchanged (escaped on a
-terminal) and a line feed. set and rm write a new file with the same tensors,
-which replaces the old one. rm changes nothing if a KEY does not exist. You may
-write KEY as ls shows it.
+PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. ls prints every pair, escaped, and
+the metadata of the index. get prints one value unchanged (escaped on a
+terminal) and a line feed, from the first file that has KEY. set and rm write a
+new file with the same tensors, which replaces the old one. rm changes nothing
+if a KEY does not exist. You may write KEY as ls shows it.
 
 options of set and rm:
       --dry-run             show what would be done, change nothing
@@ -48,49 +50,86 @@ exit: 0 done; 1 the file is invalid, KEY does not exist, or the header does
       not fit in place; 2 usage; 3 the file cannot be read or written
 )";
 
-Exit list(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 2) return console.usage("meta", "ls takes one FILE");
-  const Result<File> file = open_file(given[1], console);
-  std::optional<Json> json;
-  if (as_json) json.emplace(console, "meta").field("path", given[1]);
-  if (!file) {
-    if (json) {
-      json->error(file.error());
-      json->finish();
-    }
-    return console.error(given[1], file.error());
+void print_json(Json& json, const Metadata& metadata) {
+  json.key("metadata");
+  if (!metadata.present()) {
+    json.null();
+    return;
   }
-  const Metadata metadata = file->header().metadata();
-  if (!json) {
-    for (const auto& [key, value] : metadata) {
+  json.open('{');
+  for (const auto& [key, value] : metadata) json.line().field(key, value);
+  json.close('}');
+}
+
+void print_json(Json& json, const Input& input) {
+  if (input.is_file()) return print_json(json, input.files()[0].metadata());
+  const std::string_view index = input.checkpoint()->index_metadata();
+  json.key("index_metadata");
+  if (index.empty()) {
+    json.null();
+  } else {
+    json.raw(visible(index));
+  }
+  json.line().key("files").open('[');
+  for (const File& file : input.files()) {
+    json.line().open('{').field("path", file.path());
+    print_json(json, file.metadata());
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void print_text(Console& console, const Input& input) {
+  if (!input.is_file() && !input.checkpoint()->index_metadata().empty()) {
+    console.heading("index:");
+    console.out(visible(input.checkpoint()->index_metadata()) + "\n");
+  }
+  for (std::size_t i = 0; i < input.files().size(); ++i) {
+    if (!input.is_file()) console.heading(printable(input.file_name(i)) + ":");
+    for (const auto& [key, value] : input.files()[i].metadata()) {
       console.out(formatted("{} = {}\n", printable(key), printable(value)));
     }
-    return Exit::good;
   }
-  json->key("metadata");
-  if (!metadata.present()) {
-    json->null();
-  } else {
-    json->open('{');
-    for (const auto& [key, value] : metadata) json->line().field(key, value);
-    json->close('}');
+}
+
+Exit list(const std::vector<std::string>& given, bool as_json, Console& console) {
+  if (given.size() != 2) return console.usage("meta", "ls takes one PATH");
+  const Result<Input> input = Input::open(given[1], console);
+  if (as_json) {
+    Json json(console, "meta");
+    json.field("path", given[1]);
+    if (input) {
+      print_json(json, *input);
+    } else {
+      json_input_error(json, given[1], input.error());
+    }
+    json.finish();
+  } else if (input) {
+    print_text(console, *input);
   }
-  json->finish();
-  return Exit::good;
+  return input ? Exit::good : input_error(given[1], input.error(), console);
+}
+
+// The pair in the first file that has it.
+std::optional<Metadata::value_type> find_pair(const Input& input, std::string_view key) {
+  for (const File& file : input.files()) {
+    if (const auto pair = find_metadata(file.header(), key)) return pair;
+  }
+  return std::nullopt;
 }
 
 Exit get(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 3) return console.usage("meta", "get takes one FILE and one KEY");
-  const Result<File> file = open_file(given[1], console);
-  const auto pair = file ? find_metadata(file->header(), given[2]) : std::nullopt;
+  if (given.size() != 3) return console.usage("meta", "get takes one PATH and one KEY");
+  const Result<Input> input = Input::open(given[1], console);
+  const auto pair = input ? find_pair(*input, given[2]) : std::nullopt;
   const Error missing = {
       .code = Errc::not_found, .path = {}, .message = formatted("no metadata key `{}`", printable(given[2]))};
-  const Error* error = !file ? &file.error() : !pair ? &missing : nullptr;
+  const Error* error = !input ? &input.error() : !pair ? &missing : nullptr;
   if (as_json) {
     Json json(console, "meta");
     json.field("path", given[1]);
     if (error != nullptr) {
-      json.error(*error);
+      json_input_error(json, given[1], *error);
     } else {
       json.field("key", pair->first).field("value", pair->second);
     }
@@ -99,7 +138,7 @@ Exit get(const std::vector<std::string>& given, bool as_json, Console& console) 
     console.out(console.out_is_terminal() ? visible(pair->second) : std::string(pair->second));
     console.out("\n");
   }
-  return error == nullptr ? Exit::good : console.error(given[1], *error);
+  return error == nullptr ? Exit::good : input_error(given[1], *error, console);
 }
 
 Exit run_meta(std::span<const std::string> arguments_given, Console& console) {

@@ -3,9 +3,9 @@
 
 #include "escape.h"
 #include "formatted.h"
+#include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "open_file.h"
 #include "size.h"
 
 #include "json/writer.h"

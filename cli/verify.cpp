@@ -1,10 +1,11 @@
-// The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file.
+// The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. For a
+// model of several files, it then opens the files as one set, which checks the index against them.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
 #include "formatted.h"
+#include "input.h"
 #include "json_output.h"
-#include "open_file.h"
 #include "size.h"
 
 namespace safetensors::cli {
@@ -12,15 +13,21 @@ namespace {
 
 constexpr const char kVerifyHelp[] = R"(Check files against every rule of the format.
 
-usage: safetensors verify FILE... [--allow-leading-whitespace]
+usage: safetensors verify PATH... [--quiet] [--allow-leading-whitespace]
                           [--max-header-bytes N] [--json]
 
-Prints one verdict per file: ok, or invalid with the reason, the offset of the
-byte and the number of the broken rule. docs/format.md lists the rules: 1-3 the
-length of the header, 4 UTF-8, 5 JSON, 6 offsets, 7 overflow, 8 whole bytes,
-9 sizes, 10 the length of the file. There are no rules for the data, so it is
-not read.
+A PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Prints one verdict per file: ok, or invalid
+with the reason, the offset of the byte and the number of the broken rule.
+docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
+6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
+are no rules for the data, so it is not read.
 
+A model of several files gets one more verdict: whether each tensor of the index
+is in its file, and no tensor is in two files. Notes name the tensors and files
+that the index does not have, and a wrong total_size. These are not errors.
+
+  -q, --quiet                      print only what is invalid
       --allow-leading-whitespace   accept white space before the header's {
       --max-header-bytes N         accept headers up to N bytes; N may end in
                                    KiB, MiB or GiB (default 100000000)
@@ -30,13 +37,28 @@ not read.
 
 examples:
   safetensors verify model.safetensors
+  safetensors verify llama-7b/
   safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'
 
 exit: 0 all files are valid; 1 a file is invalid or empty; 2 usage;
       3 a file cannot be read
 )";
 
-void print_json(Json& json, const Result<File>& file) {
+struct VerifyOptions {
+  OpenOptions open = {.access = Access::read, .parse = {}};
+  bool quiet = false;
+};
+
+// What a model of several files has besides its files.
+struct IndexNotes {
+  std::vector<std::string> unindexed;
+  std::vector<std::string> stray;
+  std::optional<std::uint64_t> total_size;
+  std::uint64_t nbytes = 0;
+  std::uint64_t tensors = 0;
+};
+
+void print_verdict_json(Json& json, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
@@ -49,45 +71,149 @@ void print_json(Json& json, const Result<File>& file) {
   }
 }
 
-void print_text(Console& console, const std::string& path, const Result<File>& file) {
-  if (file) {
-    const Header& header = file->header();
-    console.out(formatted("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
-                          counted(header.file_bytes(), "byte")));
-  } else if (exit_of(file.error()) != Exit::system) {
-    console.out(formatted("{}: {}: {}\n", printable(path), console.red("invalid"), describe(file.error())));
+void print_invalid(Console& console, const std::string& path, const Error& error) {
+  if (exit_of(error) == Exit::system) {
+    console.error(path, error);
+  } else {
+    console.out(formatted("{}: {}: {}\n", printable(path), console.red("invalid"), describe(error)));
   }
 }
 
+void print_verdict(Console& console, const std::string& path, const Result<File>& file, bool quiet) {
+  if (!file) return print_invalid(console, path, file.error());
+  const Header& header = file->header();
+  if (quiet) return;
+  console.out(formatted("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                        counted(header.file_bytes(), "byte")));
+}
+
+Exit verify_file(const std::string& path, const Result<File>& file, bool quiet, Console& console, Json* json) {
+  if (json != nullptr) {
+    print_verdict_json(*json, file);
+    if (!file && exit_of(file.error()) == Exit::system) console.error(shown_path(path), file.error());
+  } else {
+    print_verdict(console, shown_path(path), file, quiet);
+  }
+  return file ? Exit::good : exit_of(file.error());
+}
+
+Result<IndexNotes> look_at_index(const Checkpoint& checkpoint) {
+  Result<std::vector<std::string>> stray = checkpoint.stray_files();
+  if (!stray) return stray.error();
+  IndexNotes notes;
+  notes.stray = *std::move(stray);
+  notes.total_size = checkpoint.index_total_size();
+  for (const Tensor& tensor : checkpoint.unindexed_tensors()) notes.unindexed.emplace_back(tensor.name());
+  for (const Tensor& tensor : checkpoint.tensors()) notes.nbytes += tensor.nbytes();
+  notes.tensors = checkpoint.tensors().size();
+  return notes;
+}
+
+std::string named(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i == 0 ? "" : ", ") + printable(names[i]);
+  return names.size() > kNamed ? text + ", ..." : text;
+}
+
+void print_notes(Console& console, const std::string& path, const IndexNotes& notes) {
+  const std::string head = printable(path) + ": note: ";
+  if (!notes.unindexed.empty())
+    console.out(formatted("{}{} not in the index, so nobody loads them: {}\n", head,
+                          counted(notes.unindexed.size(), "tensor"), named(notes.unindexed)));
+  if (!notes.stray.empty())
+    console.out(
+        formatted("{}{} not in the index: {}\n", head, counted(notes.stray.size(), "file"), named(notes.stray)));
+  if (notes.total_size && *notes.total_size != notes.nbytes)
+    console.out(formatted("{}total_size of the index is {}, the tensors have {}\n", head, grouped(*notes.total_size),
+                          counted(notes.nbytes, "byte")));
+}
+
+void print_notes_json(Json& json, const IndexNotes& notes) {
+  const auto list = [&](const char* key, const std::vector<std::string>& names) {
+    json.line().key(key).open('[');
+    for (const std::string& name : names) json.string(name);
+    json.close(']');
+  };
+  json.field("valid", true).field("tensor_count", notes.tensors).field("nbytes", notes.nbytes).key("total_size");
+  if (notes.total_size) {
+    json.number(*notes.total_size);
+  } else {
+    json.null();
+  }
+  list("unindexed_tensors", notes.unindexed);
+  list("stray_files", notes.stray);
+}
+
+// The verdict of the files as one set.
+Exit verify_set(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(path, {.open = options.open});
+  const Result<IndexNotes> notes = checkpoint ? look_at_index(*checkpoint) : checkpoint.error();
+  if (json != nullptr) {
+    json->key("index").open('{');
+    if (notes) {
+      print_notes_json(*json, *notes);
+    } else {
+      json_input_error(json->field("valid", false), path, notes.error());
+    }
+    json->close('}');
+  } else if (!notes) {
+    print_invalid(console, path, notes.error());
+  } else if (!options.quiet) {
+    console.out(formatted("{}: {}, {} in {}, {}\n", printable(path), console.green("ok"),
+                          counted(notes->tensors, "tensor"), counted(checkpoint->files().size(), "file"),
+                          counted(notes->nbytes, "byte")));
+  }
+  if (json == nullptr && notes && !options.quiet) print_notes(console, path, *notes);
+  return notes ? Exit::good : exit_of(notes.error());
+}
+
+// A model of several files: a verdict per file, then one for the index, if all files are valid.
+Exit verify_files(const std::string& path, const std::vector<std::string>& files, const VerifyOptions& options,
+                  Console& console, Json* json) {
+  Exit code = Exit::good;
+  if (json != nullptr) json->key("files").open('[');
+  for (const std::string& file : files) {
+    if (json != nullptr) json->line().open('{').field("path", file);
+    code = worse(code, verify_file(file, File::open(file, options.open), options.quiet, console, json));
+    if (json != nullptr) json->close('}');
+  }
+  if (json != nullptr) json->close(']').line();
+  if (code == Exit::good) code = verify_set(path, options, console, json);
+  if (json != nullptr) json->field("valid", code == Exit::good);
+  return code;
+}
+
+Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
+  if (path == kStandardInput) return verify_file(path, open_standard_input(options.open), options.quiet, console, json);
+  const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
+  if (!files) return verify_file(path, files.error(), options.quiet, console, json);
+  if (files->size() == 1 && files->front() == path)
+    return verify_file(path, File::open(path, options.open), options.quiet, console, json);
+  return verify_files(path, *files, options, console, json);
+}
+
 Exit run_verify(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> files;
+  std::vector<std::string> paths;
   std::optional<std::string> max_header;
-  OpenOptions options{.access = Access::read, .parse = {}};
+  VerifyOptions options;
   bool as_json = false;
   Arguments arguments;
-  arguments.positionals(files);
-  arguments.flag("--allow-leading-whitespace", options.parse.allow_leading_whitespace);
+  arguments.positionals(paths);
+  arguments.flag("-q,--quiet", options.quiet);
+  arguments.flag("--allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("--max-header-bytes", max_header);
   arguments.flag("--json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
-  if (files.empty()) return console.usage("verify", "which FILE?");
+  if (paths.empty()) return console.usage("verify", "which PATH?");
+  if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
   if (max_header) {
     const auto number = parse_bytes(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
-    options.parse.max_header_bytes = *number;
+    options.open.parse.max_header_bytes = *number;
   }
-  return for_each_file("verify", files, as_json, console, [&](const std::string& path, Json* json) {
-    const Result<File> file = File::open(path, options);
-    if (json != nullptr) {
-      print_json(*json, file);
-    } else {
-      print_text(console, path, file);
-    }
-    if (file) return Exit::good;
-    const Exit result = exit_of(file.error());
-    if (result == Exit::system) console.error(path, file.error());
-    return result;
-  });
+  return for_each_file("verify", paths, as_json, console,
+                       [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
 }
 
 }  // namespace

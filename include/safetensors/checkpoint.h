@@ -79,6 +79,12 @@ class Checkpoint : public TensorSet<Checkpoint> {
   }
   /// @}
 
+  /// Returns the paths of the files that a path stands for, in the order in which open() opens them. It reads an index,
+  /// but opens no safetensors file, so the files may be invalid or missing. Use it to look at each file of a model that
+  /// open() refuses.
+  /// Errors: those of open() that concern the path and the index.
+  static SAFETENSORS_API Result<std::vector<std::string>> find_files(PathView path) noexcept;
+
   /// Returns the headers of all files as bytes. With them, other processes open the same checkpoint by
   /// open_with_headers(), and read no header: one process reads the headers and sends these bytes to the others.
   ///

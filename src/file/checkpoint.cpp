@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "file/checkpoint.h"
+#include "file/checkpoint_paths.h"
 #include "file/did_you_mean.h"
 #include "file/file.h"
 #include "format/shard_index.h"
@@ -59,6 +60,17 @@ Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const Ch
   auto state = file::open_checkpoint(paths, options, os::descriptor_limit());
   if (!state) return std::move(state).error();
   return Checkpoint(*std::move(state));
+}
+
+Result<std::vector<std::string>> Checkpoint::find_files(PathView path) noexcept {
+  return base::guarded([&]() -> Result<std::vector<std::string>> {
+    base::Cancellation cancellation(nullptr);
+    file::CheckpointPaths paths(cancellation);
+    if (Status status = paths.add(std::string(path)); !status) return std::move(status).error();
+    std::vector<std::string> files;
+    for (std::size_t i = 0; i < paths.size(); ++i) files.push_back(paths.path(paths[i]));
+    return files;
+  });
 }
 
 Result<Checkpoint> Checkpoint::open_with_headers(PathView path, std::string_view headers,

@@ -219,7 +219,7 @@ class FileTest(CommandTest):
                 self.assertEqual(self.run_command(command, "socket").returncode, 3, command)
 
     def test_special_files_are_refused_by_every_command(self):
-        for name in ("fifo", "folder", "loop", "/dev/null", "missing"):
+        for name in ("fifo", "loop", "/dev/null", "missing"):
             for command in (("ls",), ("info",), ("header",), ("verify",), ("meta", "ls")):
                 self.assertEqual(self.run_command(*command, name).returncode, 3, (command, name))
             for command in (("cat", name, "x"), ("meta", "get", name, "x"), ("meta", "set", name, "x=y")):

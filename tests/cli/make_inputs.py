@@ -141,6 +141,35 @@ def many(count):
     return of_tensors([(f"model.layers.{i}.weight", "U8", [1], b"x") for i in range(count)])
 
 
+def checkpoints():
+    """Models of several files: (path, bytes)."""
+    first = of_tensors([("layer.0.weight", "F32", [2], floats(1, 2)), ("layer.10.weight", "F32", [1], floats(3))], {"format": "pt"})
+    second = of_tensors([("layer.2.weight", "F16", [2], bytes(4)), ("norm", "F32", [2], floats(5, 6))], {"format": "np"})
+    shards = {"layer.0.weight": 1, "layer.10.weight": 1, "layer.2.weight": 2, "norm": 2}
+
+    def index(weight_map, total_size):
+        files = {name: f"model-{file:05}-of-00002.safetensors" for name, file in weight_map.items()}
+        return json.dumps({"metadata": {"total_size": total_size}, "weight_map": files}).encode()
+
+    for folder, weight_map, total_size in (
+        ("model", shards, 24),
+        ("noted", {"layer.0.weight": 1, "norm": 2}, 17),  # tensors that the index lacks, a wrong size, a stray file
+        ("wrong", {**shards, "gone": 2}, 24),
+        ("broken", shards, 24),
+    ):
+        yield f"{folder}/model-00001-of-00002.safetensors", first
+        if folder == "noted":
+            yield f"{folder}/old\u202e.safetensors", first
+        yield f"{folder}/model-00002-of-00002.safetensors", second[:-1] if folder == "broken" else second
+        yield f"{folder}/model.safetensors.index.json", index(weight_map, total_size)
+    yield "lacking/model-00001-of-00002.safetensors", first
+    yield "lacking/model.safetensors.index.json", index(shards, 24)
+    yield "alone/adapter_model.safetensors", good()
+    yield "unclear/a.safetensors", good()
+    yield "unclear/b.safetensors", good()
+    yield "none.json", b'{"metadata": {}, "weight_map": {}}'
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     files = {
@@ -160,6 +189,10 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
+    for name, content in checkpoints():
+        os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(content)
     os.mkfifo(os.path.join(folder, "fifo"))
     os.symlink("loop", os.path.join(folder, "loop"))
 

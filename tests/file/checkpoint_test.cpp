@@ -130,6 +130,21 @@ TEST_F(CheckpointTest, FindsStrayFiles) {
             0);
 }
 
+TEST_F(CheckpointTest, FindsFilesThatCannotBeOpened) {
+  put_two();
+  const auto found = [&](const std::string& path) { return Checkpoint::find_files(path).value(); };
+  EXPECT_EQ(found(directory_.path()), (Names{at("one.safetensors"), at("two.safetensors")}));
+  put_file("one.safetensors", "not a safetensors file");
+  ASSERT_EQ(::unlink(at("two.safetensors").c_str()), 0);
+  EXPECT_EQ(found(directory_.path()), (Names{at("one.safetensors"), at("two.safetensors")}));
+  EXPECT_EQ(found(at("*.safetensors")), Names{at("one.safetensors")});
+  EXPECT_EQ(found(at("none.safetensors")), Names{at("none.safetensors")});
+  put_file("model.safetensors.index.json", "{}");
+  EXPECT_EQ(Checkpoint::find_files(directory_.path()).error().code, Errc::invalid_index);
+  EXPECT_EQ(Checkpoint::find_files(at("none*")).error().code, Errc::not_found);
+  EXPECT_EQ(Checkpoint::find_files(std::string("a\0b", 3)).error().code, Errc::invalid_argument);
+}
+
 TEST_F(CheckpointTest, KeepsTensorsAlive) {
   put_two();
   std::optional<Checkpoint> model = Checkpoint::open(directory_.path()).value();

@@ -1,0 +1,83 @@
+// Opens what an argument names, and finds tensors in it, in the same way for every subcommand.
+#pragma once
+
+#include "console.h"
+#include "json_output.h"
+
+#include <safetensors/checkpoint.h>
+#include <safetensors/file.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors::cli {
+
+// The name of standard input among the arguments.
+inline constexpr std::string_view kStandardInput = "-";
+
+// A tensor, and the index of its file in Input::files().
+struct Listed {
+  const TensorInfo* info;
+  std::size_t file;
+};
+
+// A file, a checkpoint of several files (a folder, an index, a pattern), or standard input. Files are read by
+// positioned reads, without a map.
+class Input {
+ public:
+  // White space before a header's `{` is accepted with a notice. A pipe on standard input is read to its end, and only
+  // its header is kept. Errors: those of Checkpoint::open. The path of the error is that of the file at fault, if there
+  // is one.
+  [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console,
+                                          const ParseOptions& parse = {});
+
+  [[nodiscard]] std::span<const File> files() const { return files_; }
+  // Whether the argument is a file itself, and not a folder, an index or a pattern of files.
+  [[nodiscard]] bool is_file() const { return is_file_; }
+  // The set of tensors. Null for standard input.
+  [[nodiscard]] const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  // The name of a file for display, not escaped: its path in the folder that all files have in common.
+  [[nodiscard]] std::string file_name(std::size_t file) const;
+  // The visible tensors, file after file, by their offsets.
+  [[nodiscard]] std::vector<Listed> tensors() const;
+  // Finds the tensor `name`, or else the tensor whose escaped name, as the commands show it, is `name`. Error:
+  // not_found.
+  [[nodiscard]] Result<Listed> find(std::string_view name) const;
+
+ private:
+  explicit Input(Checkpoint checkpoint, bool is_file);
+  explicit Input(const File& file) : files_{file}, is_file_(true) {}
+
+  std::optional<Checkpoint> checkpoint_;
+  std::vector<File> files_;
+  std::size_t folder_ = 0;  // length of the part that all paths have in common, up to a separator
+  bool is_file_;
+};
+
+// Opens standard input: by its descriptor if it is a file. A pipe is read to its end, and only its header is kept.
+[[nodiscard]] Result<File> open_standard_input(const OpenOptions& options);
+
+// Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
+// Input::open, and invalid_argument for a path that leads to several files.
+[[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {});
+
+// The name for messages: the argument, or "standard input".
+[[nodiscard]] std::string shown_path(const std::string& argument);
+// Writes the message of an error of Input::open(), with the path of the file at fault.
+Exit input_error(const std::string& argument, const Error& error, Console& console);
+
+// Writes the member "error", and before it the member "file" if another path than the argument is at fault.
+void json_input_error(Json& json, const std::string& argument, const Error& error);
+// Writes the member "files" of a checkpoint: the path and the sizes of each file.
+void json_files(Json& json, const Input& input);
+
+// "[2,3]". A long shape is cut.
+[[nodiscard]] std::string shape_text(ShapeView shape);
+
+// The number of elements, computed from the number of bytes.
+[[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
+
+}  // namespace safetensors::cli
