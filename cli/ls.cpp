@@ -7,6 +7,7 @@
 #include "formatted.h"
 #include "input.h"
 #include "json_output.h"
+#include "module_tree.h"
 #include "natural_order.h"
 #include "size.h"
 #include "table.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr const char kLsHelp[] = R"(List the tensors of files.
 
 usage: safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]
-                      [--json]
+                      [--tree] [--json]
 
 A PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. Reads headers only. Control, bidirectional and
@@ -34,6 +35,9 @@ invisible characters in names are escaped. --json gives the exact names.
                      dtype   by dtype, then name
                      shape   by dimensions, then name
   -r, --reverse      reverse the order
+  -t, --tree         group tensors by module: the parts of names between dots.
+                     Modules with the same content are one line, such as
+                     layers.{0..31}. --sort is then name, offset or size
       --json         one JSON document, schema safetensors.ls/1
   -h, --help         this text
 
@@ -43,6 +47,7 @@ from the start of the file. FILE is the file of a tensor, if there are several.
 examples:
   safetensors ls model.safetensors
   safetensors ls llama-7b/ --match '*.k_proj.*'
+  safetensors ls llama-7b/ --tree --sort size
   safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'
   safetensors ls *.safetensors --sort size --json
 
@@ -84,6 +89,8 @@ struct LsOptions {
   std::vector<std::string> globs;
   Less less = less_by_name;
   bool reverse = false;
+  bool tree = false;
+  bool by_size = false;
   bool json = false;
 };
 
@@ -185,6 +192,20 @@ void print_json(Json& json, const Input& input, const List& list) {
   json.close(']');
 }
 
+void print_tree(const List& list, const LsTotals& totals, const LsOptions& options, Console& console, Json* json) {
+  std::vector<const TensorInfo*> tensors;
+  tensors.reserve(list.size());
+  for (const Listed& listed : list) tensors.push_back(listed.info);
+  const std::vector<ModuleNode> modules = make_module_tree(tensors, options.by_size);
+  if (json == nullptr) {
+    cli::print_tree(console, modules, totals.bytes);
+    console.out(totals.text());
+    return;
+  }
+  json->field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
+  cli::print_tree(json->key("modules"), modules);
+}
+
 Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
   const Result<Input> input = Input::open(path, console);
   if (!input) {
@@ -193,10 +214,12 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   }
   const List list = select(*input, options);
   totals.add(total(*input, list));
-  if (json != nullptr) {
+  if (json == nullptr && options.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
+  if (options.tree) {
+    print_tree(list, total(*input, list), options, console, json);
+  } else if (json != nullptr) {
     print_json(*json, *input, list);
   } else {
-    if (options.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
     print_text(console, *input, list);
   }
   if (!list.empty() || options.globs.empty()) return Exit::good;
@@ -212,6 +235,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.values("-m,--match", options.globs);
   arguments.value("-s,--sort", sort);
   arguments.flag("-r,--reverse", options.reverse);
+  arguments.flag("-t,--tree", options.tree);
   arguments.flag("--json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
@@ -221,7 +245,10 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
       return console.usage("ls", formatted("--sort is name, offset, size, dtype or shape, not {}", printable(*sort)));
     }
     options.less = order->second;
+    options.by_size = *sort == "size";
   }
+  if (options.tree && (options.reverse || (sort && *sort != "name" && *sort != "offset" && !options.by_size)))
+    return console.usage("ls", "--tree goes with --sort name, offset or size, and not with --reverse");
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);

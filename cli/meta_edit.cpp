@@ -157,10 +157,11 @@ Status write_edit(const std::string& path, const Edits& edits, EditOptions optio
 Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
   Edits edits;
   if (const auto wrong = parse_edits(given, edits)) return console.usage("meta", *wrong);
-  const std::string& path = given[1];
+  if (given[1] == kStandardInput) return console.usage("meta", "set and rm need a file, not standard input");
   EditOptions options = edit.options;
   options.parse.allow_leading_whitespace = true;
-  const Result<File> file = open_file(path, console);
+  const Result<File> file = open_file(given[1], console);
+  const std::string& path = file ? file->path() : given[1];  // of the only file of a folder
   const Header* header = file ? &file->header() : nullptr;
   const Status found = header != nullptr ? find_keys(*header, edits) : Status(file.error());
   const Result<Plan> plan = found ? plan_edit(*header, edits, options) : Result<Plan>(found.error());

@@ -93,6 +93,10 @@ void Table::print_row(Console& console, const std::vector<std::string>& cells, c
     const std::string cell = shorten ? fit_width(cells[i], widths[i]) : cells[i];
     const std::size_t used = display_width(cell);
     const std::size_t padding = used < widths[i] ? widths[i] - used : 0;
+    if (cell.empty()) {  // it may be the last one, and lines do not end with white space
+      owed += widths[i] + kGap;
+      continue;
+    }
     const bool right = columns_[i].align == Align::right;
     line.append(owed + (right ? padding : 0), ' ').append(cell);
     owed = kGap + (right ? 0 : padding);

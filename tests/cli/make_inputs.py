@@ -141,6 +141,18 @@ def many(count):
     return of_tensors([(f"model.layers.{i}.weight", "U8", [1], b"x") for i in range(count)])
 
 
+def modules():
+    """A model of layers: the first differs from the others, and hidden numbers are no layers."""
+    names = ["embed.weight", "norm", "norm.scale", "seq.0.weight", "seq.2.weight", "seq.007.weight", "x.9999999999999999999.y"]
+    names += ["\u202e.a", "a..b", "." * 40, "b.", ".c", "{0..1}.w"]
+    tensors = [(name, "F32", [2], floats(1, 2)) for name in names]
+    for layer in range(12):
+        tensors.append((f"layers.{layer}.norm", "F16", [2], bytes(4)))
+        for expert in range(0 if layer == 0 else 3):
+            tensors.append((f"layers.{layer}.experts.{expert}.up", "U8", [3 if layer < 11 else 4], bytes(3 if layer < 11 else 4)))
+    return of_tensors(tensors)
+
+
 def checkpoints():
     """Models of several files: (path, bytes)."""
     first = of_tensors([("layer.0.weight", "F32", [2], floats(1, 2)), ("layer.10.weight", "F32", [1], floats(3))], {"format": "pt"})
@@ -180,6 +192,7 @@ def main(folder):
         "no_padding": container('{"__metadata__":{}}', pad=False),
         "white_space": container(' \n{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}', b"ab"),
         "odd": of_tensors([("byte", "U8", [1], b"x"), ("word", "F32", [2], floats(1, 2))], pad=False),
+        "modules": modules(),
         "slack": container('{"__metadata__":{"a":"1"}}' + " " * 46),
         "grid": grid(),
         "many": many(2000),

@@ -1,0 +1,192 @@
+// Splits names at their dots, level by level, and gives equal subtrees equal numbers: a subtree is described by the
+// names and numbers of its children, and each description gets one number. So two layers are compared in one step, and
+// children with numbers for names and with equal subtrees become one node.
+#include "module_tree.h"
+#include "input.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr unsigned kMaxLevels = 16;  // a name may have millions of dots
+
+struct Item {
+  std::string_view rest;  // of the name
+  const TensorInfo* tensor;
+};
+
+// A node under construction.
+struct Built {
+  ModuleNode node;
+  std::size_t shape = 0;  // equal for subtrees with equal names, dtypes and shapes
+};
+
+void add_counts(ModuleNode& to, const ModuleNode& from) {
+  to.tensors += from.tensors;
+  to.parameters += from.parameters;
+  to.bytes += from.bytes;
+  for (std::size_t i = 0; i < to.children.size(); ++i) add_counts(to.children[i], from.children[i]);
+}
+
+// The value of a name that is a number of up to 18 digits.
+std::optional<std::uint64_t> number_of(std::string_view name) {
+  constexpr std::size_t kDigits = 18;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
+  const bool whole = error == std::errc() && end == name.data() + name.size() && name.size() <= kDigits;
+  return whole ? std::optional(value) : std::nullopt;
+}
+
+// The names of children that became one: "{0..2,4}".
+class NumberSet {
+ public:
+  void add(const std::string& name, std::uint64_t value) {
+    if (!ranges_.empty() && ranges_.back().end == value) {
+      ranges_.back().last = name;
+      ++ranges_.back().end;
+    } else {
+      ranges_.push_back({name, name, value + 1});
+    }
+  }
+  [[nodiscard]] std::string text() const {
+    if (ranges_.size() == 1 && ranges_[0].first == ranges_[0].last) return ranges_[0].first;
+    std::string text = "{";
+    for (const Range& range : ranges_) {
+      text += (text.size() > 1 ? "," : "") + range.first;
+      if (range.first != range.last) text += ".." + range.last;
+    }
+    return text + "}";
+  }
+
+ private:
+  struct Range {
+    std::string first;
+    std::string last;
+    std::uint64_t end;
+  };
+  std::vector<Range> ranges_;
+};
+
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(bool by_size) : by_size_(by_size) {}
+
+  std::vector<Built> build(const std::vector<Item>& items, unsigned level) {
+    std::vector<Built> built;
+    std::vector<std::pair<std::string_view, std::vector<Item>>> modules;
+    std::map<std::string_view, std::size_t> places;
+    std::vector<std::size_t> order;  // of built, or beyond it of modules
+    constexpr std::size_t kModule = std::size_t{1} << 63;
+    for (const Item& item : items) {
+      const std::size_t dot = level + 1 < kMaxLevels ? item.rest.find('.') : std::string_view::npos;
+      if (dot == std::string_view::npos) {
+        order.push_back(built.size());
+        built.push_back(leaf(item));
+        continue;
+      }
+      const auto [place, added] = places.emplace(item.rest.substr(0, dot), modules.size());
+      if (added) {
+        order.push_back(kModule | modules.size());
+        modules.emplace_back(place->first, std::vector<Item>());
+      }
+      modules[place->second].second.push_back({item.rest.substr(dot + 1), item.tensor});
+    }
+    std::vector<Built> children;
+    for (const std::size_t place : order) {
+      if ((place & kModule) == 0) {
+        children.push_back(std::move(built[place]));
+      } else {
+        auto& [name, inside] = modules[place & ~kModule];
+        children.push_back(module(name, build(inside, level + 1)));
+        inside = {};
+      }
+    }
+    return fold(std::move(children));
+  }
+
+ private:
+  Built leaf(const Item& item) {
+    const TensorInfo& tensor = *item.tensor;
+    Built built;
+    built.node = {std::string(item.rest), 1, cli::parameters(tensor), tensor.nbytes(), &tensor, {}};
+    std::string text = "tensor " + std::string(to_string(tensor.dtype));
+    for (const std::uint64_t size : tensor.shape) text += " " + std::to_string(size);
+    built.shape = number(std::move(text));
+    return built;
+  }
+
+  Built module(std::string_view name, std::vector<Built> children) {
+    Built built;
+    std::string text = "module";
+    built.node.name = name;
+    for (Built& child : children) {
+      text += described(child);
+      built.node.tensors += child.node.tensors;
+      built.node.parameters += child.node.parameters;
+      built.node.bytes += child.node.bytes;
+      built.node.children.push_back(std::move(child.node));
+    }
+    built.shape = number(std::move(text));
+    return built;
+  }
+
+  // Makes one node of children with numbers for names and with equal subtrees. Joins each module with its only child.
+  std::vector<Built> fold(std::vector<Built> children) {
+    std::vector<Built> folded;
+    std::map<std::size_t, std::size_t> first;  // shape -> index in folded
+    std::map<std::size_t, NumberSet> names;    // by index in folded
+    for (Built& child : children) {
+      const std::optional<std::uint64_t> value = number_of(child.node.name);
+      if (!value) {
+        folded.push_back(std::move(child));
+        continue;
+      }
+      const auto [place, added] = first.emplace(child.shape, folded.size());
+      names[place->second].add(child.node.name, *value);
+      if (added) {
+        folded.push_back(std::move(child));
+      } else {
+        add_counts(folded[place->second].node, child.node);
+      }
+    }
+    for (const auto& [index, set] : names) folded[index].node.name = set.text();
+    for (Built& built : folded) join_only_child(built.node);
+    if (by_size_)
+      std::ranges::stable_sort(folded, [](const Built& a, const Built& b) { return a.node.bytes > b.node.bytes; });
+    return folded;
+  }
+
+  // A module with one child becomes one node with it.
+  static void join_only_child(ModuleNode& node) {
+    if (node.children.size() != 1) return;
+    ModuleNode child = std::move(node.children[0]);
+    child.name = node.name + "." + child.name;
+    node = std::move(child);
+  }
+
+  static std::string described(const Built& built) {
+    return " " + std::to_string(built.shape) + " " + std::to_string(built.node.name.size()) + ":" + built.node.name;
+  }
+  std::size_t number(std::string text) { return numbers_.emplace(std::move(text), numbers_.size()).first->second; }
+
+  const bool by_size_;
+  std::map<std::string, std::size_t> numbers_;
+};
+
+}  // namespace
+
+std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tensors, bool by_size) {
+  std::vector<Item> items;
+  items.reserve(tensors.size());
+  for (const TensorInfo* const tensor : tensors) items.push_back({tensor->name, tensor});
+  std::vector<ModuleNode> nodes;
+  for (Built& built : TreeBuilder(by_size).build(items, 0)) nodes.push_back(std::move(built.node));
+  return nodes;
+}
+
+}  // namespace safetensors::cli
