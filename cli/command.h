@@ -22,6 +22,7 @@ extern const Command kHeader;
 extern const Command kMeta;
 extern const Command kVerify;
 extern const Command kCat;
+extern const Command kDiff;
 extern const Command kClean;
 extern const Command kVersion;
 

@@ -14,10 +14,10 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kClean, &kVersion};
+constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kDiff, &kClean, &kVersion};
 
 std::string overview() {
-  std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND FILE...\n\n";
+  std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND PATH...\n\n";
   for (const Command* command : kCommands) text += formatted("  {:<9}{}\n", command->name, command->summary);
   return text + R"(
 'safetensors COMMAND --help' explains a command, with examples. Every command

@@ -12,6 +12,7 @@
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>
+#include <safetensors/diff.h>
 #include <safetensors/dtype.h>
 #include <safetensors/element.h>
 #include <safetensors/error.h>

@@ -20,7 +20,7 @@ import unittest
 import make_inputs
 
 PROGRAM = ""
-COMMANDS = ("ls", "info", "header", "meta", "verify", "cat", "clean", "version")
+COMMANDS = ("ls", "info", "header", "meta", "verify", "cat", "diff", "clean", "version")
 
 
 def environment(**changes):

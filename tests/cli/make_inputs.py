@@ -141,6 +141,20 @@ def many(count):
     return of_tensors([(f"model.layers.{i}.weight", "U8", [1], b"x") for i in range(count)])
 
 
+def changed():
+    """good(), with differences of each kind."""
+    return of_tensors(
+        [
+            ("layer.2.weight", "F32", [2, 3], floats(0.0, 1.0, -2.0, 0.1, 1e-7, 2.9e38)),
+            ("layer.10.weight", "F16", [3], struct.pack("<3e", 10, 20.5, float("inf"))),
+            ("layer.1.bias", "I16", [4], struct.pack("<4h", -1, 2, -3, 32767)),
+            ("scale", "F32", [], struct.pack("<I", 0x3F000001)),
+            ("new", "U8", [1], b"x"),
+        ],
+        {"format": "np", "author": "A. \u202ePerson"},
+    )
+
+
 def modules():
     """A model of layers: the first differs from the others, and hidden numbers are no layers."""
     names = ["embed.weight", "norm", "norm.scale", "seq.0.weight", "seq.2.weight", "seq.007.weight", "x.9999999999999999999.y"]
@@ -192,6 +206,7 @@ def main(folder):
         "no_padding": container('{"__metadata__":{}}', pad=False),
         "white_space": container(' \n{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}', b"ab"),
         "odd": of_tensors([("byte", "U8", [1], b"x"), ("word", "F32", [2], floats(1, 2))], pad=False),
+        "changed": changed(),
         "modules": modules(),
         "slack": container('{"__metadata__":{"a":"1"}}' + " " * 46),
         "grid": grid(),

@@ -1,0 +1,355 @@
+// The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
+#include "arguments.h"
+#include "command.h"
+#include "escape.h"
+#include "formatted.h"
+#include "input.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "size.h"
+#include "table.h"
+
+#include <safetensors/diff.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kDiffHelp[] = R"(Show how two files or models differ.
+
+usage: safetensors diff A B [--rtol R] [--atol D] [--ulps N] [--no-values]
+                        [--map FILE] [--brief] [--json]
+
+A and B are files, or folders, indexes or patterns of models of several files.
+Compares names, dtypes, shapes, metadata and values. Without a tolerance, values
+are equal if their bytes are equal. Memory stays bounded.
+
+      --rtol R       values are equal if |a - b| <= D + R x |b|
+      --atol D       the same; both are 0 if not given
+      --ulps N       floats of one dtype are equal if at most N steps from one
+                     float to the next lie between them
+      --no-values    compare headers only; reads no tensor
+      --map FILE     tensors with other names in B: lines of OLD, a tab and NEW
+  -b, --brief        print only the last line
+      --json         one JSON document, schema safetensors.diff/1
+  -h, --help         this text
+
+MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
+|a - b| divided by the number of elements. FIRST is the index of the first
+element that differs.
+
+examples:
+  safetensors diff before.safetensors after.safetensors
+  safetensors diff llama-7b/ llama-7b-tuned/ --brief
+  safetensors diff model.safetensors half.safetensors --rtol 1e-3
+
+exit: 0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file
+      cannot be read
+)";
+
+struct DiffRequest {
+  std::vector<std::string> paths;
+  DiffOptions options;
+  std::map<std::string, std::string, std::less<>> names;  // --map
+  bool brief = false;
+  bool json = false;
+};
+
+// A key of the metadata with different values. nullopt: the key is not there.
+struct MetadataDiff {
+  std::string key;
+  std::optional<std::string> first;
+  std::optional<std::string> second;
+};
+
+std::optional<double> parse_tolerance(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool valid = error == std::errc() && end == text.data() + text.size() && value >= 0 && std::isfinite(value);
+  return valid ? std::optional(value) : std::nullopt;
+}
+
+// Reads the lines of --map. Returns nullopt, or the text of an error.
+std::optional<std::string> read_map(const std::string& path, std::map<std::string, std::string, std::less<>>& names) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  if (!file) return formatted("--map: cannot open {}: {}", printable(path), system_text(errno));
+  std::string text;
+  char buffer[4096];
+  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) text.append(buffer, got);
+  if (std::ferror(file.get()) != 0) return formatted("--map: cannot read {}: {}", printable(path), system_text(errno));
+  std::string_view rest = text;
+  for (std::size_t line = 1; !rest.empty(); ++line) {
+    const std::string_view one = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    const std::size_t tab = one.find('\t');
+    if (one.empty()) continue;
+    if (tab == std::string_view::npos || one.find('\t', tab + 1) != std::string_view::npos)
+      return formatted("--map: line {} of {} is not OLD, a tab and NEW", line, printable(path));
+    if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
+      return formatted("--map: line {} of {} has a name that an earlier line has", line, printable(path));
+  }
+  return std::nullopt;
+}
+
+std::map<std::string_view, std::string_view> pairs_of(const Input& input) {
+  std::map<std::string_view, std::string_view> pairs;
+  for (const File& file : input.files()) {
+    for (const auto& [key, value] : file.metadata()) pairs.emplace(key, value);
+  }
+  return pairs;
+}
+
+// Of several files with one key, the first one counts.
+std::vector<MetadataDiff> diff_metadata(const Input& first, const Input& second) {
+  const auto before = pairs_of(first);
+  const auto after = pairs_of(second);
+  std::vector<MetadataDiff> found;
+  for (const auto& [key, value] : before) {
+    const auto other = after.find(key);
+    if (other == after.end()) found.push_back({std::string(key), std::string(value), std::nullopt});
+    if (other != after.end() && other->second != value)
+      found.push_back({std::string(key), std::string(value), std::string(other->second)});
+  }
+  for (const auto& [key, value] : after) {
+    if (!before.contains(key)) found.push_back({std::string(key), std::nullopt, std::string(value)});
+  }
+  return found;
+}
+
+std::string described(const Tensor& tensor) {
+  return formatted("{} {}", to_string(tensor.dtype()), shape_text(tensor.shape()));
+}
+
+std::string difference_text(const TensorDiff& found) {
+  switch (found.kind) {
+    case DiffKind::only_first:
+      return "only in A: " + described(*found.first);
+    case DiffKind::only_second:
+      return "only in B: " + described(*found.second);
+    case DiffKind::shape:
+      return formatted("{}, B has {}", described(*found.first), described(*found.second));
+    case DiffKind::dtype:
+      return formatted("{}, B has {}", to_string(found.first->dtype()), to_string(found.second->dtype()));
+    case DiffKind::values:
+      break;
+  }
+  return "values";
+}
+
+// The index of an element by its place in C order.
+std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
+  std::vector<std::uint64_t> index(shape.size());
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    index[i] = element % shape[i];
+    element /= shape[i];
+  }
+  return index;
+}
+
+bool compares_values(const TensorDiff& found) {
+  return found.kind == DiffKind::values || found.kind == DiffKind::dtype;
+}
+
+std::string_view name_of(const TensorDiff& found) {
+  return (found.first ? found.first : found.second)->name();
+}
+
+void print_tensors(Console& console, const DiffResult& result) {
+  using Align = Table::Align;
+  using Narrow = Table::Narrow;
+  Table table({{"NAME", Align::left, Narrow::shorten},
+               {"DIFFERENCE", Align::left, Narrow::shorten},
+               {"ELEMENTS", Align::right},
+               {"MAX ERROR", Align::right},
+               {"MEAN ERROR", Align::right, Narrow::hide},
+               {"FIRST", Align::left, Narrow::hide}});
+  for (const TensorDiff& found : result.tensors) {
+    std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", ""};
+    if (compares_values(found) && found.differing > 0) {
+      cells[2] = formatted("{} of {}", grouped(found.differing), grouped(found.first->numel()));
+      cells[3] = formatted("{:.4g}", found.max_error);
+      cells[4] = formatted("{:.4g}", found.mean_error);
+      const std::vector<std::uint64_t> index = index_of(found.first_differing, found.first->shape());
+      cells[5] = shape_text(index);
+    }
+    table.row(std::move(cells));
+  }
+  if (!result.tensors.empty()) table.print(console);
+}
+
+void print_metadata(Console& console, const std::vector<MetadataDiff>& metadata) {
+  const auto shown = [](const std::optional<std::string>& value) {
+    return value ? "`" + shortened(*value, 60) + "`" : std::string("no value");
+  };
+  for (const MetadataDiff& found : metadata) {
+    console.out(
+        formatted("metadata {}: {}, B has {}\n", shortened(found.key, 40), shown(found.first), shown(found.second)));
+  }
+}
+
+void print_summary(Console& console, const DiffResult& result, const std::vector<MetadataDiff>& metadata) {
+  const auto count = [&](DiffKind kind) {
+    return static_cast<std::uint64_t>(std::ranges::count(result.tensors, kind, &TensorDiff::kind));
+  };
+  std::string text = formatted("{} equal", counted(result.equal, "tensor"));
+  const std::pair<DiffKind, const char*> kinds[] = {{DiffKind::values, "with other values"},
+                                                    {DiffKind::dtype, "with another dtype"},
+                                                    {DiffKind::shape, "with another shape"},
+                                                    {DiffKind::only_first, "only in A"},
+                                                    {DiffKind::only_second, "only in B"}};
+  for (const auto& [kind, says] : kinds) {
+    if (count(kind) > 0) text += formatted(", {} {}", grouped(count(kind)), says);
+  }
+  if (!metadata.empty()) text += formatted("; {} of the metadata", counted(metadata.size(), "difference"));
+  console.out(text + "\n");
+}
+
+void json_value(Json& json, const char* key, double value) {
+  json.key(key);
+  if (std::isfinite(value)) {
+    json.raw(formatted("{}", value));
+  } else {
+    json.string("inf");
+  }
+}
+
+void json_side(Json& json, const char* key, const std::optional<Tensor>& tensor) {
+  json.key(key);
+  if (tensor) {
+    json.open('{').field("name", tensor->name()).field("dtype", to_string(tensor->dtype()));
+    json.field("shape", tensor->shape()).close('}');
+  } else {
+    json.null();
+  }
+}
+
+void print_json(Json& json, const DiffResult& result, const std::vector<MetadataDiff>& metadata, bool values) {
+  static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
+  json.field("differ", !result.tensors.empty() || !metadata.empty()).field("equal_tensors", result.equal);
+  json.line().key("metadata").open('[');
+  const auto text = [&](const char* key, const std::optional<std::string>& value) {
+    json.key(key);
+    if (value) {
+      json.string(*value);
+    } else {
+      json.null();
+    }
+  };
+  for (const MetadataDiff& found : metadata) {
+    json.line().open('{').field("key", found.key);
+    text("first", found.first);
+    text("second", found.second);
+    json.close('}');
+  }
+  json.close(']').line().key("tensors").open('[');
+  for (const TensorDiff& found : result.tensors) {
+    json.line().open('{').field("kind", kKinds[static_cast<std::size_t>(found.kind)]);
+    json_side(json, "first", found.first);
+    json_side(json, "second", found.second);
+    if (compares_values(found) && values) {
+      json.field("differing", found.differing);
+      if (found.differing > 0) json.field("first_differing", index_of(found.first_differing, found.first->shape()));
+      json_value(json, "max_error", found.max_error);
+      json_value(json, "mean_error", found.mean_error);
+    }
+    json.close('}');
+  }
+  json.close(']');
+}
+
+Exit fail(const DiffRequest& request, const std::string& path, const Error& error, Console& console) {
+  if (request.json) {
+    Json json(console, "diff");
+    json.field("first", request.paths[0]).field("second", request.paths[1]);
+    json_input_error(json, "", error);
+    json.finish();
+  }
+  return input_error(path, error, console);
+}
+
+Tensors tensors_of(const Input& input) {
+  return input.checkpoint() != nullptr ? input.checkpoint()->tensors() : input.files()[0].tensors();
+}
+
+Exit compare(DiffRequest& request, Console& console) {
+  const Result<Input> first = Input::open(request.paths[0], console);
+  if (!first) return fail(request, request.paths[0], first.error(), console);
+  const Result<Input> second = Input::open(request.paths[1], console);
+  if (!second) return fail(request, request.paths[1], second.error(), console);
+  if (!request.names.empty()) {
+    request.options.rename = [&](std::string_view name) {
+      const auto found = request.names.find(name);
+      return found == request.names.end() ? std::string(name) : found->second;
+    };
+  }
+  const Interrupt interrupt;
+  request.options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  const Result<DiffResult> result = diff(tensors_of(*first), tensors_of(*second), request.options);
+  if (!result && Interrupt::caught()) return Exit::good;
+  if (!result) return fail(request, request.paths[0], result.error(), console);
+  const std::vector<MetadataDiff> metadata = diff_metadata(*first, *second);
+  if (request.json) {
+    Json json(console, "diff");
+    json.field("first", request.paths[0]).field("second", request.paths[1]);
+    print_json(json, *result, metadata, request.options.values);
+    json.finish();
+  } else {
+    if (!request.brief) print_tensors(console, *result);
+    if (!request.brief) print_metadata(console, metadata);
+    print_summary(console, *result, metadata);
+  }
+  return result->tensors.empty() && metadata.empty() ? Exit::good : Exit::negative;
+}
+
+// Returns nullopt, or the text of an error.
+std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request) {
+  std::optional<std::string> rtol;
+  std::optional<std::string> atol;
+  std::optional<std::string> ulps;
+  std::optional<std::string> map;
+  bool no_values = false;
+  Arguments arguments;
+  arguments.positionals(request.paths);
+  arguments.value("--rtol", rtol);
+  arguments.value("--atol", atol);
+  arguments.value("--ulps", ulps);
+  arguments.value("--map", map);
+  arguments.flag("--no-values", no_values);
+  arguments.flag("-b,--brief", request.brief);
+  arguments.flag("--json", request.json);
+  if (auto wrong = arguments.parse(given)) return wrong;
+  if (request.paths.size() != 2) return "takes two paths, A and B";
+  if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
+  const auto relative = parse_tolerance(rtol.value_or("0"));
+  const auto absolute = parse_tolerance(atol.value_or("0"));
+  const auto units = parse_number(ulps.value_or("0"));
+  if (!relative) return "--rtol is a number from 0 on, such as 1e-3";
+  if (!absolute) return "--atol is a number from 0 on, such as 1e-6";
+  if (!units) return "--ulps is a whole number, such as 4";
+  request.options.rtol = *relative;
+  request.options.atol = *absolute;
+  request.options.ulps = *units;
+  request.options.values = !no_values;
+  return map ? read_map(*map, request.names) : std::nullopt;
+}
+
+Exit run_diff(std::span<const std::string> given, Console& console) {
+  DiffRequest request;
+  if (const auto wrong = parse(given, request)) return console.usage("diff", *wrong);
+  return compare(request, console);
+}
+
+}  // namespace
+
+const Command kDiff = {"diff", "show how two files or models differ", kDiffHelp, run_diff};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,86 @@
+/// @file
+/// Compares two sets of tensors: their names, dtypes, shapes and values.
+#pragma once
+
+#include <safetensors/error.h>
+#include <safetensors/file.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors {
+inline namespace v0 {
+
+/// Options of diff(). By default, values are equal if their bytes are equal.
+///
+/// With a tolerance, two elements `a` and `b` are equal if one of these is true:
+/// - |a - b| <= atol + rtol x |b|;
+/// - they have the same float dtype, and at most `ulps` other floats of this dtype are between them or equal to one of
+///   them, so 1 allows neighbours. 0.0 and -0.0 are equal;
+/// - both are NaN, or both are the same infinity.
+struct DiffOptions {
+  double rtol = 0;         ///< relative tolerance, at least 0
+  double atol = 0;         ///< absolute tolerance, at least 0
+  std::uint64_t ulps = 0;  ///< tolerance in units in the last place
+  /// Compare values. false: compare only names, dtypes and shapes, and read no tensor.
+  bool values = true;
+  /// Returns the name that a tensor of the first set has in the second set. Null: the same name. Must not throw.
+  std::function<std::string(std::string_view name)> rename = nullptr;
+  /// Number of threads that read and compare, including the calling thread. 0: one per usable processor, at most 16.
+  unsigned threads = 0;
+  /// Called with the number of bytes compared and the total, of the first set. Runs in the calling thread. Return false
+  /// to cancel (Errc::cancelled). Must not throw.
+  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+};
+
+/// The kinds of differences.
+enum class DiffKind : std::uint8_t {
+  only_first,   ///< the second set has no such tensor
+  only_second,  ///< the first set has no such tensor
+  shape,        ///< the shapes differ; dtypes may differ, too
+  dtype,        ///< the shapes are equal, the dtypes differ; values are compared, too
+  values,       ///< dtype and shape are equal
+};
+
+/// A tensor that differs.
+struct TensorDiff {
+  DiffKind kind = DiffKind::values;
+  std::optional<Tensor> first = std::nullopt;   ///< the tensor of the first set
+  std::optional<Tensor> second = std::nullopt;  ///< the tensor of the second set
+
+  /// @{
+  /// For DiffKind::values and DiffKind::dtype, if DiffOptions::values is set. An element of C64 is one element. Errors
+  /// are the distances |a - b| as double. Elements where one value is NaN have no error.
+  std::uint64_t differing = 0;        ///< number of elements that are not equal
+  std::uint64_t first_differing = 0;  ///< index of the first of them in C order, if there is one
+  double max_error = 0;               ///< largest error of all elements
+  double mean_error = 0;              ///< sum of the errors divided by the number of all elements
+  /// @}
+};
+
+/// The result of diff().
+struct DiffResult {
+  /// The tensors that differ: those of the first set in its order, then those that only the second set has.
+  std::vector<TensorDiff> tensors;
+  std::uint64_t equal = 0;  ///< number of tensors of the first set that are equal to that of the second set
+};
+
+/// Compares two sets of tensors:
+/// @code
+/// const Checkpoint a = Checkpoint::open("before").value(), b = Checkpoint::open("after").value();
+/// for (const TensorDiff& difference : diff(a.tensors(), b.tensors()).value().tensors) ...
+/// @endcode
+///
+/// Each tensor is read once, in chunks. The memory is about 4 MiB per thread, and 32 bytes per differing MiB of data.
+/// The result does not depend on the number of threads.
+/// Errors: invalid_argument (a tolerance is negative or NaN; two tensors of the first set get one name), cancelled,
+/// out_of_memory, and those of Tensor::read().
+[[nodiscard]] SAFETENSORS_API Result<DiffResult> diff(Tensors first, Tensors second,
+                                                      const DiffOptions& options = {}) noexcept;
+
+}  // namespace v0
+}  // namespace safetensors
