@@ -118,7 +118,9 @@ class Comparison final : public os::Tasks {
     const std::uint64_t count = std::min(pair.chunk_elements, pair.first.numel() - begin);
     if (Status status = first.read(pair.first, begin, count); !status) return status;
     if (Status status = second.read(pair.second, begin, count); !status) return status;
-    if (pair.first.dtype() != pair.second.dtype() || !std::ranges::equal(first.bytes, second.bytes)) {
+    const bool same_bytes = pair.first.dtype() == pair.second.dtype() &&
+                            std::memcmp(first.bytes.data(), second.bytes.data(), first.bytes.size()) == 0;
+    if (!same_bytes) {
       Part part = find_differences(pair, count, first, second);
       part.chunk = chunk;
       part.first_differing += begin;
