@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ._native import SafetensorError
 
-__all__ = ["RankError", "agree", "from_first", "is_alone", "portable"]
+__all__ = ["RankError", "agree", "describe", "from_first", "gather", "is_alone", "portable"]
 
 T = TypeVar("T")
 
@@ -91,9 +91,11 @@ def agree(group: Any, error: BaseException | None) -> None:
 def from_first(group: Any, make: Callable[[], T]) -> T:
     """Call `make` on rank 0 of the group, and return its result on all ranks. All must call it.
 
-    The group has several ranks. The result can be pickled. Raises RankError on all ranks if `make`
-    fails, or on rank 0 its error itself if that is not an Exception.
+    The result can be pickled. Raises RankError on all ranks if `make` fails, or on rank 0 its error
+    itself if that is not an Exception. Without other ranks, raises the error itself.
     """
+    if is_alone(group):
+        return make()
     fault: BaseException | None = None
     sent: list[Any] = [None]
     if dist.get_rank(group) == 0:
@@ -111,6 +113,20 @@ def from_first(group: Any, make: Callable[[], T]) -> T:
     if fault is not None and not isinstance(fault, Exception):
         raise fault
     raise RankError({0: result}, dist.get_world_size(group)) from fault
+
+
+def gather(group: Any, value: T) -> list[T]:
+    """Return the values of all ranks of the group on rank 0, and an empty list on the others.
+
+    All ranks must call it. The values can be pickled.
+    """
+    if is_alone(group):
+        return [value]
+    first = dist.get_rank(group) == 0
+    values: list[Any] = [None] * dist.get_world_size(group) if first else []
+    target = 0 if group is None else dist.get_global_rank(group, 0)
+    dist.gather_object(value, values if first else None, dst=target, group=group)
+    return values
 
 
 def portable(error: BaseException) -> BaseException:

@@ -1,7 +1,8 @@
-"""Load checkpoints in many processes: each rank reads only the bytes of its own tensors.
+"""Load and save checkpoints in many processes: each rank reads and writes only its own bytes.
 
 `StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
-without it: it fills a model, or makes DTensors. The collectives are those of
+without it: it fills a model, or makes DTensors. `StorageWriter` is the writer for
+`torch.distributed.checkpoint.save` and `async_save`. The collectives are those of
 torch.distributed. This package opens no socket.
 """
 
@@ -13,6 +14,7 @@ try:
     from ._load_sharded import load_sharded
     from ._ranks import RankError
     from ._storage_reader import StorageReader
+    from ._storage_writer import StorageWriter
 except ImportError as error:
     try:
         found = f"torch {torch.__version__}"
@@ -23,4 +25,4 @@ except ImportError as error:
         f" Found {found}: {error}"
     ) from error
 
-__all__ = ["RankError", "StorageReader", "load_sharded"]
+__all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded"]

@@ -63,10 +63,12 @@ def _work(module: Any, rank: int, world_size: int, folder: Path, cases: list[str
 
 
 def _main(module_name: str, world_size: int, folder: Path, cases: list[str]) -> None:
+    import gc
     import importlib
     import signal
 
     module = importlib.import_module(module_name)
+    gc.freeze()  # so that gc.collect() of a case is fast
     signal.alarm(LIMIT)  # also if the tests are killed
     children = []
     for rank in range(world_size):

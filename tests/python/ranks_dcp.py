@@ -32,10 +32,11 @@ def last() -> int:
 
 
 def meshes() -> list[DeviceMesh]:
-    """All ranks in one dimension, and with four ranks also in two."""
-    found = [init_device_mesh("cpu", (dist.get_world_size(),))]
-    if dist.get_world_size() == 4:
-        found.append(init_device_mesh("cpu", (2, 2)))
+    """All ranks in one dimension, and with four or eight ranks also in two."""
+    count = dist.get_world_size()
+    found = [init_device_mesh("cpu", (count,))]
+    if count >= 4:
+        found.append(init_device_mesh("cpu", (2, count // 2)))
     return found
 
 

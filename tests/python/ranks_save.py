@@ -1,0 +1,447 @@
+"""What ranks do with StorageWriter and torch.distributed.checkpoint. Each function is a case: see ranks.py."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import random
+import resource
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from ranks_dcp import Local, check_equal, cut, failures, last, local, meshes, whole, zeroed
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
+
+import safetensors.numpy
+import safetensors.torch
+from safetensors import Checkpoint
+from safetensors._ranks import agree
+from safetensors.distributed import RankError, StorageReader, StorageWriter
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def on_rank_0(check: Any) -> None:
+    """All ranks fail if the check of rank 0 fails. Otherwise the others would wait for it."""
+    fault = None
+    dist.barrier()
+    try:
+        if dist.get_rank() == 0:
+            check()
+    except Exception as error:
+        fault = error
+    agree(None, fault)
+
+
+def check_files(folder: Path, full: dict[str, Any], **options: Any) -> None:
+    """All ranks: the files are those that save_checkpoint writes. Nothing else is there."""
+
+    def check() -> None:
+        expected = folder.with_name(folder.name + "-expected")
+        safetensors.torch.save_checkpoint(full, expected, durability="none", **options)
+        one, other = contents(folder), contents(expected)
+        assert one.keys() == other.keys(), (one.keys(), other.keys())
+        assert one == other, {name: (one[name][:300], other[name][:300]) for name in one if one[name] != other[name]}
+        assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
+
+    on_rank_0(check)
+
+
+def save(state: dict[str, Any], folder: Path, planner: Any = None, **options: Any) -> None:
+    dcp.save(state, storage_writer=StorageWriter(folder, **{"durability": "none", **options}), planner=planner)
+
+
+# --- values ---
+
+
+def check_one_file(folder: Path, _: Any = None) -> None:
+    assert contents(folder) == {"model.safetensors": safetensors.torch.save(whole())}
+
+
+def writes_what_save_file_writes(folder: Path) -> None:
+    for number, (mesh, seed) in enumerate(itertools.product(meshes(), range(3))):
+        save(cut(whole(), mesh, seed), folder / str(number))
+        on_rank_0(lambda number=number: check_one_file(folder / str(number)))
+    save(whole(), folder / "plain")
+    check_files(folder / "plain", whole())
+
+
+def writes_shards_as_save_checkpoint(folder: Path) -> None:
+    options = {"max_shard_size": "0.4KB", "metadata": {"format": "pt"}, "index_metadata": {"step": 3}}
+    for number, mesh in enumerate(meshes()):
+        state = cut(whole(), mesh, number)
+        state["ids"], state["half"] = whole()["ids"], whole()["half"]  # plain tensors beside DTensors
+        save(state, folder / str(number), **options)
+        check_files(folder / str(number), whole(), **options)
+        names = Checkpoint(folder / str(number)).index_metadata
+        assert names is not None and names["step"] == 3
+
+
+def keeps_the_order_of_the_state_dict(folder: Path) -> None:
+    """torch gives each rank some of the replicated tensors. The order is that of the state dict all the same."""
+    full = {f"{'zyxabc'[i % 6]}{i}": torch.full((4, 4), float(i)) for i in range(24)}
+    for number, lowest in enumerate((False, True)):
+        planner = DefaultSavePlanner(dedup_save_to_lowest_rank=lowest)
+        save(cut(full, meshes()[-1], number), folder / str(number), planner, max_shard_size=200)
+        check_files(folder / str(number), full, max_shard_size=200)
+        save(full, folder / f"plain{number}", planner, max_shard_size=200)
+        check_files(folder / f"plain{number}", full, max_shard_size=200)
+
+
+def writes_tensors_that_only_some_ranks_have(folder: Path) -> None:
+    own = {f"rank{rank}.w": torch.full((3,), float(rank)) for rank in range(dist.get_world_size())}
+    mine = {name: t for name, t in own.items() if name == f"rank{dist.get_rank()}.w"}
+    mesh = DeviceMesh("cpu", [last()])
+    mine["late"] = DTensor.from_local(torch.arange(4.0 if dist.get_rank() == last() else 0), mesh, [Shard(0)], run_check=False, shape=torch.Size([4]), stride=(1,))
+    save(mine, folder / "made", max_shard_size=12)
+    full = {**own, "late": torch.arange(4.0)}
+    check_files(folder / "made", full, max_shard_size=12)
+
+
+def saves_random_tensors(folder: Path) -> None:
+    """Save on N ranks, load by NumPy, and load on all ranks with other placements."""
+    dtypes = [torch.float32, torch.float16, torch.int16, torch.uint8, torch.float64, torch.bool, torch.complex64]
+    for seed in range(10):
+        choose = random.Random(seed)
+        full = {}
+        for index in range(6):
+            shape = [choose.randint(0, 9) for _ in range(choose.randint(0, 3))]
+            full[f"t{index}"] = torch.arange(int(np.prod(shape)), dtype=torch.float64).reshape(shape).to(choose.choice(dtypes))
+        options = {"max_shard_size": choose.choice([50, 300, 1000, "5GB"]), "memory_limit": choose.choice([0, 1, 100])}
+        for number, mesh in enumerate(meshes()):
+            made = folder / f"{seed}-{number}"
+            state = cut(full, mesh, seed)
+            save({name: strided(t, choose) for name, t in state.items()}, made, **options)
+            check_equal(safetensors.torch.load_checkpoint(made), full)
+            gathered: dict[str, Any] = {}
+            for file in made.glob("*.safetensors"):
+                gathered |= safetensors.numpy.load_file(file)
+            for name, tensor in full.items():
+                assert np.array_equal(gathered[name], tensor.numpy()) and gathered[name].dtype == tensor.numpy().dtype
+            again = zeroed(cut(full, mesh, 100 + seed))
+            dcp.load(again, storage_reader=StorageReader(made))
+            check_equal(again, cut(full, mesh, 100 + seed))
+
+
+def strided(tensor: Any, choose: random.Random) -> Any:
+    """A tensor of the same values. Now and then its elements are not adjacent in memory."""
+    held = local(tensor)
+    if not held.dim() or choose.random() < 0.5:
+        return tensor
+    spread = torch.stack([held, held], dim=-1)[..., 0]
+    if not isinstance(tensor, DTensor):
+        return spread
+    return DTensor.from_local(spread, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride())
+
+
+def saves_what_other_ranks_load(folder: Path) -> None:
+    """Save on N ranks, load on M ranks, for all N and M up to the number of ranks."""
+    counts = [n for n in (1, 2, 4, 8) if n <= dist.get_world_size()]
+    meshes_of = {n: DeviceMesh("cpu", list(range(n))) for n in counts}
+    groups = {n: dist.new_group(list(range(n))) for n in counts}
+    for n in counts:
+        if dist.get_rank() < n:
+            state = cut(whole(), meshes_of[n], n)
+            dcp.save(state, storage_writer=StorageWriter(folder / str(n), max_shard_size=500, durability="file"), process_group=groups[n])
+    dist.barrier()
+    for n, m in itertools.product(counts, counts):
+        if dist.get_rank() < m:
+            expected = cut(whole(), meshes_of[m], 100 + m)
+            state = zeroed(expected)
+            reader = StorageReader(folder / str(n), process_group=groups[m])
+            dcp.load(state, storage_reader=reader, process_group=groups[m])
+            check_equal(state, expected)
+    dist.barrier()
+
+
+def saves_a_model_of_fsdp(folder: Path) -> None:
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
+    full = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=meshes()[0])
+    save(model.state_dict(), folder / "one")
+    check_files(folder / "one", full)
+    save({"model": get_model_state_dict(model)}, folder / "nested", max_shard_size=100)
+    check_files(folder / "nested", {f"model.{name}": t for name, t in full.items()}, max_shard_size=100)
+
+
+def saves_a_model_of_fsdp_and_tensor_parallelism(folder: Path) -> None:
+    """The rows of a column-parallel weight have a _StridedShard. Each rank has adjacent rows all the same."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    if dist.get_world_size() < 4:
+        return
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("data", "tensor"))
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Linear(16, 8))
+    full = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["data"])
+    assert any(isinstance(p, _StridedShard) for t in model.state_dict().values() for p in t.placements)
+    save(model.state_dict(), folder / "made")
+    check_files(folder / "made", full)
+
+
+def saves_packed_and_conjugated_tensors(folder: Path) -> None:
+    packed = torch.arange(48, dtype=torch.uint8).reshape(8, 6).view(torch.float4_e2m1fn_x2)
+    number = torch.tensor([[1 + 2j, 3 - 4j], [5j, 6]], dtype=torch.complex64)
+    full = {"f4": packed, "f8": torch.arange(8.0).to(torch.float8_e5m2), "c": number.conj().resolve_conj()}
+    mesh = meshes()[0]
+    rows = 8 // dist.get_world_size()
+    begin = rows * dist.get_rank()
+    part = DTensor.from_local(packed[begin : begin + rows], mesh, [Shard(0)], run_check=False, shape=packed.shape, stride=packed.stride())
+    save({"f4": part, "f8": full["f8"], "c": number.conj()}, folder / "made")
+    check_files(folder / "made", full)
+
+
+def saves_while_the_program_goes_on(folder: Path) -> None:
+    for number, mesh in enumerate(meshes()):
+        state = cut(whole(), mesh, number)
+        future = dcp.async_save(state, storage_writer=StorageWriter(folder / str(number), max_shard_size=300))
+        for tensor in state.values():
+            local(tensor).zero_()  # the values are those of the call
+        future.result()
+        check_files(folder / str(number), whole(), max_shard_size=300)
+    future = dcp.async_save(whole(), storage_writer=StorageWriter(folder / "nowhere" / "made"))
+    assert "no such file" in str(failures(future.result)[0])
+
+
+def replaces_an_older_checkpoint(folder: Path) -> None:
+    made = folder / "made"
+    writer = StorageWriter(folder / "other", max_shard_size=300)
+    for factor, size in ((1.0, 300), (2.0, 100_000), (3.0, 500)):
+        full = {name: (t * factor).to(t.dtype) for name, t in whole().items()}
+        dcp.save(cut(full, meshes()[-1], 5), storage_writer=writer if size == 300 else StorageWriter(made, max_shard_size=size), checkpoint_id=made)
+        check_files(made, full, max_shard_size=size)
+        on_rank_0(lambda size=size: os.rename(folder / "made-expected", folder / f"expected-{size}"))
+    assert writer.checkpoint_id == made
+    found = failures(lambda: save(whole(), made, new_folder=True))
+    assert list(found) == [0] and "exists" in str(found[0]), found
+
+
+# --- bytes ---
+
+
+def bytes_written() -> int:
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("wchar:"):
+            return int(line.split()[1])
+    raise AssertionError("/proc/self/io has no wchar")
+
+
+def status(field: str) -> int:
+    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field + ":"))
+
+
+def writes_only_its_own_bytes(folder: Path) -> None:
+    count = dist.get_world_size()
+    part = torch.arange(4096 * 2048 // count, dtype=torch.float32).reshape(-1, 2048) + dist.get_rank() * (4096 * 2048 // count)
+    mesh = meshes()[0]
+    rows = DTensor.from_local(part, mesh, [Shard(0)], run_check=False)  # 32 MiB in all
+    both = torch.stack([part, part], dim=-1)[..., 0]
+    columns = DTensor.from_local(both, mesh, [Shard(0)], run_check=False)
+    save({"rows": rows[:8]}, folder / "first")  # imports what is imported late
+    for name, tensor in (("rows", rows), ("columns", columns)):
+        Path("/proc/self/clear_refs").write_text("5")
+        before, held = bytes_written(), status("VmRSS")
+        save({"w": tensor}, folder / name, memory_limit="1MiB")
+        written, peak = bytes_written() - before, status("VmHWM") - held
+        assert part.nbytes <= written <= 1.01 * part.nbytes + 65536, f"{written} bytes were written, {part.nbytes} are its own"
+        assert count > 2 or peak <= 8 << 20, f"{peak} bytes of memory were used, its own part is {part.nbytes}"
+        assert torch.equal(safetensors.torch.load_checkpoint(folder / name)["w"].flatten(), torch.arange(4096.0 * 2048))
+        dist.barrier()
+
+
+def reports_progress(folder: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    state = cut({"w": torch.zeros(64, 8)}, meshes()[0], 0)
+    save(state, folder / "made", progress=lambda done, total: calls.append((done, total)))
+    own = sum(local(t).nbytes for t in state.values())
+    replicated = isinstance(state["w"].placements[0], Replicate)
+    if dist.get_rank() == 0:
+        assert calls[-1][0] == calls[-1][1] == (folder / "made" / "model.safetensors").stat().st_size, calls
+    elif not replicated:
+        assert calls[-1] == (own, own), calls
+
+
+# --- failures ---
+
+
+@contextmanager
+def untouched(folder: Path) -> Any:
+    """An old checkpoint, which is still there at the end, and nothing else."""
+    old = {"old": torch.arange(5.0)}
+    on_rank_0(lambda: safetensors.torch.save_checkpoint(old, folder / "made", durability="none"))
+    yield folder / "made"
+
+    def check() -> None:
+        assert contents(folder / "made") == {"model.safetensors": safetensors.torch.save(old)}
+        assert [path.name for path in folder.iterdir()] == ["made"], list(folder.iterdir())
+
+    on_rank_0(check)
+
+
+def refuses_what_no_file_holds(folder: Path) -> None:
+    sparse = torch.eye(3).to_sparse()
+    for state, text in (
+        ({"w": torch.zeros(2), "step": 5}, "cannot save 'step': it is not a tensor, and a safetensors file holds tensors only"),
+        ({"optimizer": {"lr": [0.1]}}, "cannot save 'optimizer.lr': it is not a tensor"),
+        ({"w": torch.zeros(2, dtype=torch.complex128)}, "cannot save 'w': it has dtype torch.complex128, which the format cannot hold"),
+        ({"w": sparse}, "cannot save 'w': it is sparse (make it dense with `.to_dense()`)"),
+    ):
+        with untouched(folder) as made:
+            found = failures(lambda state=state, made=made: save(state, made))
+            assert list(found) == list(range(dist.get_world_size()))
+            assert all(str(error).startswith(text) for error in found.values()), found
+    with untouched(folder) as made:
+        state = {"w": torch.zeros(4, dtype=torch.float32 if dist.get_rank() else torch.float16), "v": torch.zeros(4, device="meta")}
+        found = failures(lambda: save(state, made))
+        assert "'v': it is on the meta device, without values" in str(found[0]), found
+
+
+def refuses_ranks_that_differ(folder: Path) -> None:
+    if not last():
+        return
+    shape = [8, 8 + dist.get_rank()]
+    for state in ({"w": distribute_tensor(torch.zeros(shape), meshes()[0], [Shard(0)], src_data_rank=None)}, {"w": distribute_tensor(torch.zeros(8, 8, dtype=[torch.float32, torch.float64][dist.get_rank() % 2]), meshes()[0], [Shard(0)], src_data_rank=None)}):
+        with untouched(folder) as made:
+            found = failures(lambda state=state, made=made: save(state, made))
+            assert list(found) == [0], found
+
+
+def refuses_placements_that_torch_cuts_wrong(folder: Path) -> None:
+    if not last():
+        return
+    count, mesh = dist.get_world_size(), meshes()[0]
+    whole_tensor = torch.arange(count * 4.0)
+    placement = _StridedShard(0, split_factor=2)
+    parts, _ = placement._split_tensor(whole_tensor, count, with_padding=False, contiguous=True)
+    tensor = DTensor.from_local(parts[dist.get_rank()], mesh, [placement], run_check=False, shape=whole_tensor.shape, stride=(1,))
+    partial = DTensor.from_local(torch.zeros(4), mesh, [Partial()], run_check=False)
+    with untouched(folder) as made:
+        assert "overlapping chunks" in str(failures(lambda: save({"w": tensor}, made))[0])
+        assert "partial" in str(failures(lambda: save({"w": partial}, made))[0]).lower()
+
+
+class Failing(DefaultSavePlanner):  # type: ignore[misc]
+    """Fails on one rank, at a step."""
+
+    def __init__(self, step: str, rank: int, error: BaseException | None = None) -> None:
+        super().__init__()
+        self._step, self._rank, self._error = step, rank, error or OSError(5, "gone")
+
+    def _fail(self, step: str) -> None:
+        if step == self._step and dist.get_rank() == self._rank:
+            raise self._error
+
+    def create_local_plan(self) -> Any:
+        self._fail("local")
+        return super().create_local_plan()
+
+    def create_global_plan(self, all_plans: Any) -> Any:
+        self._fail("global")
+        return super().create_global_plan(all_plans)
+
+    def finish_plan(self, new_plan: Any) -> Any:
+        self._fail("finish")
+        return super().finish_plan(new_plan)
+
+    def resolve_data(self, write_item: Any) -> Any:
+        self._fail("resolve")
+        return super().resolve_data(write_item)
+
+
+def names_the_rank_that_fails(folder: Path) -> None:
+    state = {"w": distribute_tensor(torch.zeros(16, 4), meshes()[0], [Shard(0)], src_data_rank=None)}
+    for step, rank in itertools.product(("local", "global", "finish", "resolve"), {0, last()}):
+        if step == "global" and rank:
+            continue
+        with untouched(folder) as made:
+            found = failures(lambda step=step, rank=rank, made=made: save(state, made, Failing(step, rank)))
+            gc.collect()  # torch tells no writer that a planner has failed on another rank
+            if step == "resolve" and last():
+                assert list(found) == [0] and isinstance(found[0], RankError) and found[0].failures == {rank: "OSError: [Errno 5] gone"}, found
+            else:
+                assert {rank: repr(error) for rank, error in found.items()} == {rank: "OSError(5, 'gone')"}, found
+    for error, text in ((KeyboardInterrupt(), "KeyboardInterrupt: "), (Local(1, 2), "Local: 1 and 2")):
+        with untouched(folder) as made:
+            found = failures(lambda error=error, made=made: save(state, made, Failing("resolve", last(), error)))
+            assert text.removesuffix(": ") in repr(found[0]), found
+    save(state, folder / "after")  # the group is as good as before
+    check_files(folder / "after", {"w": torch.zeros(16, 4)})
+
+
+def names_the_rank_whose_disk_is_full(folder: Path) -> None:
+    state = {"w": distribute_tensor(torch.zeros(1 << 16, 4), meshes()[0], [Shard(0)], src_data_rank=None)}
+    for rank in {0, last()}:
+        with untouched(folder) as made:
+            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            if dist.get_rank() == rank:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
+            try:
+                found = failures(lambda made=made: save(state, made))
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            assert list(found) == [0] and "file too large" in str(found[0]), found
+            assert not last() or f"rank {rank}: " in str(found[0])
+
+
+def names_a_folder_that_cannot_be_written(folder: Path) -> None:
+    with untouched(folder) as made:
+        for path in (folder / "nowhere" / "made", made / "model.safetensors" / "made"):
+            found = failures(lambda path=path: save(whole(), path))
+            assert list(found) == [0] and str(path) in str(found[0]), found
+
+
+def refuses_plans_of_an_earlier_save(folder: Path) -> None:
+    class Caching(DefaultSavePlanner):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(enable_plan_caching=True)
+
+    save(whole(), folder / "one", Caching())
+    found = failures(lambda: save(whole(), folder / "two", Caching()))
+    assert "(give a planner with enable_plan_caching=False)" in str(found[0]), found
+    assert not (folder / "two").exists()
+
+
+def survives_the_death_of_a_rank(folder: Path) -> None:
+    """Run it last: no collective works afterwards."""
+    old = {"old": torch.arange(5.0)}
+    if dist.get_rank() == 0:
+        safetensors.torch.save_checkpoint(old, folder / "made", durability="none")
+    dist.barrier()
+
+    class Deadly(DefaultSavePlanner):  # type: ignore[misc]
+        def resolve_data(self, write_item: Any) -> Any:
+            if dist.get_rank() == last():
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().resolve_data(write_item)
+
+    state = {"w": distribute_tensor(torch.zeros(16, 4), meshes()[0], [Shard(0)], src_data_rank=None)}
+    try:
+        save(state, folder / "made", Deadly())
+    except RuntimeError as error:
+        assert "gloo" in str(error), error
+    else:
+        raise AssertionError("nothing failed")
+    gc.collect()
+    check_equal(safetensors.torch.load_checkpoint(folder / "made"), old)
+    if dist.get_rank() == 0:
+        assert list(contents(folder / "made")) == ["model.safetensors"]
