@@ -158,9 +158,8 @@ class PartWriter:
         A tensor in host memory is written as it lies there. One on a device, one with strides and one
         that is cast is copied first, in parts that are within the memory limit.
         """
-        if (
-            wait := getattr(data, "wait", None)
-        ) is not None:  # the result of a collective that runs
+        wait = getattr(data, "wait", None)  # only the result of a collective that runs has it
+        if wait is not None:
             data = wait()
         data = data.detach()
         if data.is_meta:

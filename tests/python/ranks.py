@@ -68,6 +68,7 @@ def _main(module_name: str, world_size: int, folder: Path, cases: list[str]) -> 
     import signal
 
     module = importlib.import_module(module_name)
+    importlib.import_module("torch._dynamo")  # DTensor imports it late: once here, and not in every rank
     gc.freeze()  # so that gc.collect() of a case is fast
     signal.alarm(LIMIT)  # also if the tests are killed
     children = []

@@ -1,8 +1,11 @@
-"""StorageWriter on one rank and on many: bytes of the files, memory, failures."""
+"""StorageWriter on one rank and on many: bytes of the files, memory, failures, kills."""
 
 from __future__ import annotations
 
 import inspect
+import os
+import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,20 @@ from conftest import framework
 
 torch = framework("torch")
 
+import kill_ranks  # noqa: E402
 import ranks  # noqa: E402
 import ranks_save  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+
+from safetensors import SafetensorError  # noqa: E402
+from safetensors._part_writer import _parts  # noqa: E402
+from safetensors.distributed import StorageWriter  # noqa: E402
+from safetensors.torch import load_file, save  # noqa: E402
 
 CASES = [n for n, f in vars(ranks_save).items() if inspect.isfunction(f) and f.__module__ == "ranks_save" and list(inspect.signature(f).parameters) == ["folder"]]
 DEADLY = "survives_the_death_of_a_rank"
 CASES.remove(DEADLY)
+KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "20"))
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +52,83 @@ def test_ranks(results: Any, world_size: int, case: str) -> None:
 def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
     found = results(world_size)[DEADLY]
     assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+
+
+def test_a_kill_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
+    """SAFETENSORS_TEST_KILLS is the number of kills."""
+    lines = kill_ranks.run(tmp_path, list(range(KILLS)), 60 + 5 * KILLS)
+    verdicts = [line.split()[2] for line in lines]
+    assert not set(verdicts) - {"old", "new"} and len(verdicts) == KILLS, "\n".join(lines)
+    assert KILLS < 20 or "old" in verdicts, "\n".join(lines)
+
+
+def test_from_pretrained_loads_what_ranks_saved(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    case = "from_pretrained_loads_what_ranks_saved"
+    found = ranks.run("ranks_transformers", 2, tmp_path, [case])[case]
+    assert found == {}, "\n".join(found.values())
+
+
+# --- without a process group ---
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_saves_without_a_process_group(tmp_path: Path) -> None:
+    writer = StorageWriter(tmp_path / "one")
+    for name in (None, tmp_path / "two"):
+        dcp.save({"b": torch.arange(3), "a": torch.ones(2)}, storage_writer=writer, checkpoint_id=name, no_dist=True)
+    for folder in ("one", "two"):
+        assert (tmp_path / folder / "model.safetensors").read_bytes() == save({"a": torch.ones(2), "b": torch.arange(3)})
+    assert writer.checkpoint_id == tmp_path / "two"
+    dcp.save({}, storage_writer=StorageWriter(tmp_path / "empty"), no_dist=True)
+    assert load_file(tmp_path / "empty" / "model.safetensors") == {}
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_raises_its_own_error_without_a_process_group(tmp_path: Path) -> None:
+    with pytest.raises(dcp.CheckpointException) as raised:
+        dcp.save({"w": torch.zeros(2)}, storage_writer=StorageWriter(tmp_path / "nowhere" / "made"), no_dist=True)
+    assert isinstance(raised.value.failures[0][0], SafetensorError)
+    assert "no such file or directory" in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_ends_with_the_progress_function(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def progress(done: int, total: int) -> None:
+        raise Stop("enough")
+
+    with pytest.raises(dcp.CheckpointException, match="enough"):
+        dcp.save({"w": torch.zeros(1 << 20)}, storage_writer=StorageWriter(tmp_path / "made", progress=progress), no_dist=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"model.safetensors' would be a folder: give the path of a folder"):
+        StorageWriter(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="memory_limit 'much' is invalid"):
+        StorageWriter(tmp_path, memory_limit="much")
+    with pytest.raises(ValueError, match="memory_limit is -1: give a number of bytes"):
+        StorageWriter(tmp_path, memory_limit=-1)
+    writer = StorageWriter(tmp_path / "made")
+    with pytest.raises(ValueError, match="would be a folder"):
+        writer.reset(tmp_path / "model.safetensors")
+    assert StorageWriter.validate_checkpoint_id(tmp_path / "made")
+    assert not StorageWriter.validate_checkpoint_id(tmp_path / "nowhere" / "made")
+    assert not StorageWriter.validate_checkpoint_id(5)  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(writer)).checkpoint_id == writer.checkpoint_id  # async_save sends it to a process
+
+
+def test_cuts_a_tensor_into_parts() -> None:
+    choose = random.Random(6)
+    for _ in range(300):
+        whole = torch.arange(1, 1 + (size := torch.Size([choose.randint(1, 5) for _ in range(choose.randint(0, 3))])).numel()).reshape(size)
+        made, limit = torch.zeros_like(whole), choose.randint(1, 30)
+        for begins, part in _parts(whole, limit):
+            assert part.numel() <= limit and part.dim() == whole.dim()
+            place = tuple(slice(begin, begin + length) for begin, length in zip(begins, part.shape, strict=True))
+            assert not made[place].any()
+            made[place] = part
+        assert torch.equal(made, whole)
