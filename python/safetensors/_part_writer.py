@@ -174,10 +174,12 @@ class PartWriter:
         if kept and data.is_cpu and data.is_contiguous() and not (data.is_conj() or data.is_neg()):
             self._write(name, offsets, data)
             return
-        itemsize = data.dtype.itemsize if dtype is None else data.dtype.itemsize + dtype.itemsize
-        for begins, part in _parts(data, max(1, self._budget // itemsize)):
+        cast = data.dtype if dtype is None else dtype
+        limit = self._budget // (data.dtype.itemsize + cast.itemsize)
+        for begins, part in _parts(data, max(1, limit)):
             first = [offset + begin for offset, begin in zip(offsets, begins, strict=True)]
-            self._write(name, first, part if dtype is None else part.to(dtype))
+            part = part.to(cast, memory_format=torch.contiguous_format)
+            self._write(name, first, part)
 
     def _write(self, name: str, offsets: Sequence[int], data: torch.Tensor) -> None:
         wanted = self._native.dtype(name)

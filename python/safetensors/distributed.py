@@ -2,8 +2,8 @@
 
 `StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
 without it: it fills a model, or makes DTensors. `StorageWriter` is the writer for
-`torch.distributed.checkpoint.save` and `async_save`. The collectives are those of
-torch.distributed. This package opens no socket.
+`torch.distributed.checkpoint.save` and `async_save`, and `save_sharded` does the same without it. The
+collectives are those of torch.distributed. This package opens no socket.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ try:
 
     from ._load_sharded import load_sharded
     from ._ranks import RankError
+    from ._save_sharded import save_sharded
     from ._storage_reader import StorageReader
     from ._storage_writer import StorageWriter
 except ImportError as error:
@@ -25,4 +26,4 @@ except ImportError as error:
         f" Found {found}: {error}"
     ) from error
 
-__all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded"]
+__all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded", "save_sharded"]

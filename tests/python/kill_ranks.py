@@ -1,7 +1,7 @@
 """Kills a rank at a random point of a save, again and again, and checks that the old or the new checkpoint is there.
 
 `run(folder, seeds)` starts one process that imports torch once. It forks the ranks of each save, and one of them kills itself: at
-any time, or a short time after it has begun a step of StorageWriter. Each line of the result says what was found for a seed.
+any time, or a short time after it has begun a step of its part. Each line of the result says what was found for a seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 
 LIMIT = 20  # seconds that a rank may live
 RAISED = 3  # the exit status of a rank whose save has raised an error
-STEPS = ["any time", "prepare_global_plan", "write_data", "finish"]
+STEPS = ["any time", "create", "write", "receipt", "commit"]  # the others are functions of PartWriter
+WAYS = ["dcp.save", "save_sharded"]
 
 
 def run(folder: Path, seeds: list[int], timeout: float) -> list[str]:
@@ -44,7 +45,20 @@ def kill_after(seconds: float) -> None:
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
 
 
-def save(folder: Path, meeting: Path, rank: int, count: int, size: int, kill: tuple[str, float] | None) -> None:
+def die_in(step: str, seconds: float) -> None:
+    """From now on, this process dies a short time after it has begun the step."""
+    from safetensors._part_writer import PartWriter
+
+    original = getattr(PartWriter, step)
+
+    def deadly(*arguments: Any, **options: Any) -> Any:
+        kill_after(seconds)
+        return original(*arguments, **options)
+
+    setattr(PartWriter, step, deadly)
+
+
+def save(way: str, folder: Path, meeting: Path, rank: int, count: int, size: int, kill: tuple[str, float] | None) -> None:
     import datetime
 
     import torch.distributed as dist
@@ -52,28 +66,19 @@ def save(folder: Path, meeting: Path, rank: int, count: int, size: int, kill: tu
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    from safetensors.distributed import StorageWriter
+    from safetensors.distributed import StorageWriter, save_sharded
 
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count, timeout=datetime.timedelta(seconds=LIMIT / 2))
     mesh = init_device_mesh("cpu", (count,))
     state = {name: distribute_tensor(t, mesh, [Shard(t.dim() - 1)], src_data_rank=None) for name, t in state_of(2.0).items()}
-    writer: Any = StorageWriter
-    if kill is not None and kill[0] != STEPS[0]:
-
-        class Deadly(StorageWriter):
-            """Dies a short time after a step has begun."""
-
-        def deadly(self: Any, *arguments: Any, **options: Any) -> Any:
-            kill_after(kill[1])
-            return getattr(StorageWriter, kill[0])(self, *arguments, **options)
-
-        setattr(Deadly, kill[0], deadly)
-        writer = Deadly
     dist.barrier()
-    if kill is not None and kill[0] == STEPS[0]:
-        kill_after(kill[1])
+    if kill is not None:
+        kill_after(kill[1]) if kill[0] == STEPS[0] else die_in(*kill)
     start = time.monotonic()
-    dcp.save(state, storage_writer=writer(folder, max_shard_size=size))
+    if way == "dcp.save":
+        dcp.save(state, storage_writer=StorageWriter(folder, max_shard_size=size))
+    else:
+        save_sharded(state, folder, max_shard_size=size)
     meeting.with_name(f"seconds{rank}").write_text(str(time.monotonic() - start))
 
 
@@ -130,15 +135,15 @@ def kill_one(folder: Path, seed: int, duration: float) -> str:
     if seed % 3:  # otherwise a new folder
         old = state_of(1.0)
         save_checkpoint(old, made, max_shard_size=60_000, durability="none")
-    step = choose.choice(STEPS + STEPS[-1:])
-    victim = choose.randrange(count) if step in ("any time", "write_data") else 0
+    step, way = choose.choice(STEPS + STEPS[-1:]), WAYS[seed % 2]
+    victim = {"create": 0, "commit": 0, "receipt": choose.randrange(1, count)}.get(step, choose.randrange(count))
     delay = choose.uniform(0, duration) if step == "any time" else choose.choice([0.0, choose.uniform(0, 0.002), choose.uniform(0, 0.02)])
     meeting = folder / "meet"
-    children = [fork(lambda rank=rank: save(made, meeting, rank, count, 40_000, (step, delay) if rank == victim else None)) for rank in range(count)]
+    children = [fork(lambda rank=rank: save(way, made, meeting, rank, count, 40_000, (step, delay) if rank == victim else None)) for rank in range(count)]
     verdict = check(made, old, victim, statuses(children))
     again = state_of(3.0)
     save_checkpoint(again, made, max_shard_size=30_000, durability="none")  # what is left disturbs no later save
-    return f"seed {seed}: {verdict} (rank {victim} of {count}, {1000 * delay:.1f} ms after {step})"
+    return f"seed {seed}: {verdict} (rank {victim} of {count}, {1000 * delay:.1f} ms after {step} of {way})"
 
 
 def main(folder: Path, seeds: list[int]) -> None:
@@ -152,7 +157,7 @@ def main(folder: Path, seeds: list[int]) -> None:
     gc.freeze()  # so that gc.collect() of a rank is fast
     whole = folder / "whole"
     whole.mkdir()
-    assert statuses([fork(lambda rank=rank: save(whole / "made", whole / "meet", rank, 2, 40_000, None)) for rank in range(2)]) == [0, 0]
+    assert statuses([fork(lambda rank=rank: save(WAYS[0], whole / "made", whole / "meet", rank, 2, 40_000, None)) for rank in range(2)]) == [0, 0]
     duration = 1.2 * float((whole / "seconds0").read_text())
     for seed in seeds:
         own = folder / str(seed)

@@ -36,7 +36,7 @@ def meshes() -> list[DeviceMesh]:
     count = dist.get_world_size()
     found = [init_device_mesh("cpu", (count,))]
     if count >= 4:
-        found.append(init_device_mesh("cpu", (2, count // 2)))
+        found.append(init_device_mesh("cpu", (2, count // 2), mesh_dim_names=("outer", "inner")))
     return found
 
 

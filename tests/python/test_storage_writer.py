@@ -1,4 +1,4 @@
-"""StorageWriter on one rank and on many: bytes of the files, memory, failures, kills."""
+"""StorageWriter on one rank and on many: bytes of the files, memory, failures. Kills of ranks that save."""
 
 from __future__ import annotations
 

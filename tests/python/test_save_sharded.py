@@ -1,0 +1,87 @@
+"""save_sharded on one rank and on many: bytes of the files, owners of elements, failures."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import framework
+
+torch = framework("torch")
+
+import ranks  # noqa: E402
+import ranks_save_sharded  # noqa: E402
+
+from safetensors import SafetensorError  # noqa: E402
+from safetensors._boxes import Box  # noqa: E402
+from safetensors._save_sharded import _Held, _planned  # noqa: E402
+from safetensors.distributed import save_sharded  # noqa: E402
+from safetensors.torch import load_file, save  # noqa: E402
+
+CASES = [n for n, f in vars(ranks_save_sharded).items() if inspect.isfunction(f) and f.__module__ == "ranks_save_sharded" and list(inspect.signature(f).parameters) == ["folder"]]
+DEADLY = "survives_the_death_of_a_rank"
+CASES.remove(DEADLY)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made: dict[int, ranks.Results] = {}
+
+    def get(world_size: int) -> ranks.Results:
+        if world_size not in made:
+            made[world_size] = ranks.run("ranks_save_sharded", world_size, tmp_path_factory.mktemp(f"sharded{world_size}"), [*CASES, DEADLY])
+        return made[world_size]
+
+    return get
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_ranks(results: Any, world_size: int, case: str) -> None:
+    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
+    found = results(world_size)[DEADLY]
+    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+
+
+def test_saves_a_module_without_a_process_group(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 4)
+    model.bias = torch.nn.Parameter(model.weight[:, 0])  # tied weights: a copy per name
+    save_sharded(model, tmp_path / "made")
+    assert (tmp_path / "made" / "model.safetensors").read_bytes() == save({n: t.detach().clone() for n, t in model.state_dict().items()})
+    save_sharded({"w": torch.zeros(3), "n": torch.zeros(2, dtype=torch.int8)}, tmp_path / "half", dtype=torch.float16)
+    assert {name: tensor.dtype for name, tensor in load_file(tmp_path / "half" / "model.safetensors").items()} == {"w": torch.float16, "n": torch.int8}
+
+
+def test_raises_its_own_error_without_a_process_group(tmp_path: Path) -> None:
+    with pytest.raises(SafetensorError, match="no such file or directory"):
+        save_sharded({"w": torch.zeros(2)}, tmp_path / "nowhere" / "made")
+    with pytest.raises(TypeError, match="target is int: give a module or a dict"):
+        save_sharded(5, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        save_sharded({"w": torch.zeros(1 << 20)}, tmp_path / "made", progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupt(done: int, total: int) -> None:
+    raise KeyboardInterrupt
+
+
+def held(*boxes: tuple[int, int], size: int = 6) -> _Held:
+    return _Held(torch.float32, (size,), [Box((begin,), (end - begin,)) for begin, end in boxes])
+
+
+def test_finds_one_writer_per_element() -> None:
+    plain = _Held(torch.int8, (2,), None)
+    given = [{"w": held((0, 2), (4, 6)), "p": plain}, {"w": held((2, 4), (4, 6)), "q": plain}, {"q": plain, "w": held((0, 2))}]
+    specs, plain_writers, repeated = _planned(given)
+    assert list(specs) == ["w", "p", "q"] and plain_writers == {"q": 1}
+    assert repeated == {1: {("w", 1)}, 2: {("w", 0)}}
+    for boxes, text in ((((0, 4),), "its chunks hold 4 elements"), (((0, 4), (3, 6)), "overlap"), ((), "hold 0 elements")):
+        with pytest.raises(SafetensorError, match=text):
+            _planned([{"w": held(*boxes)}, {"w": held()}])
