@@ -51,12 +51,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != DEADLY])
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_ranks(results: Any, world_size: int, case: str) -> None:
     assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
 
 
-@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
     found = results(world_size)[DEADLY]
     assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
@@ -229,14 +229,13 @@ def test_the_import_error_says_what_is_needed(missing: str) -> None:
     assert f"safetensors.distributed needs torch 2.5 or newer, with torch.distributed. Found {found}: " in done.stderr
 
 
-@pytest.mark.parametrize("name", ["load.py", "shards.py"])
+@pytest.mark.parametrize("name", ["load.py", "shards.py", "save.py"])
 def test_the_examples_of_the_document_run(tmp_path: Path, name: str) -> None:
     text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
     blocks = re.findall(r"^```(?:python|sh|text)\n(.*?)^```$", text, re.S | re.M)
-    begin = 0 if name == "load.py" else 3
-    program, command, printed = blocks[begin : begin + 3]
+    index = next(i for i, block in enumerate(blocks) if block.startswith("torchrun ") and block.endswith(f" {name}\n"))
+    program, command, printed = blocks[index - 1 : index + 2]
     (tmp_path / name).write_text(program)
-    assert len(blocks) == 6 and command.startswith("torchrun ") and command.endswith(f" {name}\n")
     launch = [sys.executable, "-m", "torch.distributed.run", *command.split()[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)

@@ -36,7 +36,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_ranks(results: Any, world_size: int, case: str) -> None:
     assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
 
