@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times how the ranks of torch.distributed load their parts of a model, beside other ways, and prints a table.
+"""Times how the ranks of torch.distributed load or save their parts of a model, beside other ways. Prints a table.
 
 Run it with the interpreter of an environment that holds this package and torch. `--reference` is the
 interpreter of an environment with the reference package and torch. The model lies in several files.
@@ -7,6 +7,9 @@ Each rank needs an equal part of the rows of every tensor, and has memory for it
 before. One turn of a way: all ranks wait for each other, load, and the turn ends when the last rank
 has its part. The ways take turns in random order. The first turn of each is not counted: it compares
 the tensors. The processes stay alive, so the time does not count imports.
+
+With `--save`, each rank saves these parts instead, into a folder that was removed before the turn. The
+first turn compares the sum of the elements that the files hold, if these are safetensors files.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -40,9 +44,21 @@ WAYS = [
     ("reference", "... with `mmap=True`", "torch_load_map"),
 ]
 
+# Ways to save. Those of DCP and torch run in the environment of the reference, if there is one.
+SAVING = [
+    ("ours", "`dcp.save`, our `StorageWriter`", "save_storage_writer"),
+    ("ours", '... with `durability="none"`', "save_storage_writer_unsynced"),
+    ("ours", "`save_sharded`", "save_sharded"),
+    ("reference", "`dcp.save`, DCP's Hugging Face writer with consolidation", "save_hf"),
+    ("reference", "... without: not loadable by `from_pretrained`", "save_hf_parts"),
+    ("reference", "`dcp.save`, DCP's own format", "save_distcp"),
+    ("reference", "`full_tensor` of each, `save_file` on rank 0", "save_gathered"),
+    ("reference", "`full_tensor` of each, `torch.save` on rank 0", "save_gathered_pickle"),
+]
+
 
 class Ways:
-    """The ways to load, in one process. `state` has a DTensor for each tensor of the model."""
+    """The ways to load and save, in one process. `state` has a DTensor for each tensor of the model."""
 
     def __init__(self, folder: str, mesh: Any) -> None:
         import torch
@@ -56,6 +72,8 @@ class Ways:
             self.state[name] = DTensor.from_local(local, mesh, [Shard(0)], run_check=False)
             assert rows % ranks == 0 and 0 <= rank < ranks
         self.rank = mesh.get_rank()
+        # Eight files, as those that are loaded.
+        self.shard_size = sum(tensor.nbytes for tensor in self.state.values()) // 8
         self.parts = {name: value.to_local() for name, value in self.state.items()}
         self.places = places(folder)
 
@@ -123,6 +141,70 @@ class Ways:
     def torch_load_map(self) -> None:
         self.torch_load(mmap=True)
 
+    @property
+    def saved(self) -> str:
+        return saved_folder(self.folder)
+
+    def save_storage_writer(self, durability: Any = "full") -> None:
+        import torch.distributed.checkpoint as dcp
+        from safetensors.distributed import StorageWriter
+
+        writer = StorageWriter(self.saved, max_shard_size=self.shard_size, durability=durability)
+        dcp.save(self.state, storage_writer=writer)
+
+    def save_storage_writer_unsynced(self) -> None:
+        self.save_storage_writer("none")
+
+    def save_sharded(self) -> None:
+        from safetensors.distributed import save_sharded
+
+        save_sharded(self.state, self.saved, max_shard_size=self.shard_size)
+
+    def save_hf(self, consolidated: bool = True) -> None:
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
+        files = {name: int(name.split(".")[1]) + 1 for name in self.state}
+        writer = HuggingFaceStorageWriter(
+            self.saved, files, save_distributed=True, enable_consolidation=consolidated
+        )
+        dcp.save(self.state, storage_writer=writer)
+
+    def save_hf_parts(self) -> None:
+        self.save_hf(consolidated=False)
+
+    def save_distcp(self) -> None:
+        import torch.distributed.checkpoint as dcp
+
+        dcp.save(self.state, storage_writer=dcp.FileSystemWriter(self.saved))
+
+    def gathered(self) -> dict[str, Any]:
+        whole = {name: tensor.full_tensor() for name, tensor in self.state.items()}
+        os.makedirs(self.saved, exist_ok=True)
+        return whole
+
+    def save_gathered(self) -> None:
+        import torch.distributed as dist
+        from safetensors.torch import save_file
+
+        whole = self.gathered()
+        if self.rank == 0:
+            save_file(whole, f"{self.saved}/model.safetensors")
+        dist.barrier()
+
+    def save_gathered_pickle(self) -> None:
+        import torch
+        import torch.distributed as dist
+
+        whole = self.gathered()
+        if self.rank == 0:
+            torch.save(whole, f"{self.saved}/model.pt")
+        dist.barrier()
+
+
+def saved_folder(folder: str) -> str:
+    return f"{folder}/saved"
+
 
 def shapes(folder: str) -> dict[str, list[int]]:
     loaded: dict[str, list[int]] = json.loads(Path(folder, "shapes").read_text())
@@ -150,6 +232,12 @@ def status(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
 
 
+def moved() -> tuple[int, int]:
+    """Return the bytes that this process has read and written."""
+    words = Path("/proc/self/io").read_text().split()
+    return int(words[1]), int(words[3])
+
+
 def serve(folder: str, store: str, rank: int, ranks: int) -> None:
     """Load in the way that each line of the standard input names, and print a report for each."""
     out = os.fdopen(os.dup(1), "w")
@@ -163,9 +251,9 @@ def serve(folder: str, store: str, rank: int, ranks: int) -> None:
     ways = Ways(folder, init_device_mesh("cpu", (ranks,)))
     for line in iter(sys.stdin.readline, ""):
         for part in ways.parts.values():
-            part.fill_(-1)
+            part.fill_(rank + 1 if line.startswith("save") else -1)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before, read = status("VmRSS"), int(Path("/proc/self/io").read_text().split()[1])
+        before, (read, written) = status("VmRSS"), moved()
         dist.barrier()
         used, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         try:
@@ -179,7 +267,8 @@ def serve(folder: str, store: str, rank: int, ranks: int) -> None:
             "end": end,
             "cpu": spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime,
             "peak": max(0, status("VmHWM") - before),
-            "read": int(Path("/proc/self/io").read_text().split()[1]) - read,
+            "read": moved()[0] - read,
+            "written": moved()[1] - written,
             "sum": sum(part.sum(dtype=torch.float64).item() for part in ways.parts.values()),
         }
         print(json.dumps(report), file=out, flush=True)
@@ -238,6 +327,7 @@ class Group:
             "cpu": sum(r["cpu"] for r in reports),
             "peak": max(r["peak"] for r in reports),
             "read": sum(r["read"] for r in reports),
+            "written": sum(r["written"] for r in reports),
             "sum": sum(r["sum"] for r in reports),
         }
 
@@ -264,11 +354,24 @@ def warm(folder: str) -> None:
         file.read_bytes()
 
 
+def check_saved(folder: str, expected: float) -> None:
+    """Compare the sum of all elements, if there are safetensors files."""
+    from safetensors import load
+
+    saved = Path(saved_folder(folder))
+    files = sorted(saved.glob("*.safetensors"))
+    tensors = [tensor for file in files for tensor in load(file, framework="np").values()]
+    found = sum(float(tensor.sum(dtype="float64")) for tensor in tensors)
+    assert not files or abs(found - expected) < 1e-6 * expected, f"{saved} has other values"
+
+
 def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> None:
     pythons = {"ours": sys.executable} | (
         {"reference": arguments.reference} if arguments.reference else {}
     )
     ways = [way for way in WAYS if way[0] in pythons]
+    if arguments.save:
+        ways = [(name if name in pythons else "ours", says, way) for name, says, way in SAVING]
     groups = {name: Group(python, folder, ranks) for name, python in pythons.items()}
     warm(folder)
     measured: dict[int, list[dict[str, Any]]] = {i: [] for i in range(len(ways))}
@@ -277,7 +380,12 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
         for i in random.sample(range(len(ways)), len(ways)):
             if cold:
                 drop(folder)
+            if arguments.save:
+                shutil.rmtree(saved_folder(folder), ignore_errors=True)
+                os.sync()  # no turn waits for the bytes of another one
             report = groups[ways[i][0]].turn(ways[i][2])
+            if arguments.save and turn == 0 and "missing" not in report:
+                check_saved(folder, report["sum"])
             if "missing" not in report and ways[i][2] != "nothing":
                 expected = report["sum"] if expected is None else expected
                 assert abs(report["sum"] - expected) < 1e-6 * expected, (
@@ -287,9 +395,11 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
                 measured[i].append(report)
     for group in groups.values():
         group.stop()
-    print(f"\n{ranks} ranks, {'cold' if cold else 'warm'}:\n")
+    moves = "written" if arguments.save else "read"
+    print(f"\n{ranks} ranks, {'saving' if arguments.save else 'cold' if cold else 'warm'}:\n")
     print(
-        "| way | time | time / ours | CPU of all ranks | peak memory per rank | bytes read by all ranks |"
+        "| way | time | time / ours | CPU of all ranks | peak memory per rank |"
+        f" bytes {moves} by all ranks |"
     )
     print("|---|---|---|---|---|---|")
     first = None
@@ -300,12 +410,12 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
             continue
         mid = {
             key: statistics.median(turn[key] for turn in turns)
-            for key in ("seconds", "cpu", "peak", "read")
+            for key in ("seconds", "cpu", "peak", moves)
         }
         first = first or mid["seconds"]
         print(
             f"| {says} | {mid['seconds'] * 1000:.0f} ms | {mid['seconds'] / first:.2f} | {mid['cpu']:.2f} s"
-            f" | {mid['peak'] / MIB:.0f} MiB | {mid['read'] / MIB:,.0f} MiB |",
+            f" | {mid['peak'] / MIB:.0f} MiB | {mid[moves] / MIB:,.0f} MiB |",
             flush=True,
         )
 
@@ -319,6 +429,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, metavar="MIB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="measure cold reads, too")
+    parser.add_argument("--save", action="store_true", help="measure saving instead")
     parser.add_argument("--directory", help="where the files go (a temporary folder of it)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
@@ -329,7 +440,7 @@ def main() -> None:
         )
         print(f"{os.cpu_count()} processors, load before: {os.getloadavg()[0]:.1f} (0 is idle)")
         for ranks in map(int, arguments.ranks.split(",")):
-            for cold in (False, True) if arguments.cold else (False,):
+            for cold in (False, True) if arguments.cold and not arguments.save else (False,):
                 race(arguments, folder, ranks, cold)
 
 

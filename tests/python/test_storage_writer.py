@@ -6,6 +6,9 @@ import inspect
 import os
 import pickle
 import random
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,40 @@ def test_from_pretrained_loads_what_ranks_saved(tmp_path: Path) -> None:
     case = "from_pretrained_loads_what_ranks_saved"
     found = ranks.run("ranks_transformers", 2, tmp_path, [case])[case]
     assert found == {}, "\n".join(found.values())
+
+
+# async_save starts a process that imports the program again.
+IN_A_PROCESS = """
+import sys
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from safetensors.distributed import StorageWriter
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    state = {"w": distribute_tensor(torch.arange(12.0).reshape(4, 3), mesh, [Shard(0)], src_data_rank=None)}
+    kind = AsyncCheckpointerType.PROCESS
+    dcp.async_save(state, storage_writer=StorageWriter(sys.argv[1]), async_checkpointer_type=kind).result()
+    dist.destroy_process_group()
+"""
+
+
+def test_async_save_works_in_a_process(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(IN_A_PROCESS)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "RANK": "0", "WORLD_SIZE": "1"}
+    environment = {**os.environ, **meeting, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run([sys.executable, str(program), str(tmp_path / "made")], env=environment, capture_output=True, text=True, timeout=180)
+    files = [path.name for path in (tmp_path / "made").iterdir()] if (tmp_path / "made").exists() else []
+    assert files == ["model.safetensors"], done.stdout + done.stderr
+    assert torch.equal(load_file(tmp_path / "made" / "model.safetensors")["w"], torch.arange(12.0).reshape(4, 3))
 
 
 # --- without a process group ---
