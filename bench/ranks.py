@@ -395,15 +395,19 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
                 measured[i].append(report)
     for group in groups.values():
         group.stop()
-    moves = "written" if arguments.save else "read"
     print(f"\n{ranks} ranks, {'saving' if arguments.save else 'cold' if cold else 'warm'}:\n")
+    print_table([says for _, says, _ in ways], measured, "written" if arguments.save else "read")
+
+
+def print_table(names: list[str], measured: dict[int, list[dict[str, Any]]], moves: str) -> None:
+    """Print the medians of each way. `moves`: "read" or "written"."""
     print(
         "| way | time | time / ours | CPU of all ranks | peak memory per rank |"
         f" bytes {moves} by all ranks |"
     )
     print("|---|---|---|---|---|---|")
     first = None
-    for i, (_, says, _) in enumerate(ways):
+    for i, says in enumerate(names):
         turns = measured[i]
         if "missing" in turns[0]:
             print(f"| {says} | {turns[0]['missing']} | | | | |")

@@ -173,7 +173,7 @@ class StorageWriter(TorchStorageWriter):
                 _raise_portable(error)
             written = _Written(None, describe(error))
         future: Future[list[WriteResult]] = Future()
-        size = sum(item.tensor_storage_size() or 0 for item in plan.items)
+        size = sum(_box_bytes(item) for item in plan.items)
         future.set_result([WriteResult(MetadataIndex(""), size, written)])
         return future
 
