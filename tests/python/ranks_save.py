@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import resource
+import shutil
 import signal
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,13 +25,13 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 import safetensors.numpy
 import safetensors.torch
-from safetensors import Checkpoint
+from safetensors import Checkpoint, SafetensorError
 from safetensors._ranks import agree
 from safetensors.distributed import RankError, StorageReader, StorageWriter
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+def contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
 
 
 def on_rank_0(check: Any) -> None:
@@ -66,8 +67,8 @@ def save(state: dict[str, Any], folder: Path, planner: Any = None, **options: An
 # --- values ---
 
 
-def check_one_file(folder: Path, _: Any = None) -> None:
-    assert contents(folder) == {"model.safetensors": safetensors.torch.save(whole())}
+def check_one_file(path: Path) -> None:
+    assert contents(path) == {"model.safetensors": safetensors.torch.save(whole())}
 
 
 def writes_what_save_file_writes(folder: Path) -> None:
@@ -285,15 +286,15 @@ def reports_progress(folder: Path) -> None:
 
 
 @contextmanager
-def untouched(folder: Path) -> Any:
+def untouched(parent: Path) -> Any:
     """An old checkpoint, which is still there at the end, and nothing else."""
     old = {"old": torch.arange(5.0)}
-    on_rank_0(lambda: safetensors.torch.save_checkpoint(old, folder / "made", durability="none"))
-    yield folder / "made"
+    on_rank_0(lambda: safetensors.torch.save_checkpoint(old, parent / "made", durability="none"))
+    yield parent / "made"
 
     def check() -> None:
-        assert contents(folder / "made") == {"model.safetensors": safetensors.torch.save(old)}
-        assert [path.name for path in folder.iterdir()] == ["made"], list(folder.iterdir())
+        assert contents(parent / "made") == {"model.safetensors": safetensors.torch.save(old)}
+        assert [path.name for path in parent.iterdir()] == ["made"], list(parent.iterdir())
 
     on_rank_0(check)
 
@@ -419,6 +420,41 @@ def refuses_plans_of_an_earlier_save(folder: Path) -> None:
     found = failures(lambda: save(whole(), folder / "two", Caching()))
     assert "(give a planner with enable_plan_caching=False)" in str(found[0]), found
     assert not (folder / "two").exists()
+
+
+def refuses_to_save_without_collectives(folder: Path) -> None:
+    if not last():
+        return
+    try:
+        dcp.save(whole(), storage_writer=StorageWriter(folder / "made"), use_collectives=False)
+    except SafetensorError as error:
+        assert str(error).startswith("use_collectives=False is not supported: ")
+    else:
+        raise AssertionError("nothing failed")
+    assert list(folder.iterdir()) == []
+
+
+def removes_what_a_failed_save_left(folder: Path) -> None:
+    if not last():
+        return
+    with untouched(folder) as made:
+        writer = StorageWriter(made)
+        for end in (writer.close, writer.reset):
+            failures(lambda: dcp.save(whole(), storage_writer=writer, planner=Failing("finish", last())))
+            on_rank_0(lambda: check_temporary(made))
+            end()
+            on_rank_0(lambda: check_one_name(made))
+        failures(lambda: dcp.save(whole(), storage_writer=writer, planner=Failing("finish", last())))
+        dcp.save(whole(), storage_writer=writer, checkpoint_id=folder / "other")
+        on_rank_0(lambda: shutil.rmtree(folder / "other"))
+
+
+def check_temporary(path: Path) -> None:
+    assert any(name.startswith(".safetensors-") for name in contents(path)), list(contents(path))
+
+
+def check_one_name(path: Path) -> None:
+    assert list(contents(path)) == ["model.safetensors"]
 
 
 def survives_the_death_of_a_rank(folder: Path) -> None:
