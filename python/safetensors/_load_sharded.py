@@ -1,13 +1,13 @@
 """Loads the shards of this rank: into the tensors of a model, or into new DTensors.
 
 Each rank finds the boxes of elements that its placements give it, and reads them by one read plan. Ranks
-talk only to agree on errors: before reading and after it.
+talk only to agree on errors, before reading and after it, and if they share reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from typing import Any, overload
 
@@ -21,9 +21,11 @@ from ._checkpoint import DEFAULT_BUDGET
 from ._dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
-from ._pieces import Piece, read_pieces
+from ._pieces import Piece
 from ._ranks import agree
 from ._requests import missing
+from ._share import LoadReport, load_pieces
+from ._share_choice import Share, check_share
 from ._shards import Shares, shares_of
 from ._stored import Path, Stored, StoredTensor, open_shared
 from ._types import Cache
@@ -45,6 +47,8 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
     progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
 ) -> _IncompatibleKeys: ...
 @overload
 def load_sharded(
@@ -59,6 +63,8 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
     progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
 ) -> dict[str, DTensor]: ...
 
 
@@ -75,6 +81,8 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
     progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
 ) -> Any:
     """Load the shards of this rank. Each rank reads only the bytes of its own shards.
 
@@ -91,13 +99,15 @@ def load_sharded(
     `path`: a file, an index, a folder that holds one of these, or a folder that
     `HuggingFaceStorageWriter(save_distributed=True)` of torch left.
     `process_group`: the ranks that call the function, None for all. Each of them must call it.
-    `threads`, `memory_limit`, `cache`, `progress`: as in StorageReader.
+    `threads`, `memory_limit`, `cache`, `progress`, `share`: as in StorageReader.
+    `report`: a function that receives a LoadReport, which says what the load did on this rank.
 
     Raises RankError on all ranks if one of them fails. With one rank, raises its error:
     SafetensorError, OSError, MissingTensorError for a pattern without a match, TypeError. If reading
     has begun, some tensors have their new values, and others do not. Hooks of the model do not run.
     """
-    options = {
+    check_share(share)
+    options: dict[str, Any] = {
         "threads": threads,
         "memory_limit": to_bytes(memory_limit, "memory_limit"),
         "cache": cache,
@@ -105,7 +115,8 @@ def load_sharded(
     made: _Made = [], None
     stored: Stored | None = None
     fault: BaseException | None = None
-    opened = open_shared(process_group, path)
+    opened, choice = open_shared(process_group, path, share)
+    options |= {"choice": choice, "group": process_group}
     try:
         stored = opened()
         _check_arguments(target, mesh, placements, dtype)
@@ -117,9 +128,10 @@ def load_sharded(
         fault = error
     try:
         agree(process_group, fault)
-        report, end_progress = reporter(progress)
+        shown, end_progress = reporter(progress)
+        loaded: LoadReport | None = None
         try:
-            read_pieces(made[0], None, report, **options)
+            loaded = load_pieces(stored, lambda: made[0], None, shown, **options)
         except BaseException as error:
             fault = error
         end_progress()
@@ -127,6 +139,8 @@ def load_sharded(
     finally:
         if stored is not None:
             stored.close()
+    if report is not None and loaded is not None:
+        report(loaded)
     return made[1]
 
 

@@ -21,7 +21,7 @@ from ._options import Progress
 from ._requests import Request
 from ._stored import StoredTensor
 
-__all__ = ["Piece", "read_pieces"]
+__all__ = ["Piece", "check_dtypes", "copy_values", "file_index", "read_pieces"]
 
 
 @dataclass(slots=True)
@@ -46,14 +46,7 @@ class Piece:
 
     def index(self) -> tuple[slice, ...] | None:
         """Return the index of the elements in the file. None: the whole tensor."""
-        sizes = tuple(self.target.shape)
-        whole = list(self.checkpoint.get_tensor_meta(self.stored.name).shape)
-        found = [slice(o, o + n) for o, n in zip(self.offsets, sizes, strict=True)]
-        if self.stored.wire == "F4" and found:  # torch counts pairs
-            found[-1] = slice(2 * found[-1].start, 2 * found[-1].stop)
-        if all(part == slice(0, size) for part, size in zip(found, whole, strict=True)):
-            return None
-        return tuple(found)
+        return file_index(self.stored, self.checkpoint, self.offsets, self.target.shape)
 
     def request(self) -> Request | None:
         """Return how the plan reads the piece, or None if torch must copy it."""
@@ -73,6 +66,40 @@ class Piece:
         return self.stored.name, self.index(), wire if wire != stored else None, memory
 
 
+def file_index(
+    stored: StoredTensor, checkpoint: Checkpoint, offsets: Sequence[int], sizes: Sequence[int]
+) -> tuple[slice, ...] | None:
+    """Return the index of a box of elements in the file. None: the whole tensor."""
+    whole = list(checkpoint.get_tensor_meta(stored.name).shape)
+    found = [slice(o, o + n) for o, n in zip(offsets, sizes, strict=True)]
+    if stored.wire == "F4" and found:  # torch counts pairs
+        found[-1] = slice(2 * found[-1].start, 2 * found[-1].stop)
+    if all(part == slice(0, size) for part, size in zip(found, whole, strict=True)):
+        return None
+    return tuple(found)
+
+
+def copy_values(stored: StoredTensor, target: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy elements of a stored tensor, with torch's conversion. Raises SafetensorError."""
+    try:
+        with torch.no_grad():
+            target.copy_(values)
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise SafetensorError(
+            f"cannot copy tensor {stored.name!r} of dtype {stored.wire}"
+            f" to {target.dtype} on {target.device}: {error}"
+        ) from error
+
+
+def check_dtypes(pieces: Sequence[Piece]) -> None:
+    """Raise SafetensorError for a dtype that torch lacks."""
+    for piece in pieces:
+        if piece.stored.dtype is None:
+            raise SafetensorError(
+                f"tensor {piece.stored.name!r} has dtype {piece.stored.wire}, which torch lacks"
+            )
+
+
 def read_pieces(
     pieces: Sequence[Piece],
     done: Callable[[int], None] | None,
@@ -84,11 +111,7 @@ def read_pieces(
     `options`: those of the native `load`, without `progress`. Raises SafetensorError, OSError, and the
     errors of `done` and of the progress function. Then some pieces have values, and others do not.
     """
-    for piece in pieces:
-        if piece.stored.dtype is None:
-            raise SafetensorError(
-                f"tensor {piece.stored.name!r} has dtype {piece.stored.wire}, which torch lacks"
-            )
+    check_dtypes(pieces)
     _Reading(pieces, done, progress, options).run()
 
 
@@ -160,14 +183,7 @@ class _Reading:
         try:
             while (item := next(items, None)) is not None:
                 piece = parts[item[0]]
-                try:
-                    with torch.no_grad():
-                        piece.target.copy_(item[1])
-                except (RuntimeError, TypeError, NotImplementedError) as error:
-                    raise SafetensorError(
-                        f"cannot copy tensor {piece.stored.name!r} of dtype {piece.stored.wire}"
-                        f" to {piece.target.dtype} on {piece.target.device}: {error}"
-                    ) from error
+                copy_values(piece.stored, piece.target, item[1])
                 del item
         finally:
             items.close()

@@ -24,8 +24,10 @@ from torch.futures import Future
 from ._checkpoint import DEFAULT_BUDGET
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
-from ._pieces import Piece, read_pieces
+from ._pieces import Piece
 from ._ranks import portable
+from ._share import LoadReport, load_pieces
+from ._share_choice import Choice, Share, check_share, choose
 from ._stored import Part, Path, Stored, StoredTensor, open_shared
 from ._types import Cache
 
@@ -41,11 +43,15 @@ class StorageReader(TorchStorageReader):
     `memory_limit`: maximum number of bytes of this rank that are being read or converted, besides its
     tensors: a number, or a text such as "512MiB".
     `cache`, `progress`: as in `safetensors.load`, for the bytes of this rank.
+    `share`: whether bytes that several ranks need are read by one of them, who sends them to the
+    others by the process group. "group": by one of all ranks. "node": by one rank per machine.
+    "never": each rank reads all that it needs. "auto": "group" on network and user-space file systems,
+    "never" on others. The value and the files of rank 0 count.
     `process_group`, `no_dist`: those that you give to `load`. Other ones make ranks wait for each other.
 
     Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank.
     Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
-    the memory of tensors on the CPU. Floats are cast to the dtype of the tensor. Give each rank a
+    the memory of tensors on the CPU. With `share`, a rank reads also for others. Floats are cast to the dtype of the tensor. Give each rank a
     reader of its own. A reader can load again. Use it from one thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
@@ -60,9 +66,11 @@ class StorageReader(TorchStorageReader):
         memory_limit: int | str = DEFAULT_BUDGET,
         cache: Cache = "keep",
         progress: bool | Progress | None = False,
+        share: Share = "auto",
         process_group: Any = None,
         no_dist: bool = False,
     ) -> None:
+        check_share(share)
         self._path = path
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -72,7 +80,15 @@ class StorageReader(TorchStorageReader):
         self._progress = progress
         self._group = process_group
         self._no_dist = no_dist
+        self._share: Share = share
+        self._choice = Choice("never", "nothing was loaded")
+        self._report: LoadReport | None = None
         self._stored: Stored | None = None
+
+    @property
+    def report(self) -> LoadReport | None:
+        """What the last `load` did on this rank. None before the first one and after an error."""
+        return self._report
 
     @property
     def checkpoint_id(self) -> Path:
@@ -97,10 +113,13 @@ class StorageReader(TorchStorageReader):
         rank 0 of the group fails.
         """
         self._close()
+        self._report = None
         if self._no_dist:
             self._stored = Stored.open(self._path)
+            self._choice = choose(self._share, None, 1)
         else:
-            self._stored = open_shared(self._group, self._path)()
+            opened, self._choice = open_shared(self._group, self._path, self._share)
+            self._stored = opened()
         described = {tensor.name: _described(tensor) for tensor in self._stored}
         return Metadata(state_dict_metadata=described, storage_meta=StorageMeta())  # type: ignore[arg-type]
 
@@ -116,7 +135,7 @@ class StorageReader(TorchStorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Return the plans unchanged: each rank reads its own bytes."""
+        """Return the plans unchanged. `read_data` decides who reads what."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -124,14 +143,19 @@ class StorageReader(TorchStorageReader):
 
         Raises SafetensorError, OSError, KeyboardInterrupt, and the errors of the planner.
         """
-        report, end_progress = reporter(self._progress)
+        progress, end_progress = reporter(self._progress)
+        pieces: list[Piece] = []
+
+        def prepare() -> list[Piece]:
+            pieces.extend(self._piece(item, planner) for item in plan.items)
+            return pieces
+
+        def commit(index: int) -> None:
+            planner.commit_tensor(plan.items[index], pieces[index].target)
+
+        given = {"choice": self._choice, "group": self._group, **self._options}
         try:
-            pieces = [self._piece(item, planner) for item in plan.items]
-
-            def commit(index: int) -> None:
-                planner.commit_tensor(plan.items[index], pieces[index].target)
-
-            read_pieces(pieces, commit, report, **self._options)
+            self._report = load_pieces(self._stored, prepare, commit, progress, **given)
         except BaseException as error:
             sent = portable(error)
             if sent is error:

@@ -17,12 +17,14 @@ from os import PathLike
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from ._boxes import Box, check_cover
 from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES
 from ._native import SafetensorError
 from ._ranks import from_first, is_alone
+from ._share_choice import Choice, Share, choose
 
 __all__ = ["Part", "Path", "Stored", "StoredTensor", "open_shared"]
 
@@ -144,22 +146,28 @@ class Stored:
             )
 
 
-def open_shared(group: Any, path: Path) -> Callable[[], Stored]:
+def open_shared(
+    group: Any, path: Path, share: Share = "never"
+) -> tuple[Callable[[], Stored], Choice]:
     """Read the headers on rank 0 of the group only. All ranks must call it.
 
     Returns a function that opens the checkpoint on this rank, without reading a file. Its errors are
-    those of one rank. Raises RankError on all ranks if rank 0 fails. `path` may differ per rank.
+    those of one rank. Raises RankError on all ranks if rank 0 fails. `path` may differ per rank. The
+    second result is what rank 0 chose for all ranks, from its `share` and its first file.
     """
     if is_alone(group):
-        return lambda: Stored.open(path)
+        return lambda: Stored.open(path), choose(share, None, 1)
     opened: list[Stored] = []
 
-    def read() -> _Headers:
-        opened.append(Stored.open(path))
-        return opened[0].headers()
+    def read() -> tuple[_Headers, Choice]:
+        stored = Stored.open(path)
+        opened.append(stored)
+        files = [file for one in stored.checkpoints for file in one.files[:1]]
+        choice = choose(share, files[0] if files else None, dist.get_world_size(group))
+        return stored.headers(), choice
 
-    headers = from_first(group, read)
-    return lambda: opened[0] if opened else Stored.from_headers(path, headers)
+    headers, choice = from_first(group, read)
+    return lambda: opened[0] if opened else Stored.from_headers(path, headers), choice
 
 
 def _add_part(tensor: StoredTensor, part: Part) -> None:

@@ -14,6 +14,7 @@ try:
     from ._load_sharded import load_sharded
     from ._ranks import RankError
     from ._save_sharded import save_sharded
+    from ._share import LoadReport
     from ._storage_reader import StorageReader
     from ._storage_writer import StorageWriter
 except ImportError as error:
@@ -26,4 +27,11 @@ except ImportError as error:
         f" Found {found}: {error}"
     ) from error
 
-__all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded", "save_sharded"]
+__all__ = [
+    "LoadReport",
+    "RankError",
+    "StorageReader",
+    "StorageWriter",
+    "load_sharded",
+    "save_sharded",
+]

@@ -1,0 +1,382 @@
+"""Fills pieces of tensors so that ranks share reads: what several ranks need is read once and passed on.
+
+1. Each rank says which boxes of which parts it needs (one `all_gather_object`). From this, all ranks
+   compute the same schedule: see `_share_plan.py`.
+2. Each rank reads what only it needs by its own plan, straight into its tensors. In the meantime a thread
+   reads the first bucket of what it reads for others.
+3. In rounds, the buckets are passed on, copied and cast into the tensors, while the next ones are read: see
+   `_share_exchange.py`. This happens in a thread: Ctrl-C interrupts no collective, which would leave the
+   other ranks waiting. The functions of the caller run in the thread of the caller.
+
+If a rank fails, all ranks stop in the same round. Then only the rank that failed raises. So the caller
+must ask the other ranks afterwards: `agree` does, and torch.distributed.checkpoint.
+
+Memory: four buckets (two that are read, two that are received), and a fourth of the limit for each of the
+two plans that read at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from ._boxes import Box
+from ._checkpoint import DEFAULT_BUDGET
+from ._fill import overlapping
+from ._native import SafetensorError
+from ._options import Progress
+from ._pieces import Piece, check_dtypes, copy_values, read_pieces
+from ._ranks import describe
+from ._share_choice import Choice
+from ._share_exchange import BUFFERS, BucketReader, Exchange, transport_device
+from ._share_plan import Message, Schedule, Unit, make_schedule
+from ._stored import Part, Stored, StoredTensor
+
+__all__ = ["LoadReport", "load_pieces"]
+
+_MIN_BUCKET = 64 << 10  # bytes, also if the memory limit is smaller
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per element
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a load did on this rank.
+
+    `share`: "never", "node" or "group". `reason`: why. `bytes_needed`: those of the tensors of this rank,
+    as stored. `bytes_read`: those that this rank read, for itself and for others. `bytes_received`: those
+    that came from other ranks. `seconds`: from the announcement of the pieces to the last byte.
+    """
+
+    share: str
+    reason: str
+    bytes_needed: int
+    bytes_read: int
+    bytes_received: int
+    seconds: float
+
+    __module__ = "safetensors.distributed"
+
+
+def load_pieces(
+    stored: Stored | None,
+    prepare: Callable[[], Sequence[Piece]],
+    done: Callable[[int], None] | None,
+    progress: Progress | None,
+    *,
+    choice: Choice,
+    group: Any,
+    **options: Any,
+) -> LoadReport | None:
+    """Read all pieces that `prepare` returns. All ranks of the group must call it, with one choice.
+
+    `done`, `progress`, `options`: as in `read_pieces`. Returns None if another rank has failed: then the
+    pieces have no values. Raises the errors of `prepare` and those of `read_pieces` on this rank only,
+    and the errors of torch.distributed if a rank was killed.
+    """
+    begin = time.monotonic()
+    if choice.share == "never":
+        pieces = prepare()
+        read_pieces(pieces, done, progress, **options)
+        needed = sum(piece.nbytes for piece in pieces)
+        seconds = time.monotonic() - begin
+        return LoadReport(choice.share, choice.reason, needed, needed, 0, seconds)
+    try:
+        assert stored is not None
+        sharing = _Sharing(stored, prepare(), done, progress, group)
+    except BaseException as error:
+        _announce(group, _Announcement(describe(error)))
+        raise
+    read = sharing.run(choice.share, options)
+    if read is None:
+        return None
+    seconds = time.monotonic() - begin
+    return LoadReport(choice.share, choice.reason, sharing.needed, *read, seconds)
+
+
+class _Announcement(NamedTuple):
+    """What a rank tells all others. `needs`: numbers, see `_Sharing.announcement`."""
+
+    failure: str | None
+    machine: str = ""
+    needs: bytes = b""
+
+
+def machine() -> str:
+    """Return a text that processes of one machine have in common, and no others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _announce(group: Any, own: _Announcement) -> list[_Announcement] | None:
+    """Exchange the announcements of all ranks. Return None if one of them has failed."""
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, own, group=group)
+    if own.failure is not None:
+        return None
+    for rank, other in enumerate(found):
+        if not isinstance(other, _Announcement):  # torch sends errors of a planner in this way
+            error = other[0] if isinstance(other, tuple) and other else other
+            text = describe(error) if isinstance(error, BaseException) else repr(error)
+            raise SafetensorError(f"rank {rank} did not begin to read: {text}")
+    return None if any(other.failure is not None for other in found) else found
+
+
+class _Target(NamedTuple):
+    """A piece of this rank, by its ordinal. `box`: its elements in its part."""
+
+    piece: int
+    box: Box
+
+
+class _Sharing:
+    """The pieces of one rank."""
+
+    def __init__(
+        self,
+        stored: Stored,
+        pieces: Sequence[Piece],
+        done: Callable[[int], None] | None,
+        progress: Progress | None,
+        group: Any,
+    ) -> None:
+        check_dtypes(pieces)
+        self._group = group
+        self._pieces = pieces
+        self._done = done or (lambda _: None)
+        self._progress = progress
+        self._parts: list[tuple[StoredTensor, Part]] = [
+            (tensor, part) for tensor in stored for part in tensor.parts.values()
+        ]
+        ordinals = {(t.name, id(p.checkpoint)): i for i, (t, p) in enumerate(self._parts)}
+        # Tied tensors are filled one after the other, in the order of the pieces: this rank does that.
+        owners = [piece.owner for piece in pieces]
+        tied = overlapping([piece.target for piece in pieces], owners)
+        self._alone = [i for i, p in enumerate(pieces) if p.owner in tied or not p.target.numel()]
+        self._targets: dict[int, list[_Target]] = {}  # by the ordinal of the part
+        for index in sorted(set(range(len(pieces))) - set(self._alone)):
+            piece = pieces[index]
+            box = Box(piece.offsets, tuple(piece.target.shape))
+            key = piece.stored.name, id(piece.checkpoint)
+            self._targets.setdefault(ordinals[key], []).append(_Target(index, box))
+        self._left = [piece.target.numel() for piece in pieces]  # elements without their value
+        self.needed = sum(piece.nbytes for piece in pieces)
+        self._filled = 0  # bytes
+        # What the thread of the exchange asks the thread of the caller to do. None: it has ended.
+        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+
+    def run(self, share: str, options: dict[str, Any]) -> tuple[int, int] | None:
+        """Return the bytes read and the bytes received, or None if another rank has failed."""
+        announced = _announce(self._group, _Announcement(None, machine(), self._encoded()))
+        if announced is None:
+            return None
+        limit = options["memory_limit"] or DEFAULT_BUDGET
+        bucket = max(_MIN_BUCKET, limit // (2 * BUFFERS))
+        rank = dist.get_rank(self._group)
+        schedule = make_schedule(
+            [self._decoded(one.needs) for one in announced],
+            [1 if tensor.dtype is None else tensor.dtype.itemsize for tensor, _ in self._parts],
+            [one.machine if share == "node" else "" for one in announced],
+            bucket,
+        )
+        options = {**options, "memory_limit": max(1, limit // 4)}
+        largest = max((m.end - m.begin for round in schedule.rounds for m in round), default=0)
+        exchange = Exchange(self._group, transport_device(self._group), largest, self._deliver)
+        reader = BucketReader(_units(schedule, rank), self._parts, options)
+        try:
+            reader.start(0)
+            own = self._read_own(schedule.own[rank], options, exchange)
+            succeeded = self._exchange(schedule, reader, exchange)
+        finally:
+            reader.close()
+        if exchange.fault is not None:
+            raise exchange.fault
+        return (own + reader.bytes_read, exchange.bytes_received) if succeeded else None
+
+    def _encoded(self) -> bytes:
+        """Return numbers per box: the part, the offsets, the sizes. ~part stands for the whole part."""
+        numbers = array("q")
+        for part, targets in self._targets.items():
+            whole = self._parts[part][1].box.sizes
+            for box in {target.box for target in targets}:
+                if box.sizes == whole:
+                    numbers.append(~part)
+                else:
+                    numbers.extend((part, *box.offsets, *box.sizes))
+        return numbers.tobytes()
+
+    def _decoded(self, needs: bytes) -> dict[int, list[Box]]:
+        numbers = array("q")
+        numbers.frombytes(needs)
+        found: dict[int, list[Box]] = {}
+        index = 0
+        while index < len(numbers):
+            part = numbers[index]
+            index += 1
+            sizes = self._parts[max(part, ~part)][1].box.sizes
+            if part < 0:
+                found.setdefault(~part, []).append(Box((0,) * len(sizes), sizes))
+                continue
+            middle, end = index + len(sizes), index + 2 * len(sizes)
+            box = Box(tuple(numbers[index:middle]), tuple(numbers[middle:end]))
+            found.setdefault(part, []).append(box)
+            index = end
+        return found
+
+    def _read_own(
+        self, boxes: Sequence[tuple[int, Box]], options: dict[str, Any], exchange: Exchange
+    ) -> int:
+        """Read what only this rank needs. Returns the bytes. An error becomes the fault."""
+        own: list[Piece] = [self._pieces[index] for index in self._alone]
+        indices = list(self._alone)
+        for part, box in boxes:
+            for target in self._targets[part]:
+                common = target.box.common(box)
+                if common is not None:
+                    own.append(self._part_of(target, common))
+                    indices.append(target.piece)
+        nbytes = sum(piece.nbytes for piece in own)
+
+        def finish(index: int) -> None:
+            if self._finish(indices[index], own[index].target.numel()):
+                self._done(indices[index])
+
+        report = None if self._progress is None else lambda read, _: self._report(read)
+        try:
+            read_pieces(own, finish, report, **options)
+            self._filled = nbytes
+        except BaseException as error:
+            exchange.fault = error
+        return nbytes
+
+    def _part_of(self, target: _Target, box: Box) -> Piece:
+        piece = self._pieces[target.piece]
+        if box == target.box:
+            return piece
+        part = _narrow(piece.target, target.box, box)
+        return Piece(piece.stored, piece.checkpoint, box.offsets, part, piece.owner)
+
+    def _finish(self, index: int, elements: int) -> bool:
+        """Count elements that have their values. Return whether the whole piece has them."""
+        self._left[index] -= elements
+        return not self._left[index]
+
+    def _exchange(self, schedule: Schedule, reader: BucketReader, exchange: Exchange) -> bool:
+        """Run the rounds in a thread, and the functions of the caller here. Return whether all is well.
+
+        Raises the errors of torch.distributed. Ctrl-C ends the rounds of all ranks. A second one ends the
+        wait for this thread, too.
+        """
+        if not schedule.rounds:
+            return True
+        result: list[Any] = []
+        device = exchange.device
+
+        def work() -> None:
+            try:
+                if device.type != "cpu":  # each thread has its own current device
+                    torch.get_device_module(device.type).set_device(device)
+                result.append(_run_rounds(schedule, reader, exchange))
+            except BaseException as error:
+                result.append(error)
+            finally:
+                self._calls.put(None)
+
+        thread = threading.Thread(target=work, name="safetensors-exchange", daemon=True)
+        thread.start()
+        interrupted = False
+        while True:
+            try:
+                call = self._calls.get()
+                if call is None:
+                    break
+                if exchange.fault is None:
+                    call()
+            except BaseException as error:
+                if interrupted and isinstance(error, KeyboardInterrupt):
+                    raise
+                interrupted = isinstance(error, KeyboardInterrupt)
+                exchange.fault = exchange.fault or error
+        thread.join()
+        if isinstance(result[0], BaseException):
+            raise result[0]
+        return bool(result[0])
+
+    def _deliver(self, message: Message, values: torch.Tensor) -> None:
+        """Copy the units of a message into the pieces. Runs in the thread of the exchange."""
+        for unit in message.units:
+            tensor = self._parts[unit.part][0]
+            begin = unit.offset - message.begin
+            assert tensor.dtype is not None
+            found = values[begin : begin + unit.nbytes].view(tensor.dtype).reshape(unit.box.sizes)
+            for target in self._targets.get(unit.part, ()):
+                common = target.box.common(unit.box)
+                if common is None:
+                    continue
+                part = _narrow(self._pieces[target.piece].target, target.box, common)
+                _copy(tensor, part, _narrow(found, unit.box, common))
+                self._filled += common.elements * tensor.dtype.itemsize
+                if self._finish(target.piece, common.elements):
+                    self._calls.put(lambda piece=target.piece: self._done(piece))  # type: ignore[misc]
+        filled = self._filled
+        self._calls.put(lambda: self._report(filled))
+
+    def _report(self, filled: int) -> None:
+        if self._progress is not None:
+            self._progress(filled, self.needed)
+
+
+def _units(schedule: Schedule, rank: int) -> list[list[Unit]]:
+    """Return per round the units that a rank reads."""
+    return [
+        [unit for message in messages if message.reader == rank for unit in message.units]
+        for messages in schedule.rounds
+    ]
+
+
+def _run_rounds(schedule: Schedule, reader: BucketReader, exchange: Exchange) -> bool:
+    """Return whether no rank has failed before the last round."""
+    for index, messages in enumerate(schedule.rounds):
+        bucket = None
+        try:
+            if exchange.fault is None:
+                bucket = reader.wait(index)
+                reader.start(index + 1)
+        except BaseException as error:
+            exchange.fault = error
+        if exchange.any_failed():
+            return False
+        exchange.run(messages, bucket)
+    return True
+
+
+def _narrow(tensor: torch.Tensor, box: Box, inner: Box) -> torch.Tensor:
+    """Return the elements of `inner` of a tensor that has those of `box`."""
+    for dim, (offset, size) in enumerate(zip(*inner, strict=True)):
+        if size != box.sizes[dim]:
+            tensor = tensor.narrow(dim, offset - box.offsets[dim], size)
+    return tensor
+
+
+def _copy(stored: StoredTensor, target: torch.Tensor, values: torch.Tensor) -> None:
+    """Copy and cast. Without a cast, copy bits: torch cannot copy some dtypes."""
+    integer = _INTEGERS.get(values.dtype.itemsize)
+    if target.dtype == values.dtype and integer is not None and type(target) is torch.Tensor:
+        if not (target.is_conj() or target.is_neg()):
+            target, values = target.view(integer), values.view(integer)
+    if target.is_inference():
+        with torch.inference_mode():
+            copy_values(stored, target, values)
+    else:
+        copy_values(stored, target, values)

@@ -1,0 +1,206 @@
+"""Moves the bytes of a schedule: reads buckets in the background, and sends them by the process group.
+
+A round is: wait for the own bucket of the round, start to read the next one, ask all ranks whether one of
+them has failed (`all_reduce` of one number), and pass on the messages of all buckets. So no rank enters a
+collective that another one does not enter, and all ranks stop in the same round.
+
+A message that most ranks need is a `broadcast` in the whole group. The others are sends and receives
+between the ranks that need them. Subgroups are not used: each different set of ranks would need one, all
+ranks of the job would have to make it at the same time, and NCCL takes memory for each. Because the
+readers take turns within a round, and all of them read the same number of bytes, each rank sends and
+receives about as much as by `all_gather`, but parts of any size and for any set of ranks.
+
+All ranks post the messages in one order, and finish the oldest one first. So the oldest message that is
+not finished is always posted by all its ranks: ranks cannot wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ._pieces import file_index
+from ._requests import Request
+from ._share_plan import Message, Unit
+from ._stored import Part, StoredTensor
+
+__all__ = ["BUFFERS", "BucketReader", "Exchange", "transport_device"]
+
+BUFFERS = 4  # of a bucket each: two for reading, two for receiving
+
+
+class Stopped(Exception):
+    """Ends a read that nobody needs any more."""
+
+
+class BucketReader:
+    """Reads the buckets of this rank one after the other in a thread, in two buffers.
+
+    `options`: those of the native `load`, without `progress`.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[Sequence[Unit]],
+        parts: Sequence[tuple[StoredTensor, Part]],
+        options: dict[str, Any],
+    ) -> None:
+        self._rounds = rounds
+        self._parts = parts
+        self._options = options
+        size = max((_size(units) for units in rounds), default=0)
+        self._buffers = [torch.empty(size, dtype=torch.uint8) for _ in range(min(2, len(rounds)))]
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="safetensors-share")
+        self._stopped = False
+        self._pending: Future[None] | None = None
+        self.bytes_read = 0
+
+    def start(self, index: int) -> None:
+        """Start to read the bucket of a round. The bucket two rounds before is not needed any more."""
+        if index < len(self._rounds) and self._rounds[index]:
+            self._pending = self._pool.submit(self._read, index)
+
+    def wait(self, index: int) -> torch.Tensor | None:
+        """Return the bucket of a round that was started. Raises the errors of reading."""
+        if index >= len(self._rounds) or not self._rounds[index]:
+            return None
+        assert self._pending is not None
+        self._pending.result()
+        return self._buffers[index % 2]
+
+    def close(self) -> None:
+        """Stop reading, and wait for the thread."""
+        self._stopped = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _read(self, index: int) -> None:
+        buffer = self._buffers[index % 2]
+        requests: dict[int, list[Request]] = {}
+        natives: dict[int, Any] = {}
+        for unit in self._rounds[index]:
+            tensor, part = self._parts[unit.part]
+            native = part.checkpoint._native
+            natives[id(native)] = native
+            memory = (buffer.data_ptr() + unit.offset, unit.nbytes, None, buffer)
+            found = file_index(tensor, part.checkpoint, *unit.box)
+            requests.setdefault(id(native), []).append((tensor.name, found, None, memory))
+        for key, given in requests.items():
+            natives[key].load(given, progress=self._check, **self._options)
+        self.bytes_read += sum(unit.nbytes for unit in self._rounds[index])
+
+    def _check(self, done: int, total: int) -> None:
+        if self._stopped:
+            raise Stopped
+
+
+def _size(units: Sequence[Unit]) -> int:
+    return units[-1].offset + units[-1].nbytes if units else 0
+
+
+def transport_device(group: Any) -> torch.device:
+    """Return the device of tensors that the group can send: the CPU if it can."""
+    kinds = [pair.partition(":")[0] for pair in dist.get_backend_config(group).split(",")]
+    if "cpu" in kinds:
+        return torch.device("cpu")
+    return torch.device(kinds[0], torch.get_device_module(kinds[0]).current_device())
+
+
+class Exchange:
+    """Passes the messages of rounds on. Each rank of the group has one, and calls the same methods.
+
+    `deliver` gets each message that this rank needs, and its bytes. Its errors end the exchange of all
+    ranks in the next round.
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        device: torch.device,
+        largest: int,
+        deliver: Callable[[Message, torch.Tensor], None],
+    ) -> None:
+        self._group: Any = dist.group.WORLD if group is None else group
+        self._rank = dist.get_rank(group)
+        self._world_size = dist.get_world_size(group)
+        self.device = device
+        self._largest = largest
+        self._deliver = deliver
+        self._free: list[torch.Tensor] = []
+        self._slots = 0
+        self._posted: deque[tuple[Message, torch.Tensor, torch.Tensor | None, list[Any]]] = deque()
+        self._tag = 0
+        self.bytes_received = 0
+        self.fault: BaseException | None = None
+
+    def any_failed(self) -> bool:
+        """Return whether a rank has a fault. All ranks must call it."""
+        flag = torch.tensor([self.fault is not None], dtype=torch.int32, device=self.device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group)
+        return bool(flag.item())
+
+    def run(self, messages: Sequence[Message], bucket: torch.Tensor | None) -> None:
+        """Pass on the messages of a round. `bucket`: that of this rank. All ranks must call it."""
+        if bucket is not None and self.device.type != "cpu":
+            bucket = bucket.to(self.device)
+        for message in messages:
+            self._tag += 1
+            slot = None
+            if message.reader == self._rank:
+                assert bucket is not None
+                view = bucket[message.begin : message.end]
+            elif self._rank in message.ranks or self._for_most(message):
+                slot = self._slot()
+                view = slot[: message.end - message.begin]
+                self.bytes_received += view.numel()
+            else:
+                continue
+            self._posted.append((message, view, slot, self._post(message, view)))
+        while self._posted:
+            self._finish()
+
+    def _for_most(self, message: Message) -> bool:
+        receivers = len(message.ranks) - (message.reader in message.ranks)
+        return 2 * receivers > self._world_size - 1
+
+    def _slot(self) -> torch.Tensor:
+        """Return memory for a message. Finishes older messages if there is none."""
+        if not self._free and self._slots < BUFFERS - 2:
+            self._slots += 1
+            return torch.empty(self._largest, dtype=torch.uint8, device=self.device)
+        while not self._free:
+            self._finish()
+        return self._free.pop()
+
+    def _post(self, message: Message, view: torch.Tensor) -> list[Any]:
+        source = dist.get_global_rank(self._group, message.reader)
+        if self._for_most(message):
+            return [dist.broadcast(view, src=source, group=self._group, async_op=True)]
+        if message.reader != self._rank:
+            receive = dist.P2POp(dist.irecv, view, source, self._group, self._tag)
+            return list(dist.batch_isend_irecv([receive]))
+        sends = [
+            dist.P2POp(
+                dist.isend, view, dist.get_global_rank(self._group, rank), self._group, self._tag
+            )
+            for rank in message.ranks
+            if rank != self._rank
+        ]
+        return list(dist.batch_isend_irecv(sends))
+
+    def _finish(self) -> None:
+        """Finish the oldest message that was posted."""
+        message, view, slot, works = self._posted.popleft()
+        for work in works:
+            work.wait()
+        if self._rank in message.ranks and self.fault is None:
+            try:
+                self._deliver(message, view)
+            except Exception as error:
+                self.fault = error
+        if slot is not None:
+            self._free.append(slot)
