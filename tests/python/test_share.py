@@ -1,0 +1,228 @@
+"""Shared reads: the schedule without processes, and ranks that share on one machine and on a slow file system."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import slow_files
+from conftest import framework
+
+torch = framework("torch")
+
+import ranks  # noqa: E402
+import ranks_share  # noqa: E402
+
+from safetensors._boxes import Box  # noqa: E402
+from safetensors._share_choice import check_share, choose, file_system_of  # noqa: E402
+from safetensors._share_plan import Schedule, make_schedule  # noqa: E402
+from safetensors.distributed import StorageReader, load_sharded  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+
+CASES = [n for n, f in vars(ranks_share).items() if inspect.isfunction(f) and f.__module__ == "ranks_share" and list(inspect.signature(f).parameters) == ["folder"]]
+DEADLY = "survives_the_death_of_a_rank"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The results of all cases, per number of ranks."""
+    made: dict[int, ranks.Results] = {}
+
+    def get(world_size: int) -> ranks.Results:
+        if world_size not in made:
+            cases = [case for case in CASES if case != DEADLY]
+            made[world_size] = ranks.run("ranks_share", world_size, tmp_path_factory.mktemp(f"share{world_size}"), [*cases, DEADLY])
+        return made[world_size]
+
+    return get
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != DEADLY])
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+def test_ranks(results: Any, world_size: int, case: str) -> None:
+    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
+    found = results(world_size)[DEADLY]
+    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+
+
+# --- on a slow file system ---
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[slow_files.Mounted]:
+    """A file system without page cache: each read of each rank is a request, as if it had its own machine."""
+    reason = slow_files.why_not()
+    if reason:
+        pytest.skip(f"no FUSE file system can be mounted: {reason}")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "mounted").mkdir()
+    save_file(ranks_share.large(), tmp_path / "source" / "model.safetensors", durability="none")
+    with slow_files.mounted(tmp_path / "source", tmp_path / "mounted", cached=False) as files:
+        yield files
+
+
+def run_slow(mount: slow_files.Mounted, world_size: int, case: str) -> dict[str, int]:
+    """Runs a case with the mounted folder as its folder. Returns the requests."""
+    folder = mount.path.parent / f"{case}{world_size}"
+    folder.mkdir()
+    (folder / case).symlink_to(mount.path)
+    mount.counts()
+    assert ranks.run("ranks_share", world_size, folder, [case]) == {case: {}}
+    return mount.counts()
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_auto_shares_on_a_user_space_file_system(mount: slow_files.Mounted, world_size: int) -> None:
+    alone = run_slow(mount, world_size, "loads_slow_files_alone")
+    shared = run_slow(mount, world_size, "loads_slow_files_by_choice")
+    size = (mount.source / "model.safetensors").stat().st_size
+    assert alone["bytes"] >= world_size * (size - 65536), (alone, shared)
+    assert shared["bytes"] <= 1.02 * size + 65536, (alone, shared)
+    assert shared["read"] <= 1.2 * alone["read"] / world_size + 10, (alone, shared)
+
+
+def test_errors_of_the_server_are_named(mount: slow_files.Mounted) -> None:
+    mount.set(fail_from=20 << 20)
+    run_slow(mount, 4, "names_the_failure_of_the_server")
+
+
+# --- the choice ---
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+23 22 0:40 / /data rw shared:3 - nfs4 server:/data rw
+24 23 0:41 / /data/my\\040own rw - fuse.sshfs host: rw
+25 22 0:42 / /lustre rw - lustre mgs:/fs rw
+26 22 0:43 / /over rw - nfs server:/over rw
+27 26 0:44 / /over rw - tmpfs none rw
+broken
+28 22 0:45 / /fuse rw - fuse thing rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "share"),
+    [
+        ("/home/x/model.safetensors", "ext4", "never"),
+        ("/", "ext4", "never"),
+        ("/data/x", "nfs4", "group"),
+        ("/database/x", "ext4", "never"),
+        ("/data/my own/x", "fuse.sshfs", "group"),
+        ("/lustre/x", "lustre", "group"),
+        ("/over/x", "tmpfs", "never"),
+        ("/fuse", "fuse", "group"),
+    ],
+)
+def test_chooses_by_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str, share: str) -> None:
+    (tmp_path / "mounts").write_text(MOUNTS)
+    assert file_system_of(path, str(tmp_path / "mounts")) == kind
+    monkeypatch.setattr("safetensors._share_choice.file_system_of", lambda path: kind)
+    choice = choose("auto", path, 4)
+    assert choice.share == share and kind in choice.reason
+
+
+def test_choices_have_reasons(tmp_path: Path) -> None:
+    assert choose("group", "/x", 1).reason == "there is one rank"
+    assert choose("node", "/x", 2).share == "node" and choose("node", "/x", 2).reason == 'the argument is "node"'
+    assert choose("auto", None, 2).reason == "the file system is unknown"
+    assert file_system_of("/x", str(tmp_path / "nothing")) is None
+    text = "share 'all' is invalid \\(expected one of: \"auto\", \"never\", \"node\", \"group\"\\)"
+    for call in (check_share, lambda share: StorageReader("x", share=share), lambda share: load_sharded({}, "x", share=share)):
+        with pytest.raises(ValueError, match=text):
+            call("all")
+
+
+# --- the schedule ---
+
+
+def random_box(choose: random.Random, shape: tuple[int, ...]) -> Box:
+    begins = [choose.randint(0, n) for n in shape]
+    return Box(tuple(begins), tuple(choose.randint(0, n - b) for n, b in zip(shape, begins, strict=True)))
+
+
+def index(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(o, o + n) for o, n in zip(*box, strict=True))
+
+
+def check_messages(schedule: Schedule, itemsizes: list[int], bucket: int) -> None:
+    """Units lie one after the other in the bucket of their reader, within it, and aligned."""
+    for messages in schedule.rounds:
+        ends: dict[int, int] = {}
+        for message in messages:
+            assert len(set(message.ranks)) > 1 and message.reader in message.ranks and message.begin >= ends.get(message.reader, 0)
+            end = message.begin
+            for unit in message.units:
+                assert unit.offset % 64 == 0 and unit.offset >= end and unit.nbytes == unit.box.elements * itemsizes[unit.part] > 0
+                end = unit.offset + unit.nbytes
+            assert end == message.end <= bucket
+            ends[message.reader] = end
+
+
+def test_schedules_give_each_rank_what_it_needs_once() -> None:
+    """Counts cell by cell, for boxes of all kinds, on one and on several machines."""
+    choose = random.Random(11)
+    for _ in range(600):
+        ranks_count, bucket = choose.randint(1, 6), choose.choice([16, 100, 5000])
+        shapes = [tuple(choose.randint(1, 5) for _ in range(choose.randint(0, 3))) for _ in range(choose.randint(1, 4))]
+        itemsizes = [choose.choice([1, 2, 8, 16]) for _ in shapes]
+        known = [[random_box(choose, shape) for _ in range(3)] for shape in shapes]
+        needs = [{part: choose.sample(boxes, choose.randint(0, 2)) for part, boxes in enumerate(known)} for _ in range(ranks_count)]
+        domains = [choose.randint(0, 1) for _ in needs] if choose.random() < 0.5 else [0] * ranks_count
+        schedule = make_schedule(needs, itemsizes, domains, bucket, min_unit=choose.choice([1, 64]))
+        check_messages(schedule, itemsizes, bucket)
+        wanted = [[np.zeros(shape, bool) for shape in shapes] for _ in needs]
+        got = [[np.zeros(shape, int) for shape in shapes] for _ in needs]
+        reads = {domain: [np.zeros(shape, int) for shape in shapes] for domain in domains}
+        for rank, parts in enumerate(needs):
+            for part, boxes in parts.items():
+                for box in boxes:
+                    wanted[rank][part][index(box)] = True
+            for part, box in schedule.own[rank]:
+                got[rank][part][index(box)] += 1
+                reads[domains[rank]][part][index(box)] += 1
+        for message in (message for messages in schedule.rounds for message in messages):
+            assert len({domains[rank] for rank in message.ranks}) == 1
+            for unit in message.units:
+                reads[domains[message.reader]][unit.part][index(unit.box)] += 1
+                for rank in message.ranks:
+                    got[rank][unit.part][index(unit.box)] += 1
+        for rank, arrays in enumerate(wanted):
+            assert all(np.array_equal(a, b) for a, b in zip(arrays, got[rank], strict=True)), (needs, schedule)
+        for domain, counts in reads.items():
+            for part, count in enumerate(counts):
+                anyone = np.any([wanted[rank][part] for rank in range(ranks_count) if domains[rank] == domain], axis=0)
+                assert np.array_equal(count, anyone), (needs, schedule)
+
+
+@pytest.mark.parametrize("count", [2, 8, 64])
+def test_readers_read_the_same_number_of_bytes(count: int) -> None:
+    """A model that all ranks need, and tensors that only the first ranks need."""
+    layer = Box((0, 0), (1024, 1024))
+    needs = [{part: [layer] for part in range(80)} | ({80: [layer]} if rank < 2 else {}) for rank in range(count)]
+    schedule = make_schedule(needs, [4] * 81, [0] * count, 8 << 20)
+    read = [0] * count
+    for message in (message for messages in schedule.rounds for message in messages):
+        read[message.reader] += sum(unit.nbytes for unit in message.units)
+    assert sum(read) == 81 * layer.elements * 4
+    assert max(read) - min(read) <= 8 << 20, read
+    assert len(schedule.rounds) <= math.ceil(max(read) / (4 << 20))
+
+
+def test_large_meshes_take_no_quadratic_time() -> None:
+    """2048 ranks with rows of their own, and one rank that needs all of them."""
+    count = 2048
+    needs: list[dict[int, list[Box]]] = [{0: [Box((8 * rank, 0), (8, 64))]} for rank in range(count)]
+    needs[5][0].append(Box((0, 0), (8 * count, 64)))
+    schedule = make_schedule(needs, [2], [0] * count, 1 << 20)
+    assert sum(len(boxes) for boxes in schedule.own) == 1
+    assert sum(len(message.units) for messages in schedule.rounds for message in messages) == count - 1
