@@ -37,14 +37,21 @@ from ._options import Progress
 from ._pieces import Piece, check_dtypes, copy_values, read_pieces
 from ._ranks import describe
 from ._share_choice import Choice
-from ._share_exchange import BUFFERS, BucketReader, Exchange, transport_device
-from ._share_plan import Message, Schedule, Unit, make_schedule
+from ._share_exchange import (
+    BUFFERS,
+    BucketReader,
+    Exchange,
+    bits,
+    narrow,
+    transport_device,
+    values_of,
+)
+from ._share_plan import Message, Schedule, make_schedule
 from ._stored import Part, Stored, StoredTensor
 
 __all__ = ["LoadReport", "load_pieces"]
 
 _MIN_BUCKET = 64 << 10  # bytes, also if the memory limit is smaller
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per element
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +193,16 @@ class _Sharing:
         rank = dist.get_rank(self._group)
         schedule = make_schedule(
             [self._decoded(one.needs) for one in announced],
+            [part.box.sizes for _, part in self._parts],
             [1 if tensor.dtype is None else tensor.dtype.itemsize for tensor, _ in self._parts],
             [one.machine if share == "node" else "" for one in announced],
             bucket,
         )
         options = {**options, "memory_limit": max(1, limit // 4)}
-        largest = max((m.end - m.begin for round in schedule.rounds for m in round), default=0)
-        exchange = Exchange(self._group, transport_device(self._group), largest, self._deliver)
-        reader = BucketReader(_units(schedule, rank), self._parts, options)
+        largest = max((m.end - m.begin for found in schedule.messages for m in found), default=0)
+        device = transport_device(self._group)
+        exchange = Exchange(self._group, device, largest, self._parts, self._deliver)
+        reader = BucketReader([r.get(rank, []) for r in schedule.reads], self._parts, options)
         try:
             reader.start(0)
             own = self._read_own(schedule.own[rank], options, exchange)
@@ -264,7 +273,7 @@ class _Sharing:
         piece = self._pieces[target.piece]
         if box == target.box:
             return piece
-        part = _narrow(piece.target, target.box, box)
+        part = narrow(piece.target, target.box, box)
         return Piece(piece.stored, piece.checkpoint, box.offsets, part, piece.owner)
 
     def _finish(self, index: int, elements: int) -> bool:
@@ -278,7 +287,7 @@ class _Sharing:
         Raises the errors of torch.distributed. Ctrl-C ends the rounds of all ranks. A second one ends the
         wait for this thread, too.
         """
-        if not schedule.rounds:
+        if not schedule.messages:
             return True
         result: list[Any] = []
         device = exchange.device
@@ -317,16 +326,14 @@ class _Sharing:
         """Copy the units of a message into the pieces. Runs in the thread of the exchange."""
         for unit in message.units:
             tensor = self._parts[unit.part][0]
-            begin = unit.offset - message.begin
-            assert tensor.dtype is not None
-            found = values[begin : begin + unit.nbytes].view(tensor.dtype).reshape(unit.box.sizes)
+            found = values_of(values, message.begin, unit, self._parts)
             for target in self._targets.get(unit.part, ()):
                 common = target.box.common(unit.box)
                 if common is None:
                     continue
-                part = _narrow(self._pieces[target.piece].target, target.box, common)
-                _copy(tensor, part, _narrow(found, unit.box, common))
-                self._filled += common.elements * tensor.dtype.itemsize
+                part = narrow(self._pieces[target.piece].target, target.box, common)
+                _copy(tensor, part, narrow(found, unit.box, common))
+                self._filled += common.elements * found.itemsize
                 if self._finish(target.piece, common.elements):
                     self._calls.put(lambda piece=target.piece: self._done(piece))  # type: ignore[misc]
         filled = self._filled
@@ -337,17 +344,9 @@ class _Sharing:
             self._progress(filled, self.needed)
 
 
-def _units(schedule: Schedule, rank: int) -> list[list[Unit]]:
-    """Return per round the units that a rank reads."""
-    return [
-        [unit for message in messages if message.reader == rank for unit in message.units]
-        for messages in schedule.rounds
-    ]
-
-
 def _run_rounds(schedule: Schedule, reader: BucketReader, exchange: Exchange) -> bool:
     """Return whether no rank has failed before the last round."""
-    for index, messages in enumerate(schedule.rounds):
+    for index, messages in enumerate(schedule.messages):
         bucket = None
         try:
             if exchange.fault is None:
@@ -361,20 +360,11 @@ def _run_rounds(schedule: Schedule, reader: BucketReader, exchange: Exchange) ->
     return True
 
 
-def _narrow(tensor: torch.Tensor, box: Box, inner: Box) -> torch.Tensor:
-    """Return the elements of `inner` of a tensor that has those of `box`."""
-    for dim, (offset, size) in enumerate(zip(*inner, strict=True)):
-        if size != box.sizes[dim]:
-            tensor = tensor.narrow(dim, offset - box.offsets[dim], size)
-    return tensor
-
-
 def _copy(stored: StoredTensor, target: torch.Tensor, values: torch.Tensor) -> None:
     """Copy and cast. Without a cast, copy bits: torch cannot copy some dtypes."""
-    integer = _INTEGERS.get(values.dtype.itemsize)
-    if target.dtype == values.dtype and integer is not None and type(target) is torch.Tensor:
+    if target.dtype == values.dtype and type(target) is torch.Tensor:
         if not (target.is_conj() or target.is_neg()):
-            target, values = target.view(integer), values.view(integer)
+            target, values = bits(target), bits(values)
     if target.is_inference():
         with torch.inference_mode():
             copy_values(stored, target, values)

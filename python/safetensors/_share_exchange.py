@@ -24,14 +24,48 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ._boxes import Box
 from ._pieces import file_index
 from ._requests import Request
 from ._share_plan import Message, Unit
 from ._stored import Part, StoredTensor
 
-__all__ = ["BUFFERS", "BucketReader", "Exchange", "transport_device"]
+__all__ = [
+    "BUFFERS",
+    "BucketReader",
+    "Exchange",
+    "bits",
+    "narrow",
+    "transport_device",
+    "values_of",
+]
 
-BUFFERS = 4  # of a bucket each: two for reading, two for receiving
+BUFFERS = 4  # of a bucket each: two for reading, two for receiving and for packing
+
+Parts = Sequence[tuple[StoredTensor, Part]]
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per element
+
+
+def values_of(memory: torch.Tensor, begin: int, unit: Unit, parts: Parts) -> torch.Tensor:
+    """Return the elements of a unit. `memory`: the bytes from the offset `begin` on."""
+    dtype = parts[unit.part][0].dtype
+    assert dtype is not None
+    offset = unit.offset - begin
+    return memory[offset : offset + unit.nbytes].view(dtype).reshape(unit.box.sizes)
+
+
+def narrow(tensor: torch.Tensor, box: Box, inner: Box) -> torch.Tensor:
+    """Return the elements of `inner` of a tensor that has those of `box`."""
+    for dim, (offset, size) in enumerate(zip(*inner, strict=True)):
+        if size != box.sizes[dim]:
+            tensor = tensor.narrow(dim, offset - box.offsets[dim], size)
+    return tensor
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements as integers of the same size, if there are such. torch copies them all."""
+    integer = _INTEGERS.get(tensor.dtype.itemsize)
+    return tensor if integer is None else tensor.view(integer)
 
 
 class Stopped(Exception):
@@ -47,7 +81,7 @@ class BucketReader:
     def __init__(
         self,
         rounds: Sequence[Sequence[Unit]],
-        parts: Sequence[tuple[StoredTensor, Part]],
+        parts: Parts,
         options: dict[str, Any],
     ) -> None:
         self._rounds = rounds
@@ -113,8 +147,8 @@ def transport_device(group: Any) -> torch.device:
 class Exchange:
     """Passes the messages of rounds on. Each rank of the group has one, and calls the same methods.
 
-    `deliver` gets each message that this rank needs, and its bytes. Its errors end the exchange of all
-    ranks in the next round.
+    `largest`: the bytes of the largest message. `deliver` gets each message that this rank needs, and
+    its bytes. Its errors end the exchange of all ranks in the next round.
     """
 
     def __init__(
@@ -122,6 +156,7 @@ class Exchange:
         group: Any,
         device: torch.device,
         largest: int,
+        parts: Parts,
         deliver: Callable[[Message, torch.Tensor], None],
     ) -> None:
         self._group: Any = dist.group.WORLD if group is None else group
@@ -129,6 +164,7 @@ class Exchange:
         self._world_size = dist.get_world_size(group)
         self.device = device
         self._largest = largest
+        self._parts = parts
         self._deliver = deliver
         self._free: list[torch.Tensor] = []
         self._slots = 0
@@ -149,19 +185,30 @@ class Exchange:
             bucket = bucket.to(self.device)
         for message in messages:
             self._tag += 1
+            mine = message.reader == self._rank
+            if not mine and self._rank not in message.ranks and not self._for_most(message):
+                continue
             slot = None
-            if message.reader == self._rank:
+            if mine and not message.sources:
                 assert bucket is not None
                 view = bucket[message.begin : message.end]
-            elif self._rank in message.ranks or self._for_most(message):
+            else:
                 slot = self._slot()
                 view = slot[: message.end - message.begin]
+            if mine and message.sources:
+                assert bucket is not None
+                self._pack(message, bucket, slot)
+            elif not mine:
                 self.bytes_received += view.numel()
-            else:
-                continue
             self._posted.append((message, view, slot, self._post(message, view)))
         while self._posted:
             self._finish()
+
+    def _pack(self, message: Message, bucket: torch.Tensor, slot: Any) -> None:
+        """Copy parts of units of the bucket to where they are in the message."""
+        for unit, source in zip(message.units, message.sources, strict=True):
+            values = narrow(values_of(bucket, 0, source, self._parts), source.box, unit.box)
+            bits(values_of(slot, 0, unit, self._parts)).copy_(bits(values))
 
     def _for_most(self, message: Message) -> bool:
         receivers = len(message.ranks) - (message.reader in message.ranks)
@@ -183,14 +230,14 @@ class Exchange:
         if message.reader != self._rank:
             receive = dist.P2POp(dist.irecv, view, source, self._group, self._tag)
             return list(dist.batch_isend_irecv([receive]))
-        sends = [
+        sends: list[Any] = [
             dist.P2POp(
                 dist.isend, view, dist.get_global_rank(self._group, rank), self._group, self._tag
             )
             for rank in message.ranks
             if rank != self._rank
         ]
-        return list(dist.batch_isend_irecv(sends))
+        return list(dist.batch_isend_irecv(sends)) if sends else []
 
     def _finish(self) -> None:
         """Finish the oldest message that was posted."""

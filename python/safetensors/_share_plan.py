@@ -1,13 +1,16 @@
 """Who reads which bytes for whom: a pure function of what each rank needs. All ranks compute the same.
 
-1. The boxes that ranks need of one part are cut into boxes that do not overlap (cells). A cell has a set of
-   ranks that need all of it, and no other rank needs an element of it.
-2. A cell that one rank of a domain needs is read by this rank, straight into its tensor. A domain is a
-   machine, or the whole group.
-3. The other cells are cut into units of at most a bucket. For each set of ranks, the units go to readers
+A domain is a machine, or the whole group. For each domain and each part:
+
+1. A box whose pieces in the file are short, as those of columns are, grows to whole rows: the plan of a
+   rank would read the gaps between them, too, and other ranks of the domain need these.
+2. The boxes are cut into boxes that do not overlap (cells). A cell has a set of ranks that need it.
+3. A rank reads cells that only it needs by itself, straight into its tensor.
+4. The other cells are cut into units of at most a bucket. For each set of ranks, the units go to readers
    out of the set, in the order of the file, so that all ranks read about the same number of bytes.
-4. The units of a reader fill buckets. Round r has the bucket r of each reader. Within a bucket, the units
-   that the same ranks need are adjacent: they are one message.
+5. The units of a reader fill buckets. Round r has the bucket r of each reader. Adjacent units that the same
+   ranks need whole are one message. Of units that ranks need in part, each rank gets its part: the reader
+   packs the parts for the same ranks into one message per bucket.
 
 Sets of ranks are bit masks: bit r stands for rank r.
 """
@@ -38,73 +41,155 @@ class Unit(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Adjacent units of a bucket that the same ranks need. `ranks` has the reader if it needs them."""
+    """Bytes that a reader sends. `ranks`: those that get it, and the reader if it needs it, too.
+
+    `units` are adjacent units of the bucket. If there are `sources`, the units are parts of these units,
+    one by one, and lie one after the other in the message. Then the reader is not in `ranks`.
+    """
 
     reader: int
     ranks: tuple[int, ...]
     units: tuple[Unit, ...]
+    sources: tuple[Unit, ...] = ()
 
     @property
     def begin(self) -> int:
-        """The offset of the first byte in the bucket of the reader."""
+        """The offset of the first byte in the bucket of the reader. 0 for parts."""
         return self.units[0].offset
 
     @property
     def end(self) -> int:
-        """The offset past the last byte in the bucket of the reader."""
+        """The offset past the last byte."""
         return self.units[-1].offset + self.units[-1].nbytes
 
 
 @dataclass(slots=True)
 class Schedule:
-    """`own`: per rank, the boxes that it reads for itself. `rounds`: the messages, in their order."""
+    """`own`: per rank, the boxes that it reads for itself. `messages`: per round, in their order.
+
+    `reads`: per round and reader, the units of its bucket.
+    """
 
     own: list[list[tuple[int, Box]]]
-    rounds: list[list[Message]] = field(default_factory=list)
+    messages: list[list[Message]] = field(default_factory=list)
+    reads: list[dict[int, list[Unit]]] = field(default_factory=list)
 
 
-_Cut = tuple[int, Box, int]  # a part, a box of it, and its bytes
+_Deliveries = tuple[
+    tuple[int, tuple[Box, ...]], ...
+]  # sets of ranks, and the boxes that each needs
+
+
+class _Job(NamedTuple):
+    """A box to read for several ranks. No deliveries: all of them need all of it."""
+
+    part: int
+    box: Box
+    nbytes: int
+    ranks: int
+    deliveries: _Deliveries = ()
 
 
 def make_schedule(
     needs: Sequence[Needs],
+    shapes: Sequence[Sequence[int]],
     itemsizes: Sequence[int],
     domains: Sequence[Hashable],
     bucket: int,
     min_unit: int = MIN_UNIT,
 ) -> Schedule:
-    """Return the schedule. `needs`: per rank. `itemsizes`: bytes per element, per part.
+    """Return the schedule. `needs`: per rank. `shapes`, `itemsizes`: per part, the latter in bytes.
 
     `domains`: per rank. Ranks of one domain share reads. `bucket`: maximum bytes of a bucket, which has
-    space for an element. `min_unit`: units are not made smaller than this to spread them over readers.
+    space for an element. `min_unit`: bytes of a request that is large enough. Units are not made smaller
+    to spread them over readers, and boxes of shorter pieces grow.
     """
     schedule = Schedule([[] for _ in needs])
-    loads = [0] * len(needs)
-    shared: dict[int, list[_Cut]] = {}
+    shared: dict[int, list[_Job]] = {}
     masks: dict[Hashable, int] = {}
     for rank, domain in enumerate(domains):
         masks[domain] = masks.get(domain, 0) | 1 << rank
     for part, held in sorted(_holders(needs).items()):
-        for box, ranks in _cells(held):
-            nbytes = box.elements * itemsizes[part]
-            for mask in masks.values():
-                several = ranks & mask
-                if several.bit_count() > 1:
-                    shared.setdefault(several, []).append((part, box, nbytes))
-                elif several:
-                    rank = several.bit_length() - 1
-                    schedule.own[rank].append((part, box))
-                    loads[rank] += nbytes
-    assigned: list[list[tuple[int, _Cut]]] = [[] for _ in needs]
+        for mask in masks.values():
+            inside = {box: ranks & mask for box, ranks in held.items() if ranks & mask}
+            for job in _jobs(part, inside, shapes[part], itemsizes[part], min_unit):
+                if job.ranks.bit_count() > 1:
+                    shared.setdefault(job.ranks, []).append(job)
+                    continue
+                rank = job.ranks.bit_length() - 1
+                boxes = job.deliveries[0][1] if job.deliveries else (job.box,)
+                schedule.own[rank] += [(part, box) for box in boxes]
+    loads = [sum(b.elements * itemsizes[part] for part, b in boxes) for boxes in schedule.own]
+    assigned: list[list[_Job]] = [[] for _ in needs]
     for ranks in sorted(shared, key=lambda ranks: (ranks.bit_count(), ranks)):
         members = members_of(ranks)
-        total = sum(nbytes for *_, nbytes in shared[ranks])
+        total = sum(job.nbytes for job in shared[ranks])
         limit = min(bucket, max(min_unit, -(-total // len(members))))
-        units = [cut for one in shared[ranks] for cut in _cut(one, itemsizes[one[0]], limit)]
+        units = [cut for job in shared[ranks] for cut in _cut(job, itemsizes[job.part], limit)]
         for reader, unit in _assign(units, members, loads):
-            assigned[reader].append((ranks, unit))
-    schedule.rounds = _rounds(assigned, bucket)
+            assigned[reader].append(unit)
+    for reader, jobs in enumerate(assigned):
+        for index, (units_read, messages) in enumerate(_buckets(reader, jobs, itemsizes, bucket)):
+            if index == len(schedule.messages):
+                schedule.messages.append([])
+                schedule.reads.append({})
+            schedule.messages[index] += messages
+            schedule.reads[index][reader] = units_read
     return schedule
+
+
+def _jobs(
+    part: int, held: Mapping[Box, int], shape: Sequence[int], itemsize: int, min_run: int
+) -> Iterator[_Job]:
+    """Yield what ranks of one domain need of a part, as boxes that do not overlap."""
+    cells = _cells(held)
+    grown = [(_grown(box, shape, itemsize, min_run), ranks) for box, ranks in cells]
+    wider = any(box != cell for (box, _), (cell, _) in zip(grown, cells, strict=True))
+    if wider:
+        merged: dict[Box, int] = {}
+        for box, ranks in grown:
+            merged[box] = merged.get(box, 0) | ranks
+        rows = _cells(merged)
+        wanted = sum(box.elements for box, _ in cells)
+        wider = 2 * wanted >= sum(box.elements for box, _ in rows)  # else most of it is for nobody
+    if not wider:
+        for box, ranks in cells:
+            yield _Job(part, box, box.elements * itemsize, ranks)
+        return
+    for box, _ in rows:
+        inside = [(found, held) for one, held in cells if (found := one.common(box)) is not None]
+        ranks = 0
+        for _, owners in inside:
+            ranks |= owners
+        if ranks:
+            deliveries = _deliveries(box, ranks, inside)
+            yield _Job(part, box, box.elements * itemsize, ranks, deliveries)
+
+
+def _deliveries(box: Box, ranks: int, inside: Sequence[tuple[Box, int]]) -> _Deliveries:
+    """Return which ranks need which parts of a box. None, as an empty tuple, if all need all of it."""
+    if all(owners == ranks for _, owners in inside) and box.elements == sum(
+        common.elements for common, _ in inside
+    ):
+        return ()
+    together: dict[tuple[Box, ...], int] = {}
+    for rank in members_of(ranks):
+        boxes = tuple(common for common, owners in inside if owners >> rank & 1)
+        together[boxes] = together.get(boxes, 0) | 1 << rank
+    return tuple((mask, boxes) for boxes, mask in together.items())
+
+
+def _grown(box: Box, shape: Sequence[int], itemsize: int, min_run: int) -> Box:
+    """Return a box with longer pieces: of at least `min_run` bytes, or with one piece."""
+    offsets, sizes = list(box.offsets), list(box.sizes)
+    run = itemsize
+    for dim in reversed(range(len(sizes))):
+        run *= sizes[dim]
+        if all(size == 1 for size in sizes[:dim]) or run >= min_run:
+            break
+        run = run // sizes[dim] * shape[dim]
+        offsets[dim], sizes[dim] = 0, shape[dim]
+    return Box(tuple(offsets), tuple(sizes))
 
 
 def members_of(ranks: int) -> tuple[int, ...]:
@@ -178,11 +263,11 @@ def _without(box: Box, other: Box) -> Iterator[Box]:
         offsets[dim], sizes[dim] = begin, size
 
 
-def _cut(cut: _Cut, itemsize: int, limit: int) -> Iterator[_Cut]:
+def _cut(job: _Job, itemsize: int, limit: int) -> Iterator[_Job]:
     """Cut a box into boxes of at most `limit` bytes, along the first dimensions."""
-    part, box, nbytes = cut
+    box, nbytes = job.box, job.nbytes
     if nbytes <= limit or nbytes <= itemsize:
-        yield cut
+        yield job
         return
     dim = next(dim for dim, size in enumerate(box.sizes) if size > 1)
     size = box.sizes[dim]
@@ -193,23 +278,35 @@ def _cut(cut: _Cut, itemsize: int, limit: int) -> Iterator[_Cut]:
         taken = min(step, size - begin)
         offsets = (*box.offsets[:dim], box.offsets[dim] + begin, *box.offsets[dim + 1 :])
         sizes = (*box.sizes[:dim], taken, *box.sizes[dim + 1 :])
-        yield from _cut((part, Box(offsets, sizes), per_index * taken), itemsize, limit)
+        inside = _inside(job, Box(offsets, sizes), per_index * taken)
+        if inside.deliveries or not job.deliveries:  # else nobody needs an element of it
+            yield from _cut(inside, itemsize, limit)
+
+
+def _inside(job: _Job, box: Box, nbytes: int) -> _Job:
+    """Return the part of a job that lies in a box."""
+    deliveries = []
+    for ranks, boxes in job.deliveries:
+        found = tuple(common for one in boxes if (common := one.common(box)) is not None)
+        if found:
+            deliveries.append((ranks, found))
+    return job._replace(box=box, nbytes=nbytes, deliveries=tuple(deliveries))
 
 
 def _assign(
-    units: Sequence[_Cut], members: Sequence[int], loads: list[int]
-) -> Iterator[tuple[int, _Cut]]:
-    """Yield each unit and its reader. Each reader gets a range of the units. Adds to the loads."""
-    quotas = _quotas(sum(nbytes for *_, nbytes in units), [loads[rank] for rank in members])
+    jobs: Sequence[_Job], members: Sequence[int], loads: list[int]
+) -> Iterator[tuple[int, _Job]]:
+    """Yield a reader and its job for each job. Each reader gets a range of them. Adds to the loads."""
+    quotas = _quotas(sum(job.nbytes for job in jobs), [loads[rank] for rank in members])
     index, end, position = 0, quotas[0], 0
-    for unit in units:
-        middle = position + unit[2] / 2
+    for job in jobs:
+        middle = position + job.nbytes / 2
         while middle >= end and index + 1 < len(members):
             index += 1
             end += quotas[index]
-        position += unit[2]
-        loads[members[index]] += unit[2]
-        yield members[index], unit
+        position += job.nbytes
+        loads[members[index]] += job.nbytes
+        yield members[index], job
 
 
 def _quotas(total: int, loads: Sequence[int]) -> list[float]:
@@ -224,29 +321,51 @@ def _quotas(total: int, loads: Sequence[int]) -> list[float]:
     return [max(0.0, level - load) for load in loads]
 
 
-def _rounds(assigned: Sequence[Sequence[tuple[int, _Cut]]], bucket: int) -> list[list[Message]]:
-    rounds: list[list[Message]] = []
-    for reader, units in enumerate(assigned):
-        for index, messages in enumerate(_buckets(reader, units, bucket)):
-            if index == len(rounds):
-                rounds.append([])
-            rounds[index] += messages
-    return rounds
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
 def _buckets(
-    reader: int, units: Sequence[tuple[int, _Cut]], bucket: int
-) -> Iterator[list[Message]]:
-    """Yield the messages of each bucket of a reader."""
-    messages: list[tuple[int, list[Unit]]] = []
+    reader: int, jobs: Sequence[_Job], itemsizes: Sequence[int], bucket: int
+) -> Iterator[tuple[list[Unit], list[Message]]]:
+    """Yield the units and the messages of each bucket of a reader."""
+    found: list[tuple[Unit, _Job]] = []
     offset = 0
-    for ranks, (part, box, nbytes) in units:
-        if messages and offset + nbytes > bucket:
-            yield [Message(reader, members_of(mask), tuple(found)) for mask, found in messages]
-            messages, offset = [], 0
-        if not messages or messages[-1][0] != ranks:
-            messages.append((ranks, []))
-        messages[-1][1].append(Unit(part, box, nbytes, offset))
-        offset = -(-(offset + nbytes) // _ALIGNMENT) * _ALIGNMENT
-    if messages:
-        yield [Message(reader, members_of(mask), tuple(found)) for mask, found in messages]
+    for job in jobs:
+        if found and offset + job.nbytes > bucket:
+            yield [unit for unit, _ in found], _messages(reader, found, itemsizes)
+            found, offset = [], 0
+        found.append((Unit(job.part, job.box, job.nbytes, offset), job))
+        offset = _aligned(offset + job.nbytes)
+    if found:
+        yield [unit for unit, _ in found], _messages(reader, found, itemsizes)
+
+
+def _messages(
+    reader: int, found: Sequence[tuple[Unit, _Job]], itemsizes: Sequence[int]
+) -> list[Message]:
+    """Return the messages of a bucket."""
+    whole: list[tuple[int, list[Unit]]] = []
+    parts: dict[int, list[tuple[Unit, Box]]] = {}
+    last = -1  # the ranks of the unit before, if they need all of it
+    for unit, job in found:
+        if not job.deliveries:
+            if last != job.ranks:
+                whole.append((job.ranks, []))
+            whole[-1][1].append(unit)
+        last = -1 if job.deliveries else job.ranks
+        for ranks, boxes in job.deliveries:
+            if ranks >> reader & 1:
+                whole.append((1 << reader, [unit]))
+            if others := ranks & ~(1 << reader):
+                parts.setdefault(others, []).extend((unit, box) for box in boxes)
+    messages = [Message(reader, members_of(ranks), tuple(units)) for ranks, units in whole]
+    for ranks, pairs in parts.items():
+        packed, offset = [], 0
+        for unit, box in pairs:
+            nbytes = box.elements * itemsizes[unit.part]
+            packed.append(Unit(unit.part, box, nbytes, offset))
+            offset = _aligned(offset + nbytes)
+        sources = tuple(unit for unit, _ in pairs)
+        messages.append(Message(reader, members_of(ranks), tuple(packed), sources))
+    return messages
