@@ -328,12 +328,20 @@ def load_slow_files(mount: Path, share: Any, chosen: str, reason: str) -> None:
     assert (found[0].share, found[0].reason) == (chosen, reason), found
 
 
-def loads_slow_columns(mount: Path) -> None:
-    """Each rank needs columns, which are short pieces: alone, each rank would read the gaps, too."""
+def loads_slow_columns_by_choice(mount: Path) -> None:
+    load_slow_columns(mount, "auto")
+
+
+def loads_slow_columns_alone(mount: Path) -> None:
+    load_slow_columns(mount, "never")
+
+
+def load_slow_columns(mount: Path, share: Any) -> None:
+    """Each rank needs columns, which are short pieces: alone, each rank reads the gaps, too."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     expected = {n: distribute_tensor(t, mesh, [Shard(1)], src_data_rank=None) for n, t in large().items()}
     state = zeroed(expected)
-    load_sharded(state, mount)
+    load_sharded(state, mount, share=share)
     check_equal(state, expected)
 
 
