@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._boxes import Box
 
@@ -81,7 +81,7 @@ _Deliveries = tuple[
 
 
 class _Job(NamedTuple):
-    """A box to read for several ranks. No deliveries: all of them need all of it."""
+    """A box to read for ranks. No deliveries: all of them need all of it."""
 
     part: int
     box: Box
@@ -109,10 +109,14 @@ def make_schedule(
     masks: dict[Hashable, int] = {}
     for rank, domain in enumerate(domains):
         masks[domain] = masks.get(domain, 0) | 1 << rank
+    known: dict[Any, list[_Job]] = {}  # layers of a model are alike
     for part, held in sorted(_holders(needs).items()):
         for mask in masks.values():
             inside = {box: ranks & mask for box, ranks in held.items() if ranks & mask}
-            for job in _jobs(part, inside, shapes[part], itemsizes[part], min_unit):
+            key = tuple(shapes[part]), itemsizes[part], frozenset(inside.items())
+            if key not in known:
+                known[key] = list(_jobs(inside, shapes[part], itemsizes[part], min_unit))
+            for job in (job._replace(part=part) for job in known[key]):
                 if job.ranks.bit_count() > 1:
                     shared.setdefault(job.ranks, []).append(job)
                     continue
@@ -139,9 +143,9 @@ def make_schedule(
 
 
 def _jobs(
-    part: int, held: Mapping[Box, int], shape: Sequence[int], itemsize: int, min_run: int
+    held: Mapping[Box, int], shape: Sequence[int], itemsize: int, min_run: int
 ) -> Iterator[_Job]:
-    """Yield what ranks of one domain need of a part, as boxes that do not overlap."""
+    """Yield what ranks of one domain need of part 0, as boxes that do not overlap."""
     cells = _cells(held)
     grown = [(_grown(box, shape, itemsize, min_run), ranks) for box, ranks in cells]
     wider = any(box != cell for (box, _), (cell, _) in zip(grown, cells, strict=True))
@@ -154,7 +158,7 @@ def _jobs(
         wider = 2 * wanted >= sum(box.elements for box, _ in rows)  # else most of it is for nobody
     if not wider:
         for box, ranks in cells:
-            yield _Job(part, box, box.elements * itemsize, ranks)
+            yield _Job(0, box, box.elements * itemsize, ranks)
         return
     for box, _ in rows:
         inside = [(found, held) for one, held in cells if (found := one.common(box)) is not None]
@@ -163,7 +167,7 @@ def _jobs(
             ranks |= owners
         if ranks:
             deliveries = _deliveries(box, ranks, inside)
-            yield _Job(part, box, box.elements * itemsize, ranks, deliveries)
+            yield _Job(0, box, box.elements * itemsize, ranks, deliveries)
 
 
 def _deliveries(box: Box, ranks: int, inside: Sequence[tuple[Box, int]]) -> _Deliveries:
