@@ -110,7 +110,7 @@ def load_pieces(
 
 
 class _Announcement(NamedTuple):
-    """What a rank tells all others. `needs`: numbers, see `_Sharing.announcement`."""
+    """What a rank tells all others. `needs`: numbers, see `_Sharing._encoded`."""
 
     failure: str | None
     machine: str = ""
@@ -180,6 +180,7 @@ class _Sharing:
         self._left = [piece.target.numel() for piece in pieces]  # elements without their value
         self.needed = sum(piece.nbytes for piece in pieces)
         self._filled = 0  # bytes
+        self._exchanged = Exchange(group, transport_device(group), self._parts, self._deliver)
         # What the thread of the exchange asks the thread of the caller to do. None: it has ended.
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
@@ -189,29 +190,37 @@ class _Sharing:
         if announced is None:
             return None
         limit = options["memory_limit"] or DEFAULT_BUDGET
-        bucket = max(_MIN_BUCKET, limit // (2 * BUFFERS))
-        rank = dist.get_rank(self._group)
-        schedule = make_schedule(
-            [self._decoded(one.needs) for one in announced],
-            [part.box.sizes for _, part in self._parts],
-            [1 if tensor.dtype is None else tensor.dtype.itemsize for tensor, _ in self._parts],
-            [one.machine if share == "node" else "" for one in announced],
-            bucket,
-        )
         options = {**options, "memory_limit": max(1, limit // 4)}
-        largest = max((m.end - m.begin for found in schedule.messages for m in found), default=0)
-        device = transport_device(self._group)
-        exchange = Exchange(self._group, device, largest, self._parts, self._deliver)
-        reader = BucketReader([r.get(rank, []) for r in schedule.reads], self._parts, options)
+        reader = BucketReader(self._parts, options)
+        rounds: list[list[Message]] = []
+        exchange = self._exchanged
+        own = 0
         try:
-            reader.start(0)
-            own = self._read_own(schedule.own[rank], options, exchange)
-            succeeded = self._exchange(schedule, reader, exchange)
+            # From here on, the other ranks wait for this one in a round, whatever happens to it.
+            try:
+                schedule = self._schedule(announced, share, limit)
+                rounds = schedule.messages
+                rank = dist.get_rank(self._group)
+                reader.plan([reads.get(rank, []) for reads in schedule.reads])
+                exchange.reserve(rounds)
+                own = self._read_own(schedule.own[rank], options)
+            except BaseException as error:
+                exchange.fault = error
+            succeeded = self._exchange(rounds or [[]], reader)
         finally:
             reader.close()
         if exchange.fault is not None:
             raise exchange.fault
         return (own + reader.bytes_read, exchange.bytes_received) if succeeded else None
+
+    def _schedule(self, announced: list[_Announcement], share: str, limit: int) -> Schedule:
+        return make_schedule(
+            [self._decoded(one.needs) for one in announced],
+            [part.box.sizes for _, part in self._parts],
+            [1 if tensor.dtype is None else tensor.dtype.itemsize for tensor, _ in self._parts],
+            [one.machine if share == "node" else "" for one in announced],
+            max(_MIN_BUCKET, limit // (2 * BUFFERS)),
+        )
 
     def _encoded(self) -> bytes:
         """Return numbers per box: the part, the offsets, the sizes. ~part stands for the whole part."""
@@ -243,10 +252,8 @@ class _Sharing:
             index = end
         return found
 
-    def _read_own(
-        self, boxes: Sequence[tuple[int, Box]], options: dict[str, Any], exchange: Exchange
-    ) -> int:
-        """Read what only this rank needs. Returns the bytes. An error becomes the fault."""
+    def _read_own(self, boxes: Sequence[tuple[int, Box]], options: dict[str, Any]) -> int:
+        """Read what only this rank needs. Returns the bytes."""
         own: list[Piece] = [self._pieces[index] for index in self._alone]
         indices = list(self._alone)
         for part, box in boxes:
@@ -262,11 +269,8 @@ class _Sharing:
                 self._done(indices[index])
 
         report = None if self._progress is None else lambda read, _: self._report(read)
-        try:
-            read_pieces(own, finish, report, **options)
-            self._filled = nbytes
-        except BaseException as error:
-            exchange.fault = error
+        read_pieces(own, finish, report, **options)
+        self._filled = nbytes
         return nbytes
 
     def _part_of(self, target: _Target, box: Box) -> Piece:
@@ -281,29 +285,33 @@ class _Sharing:
         self._left[index] -= elements
         return not self._left[index]
 
-    def _exchange(self, schedule: Schedule, reader: BucketReader, exchange: Exchange) -> bool:
+    def _exchange(self, rounds: list[list[Message]], reader: BucketReader) -> bool:
         """Run the rounds in a thread, and the functions of the caller here. Return whether all is well.
 
         Raises the errors of torch.distributed. Ctrl-C ends the rounds of all ranks. A second one ends the
         wait for this thread, too.
         """
-        if not schedule.messages:
-            return True
         result: list[Any] = []
+        exchange = self._exchanged
         device = exchange.device
 
         def work() -> None:
             try:
                 if device.type != "cpu":  # each thread has its own current device
                     torch.get_device_module(device.type).set_device(device)
-                result.append(_run_rounds(schedule, reader, exchange))
+                result.append(_run_rounds(rounds, reader, exchange))
             except BaseException as error:
                 result.append(error)
             finally:
                 self._calls.put(None)
 
         thread = threading.Thread(target=work, name="safetensors-exchange", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # too many threads
+            exchange.fault = exchange.fault or error
+            exchange.any_failed()
+            return False
         interrupted = False
         while True:
             try:
@@ -315,7 +323,7 @@ class _Sharing:
             except BaseException as error:
                 if interrupted and isinstance(error, KeyboardInterrupt):
                     raise
-                interrupted = isinstance(error, KeyboardInterrupt)
+                interrupted = interrupted or isinstance(error, KeyboardInterrupt)
                 exchange.fault = exchange.fault or error
         thread.join()
         if isinstance(result[0], BaseException):
@@ -344,16 +352,16 @@ class _Sharing:
             self._progress(filled, self.needed)
 
 
-def _run_rounds(schedule: Schedule, reader: BucketReader, exchange: Exchange) -> bool:
+def _run_rounds(rounds: list[list[Message]], reader: BucketReader, exchange: Exchange) -> bool:
     """Return whether no rank has failed before the last round."""
-    for index, messages in enumerate(schedule.messages):
+    for index, messages in enumerate(rounds):
         bucket = None
         try:
             if exchange.fault is None:
                 bucket = reader.wait(index)
                 reader.start(index + 1)
         except BaseException as error:
-            exchange.fault = error
+            exchange.fault = exchange.fault or error
         if exchange.any_failed():
             return False
         exchange.run(messages, bucket)

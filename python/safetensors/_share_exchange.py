@@ -78,21 +78,22 @@ class BucketReader:
     `options`: those of the native `load`, without `progress`.
     """
 
-    def __init__(
-        self,
-        rounds: Sequence[Sequence[Unit]],
-        parts: Parts,
-        options: dict[str, Any],
-    ) -> None:
-        self._rounds = rounds
+    def __init__(self, parts: Parts, options: dict[str, Any]) -> None:
+        self._rounds: Sequence[Sequence[Unit]] = []
         self._parts = parts
         self._options = options
-        size = max((_size(units) for units in rounds), default=0)
-        self._buffers = [torch.empty(size, dtype=torch.uint8) for _ in range(min(2, len(rounds)))]
+        self._buffers: list[torch.Tensor] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="safetensors-share")
         self._stopped = False
         self._pending: Future[None] | None = None
         self.bytes_read = 0
+
+    def plan(self, rounds: Sequence[Sequence[Unit]]) -> None:
+        """Take the units of each round, make memory for them, and start to read the first bucket."""
+        self._rounds = rounds
+        size = max((_size(units) for units in rounds), default=0)
+        self._buffers = [torch.empty(size, dtype=torch.uint8) for _ in range(min(2, len(rounds)))]
+        self.start(0)
 
     def start(self, index: int) -> None:
         """Start to read the bucket of a round. The bucket two rounds before is not needed any more."""
@@ -147,15 +148,14 @@ def transport_device(group: Any) -> torch.device:
 class Exchange:
     """Passes the messages of rounds on. Each rank of the group has one, and calls the same methods.
 
-    `largest`: the bytes of the largest message. `deliver` gets each message that this rank needs, and
-    its bytes. Its errors end the exchange of all ranks in the next round.
+    `deliver` gets each message that this rank needs, and its bytes. Its errors end the exchange of all
+    ranks in the next round.
     """
 
     def __init__(
         self,
         group: Any,
         device: torch.device,
-        largest: int,
         parts: Parts,
         deliver: Callable[[Message, torch.Tensor], None],
     ) -> None:
@@ -163,15 +163,21 @@ class Exchange:
         self._rank = dist.get_rank(group)
         self._world_size = dist.get_world_size(group)
         self.device = device
-        self._largest = largest
         self._parts = parts
         self._deliver = deliver
         self._free: list[torch.Tensor] = []
-        self._slots = 0
         self._posted: deque[tuple[Message, torch.Tensor, torch.Tensor | None, list[Any]]] = deque()
         self._tag = 0
         self.bytes_received = 0
         self.fault: BaseException | None = None
+
+    def reserve(self, rounds: Sequence[Sequence[Message]]) -> None:
+        """Make memory for messages, before this rank enters a round."""
+        largest = max((one.end - one.begin for messages in rounds for one in messages), default=0)
+        count = BUFFERS - 2 if largest else 0
+        self._free = [
+            torch.empty(largest, dtype=torch.uint8, device=self.device) for _ in range(count)
+        ]
 
     def any_failed(self) -> bool:
         """Return whether a rank has a fault. All ranks must call it."""
@@ -216,9 +222,6 @@ class Exchange:
 
     def _slot(self) -> torch.Tensor:
         """Return memory for a message. Finishes older messages if there is none."""
-        if not self._free and self._slots < BUFFERS - 2:
-            self._slots += 1
-            return torch.empty(self._largest, dtype=torch.uint8, device=self.device)
         while not self._free:
             self._finish()
         return self._free.pop()

@@ -51,8 +51,9 @@ class StorageReader(TorchStorageReader):
 
     Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank.
     Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
-    the memory of tensors on the CPU. With `share`, a rank reads also for others. Floats are cast to the dtype of the tensor. Give each rank a
-    reader of its own. A reader can load again. Use it from one thread at a time.
+    the memory of tensors on the CPU. With `share`, a rank reads also for others. Floats are cast to the
+    dtype of the tensor. Give each rank a reader of its own. A reader can load again. Use it from one
+    thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
     rank that failed.

@@ -421,6 +421,26 @@ def names_the_rank_with_a_bad_planner(folder: Path) -> None:
     assert {rank: str(error) for rank, error in found.items()} == {last(): "no memory for it"}
 
 
+def names_the_rank_without_memory(folder: Path) -> None:
+    """It fails after the others know what it reads for them."""
+    save_plain(folder, whole())
+    for name, owner in (("reserve", _share_exchange.Exchange), ("plan", _share_exchange.BucketReader), ("_schedule", _share._Sharing)):
+        method = getattr(owner, name)
+
+        def fail(*given: Any) -> None:
+            raise MemoryError("too large")
+
+        if dist.get_rank() == last():
+            setattr(owner, name, fail)
+        try:
+            for full in (whole(), cut(whole(), meshes()[0], 2)):
+                found = named(lambda full=full: load_sharded(zeroed(full), folder, share="group")) if dist.get_world_size() > 1 else {0: "MemoryError: too large"}
+                assert found == {last(): "MemoryError: too large"}, found
+        finally:
+            setattr(owner, name, method)
+    load_both_ways(folder, whole(), share="group")
+
+
 def names_the_rank_that_cannot_copy(folder: Path) -> None:
     save_plain(folder, {"f4": torch.zeros(4, 4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "w": torch.zeros(3)})
     bad = torch.zeros(4, 4) if dist.get_rank() == last() else torch.zeros(4, 4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
