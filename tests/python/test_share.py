@@ -62,6 +62,13 @@ def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, world_size: int, c
     assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
 
 
+def test_ranks_pass_the_checks_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch compares the operations of all ranks."""
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    cases = ["loads_random_boxes", "loads_on_two_machines", "serves_ranks_that_need_nothing", "names_the_rank_that_was_cancelled"]
+    assert ranks.run("ranks_share", 4, tmp_path, cases) == {case: {} for case in cases}
+
+
 # --- on a slow file system ---
 
 
