@@ -101,6 +101,17 @@ struct ReadOptions {
   /// cancel (Errc::cancelled). Must not throw. Copies to a device may still be in flight until the last call.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 
+  /// Called once, after all results have memory and before execute() waits for their bytes. `arrays` has all results,
+  /// in the order of add(). Use it to make objects over the arrays while other threads already read.
+  ///
+  /// Shapes, dtypes and addresses are final. The bytes are undefined until execute() returns, so do not read or write
+  /// them. If execute() fails, they stay undefined. `arrays` is valid during the call. A copy of an Array keeps its
+  /// memory alive, as always.
+  ///
+  /// Runs in the thread that calls execute(). If that is the only reader thread, reading begins after the call. Return
+  /// false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream ignores it.
+  std::function<bool(std::span<const Array> arrays)> on_reserved = nullptr;
+
   /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
   /// chunks cover each byte of each result exactly once.
   ///

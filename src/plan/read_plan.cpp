@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -32,10 +33,13 @@ class Execution {
         jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }) {
   }
 
-  [[nodiscard]] Status execute() {
+  // The calling thread runs `prepare` while the other threads already read. If `prepare` fails, reading stops, and its
+  // error is the result.
+  [[nodiscard]] Status execute(const std::function<Status()>& prepare) {
     const unsigned threads = run_.budget().threads();
     os::ThreadGroup helpers;
     if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // if fewer start, they do the same work
+    if (Status status = base::guarded(prepare); !status) fail(kBeforeJobs, std::move(status).error());
     work();
     helpers.join();
     if (failed_) return std::move(error_);
@@ -44,6 +48,8 @@ class Execution {
   }
 
  private:
+  static constexpr std::size_t kBeforeJobs = 0;  // the job of `prepare`, before all others
+
   void work() noexcept {
     PlanWorker worker(run_);
     PlanJob job;
@@ -56,7 +62,7 @@ class Execution {
   bool take(PlanJob& job, std::size_t& job_index) noexcept {
     const std::lock_guard lock(mutex_);
     if (failed_) return false;
-    job_index = next_++;
+    job_index = ++next_;
     return jobs_.next(job, [](std::size_t) { return true; }) == PlanJobs::Next::job;
   }
   void fail(std::size_t job_index, Error error) noexcept {
@@ -71,7 +77,7 @@ class Execution {
   const std::thread::id caller_ = std::this_thread::get_id();
   std::mutex mutex_;  // guards the members below
   PlanJobs jobs_;
-  std::size_t next_ = 0;
+  std::size_t next_ = kBeforeJobs;
   bool failed_ = false;
   std::size_t failed_job_ = 0;
   Error error_;
@@ -132,11 +138,15 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     plan::PlanRun run(items, options, false);
     if (Status status = run.open_devices(); !status) return std::move(status).error();
     if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();
-    if (Status status = plan::Execution(run).execute(); !status) return std::move(status).error();
     ReadResult result;
-    result.arrays.reserve(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
-    result.names = plan::name_items(items);
+    const auto prepare = [&]() -> Status {
+      result.arrays.reserve(items.size());
+      for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
+      result.names = plan::name_items(items);
+      if (!options.on_reserved || options.on_reserved(result.arrays)) return {};
+      return base::cancelled(run.completed(), run.total());
+    };
+    if (Status status = plan::Execution(run).execute(prepare); !status) return std::move(status).error();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     result.report = run.report(taken.count());
     return result;
