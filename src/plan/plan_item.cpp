@@ -94,7 +94,7 @@ Status set_slice(PlanItem& item, const Slice& slice) {
   item.shape = resolved->shape();
   item.stored = resolved->nbytes();
   if (!resolved->contiguous()) {
-    item.slice = *std::move(resolved);
+    item.slice = std::make_shared<const ResolvedSlice>(*std::move(resolved));
     return {};
   }
   ResolvedSlice::Runs runs = resolved->runs();

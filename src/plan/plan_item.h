@@ -21,7 +21,8 @@ struct PlanItem {
   Tensor tensor;
   // Either one range of the tensor's bytes, which starts at `begin`, or the pieces of a slice.
   std::uint64_t begin = 0;
-  std::optional<ResolvedSlice> slice = std::nullopt;
+  // Null for a range. On the heap, because a plan of many whole tensors has many items.
+  std::shared_ptr<const ResolvedSlice> slice = nullptr;
   std::uint64_t stored = 0;  // bytes in the file
 
   // The result; size is in bytes.
