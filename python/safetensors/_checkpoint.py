@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from glob import escape
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _cuda, _native
 from ._display import count_text
@@ -22,6 +23,7 @@ __all__ = ["Checkpoint", "CheckpointStream", "Paths", "load", "stream"]
 
 _Path = str | PathLike[str]
 Paths = _Path | Iterable[_Path]
+_Loaded = TypeVar("_Loaded")  # a dict or a list of tensors
 
 DEFAULT_BUDGET = 256 << 20
 
@@ -231,6 +233,8 @@ class Checkpoint(Mapping[str, Any]):
     ) -> dict[str, Any]:
         """Load many tensors at once. See `safetensors.load`."""
         native = self._native
+        if all(given is None for given in (keys, slices, rename, dtype, out)) and self._copies():
+            return self._reported(native.load_all, progress, threads, memory_limit, cache)
         names = select(native, keys)
         renamed = rename_all(native, names, rename)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
@@ -238,10 +242,28 @@ class Checkpoint(Mapping[str, Any]):
         if native.backend() == "mmap":
             stored = (request[:2] for request in requests if request[2:] == _AS_STORED)
             views = native.views(stored)
+        others = [request for request in requests if request[0] not in views]
+        read = partial(self._load, others)
+        rest = iter(self._reported(read, progress, threads, memory_limit, cache))
+        values = (views[name] if name in views else next(rest) for name in names)
+        return dict(zip(renamed, values, strict=True))
+
+    def _copies(self) -> bool:
+        """Return whether whole tensors are read into memory of their own on the CPU."""
+        return self._native.backend() != "mmap" and self._native.device() == "cpu"
+
+    def _reported(
+        self,
+        read: Callable[..., _Loaded],
+        progress: bool | Progress | None,
+        threads: int,
+        memory_limit: int | str,
+        cache: Cache,
+    ) -> _Loaded:
+        """Call `read` with these options, and show its progress."""
         report, end_progress = reporter(progress)
         try:
-            loaded = self._load(
-                [request for request in requests if request[0] not in views],
+            return read(
                 progress=report,
                 threads=threads,
                 memory_limit=to_bytes(memory_limit, "memory_limit"),
@@ -249,9 +271,6 @@ class Checkpoint(Mapping[str, Any]):
             )
         finally:
             end_progress()
-        rest = iter(loaded)
-        values = (views[name] if name in views else next(rest) for name in names)
-        return dict(zip(renamed, values, strict=True))
 
     def _load(self, requests: list[Request], **options: Any) -> list[Any]:
         if self._cuda is not None and not any(target for *_, target in requests):

@@ -282,6 +282,14 @@ class _Checkpoint:
         progress: _Progress | None,
         device_stream: int | None = None,
     ) -> list[Any]: ...
+    def load_all(
+        self,
+        *,
+        threads: int,
+        memory_limit: int,
+        cache: Cache,
+        progress: _Progress | None,
+    ) -> dict[str, Any]: ...
     def stream(
         self,
         requests: Iterable[_Request],

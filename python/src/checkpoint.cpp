@@ -14,6 +14,7 @@
 #include "index.h"
 #include "module.h"
 #include "requests.h"
+#include "results.h"
 #include "tensor_meta.h"
 
 namespace safetensors::python {
@@ -240,20 +241,33 @@ nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle 
     options.device_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(to_unsigned(device_stream)));
   else if (!self.device().cpu())
     return load_streamed(self, std::move(made), options, progress);
-  Watch watch(progress);
-  options.progress = watch.callback();
-  Result<ReadResult> read = [&] {
-    const WithoutGil released;
-    return made.plan.execute(options);
-  }();
-  watch.rethrow();
-  if (!read) raise_read_error(read.error(), "", "");
-  const std::shared_ptr<Maker> maker = self.maker();
   nb::list result;
-  for (std::size_t i = 0; i < read->arrays.size(); ++i) {
-    check_signals(i);
-    result.append(finish(*maker, std::exchange(read->arrays[i], Array()), made.targets[i]));
+  const auto add = [&](std::size_t i, nb::handle object) {
+    if (i < result.size())
+      result[i] = object;
+    else
+      result.append(object);
+  };
+  const Status status = make_results(made.plan, options, progress, *self.maker(), made.targets, add);
+  if (!status) raise_read_error(status.error(), "", "");
+  return result;
+}
+
+// Loads every tensor whole and as stored. A request per tensor would take longer than the plan.
+nb::dict load_all(const PyCheckpoint& self, nb::handle threads, nb::handle memory_limit, nb::handle cache,
+                  nb::handle progress) {
+  const ReadOptions options = make_read_options(threads, memory_limit, cache);
+  ReadPlan plan;
+  std::vector<const TensorInfo*> infos;
+  for (const Tensor& tensor : self.get().tensors()) {
+    check_signals(plan.size());
+    infos.push_back(&tensor.info());
+    if (const Status status = plan.add(tensor); !status) raise_read_error(status.error(), "", "");
   }
+  nb::dict result;
+  const auto add = [&](std::size_t i, nb::handle object) { result[to_str(infos[i]->name)] = object; };
+  const Status status = make_results(plan, options, progress, *self.maker(), {}, add);
+  if (!status) raise_read_error(status.error(), "", "");
   return result;
 }
 
@@ -347,6 +361,9 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
            nb::arg("device_stream") = nb::none(),
            "The results of the requests, in their order. device_stream: a CUstream. All targets are then on CUDA\n"
            "devices, and copies begin after the work that this stream already has.")
+      .def("load_all", &load_all, nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
+           nb::arg("cache").none(), nb::arg("progress").none(),
+           "A dict of all tensors, whole and as stored, in new memory on the CPU.")
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,

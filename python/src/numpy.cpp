@@ -39,6 +39,8 @@ class NumpyMaker final : public Maker {
       return make(array);
     return over(array, memory, static_cast<std::size_t>(start - whole.bytes().data()));
   }
+  // New memory is aligned, so it is never copied.
+  bool reads(Dtype) const noexcept override { return false; }
 
  private:
   static std::size_t alignment_of(Dtype dtype) noexcept {

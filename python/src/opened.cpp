@@ -6,6 +6,7 @@
 #include "index.h"
 #include "memory.h"
 #include "requests.h"
+#include "results.h"
 
 namespace safetensors::python {
 namespace {
@@ -94,14 +95,12 @@ Array Opened::map_for(const Maker& maker) {
   return *std::move(fresh);
 }
 
+ReadOptions Opened::read_options() const noexcept {
+  return {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill};
+}
+
 Result<ReadResult> Opened::execute(const ReadPlan& plan) const {
-  Watch watch;
-  Result<ReadResult> result = without_gil([&] {
-    return plan.execute(
-        {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill, .progress = watch.callback()});
-  });
-  watch.rethrow();
-  return result;
+  return Watch().execute(plan, read_options());
 }
 
 Array Opened::map(const Tensor& tensor) const {
@@ -176,17 +175,14 @@ nb::object Opened::each_tensor(Maker& maker) {
     return result;
   }
   ReadPlan plan;
-  for (const TensorInfo& tensor : header().tensors()) {
+  for (const Tensor& tensor : list()) {
     check_signals(plan.size());
-    if (const Status status = plan.add(find(tensor.name)); !status) fail(status.error());
+    if (const Status status = plan.add(tensor); !status) fail(status.error());
   }
-  Result<ReadResult> read = execute(plan);
-  if (!read) fail(read.error());
-  std::size_t i = 0;
-  for (const TensorInfo& tensor : header().tensors()) {
-    check_signals(i);
-    result[to_str(tensor.name)] = maker.make(std::exchange(read->arrays[i++], Array()));
-  }
+  const TensorList infos = header().tensors();
+  const Status status = make_results(plan, read_options(), nb::none(), maker, {},
+                                     [&](std::size_t i, nb::handle object) { result[to_str(infos[i].name)] = object; });
+  if (!status) fail(status.error());
   return result;
 }
 

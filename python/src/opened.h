@@ -77,6 +77,7 @@ class Opened {
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
   Array part(const Tensor& tensor, const Slice& slice) const;
   [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
+  [[nodiscard]] ReadOptions read_options() const noexcept;
   // Executes the plan. A signal handler may end it by raising an exception, which is raised again here.
   Result<ReadResult> execute(const ReadPlan& plan) const;
   nb::object torch_slice(const Tensor& tensor, nb::handle index);

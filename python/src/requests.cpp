@@ -111,17 +111,35 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   const bool end = done == total && !progress_.is_none();
   if (!end && now - last_ < kWatchInterval) return true;
   last_ = now;
+  return ask([&] {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (!progress_.is_none()) (void)progress_(done, total);
+  });
+}
+
+template <class Function>
+bool Watch::ask(const Function& function) {
   const WithGil acquired;
   const ReentrancyGuard guard(this);
   try {
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (progress_.is_none()) return true;
-    never_unwound([&] { (void)progress_(done, total); });
+    never_unwound(function);
     return true;
   } catch (...) {
     raised_ = std::current_exception();
     return false;
   }
+}
+
+Result<ReadResult> Watch::execute(const ReadPlan& plan, ReadOptions options,
+                                  const std::function<void(std::span<const Array>)>& make) {
+  options.progress = callback();
+  if (make) options.on_reserved = [&](std::span<const Array> arrays) { return ask([&] { make(arrays); }); };
+  Result<ReadResult> result = [&] {
+    const WithoutGil released;
+    return plan.execute(options);
+  }();
+  rethrow();
+  return result;
 }
 
 void Watch::rethrow() {

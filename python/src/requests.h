@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -54,6 +56,13 @@ class Watch {
   }
   // Whether this thread is inside of the watched call: in a signal handler or in the progress function.
   [[nodiscard]] bool asking() const noexcept { return ReentrancyGuard::of(this); }
+  // Executes the plan without the GIL. Signals and the progress function are handled. If one of them or make() raises
+  // an exception, reading stops, and the exception is raised again.
+  //
+  // make(arrays), if given: called once, with the GIL, while other threads already read. It must not look at the bytes:
+  // they are undefined until this returns a result. On an error, the caller must drop all that make() made.
+  [[nodiscard]] Result<ReadResult> execute(const ReadPlan& plan, ReadOptions options,
+                                           const std::function<void(std::span<const Array>)>& make = nullptr);
   // Returns the exception that ended the call, once. Null if no exception ended the call. Call it in the thread that
   // made the call, after the call returned.
   [[nodiscard]] std::exception_ptr take() noexcept { return std::exchange(raised_, nullptr); }
@@ -62,6 +71,9 @@ class Watch {
 
  private:
   bool go_on(std::uint64_t done, std::uint64_t total);
+  // Calls the function with the GIL. Returns false if it raised an exception, which rethrow() then throws.
+  template <class Function>
+  bool ask(const Function& function);
 
   nb::object progress_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();

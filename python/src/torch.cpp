@@ -58,6 +58,10 @@ class TorchMaker final : public Maker {
     const FrameworkDtype& known = framework_dtype(dtype);
     return known.torch != TorchImport::none && nb::hasattr(torch_, known.name);
   }
+  // Modes of torch see the calls that reinterpret a tensor, and may look at it. No mode sees an import.
+  bool reads(Dtype dtype) const noexcept override {
+    return !device_.cpu() || framework_dtype(dtype).torch != TorchImport::direct;
+  }
   bool shares() const noexcept override { return true; }
   bool indexes() const noexcept override { return true; }
 

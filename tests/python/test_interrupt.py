@@ -127,6 +127,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ('safe_open(path, "np")', "given.metadata()"),
         ('safe_open(path, "np")', "given.prefetch()"),
         ('Checkpoint(path, framework="np")', "given._native.names()"),
+        ('Checkpoint(path, framework="np", backend="pread")', "given.load()"),
         ('open(path, "rb").read()', "safetensors.numpy.load(given)"),
         ('open(path, "rb").read()', "safetensors.numpy.load(given, copy=False)"),
         ('open(path, "rb").read()', "safetensors.deserialize(given)"),

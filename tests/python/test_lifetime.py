@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 EVERYTHING = """
-import gc, sys, threading
+import gc, os, sys, threading
 import numpy as np
 import safetensors, safetensors.numpy as stn
 from safetensors import safe_open, SafetensorError, TensorSpec, _native
@@ -51,6 +51,12 @@ for backend in ("mmap", "pread", "auto"):
                 try: wrong()
                 except Exception as error: last = error
         stn.load_file(path, backend=backend)
+    kept.append(safetensors.load(path))
+    with safetensors.Checkpoint(path) as checkpoint:
+        os.truncate(path, os.path.getsize(path) - 8)
+        try: checkpoint.load()
+        except SafetensorError as error: assert "became shorter" in str(error)
+        with open(path, "ab") as opened: opened.write(bytes(8))
     data = stn.save({"a": np.arange(3)}, {"k": "v"})
     kept += [stn.load(data), stn.load(bytearray(data), copy=False), safetensors.deserialize(data)]
     stn.save_file({"a": np.arange(3)}, path + ".again", durability="none")
@@ -63,6 +69,7 @@ if "torch" in sys.argv:
             try: f.get_slice("small")[9]
             except (IndexError, SafetensorError): pass
         kept.append(stt.load_file(path, backend=backend))
+    kept.append(safetensors.load(path, framework="pt"))
     kept += [stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
     specs, fetch = stt._fetched({"a": torch.ones(2)})
     safetensors._native._serialize_stream(specs, path + ".again", None, fetch, durability="none")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ import sharded
 from conftest import framework, installed
 from sharded import same
 
-from safetensors import Checkpoint, SafetensorError, load, stream
+from safetensors import Checkpoint, SafetensorError, load, save, stream
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
 WANT = sharded.tensors()
@@ -252,3 +254,51 @@ def test_progress_shows_a_bar_where_there_is_tqdm(folder: Path) -> None:
         command = [sys.executable, "-c", BARS, str(folder), which]
         done = subprocess.run(command, capture_output=True, text=True)
         assert (done.stdout, done.stderr) == (said, "")
+
+
+def tensors_of_torch() -> int:
+    import torch
+
+    gc.collect()
+    return sum(issubclass(type(value), torch.Tensor) for value in gc.get_objects())
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_failed_read_leaves_no_tensor(tmp_path: Path, threads: int) -> None:
+    framework("torch")
+    path = tmp_path / "t.safetensors"
+    # Each dtype is made in one of two ways: while the bytes are read, or afterwards.
+    kinds = [np.float32, np.uint32]
+    save({f"{i:02}": np.full(1 << 16, i, kinds[i % 2]) for i in range(40)}, path)
+    before = tensors_of_torch()
+    with Checkpoint(path, "pt") as checkpoint:
+        os.truncate(path, path.stat().st_size - 8)
+        with pytest.raises(SafetensorError, match="^tensor `[0-9]+`: file became shorter: "):
+            checkpoint.load(threads=threads)
+    assert tensors_of_torch() == before
+
+
+def test_array_that_cannot_be_made_ends_the_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = b'{"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}}'
+    path = tmp_path / "t.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with Checkpoint(path) as checkpoint:
+        os.truncate(path, path.stat().st_size - 1)
+        # The array comes before the bytes, so its error does, too.
+        with pytest.raises(SafetensorError, match="^NumPy has no bfloat16"):
+            checkpoint.load()
+
+
+@FRAMEWORKS
+def test_load_of_all_equals_load_by_name(folder: Path, kind: str) -> None:
+    names = list(Checkpoint(folder))
+    everything = load(folder, framework=kinds(kind))
+    by_name = load(folder, keys=names, framework=kind)
+    assert list(everything) == list(by_name) == names
+    assert all(same(everything[name], np.asarray(by_name[name])) for name in names)
+    assert {type(value) for value in everything.values()} == {
+        type(value) for value in by_name.values()
+    }
