@@ -31,12 +31,18 @@ def provider() -> Any:
     return module
 
 
-def test_the_wheel_has_the_reference_s_extras(reference: str, made: Any) -> None:
+def test_the_wheel_has_the_reference_s_extras_and_ours(reference: str, made: Any) -> None:
     code = (
         "import importlib.metadata, json; "
         "print(json.dumps(importlib.metadata.metadata('safetensors').get_all('Provides-Extra')))"
     )
-    assert set(json.loads(ask(reference, code))) == set(made.get_all("Provides-Extra"))
+    assert {*json.loads(ask(reference, code)), "vllm"} == set(made.get_all("Provides-Extra"))
+
+
+def test_the_wheel_has_a_plugin_for_vllm() -> None:
+    found = importlib.metadata.entry_points(group="vllm.general_plugins", name="safetensors_plan")
+    assert [plugin.value for plugin in found] == ["safetensors._vllm:register"]
+    assert callable(next(iter(found)).load())
 
 
 def test_the_wheel_names_author_and_classifiers(made: Any) -> None:
