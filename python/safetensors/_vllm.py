@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
@@ -66,11 +66,11 @@ def _loader_class() -> Any:
             self.reads: list[Any] = []  # a ReadAhead per source of weights
             super().__init__(own)
 
-        def get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Any]]:
+        def get_all_weights(self, model_config: Any, model: Any) -> Generator[tuple[str, Any], None, None]:
             self._model = model
             yield from super().get_all_weights(model_config, model)
 
-        def _get_weights_iterator(self, source: Any) -> Iterator[tuple[str, Any]]:
+        def _get_weights_iterator(self, source: Any) -> Generator[tuple[str, Any], None, None]:
             if self.load_config.safetensors_load_strategy == "torchao":
                 yield from super()._get_weights_iterator(source)
                 return
