@@ -21,16 +21,18 @@ from ._checkpoint import Checkpoint
 __all__ = ["register"]
 
 LOAD_FORMAT = "safetensors_plan"
+_made: list[str] = []
 _OPTIONS = ("memory_limit", "threads", "cache")
 
 
 def register() -> None:
     """Register the load format. vLLM calls this in each of its processes, maybe several times."""
     try:
-        from vllm.model_executor import model_loader
+        from vllm.model_executor.model_loader import register_model_loader
 
-        if LOAD_FORMAT not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
-            model_loader.register_model_loader(LOAD_FORMAT)(_loader_class())
+        if not _made:  # vLLM warns if a format is registered again
+            register_model_loader(LOAD_FORMAT)(_loader_class())
+            _made.append(LOAD_FORMAT)
     except (ImportError, AttributeError) as error:  # another version: vLLM must start all the same
         logging.getLogger("vllm").warning("no load format %s: %s", LOAD_FORMAT, error)
 
@@ -66,7 +68,9 @@ def _loader_class() -> Any:
             self.reads: list[Any] = []  # a ReadAhead per source of weights
             super().__init__(own)
 
-        def get_all_weights(self, model_config: Any, model: Any) -> Generator[tuple[str, Any], None, None]:
+        def get_all_weights(
+            self, model_config: Any, model: Any
+        ) -> Generator[tuple[str, Any], None, None]:
             self._model = model
             yield from super().get_all_weights(model_config, model)
 
