@@ -131,8 +131,8 @@ class CheckpointWriter {
   [[nodiscard]] SAFETENSORS_API Result<std::string> receipt() noexcept;
 
   /// Adds the bytes that a joined writer wrote to those that this writer wrote. A receipt is accepted whole or not at
-  /// all. Needs about 64 bytes of memory for each range that touches no other range. Any number of threads may call it
-  /// and write at the same time.
+  /// all. Needs about 64 bytes of memory for each range that touches no other range. The time depends on the ranges of
+  /// this receipt, not on those accepted before. Any number of threads may call it and write at the same time.
   ///
   /// After the error overlapping_write, two processes wrote the same byte. Nobody knows whose bytes the file has, so
   /// all later calls return this error. After every other error, the writer stays usable. Errors: invalid_argument (the

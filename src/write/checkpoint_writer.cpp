@@ -141,17 +141,17 @@ Status CheckpointWriter::State::accept(const CheckpointLayout& layout, std::stri
   return session.conclude(session.meter.add(bytes));
 }
 
-// Changes copies of the ranges of the files, and takes the copies when all changes were possible.
+// Costs about the size of the receipt, however much was accepted before. All memory is allocated before the first
+// change, so the receipt is added whole or not at all.
 Status CheckpointWriter::State::add(const write::Receipt& receipt) {
+  std::map<std::size_t, write::RangeSet> added = write::ranges_of(receipt);
   return session.if_open([&]() -> Status {
     if (accepted.contains(receipt.writer)) return role_error("the receipt was already accepted", shown);
-    std::map<std::size_t, write::RangeSet> changed;
-    for (const write::RangeRow& row : receipt.rows) {
-      const auto set = changed.try_emplace(row.file, files[row.file]->written()).first;
-      if (Status status = files[row.file]->add_ranges(set->second, row); !status) return status;
+    for (const auto& [file, ranges] : added) {
+      if (Status status = files[file]->check_disjoint(ranges); !status) return status;
     }
     accepted.insert(receipt.writer);
-    for (auto& [file, ranges] : changed) files[file]->set_written(std::move(ranges));
+    for (auto& [file, ranges] : added) files[file]->add_written(std::move(ranges));
     return {};
   });
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace safetensors::write {
 
@@ -22,8 +23,27 @@ class RangeSet {
   std::optional<ByteRange> claim(ByteRange range) {
     if (range.begin == range.end) return std::nullopt;
     if (const std::optional<ByteRange> taken = first_taken(range)) return taken;
-    insert(range, written_.lower_bound(range.begin));
+    const auto next = written_.lower_bound(range.begin);
+    if (!extend(range, next)) join_next(written_.emplace_hint(next, range.begin, range.end));
     return std::nullopt;
+  }
+
+  // Returns the first range of bytes that are in both sets, or nullopt.
+  [[nodiscard]] std::optional<ByteRange> first_common(const RangeSet& other) const {
+    for (const auto& [begin, end] : other.written_) {
+      if (const std::optional<ByteRange> taken = first_taken({begin, end})) return taken;
+    }
+    return std::nullopt;
+  }
+
+  // Adds the ranges of a set that has no byte in common with this one. Moves its nodes, so it allocates no memory, and
+  // its time depends on the size of `other`.
+  void merge(RangeSet&& other) noexcept {
+    while (!other.written_.empty()) {
+      auto node = other.written_.extract(other.written_.begin());
+      const auto next = written_.lower_bound(node.key());
+      if (!extend({node.key(), node.mapped()}, next)) join_next(written_.insert(next, std::move(node)));
+    }
   }
 
   // Returns the first range of bytes of `range` that are in the set, or nullopt.
@@ -67,20 +87,23 @@ class RangeSet {
  private:
   using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; they neither overlap nor touch
 
-  void insert(ByteRange range, Ranges::iterator next) {
-    const bool joins_next = next != written_.end() && next->first == range.end;
-    if (next != written_.begin()) {
-      if (auto before = std::prev(next); before->second == range.begin) {
-        before->second = joins_next ? next->second : range.end;
-        if (joins_next) written_.erase(next);
-        return;
-      }
-    }
-    const auto made = written_.emplace_hint(next, range.begin, range.end);
-    if (joins_next) {
-      made->second = next->second;
-      written_.erase(next);
-    }
+  // Adds a range to the range that ends where it begins. `next` is the first range after it. Returns false if no range
+  // ends there.
+  bool extend(ByteRange range, Ranges::iterator next) noexcept {
+    if (next == written_.begin()) return false;
+    const auto before = std::prev(next);
+    if (before->second != range.begin) return false;
+    before->second = range.end;
+    join_next(before);
+    return true;
+  }
+
+  // Joins a range and the range that begins where it ends.
+  void join_next(Ranges::iterator range) noexcept {
+    const auto next = std::next(range);
+    if (next == written_.end() || next->first != range->second) return;
+    range->second = next->second;
+    written_.erase(next);
   }
 
   Ranges written_;

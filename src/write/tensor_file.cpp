@@ -179,13 +179,10 @@ Status TensorFile::claim(const TensorInfo& tensor, const ResolvedSlice& part) {
   return halfway ? session_.conclude(std::move(status)) : status;
 }
 
-Status TensorFile::add_ranges(RangeSet& written, const RangeRow& row) const {
-  for (std::uint64_t i = 0; i < row.count; ++i) {
-    const std::uint64_t begin = row.begin + i * row.stride;
-    if (const std::optional<ByteRange> taken = written.claim({begin, begin + row.size}))
-      return overlap_error(tensor_at(taken->begin), *taken, " were written by two processes");
-  }
-  return {};
+Status TensorFile::check_disjoint(const RangeSet& ranges) const {
+  const std::optional<ByteRange> taken = written_.first_common(ranges);
+  if (!taken) return {};
+  return overlap_error(tensor_at(taken->begin), *taken, " were written by two processes");
 }
 
 Status TensorFile::check_complete() const {

@@ -17,12 +17,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/atomic_file.h"
 #include "io/file_writer.h"
 #include "io/progress.h"
 #include "write/range_set.h"
-#include "write/ticket.h"
 
 namespace safetensors::write {
 
@@ -97,9 +97,10 @@ class TensorFile {
 
   // The ranges written, in the data of the file. Call these functions in if_open() or close_after() of the session.
   [[nodiscard]] const RangeSet& written() const noexcept { return written_; }
-  void set_written(RangeSet&& written) noexcept { written_ = std::move(written); }
-  // Adds the ranges that another process wrote to a copy of written(). Error: overlapping_write.
-  [[nodiscard]] Status add_ranges(RangeSet& written, const RangeRow& row) const;
+  // Error: overlapping_write, if this process wrote bytes of the ranges, too.
+  [[nodiscard]] Status check_disjoint(const RangeSet& ranges) const;
+  // Adds ranges that another process wrote, after check_disjoint(). Allocates no memory.
+  void add_written(RangeSet&& ranges) noexcept { written_.merge(std::move(ranges)); }
 
  private:
   TensorFile(const Header& header, std::string_view path, std::uint64_t head, WriteSession& session)

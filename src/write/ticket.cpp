@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -244,6 +245,18 @@ void append_rows(std::vector<RangeRow>& rows, std::size_t file, const RangeSet& 
     }
     row = &rows.emplace_back(RangeRow{file, begin, end - begin});
   }
+}
+
+std::map<std::size_t, RangeSet> ranges_of(const Receipt& receipt) {
+  std::map<std::size_t, RangeSet> files;
+  for (const RangeRow& row : receipt.rows) {
+    RangeSet& ranges = files[row.file];
+    for (std::uint64_t i = 0; i < row.count; ++i) {
+      const std::uint64_t begin = row.begin + i * row.stride;
+      (void)ranges.claim({begin, begin + row.size});  // the ranges of a receipt do not overlap
+    }
+  }
+  return files;
 }
 
 Result<std::string> receipt_text(const Receipt& receipt) {

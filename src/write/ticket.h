@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,9 @@ inline constexpr std::uint64_t kMaxRanges = std::uint64_t{1} << 24;
 
 // Appends the ranges of a file, as few rows.
 void append_rows(std::vector<RangeRow>& rows, std::size_t file, const RangeSet& written);
+
+// The ranges of a receipt, by the index of their file.
+[[nodiscard]] std::map<std::size_t, RangeSet> ranges_of(const Receipt& receipt);
 
 // Error: invalid_argument (more than kMaxRanges ranges).
 [[nodiscard]] Result<std::string> receipt_text(const Receipt& receipt);

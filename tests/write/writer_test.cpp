@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -48,6 +49,33 @@ TEST(RangeSet, JoinsRangesAndFindsFirstGap) {
   EXPECT_EQ(coverage.pieces(), 1u);
   EXPECT_EQ(coverage.claim({6, 10}), std::nullopt);
   EXPECT_EQ(coverage.first_gap(10), std::nullopt);
+}
+
+// Bit i of a number is byte i of the set.
+RangeSet set_of(unsigned bits) {
+  RangeSet set;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    if ((bits >> i & 1U) != 0) (void)set.claim({i, i + 1});
+  }
+  return set;
+}
+
+TEST(RangeSet, MergesLikeOneFlagPerByte) {
+  for (unsigned a = 0; a < 256; ++a) {
+    for (unsigned b = 0; b < 256; ++b) {
+      RangeSet set = set_of(a), other = set_of(b);
+      const std::optional<ByteRange> common = set.first_common(other);
+      ASSERT_EQ(common.has_value(), (a & b) != 0);
+      if (common) {
+        const auto first = static_cast<unsigned>(std::countr_zero(a & b));
+        ASSERT_EQ(common->begin, first);
+        ASSERT_EQ(common->end, first + static_cast<unsigned>(std::countr_one((a & b) >> first)));
+        continue;
+      }
+      set.merge(std::move(other));
+      ASSERT_EQ(set.ranges(), set_of(a | b).ranges());
+    }
+  }
 }
 
 TEST(RangeSet, AgreesWithOneFlagPerByte) {
