@@ -1,6 +1,6 @@
 /** @file
- * The part of the C interface that writes models of several files, examines their indexes, and hands their headers to
- * other processes. c.h includes it. The rules of c.h apply. */
+ * The part of the C interface that writes models of several files, also by several processes. It examines their
+ * indexes, and hands their headers to other processes. c.h includes it. The rules of c.h apply. */
 
 /* Before the guard: c.h includes this file where its types are declared. */
 #include <safetensors/c.h>
@@ -133,10 +133,14 @@ typedef struct safetensors_checkpoint_write_options {
    * and `stem-NNNNN-of-NNNNN.safetensors`. In a folder that the caller may write but not read, only `stem.safetensors`
    * is removed, because numbered files cannot be looked for. Not 0: they stay. Files with other names always stay. */
   uint32_t keep_old_files;
+  /** Not 0: other processes write, too. See safetensors_checkpoint_writer_join(). `in_place_if_no_rename` of `write` is
+   * then UNSUPPORTED. */
+  uint32_t shared;
+  uint32_t reserved; /**< 0 */
 } safetensors_checkpoint_write_options;
 /** Initializer of safetensors_checkpoint_write_options. */
 #define SAFETENSORS_CHECKPOINT_WRITE_OPTIONS_INIT \
-  { sizeof(safetensors_checkpoint_write_options), NULL, 0, 0 }
+  { sizeof(safetensors_checkpoint_write_options), NULL, 0, 0, 0, 0 }
 
 /** Saves tensors as a model of several files: makes the layout, in the order given, and writes the files and the index.
  *
@@ -159,10 +163,11 @@ safetensors_save_checkpoint_with_layout(const char* folder, const safetensors_te
 
 /** Starts to write a model into a folder. The parent of the folder must exist.
  *
- * Any number of threads may call safetensors_checkpoint_writer_write(), safetensors_checkpoint_writer_write_rows() and
- * safetensors_checkpoint_writer_copy() at the same time. No other call may run at the same time as
- * safetensors_checkpoint_writer_commit(), safetensors_checkpoint_writer_abort() or
- * safetensors_checkpoint_writer_free(). Do not use the writer in a forked child.
+ * Any number of threads may call safetensors_checkpoint_writer_write(), its siblings `_write_rows`, `_write_slice` and
+ * `_copy`, and safetensors_checkpoint_writer_accept() at the same time. No other call may run at the same time as
+ * safetensors_checkpoint_writer_commit(), safetensors_checkpoint_writer_receipt(),
+ * safetensors_checkpoint_writer_abort() or safetensors_checkpoint_writer_free(). In a forked child, you may only free
+ * the writer. This removes nothing.
  * Errors: those of safetensors_writer_create(); REPLACE_FAILED with EEXIST (the folder exists, and `new_folder` is
  * set). */
 SAFETENSORS_API safetensors_status
@@ -179,6 +184,12 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_write_rows(safe
                                                                             const char* name, size_t name_length,
                                                                             uint64_t first_row, const void* data,
                                                                             size_t size, safetensors_error* error);
+/** Writes a slice of a tensor, as safetensors_writer_write_slice() does. Errors: those of that function. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_write_slice(safetensors_checkpoint_writer* writer,
+                                                                             const char* name, size_t name_length,
+                                                                             const safetensors_slice* slice,
+                                                                             const void* data, size_t size,
+                                                                             safetensors_error* error);
 /** Writes a whole tensor with the contents of a tensor of another file, as safetensors_writer_copy() does. Errors:
  * those of that function. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_copy(safetensors_checkpoint_writer* writer,
@@ -191,8 +202,9 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_copy(safetensor
  * files that cannot be removed are not an error: safetensors_checkpoint_stray_files() finds them. After the error
  * REPLACED_NOT_DURABLE, the new model is in place, and old files stay. The error INCOMPLETE_WRITE names the first
  * missing range. The writer stays usable after it.
- * Errors: those of safetensors_writer_commit(). REPLACE_FAILED also means that the old index cannot be removed, or that
- * something has appeared at the path of a new folder. The message says how many files were already replaced. */
+ * Errors: those of safetensors_writer_commit(); INVALID_ARGUMENT (the writer has joined). REPLACE_FAILED also means
+ * that the old index cannot be removed, or that something has appeared at the path of a new folder. The message says
+ * how many files were already replaced. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_commit(safetensors_checkpoint_writer* writer,
                                                                         safetensors_error* error);
 /** Closes the writer. Removes the bytes written, unless they are committed. */
@@ -204,6 +216,72 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_layout(const sa
                                                                         safetensors_error* error);
 /** Frees a writer. Removes the bytes written, unless they are committed. */
 SAFETENSORS_API void safetensors_checkpoint_writer_free(safetensors_checkpoint_writer* writer);
+
+/* --- Writing models by several processes --- */
+
+/** Returns the ticket of a shared writer, the creator: a text that safetensors_checkpoint_writer_join() takes in other
+ * processes.
+ *
+ * Several processes can write one model together, each its own bytes. The creator sets `shared`, and gives its ticket
+ * to the others. They join, write, and return receipts. The creator accepts the receipts and commits. It may write a
+ * part, too. The caller carries tickets and receipts by any means. docs/c.md has a complete example.
+ *
+ * Only the creator puts files in place and removes files. If any process fails or is killed before the commit, the old
+ * model stays. The ticket names the temporary files, so it is valid until the commit or the end of the creator. It has
+ * about 45 bytes per file. It is not NUL-terminated.
+ *
+ * On one machine, any two processes may write neighbouring bytes. On several machines, the path of the folder must lead
+ * to the same folder on each. A network file system may write whole pages there: let no two machines write bytes of the
+ * same 4096 bytes of a file, unless the file system keeps the caches of all machines coherent.
+ * Errors: INVALID_ARGUMENT (the writer is not shared or has joined, or the path of the folder is not UTF-8),
+ * OPEN_FAILED (the working directory is unknown), WRITER_CLOSED. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_ticket(const safetensors_checkpoint_writer* writer,
+                                                                        safetensors_buffer** ticket,
+                                                                        safetensors_error* error);
+/** Joins the work of another process. `layout` must be made from the same arguments as the layout of the creator.
+ * `ticket_length` is in bytes.
+ *
+ * The first write into a file opens its temporary file and compares its header with the layout. So a process with
+ * another layout writes nothing. It needs permission to read and write the files of the creator: use the same user. The
+ * joined writer never creates, renames or removes a file. safetensors_checkpoint_writer_free() leaves everything in
+ * place. A forked child may join, if it does not use the writer of its parent.
+ *
+ * The call uses only `progress` of `options->write`. It counts the bytes that this writer writes. Its total is the size
+ * of all files, so it never reaches the total. The ticket decides the durability.
+ *
+ * In a joined writer, the functions that write have more errors: OPEN_FAILED (the creator has committed, failed or
+ * ended), NOT_REGULAR_FILE, READ_FAILED, FILE_CHANGED, and INVALID_ARGUMENT (the layout differs from that of the
+ * creator).
+ * Errors: INVALID_ARGUMENT (the text is not a ticket, or the layout has another number of files), and those of
+ * safetensors_header_text(). */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_join(
+    const char* ticket, size_t ticket_length, const safetensors_checkpoint_layout* layout,
+    const safetensors_checkpoint_write_options* options, safetensors_checkpoint_writer** writer,
+    safetensors_error* error);
+/** Completes the part of a joined writer, and closes it. Syncs its files, according to the durability of the creator.
+ * Returns the receipt: a text that safetensors_checkpoint_writer_accept() takes in the creator. It is not
+ * NUL-terminated.
+ *
+ * The receipt lists the ranges written. Ranges of equal size at equal distances are one entry.
+ * Errors: the first failure to write; SYNC_FAILED, WRITE_FAILED; WRITER_CLOSED; INVALID_ARGUMENT (the writer has not
+ * joined, or it wrote more than 2^24 ranges that do not touch). */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_receipt(safetensors_checkpoint_writer* writer,
+                                                                         safetensors_buffer** receipt,
+                                                                         safetensors_error* error);
+/** Adds the bytes that a joined writer wrote to those that this writer wrote. A receipt is accepted whole or not at
+ * all. `receipt_length` is in bytes.
+ *
+ * Call it for the receipts of all processes before safetensors_checkpoint_writer_commit(), which then finds bytes that
+ * nobody wrote. A process whose receipt is not accepted must not write any more. Needs about 64 bytes of memory for
+ * each range that touches no other range.
+ *
+ * After the error OVERLAPPING_WRITE, two processes wrote the same byte. Nobody knows whose bytes the file has, so all
+ * later calls return this error. After every other error, the writer stays usable.
+ * Errors: INVALID_ARGUMENT (the writer is not shared or has joined, the text is not a receipt of this session, or the
+ * receipt was already accepted), OVERLAPPING_WRITE, CANCELLED, WRITER_CLOSED. */
+SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_accept(safetensors_checkpoint_writer* writer,
+                                                                        const char* receipt, size_t receipt_length,
+                                                                        safetensors_error* error);
 
 /* --- Headers for other processes --- */
 

@@ -120,7 +120,7 @@ SAFETENSORS_API safetensors_status safetensors_write_file(const char* path, cons
 /** Starts to write a file with this header in several calls, in any order.
  *
  * Nothing appears at the path before safetensors_writer_commit(). Any number of threads may call
- * safetensors_writer_write(), safetensors_writer_write_rows() and safetensors_writer_copy() at the same time. No other
+ * safetensors_writer_write() and its siblings `_write_rows`, `_write_slice` and `_copy` at the same time. No other
  * call may run at the same time as safetensors_writer_commit(), safetensors_writer_abort() or
  * safetensors_writer_free(). Do not use the writer in a forked child.
  * Errors: those of safetensors_write_file(). */
@@ -145,6 +145,17 @@ SAFETENSORS_API safetensors_status safetensors_writer_write_rows(safetensors_wri
                                                                  size_t name_length, uint64_t first_row,
                                                                  const void* data, size_t size,
                                                                  safetensors_error* error);
+/** Writes a slice of a tensor, for instance a block of columns. `size` is in bytes: the elements of the slice, in C
+ * order. Write each byte exactly once.
+ *
+ * Each run of the slice is one write. So a slice of whole rows is one write, and a slice of columns has one write per
+ * row. Slices with any step are allowed.
+ * Errors: those of safetensors_writer_write() and of safetensors_slice_resolve(); DATA_LENGTH (not the size of the
+ * slice). */
+SAFETENSORS_API safetensors_status safetensors_writer_write_slice(safetensors_writer* writer, const char* name,
+                                                                  size_t name_length, const safetensors_slice* slice,
+                                                                  const void* data, size_t size,
+                                                                  safetensors_error* error);
 /** Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape. The
  * memory is bounded.
  * Errors: those of safetensors_writer_write(), DTYPE_MISMATCH, DATA_LENGTH, and those of reading. */

@@ -70,15 +70,23 @@ Result<CheckpointLayoutOptions> layout_of_files(const safetensors_checkpoint_lay
 Result<CheckpointWriteOptions> checkpoint_write_options_of(const safetensors_checkpoint_write_options* given) {
   auto options = options_of(given, kCheckpointWriteOptionsSize);
   if (!options) return std::move(options).error();
+  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
   auto write = write_options_of(options->write);
   if (!write) return std::move(write).error();
   return CheckpointWriteOptions{.write = *std::move(write),
                                 .new_folder = options->new_folder != 0,
-                                .remove_old_files = options->keep_old_files == 0};
+                                .remove_old_files = options->keep_old_files == 0,
+                                .shared = options->shared != 0};
 }
 
 Status hand_out_layout(const CheckpointLayout& layout, safetensors_checkpoint_layout** out) {
   *out = new safetensors_checkpoint_layout{layout, layout.index_name()};
+  return {};
+}
+
+Status hand_out_text(const Result<std::string>& text, safetensors_buffer** out) {
+  if (!text) return text.error();
+  *out = new_buffer(*text);
   return {};
 }
 
@@ -210,6 +218,53 @@ safetensors_status safetensors_checkpoint_writer_create(const char* folder, cons
   });
 }
 
+safetensors_status safetensors_checkpoint_writer_join(const char* ticket, size_t ticket_length,
+                                                      const safetensors_checkpoint_layout* layout,
+                                                      const safetensors_checkpoint_write_options* options,
+                                                      safetensors_checkpoint_writer** writer,
+                                                      safetensors_error* error) {
+  clear(writer);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{layout, "layout"}, {writer, "writer"}}); !status) return status;
+    auto text = text_of(ticket, ticket_length, "ticket");
+    if (!text) return std::move(text).error();
+    auto write = checkpoint_write_options_of(options);
+    if (!write) return std::move(write).error();
+    auto result = CheckpointWriter::join(*text, layout->layout, *write);
+    if (!result) return std::move(result).error();
+    *writer = new safetensors_checkpoint_writer{layout->layout, *std::move(result)};
+    return {};
+  });
+}
+
+safetensors_status safetensors_checkpoint_writer_ticket(const safetensors_checkpoint_writer* writer,
+                                                        safetensors_buffer** ticket, safetensors_error* error) {
+  clear(ticket);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}, {ticket, "ticket"}}); !status) return status;
+    return hand_out_text(writer->writer.ticket(), ticket);
+  });
+}
+
+safetensors_status safetensors_checkpoint_writer_receipt(safetensors_checkpoint_writer* writer,
+                                                         safetensors_buffer** receipt, safetensors_error* error) {
+  clear(receipt);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}, {receipt, "receipt"}}); !status) return status;
+    return hand_out_text(writer->writer.receipt(), receipt);
+  });
+}
+
+safetensors_status safetensors_checkpoint_writer_accept(safetensors_checkpoint_writer* writer, const char* receipt,
+                                                        size_t receipt_length, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}}); !status) return status;
+    auto text = text_of(receipt, receipt_length, "receipt");
+    if (!text) return std::move(text).error();
+    return writer->writer.accept(*text);
+  });
+}
+
 safetensors_status safetensors_checkpoint_writer_write(safetensors_checkpoint_writer* writer, const char* name,
                                                        size_t name_length, uint64_t offset, const void* data,
                                                        size_t size, safetensors_error* error) {
@@ -220,6 +275,12 @@ safetensors_status safetensors_checkpoint_writer_write_rows(safetensors_checkpoi
                                                             size_t name_length, uint64_t first_row, const void* data,
                                                             size_t size, safetensors_error* error) {
   return write_bytes(&CheckpointWriter::write_rows, writer, name, name_length, first_row, data, size, error);
+}
+
+safetensors_status safetensors_checkpoint_writer_write_slice(safetensors_checkpoint_writer* writer, const char* name,
+                                                             size_t name_length, const safetensors_slice* slice,
+                                                             const void* data, size_t size, safetensors_error* error) {
+  return write_slice_bytes(writer, name, name_length, slice, data, size, error);
 }
 
 safetensors_status safetensors_checkpoint_writer_copy(safetensors_checkpoint_writer* writer, const char* name,

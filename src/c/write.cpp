@@ -254,6 +254,12 @@ safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, con
   return write_bytes(&Writer::write_rows, writer, name, name_length, first_row, data, size, error);
 }
 
+safetensors_status safetensors_writer_write_slice(safetensors_writer* writer, const char* name, size_t name_length,
+                                                  const safetensors_slice* slice, const void* data, size_t size,
+                                                  safetensors_error* error) {
+  return write_slice_bytes(writer, name, name_length, slice, data, size, error);
+}
+
 safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
                                            const safetensors_tensor* tensor, safetensors_error* error) {
   return copy_tensor(writer, name, name_length, tensor, error);

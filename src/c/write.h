@@ -1,4 +1,4 @@
-// Shared by the functions of C that write: their arguments, and the two calls that write bytes of a tensor.
+// Shared by the functions of C that write: their arguments, and the calls that write bytes of a tensor.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,21 @@ safetensors_status write_bytes(Write write, Handle* writer, const char* name, si
     auto bytes = bytes_of(data, size, "data");
     if (!bytes) return std::move(bytes).error();
     return (writer->writer.*write)(*text, position, *bytes);
+  });
+}
+
+// write_slice() of the writer in the handle.
+template <class Handle>
+safetensors_status write_slice_bytes(Handle* writer, const char* name, size_t name_length,
+                                     const safetensors_slice* slice, const void* data, size_t size,
+                                     safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}, {slice, "slice"}}); !status) return status;
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto bytes = bytes_of(data, size, "data");
+    if (!bytes) return std::move(bytes).error();
+    return writer->writer.write_slice(*text, slice->slice, *bytes);
   });
 }
 

@@ -29,7 +29,7 @@ inline namespace v0 {
 
 namespace {
 
-constexpr const char* kNotShared = "the writer is not shared: set CheckpointWriteOptions::shared in create()";
+constexpr const char* kNotShared = "the writer is not shared: set `shared` in its options";
 
 Error role_error(const char* message, std::string_view path) {
   return base::make_error(Errc::invalid_argument, message, path);

@@ -98,8 +98,12 @@ void write_pieces(Trial& run, const char* in, const char* name, std::size_t copi
   safetensors_status status =
       TRY_ONCE(run, safetensors_writer_write, writer, "t", 1, 0, contents.bytes.data(), contents.bytes.size() / 2);
   if (status == SAFETENSORS_OK)
-    status = TRY_ONCE(run, safetensors_writer_write_rows, writer, "t", 1, 50, contents.bytes.data() + 200,
-                      contents.bytes.size() - 200);
+    status = TRY_ONCE(run, safetensors_writer_write_rows, writer, "t", 1, 50, contents.bytes.data() + 200, 100);
+  safetensors_slice* slice = nullptr;
+  PREPARE(run, safetensors_slice_shard, 0, 3, 4, &slice);
+  if (status == SAFETENSORS_OK)
+    status = TRY_ONCE(run, safetensors_writer_write_slice, writer, "t", 1, slice, contents.bytes.data() + 300, 100);
+  safetensors_slice_free(slice);
   if (status == SAFETENSORS_OK)
     status = TRY_ONCE(run, safetensors_writer_copy, writer, name, std::strlen(name), tensor);
   if (status == SAFETENSORS_OK) status = TRY_ONCE(run, safetensors_writer_commit, writer);
@@ -202,6 +206,52 @@ void write_new_folder(Trial& run) {
   safetensors_tensor_free(tensor);
 }
 
+std::string text_of(Trial& run, safetensors_buffer* buffer) {
+  const void* data = nullptr;
+  std::size_t size = 0;
+  PREPARE(run, safetensors_buffer_bytes, buffer, &data, &size);
+  std::string text(static_cast<const char*>(data), size);
+  safetensors_buffer_free(buffer);
+  return text;
+}
+
+// Writes a tensor in two slices into the file of another writer. Returns the receipt, or nothing after a failure.
+std::string write_joined(Trial& run, const std::string& ticket, const Shards& shards) {
+  safetensors_checkpoint_writer* joined = nullptr;
+  TRY(run, safetensors_checkpoint_writer_join, ticket.data(), ticket.size(), shards.layout, nullptr, run.out(joined));
+  safetensors_status status = SAFETENSORS_OK;
+  for (std::uint64_t half = 0; half < 2 && status == SAFETENSORS_OK; ++half) {
+    safetensors_slice* slice = nullptr;
+    PREPARE(run, safetensors_slice_shard, 0, half, 2, &slice);
+    status = TRY_ONCE(run, safetensors_checkpoint_writer_write_slice, joined, "u", 1, slice,
+                      shards.second.bytes.data() + 200 * half, 200);
+    safetensors_slice_free(slice);
+  }
+  safetensors_buffer* receipt = nullptr;
+  if (status == SAFETENSORS_OK) status = TRY_ONCE(run, safetensors_checkpoint_writer_receipt, joined, run.out(receipt));
+  TRY_VOID(run, safetensors_checkpoint_writer_free, joined);
+  return status == SAFETENSORS_OK ? text_of(run, receipt) : std::string();
+}
+
+// Two writers, one of which joins. Without its receipt, the model is incomplete and nothing appears.
+void write_together(Trial& run) {
+  const Shards shards(run);
+  safetensors_checkpoint_write_options options = SAFETENSORS_CHECKPOINT_WRITE_OPTIONS_INIT;
+  options.shared = 1;
+  safetensors_checkpoint_writer* writer = nullptr;
+  TRY(run, safetensors_checkpoint_writer_create, run.path("out/new").c_str(), shards.layout, &options, run.out(writer));
+  safetensors_buffer* ticket = nullptr;
+  TRY(run, safetensors_checkpoint_writer_ticket, writer, run.out(ticket));
+  const std::string receipt = write_joined(run, text_of(run, ticket), shards);
+  if (!receipt.empty()) {
+    TRY(run, safetensors_checkpoint_writer_accept, writer, receipt.data(), receipt.size());
+    const safetensors_status status =
+        TRY_ONCE(run, safetensors_checkpoint_writer_write, writer, "t", 1, 0, shards.first.bytes.data(), 400);
+    if (status == SAFETENSORS_OK) TRY_ONCE(run, safetensors_checkpoint_writer_commit, writer);
+  }
+  TRY_VOID(run, safetensors_checkpoint_writer_free, writer);
+}
+
 // The temporary folder goes, and nothing appears.
 void abort_new_folder(Trial& run) {
   const Shards shards(run);
@@ -227,6 +277,7 @@ const std::vector<Scenario> kWritingScenarios = {
     {.name = "SaveModel", .body = save_model, .writes = kTarget, .either_after = {"unlinkat"}},
     {.name = "SaveShards", .body = save_shards, .writes = kTarget, .either_after = {"renameat", "linkat"}},
     {.name = "WriteNewFolder", .body = write_new_folder, .writes = kTarget},
+    {.name = "WriteTogether", .body = write_together, .writes = kTarget},
     {.name = "AbortNewFolder", .body = abort_new_folder, .writes = kTarget},
     {.name = "EditReplacing", .body = edit_replacing, .writes = kTarget},
     {.name = "EditInPlace", .body = edit_in_place, .writes = kTarget, .either_after = {"fsync"}},

@@ -259,7 +259,7 @@ TEST_F(CheckpointProcesses, KeepToTheirRoles) {
   EXPECT_EQ(message(joined.commit()), "a joined writer cannot commit: give its receipt() to accept() of the creator");
   EXPECT_EQ(message(writer.receipt()), "the creator has no receipt: commit() knows what it wrote itself");
   CheckpointWriter alone = CheckpointWriter::create(directory_ / "alone", layout()).value();
-  const std::string not_shared = "the writer is not shared: set CheckpointWriteOptions::shared in create()";
+  const std::string not_shared = "the writer is not shared: set `shared` in its options";
   EXPECT_EQ(message(alone.ticket()), not_shared);
   EXPECT_EQ(message(alone.receipt()), not_shared);
   EXPECT_EQ(message(alone.accept("")), not_shared);
