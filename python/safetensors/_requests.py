@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
-from typing import Any
+from typing import Any, Protocol
 
 from . import _native
 from ._dtypes import CASTABLE, float_name, format_name
@@ -21,6 +21,13 @@ Request = tuple[str, Any, "str | None", "Target | None"]
 _PATTERN = re.compile(r"[*?[]")
 
 
+class _Names(Protocol):
+    """The names of a checkpoint."""
+
+    def names(self) -> list[str]: ...
+    def __contains__(self, name: object) -> bool: ...
+
+
 def missing(text: str, name: str) -> MissingTensorError:
     """Return the error of a name or a pattern that no tensor has."""
     error = MissingTensorError(text)
@@ -29,7 +36,7 @@ def missing(text: str, name: str) -> MissingTensorError:
     return error
 
 
-def select(native: _native._Checkpoint, keys: Iterable[str] | None) -> list[str]:
+def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
     """Return the names that `keys` stands for: names, and patterns as in `fnmatch`, case-sensitive.
 
     None stands for all names. A key that is the name of a tensor is never a pattern. The result has
@@ -56,7 +63,7 @@ def select(native: _native._Checkpoint, keys: Iterable[str] | None) -> list[str]
 
 
 def rename_all(
-    native: _native._Checkpoint, names: list[str], rename: Rename | None
+    native: _Names, names: list[str], rename: Rename | None
 ) -> list[str]:
     """Return the new names, in the order of the old ones.
 

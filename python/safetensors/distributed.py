@@ -4,6 +4,9 @@
 without it: it fills a model, or makes DTensors. `StorageWriter` is the writer for
 `torch.distributed.checkpoint.save` and `async_save`, and `save_sharded` does the same without it. The
 collectives are those of torch.distributed. This package opens no socket.
+without it: it fills a model, or makes DTensors. The collectives are those of
+torch.distributed. This package opens no socket. `consolidate` makes a plain checkpoint of a folder
+that torch's writers left.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 try:
     import torch
 
+    from ._consolidate import consolidate
     from ._load_sharded import load_sharded
     from ._ranks import RankError
     from ._save_sharded import save_sharded
@@ -35,3 +39,4 @@ __all__ = [
     "load_sharded",
     "save_sharded",
 ]
+__all__ = ["RankError", "StorageReader", "consolidate", "load_sharded"]
