@@ -1,6 +1,6 @@
 /** @file
- * The part of the C interface that reads several files and many tensors at once. c.h includes it. The rules of c.h
- * apply. */
+ * The part of the C interface that reads several files and many tensors at once, and computes which process reads which
+ * part of a tensor. c.h includes it. The rules of c.h apply. */
 
 /* Before the guard: c.h includes this file where its types are declared. */
 #include <safetensors/c.h>
@@ -329,6 +329,76 @@ SAFETENSORS_API safetensors_status safetensors_read_report_get_info(const safete
 SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safetensors_read_report* report,
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
+
+/* --- Tensors cut over many processes --- */
+
+/** Kinds of placements. */
+enum {
+  /** Every process of the mesh dimension has the whole tensor. */
+  SAFETENSORS_PLACEMENT_REPLICATE = 0,
+  /** The processes of the mesh dimension have one part each of a dimension of the tensor. */
+  SAFETENSORS_PLACEMENT_SHARD = 1
+};
+
+/** The way in which one dimension of a mesh of processes holds a tensor. A mesh is an array of processes: a mesh of
+ * shape [2, 4] has 8 processes, each with a coordinate of two numbers. This struct never changes. */
+typedef struct safetensors_placement {
+  uint64_t dim;      /**< for SAFETENSORS_PLACEMENT_SHARD: the dimension of the tensor that is cut */
+  int32_t kind;      /**< one of SAFETENSORS_PLACEMENT_... */
+  uint32_t reserved; /**< 0 */
+} safetensors_placement;
+
+/** Computes the box of a tensor that one process of a mesh has: the range of indices of each dimension.
+ *
+ * `shape` and the results `begin` and `size` have `rank` elements. `begin` is the first index, `size` the number of
+ * indices. `mesh`, `coordinate` and `placements` have `mesh_rank` elements.
+ *
+ * The rule is that of DTensor of torch. A dimension of n indices is cut into chunks of ceil(n / parts) indices. So the
+ * last part may be smaller, and parts after the last index are empty: they begin at n. This differs from
+ * safetensors_slice_shard(). If several mesh dimensions cut one dimension of the tensor, the second one cuts the part
+ * that the first one left.
+ * Errors: INVALID_ARGUMENT also if a dimension of the mesh is 0, if a coordinate is outside of the mesh, or if a
+ * placement names a dimension that the tensor does not have. */
+SAFETENSORS_API safetensors_status safetensors_shard_box(const uint64_t* shape, size_t rank, const uint64_t* mesh,
+                                                         const uint64_t* coordinate,
+                                                         const safetensors_placement* placements, size_t mesh_rank,
+                                                         uint64_t* begin, uint64_t* size, safetensors_error* error);
+/** Makes the slice that takes the elements of a box. `begin` and `size` have `rank` elements.
+ * Error: INVALID_ARGUMENT also if an index is 2^63 or more. */
+SAFETENSORS_API safetensors_status safetensors_slice_box(const uint64_t* begin, const uint64_t* size, size_t rank,
+                                                         safetensors_slice** slice, safetensors_error* error);
+
+/** A box of a tensor, as safetensors_shard_box() computes it. Both pointers have one element per dimension of the
+ * tensor. This struct never changes. */
+typedef struct safetensors_box {
+  const uint64_t* begin; /**< the first index per dimension */
+  const uint64_t* size;  /**< the number of indices per dimension; a box with a 0 is empty */
+} safetensors_box;
+
+/** The elements that one wanted box takes from one saved box. All pointers have one element per dimension. This struct
+ * never changes. */
+typedef struct safetensors_transfer {
+  uint64_t source;              /**< index of the saved box */
+  uint64_t target;              /**< index of the wanted box */
+  const uint64_t* source_begin; /**< the first indices, counted from the first index of the saved box */
+  const uint64_t* target_begin; /**< the first indices, counted from the first index of the wanted box */
+  const uint64_t* size;         /**< the number of indices */
+} safetensors_transfer;
+
+/** Calls `visit` for each transfer from the saved boxes of a tensor to the wanted ones.
+ *
+ * `shape` is the shape of the whole tensor. Each element of a wanted box is in exactly one transfer. If several saved
+ * boxes have an element, the one with the lowest index gives it, so a replica is never read twice. A pair of boxes has
+ * at most one transfer, except if saved boxes overlap without being equal. The transfers are sorted by target, then by
+ * source. `transfer` and its pointers are valid until `visit` returns. `visit` must return normally. After an error, it
+ * was not called.
+ * Errors: INVALID_ARGUMENT also if a box ends outside of the tensor, or if elements of a wanted box are in no saved
+ * box; SIZE_OVERFLOW (the tensor has more than 2^64-1 elements). */
+SAFETENSORS_API safetensors_status safetensors_reshard(const uint64_t* shape, size_t rank, const safetensors_box* saved,
+                                                       size_t saved_count, const safetensors_box* wanted,
+                                                       size_t wanted_count,
+                                                       void (*visit)(void* user, const safetensors_transfer* transfer),
+                                                       void* user, safetensors_error* error);
 
 #ifdef __cplusplus
 }

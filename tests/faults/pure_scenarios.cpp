@@ -194,6 +194,32 @@ void layout_of_files(Trial& run) {
   TRY_VOID(run, safetensors_checkpoint_layout_free, layout);
 }
 
+void resharding(Trial& run) {
+  const std::uint64_t shape[2] = {5, 4};
+  const std::uint64_t mesh[1] = {2};
+  const safetensors_placement rows = {0, SAFETENSORS_PLACEMENT_SHARD, 0};
+  const safetensors_placement columns = {1, SAFETENSORS_PLACEMENT_SHARD, 0};
+  std::uint64_t numbers[2][2][2][2] = {};  // cut, part, begin and size, dimension
+  safetensors_box boxes[2][2];
+  for (std::uint64_t cut = 0; cut < 2; ++cut) {
+    for (std::uint64_t part = 0; part < 2; ++part) {
+      auto& [begin, size] = numbers[cut][part];
+      TRY(run, safetensors_shard_box, shape, 2, mesh, &part, cut == 0 ? &rows : &columns, 1, begin, size);
+      boxes[cut][part] = {begin, size};
+    }
+  }
+  safetensors_slice* slice = nullptr;
+  TRY(run, safetensors_slice_box, boxes[1][1].begin, boxes[1][1].size, 2, run.out(slice));
+  safetensors_slice_free(slice);
+  std::uint64_t elements = 0;
+  const auto count = [](void* user, const safetensors_transfer* transfer) {
+    *static_cast<std::uint64_t*>(user) += transfer->size[0] * transfer->size[1];
+  };
+  const safetensors_status status =
+      TRY_ONCE(run, safetensors_reshard, shape, 2, boxes[0], 2, boxes[1], 2, count, &elements);
+  EXPECT_IN(run, elements == (status == SAFETENSORS_OK ? 20U : 0U));
+}
+
 }  // namespace
 
 const std::vector<Scenario> kPureScenarios = {
@@ -204,6 +230,7 @@ const std::vector<Scenario> kPureScenarios = {
     {.name = "HeaderBuilder", .body = header_builder, .asks_system = false},
     {.name = "Slices", .body = slices, .asks_system = false},
     {.name = "BytesInMemory", .body = bytes_in_memory, .asks_system = false},
+    {.name = "Resharding", .body = resharding, .asks_system = false},
     {.name = "CheckpointLayout", .body = layout_of_files, .asks_system = false},
 };
 
