@@ -11,6 +11,7 @@ that you ask for is imported.
 TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
+    from ._boxes import Box
     from ._checkpoint import Checkpoint, load, stream
     from ._functions import (
         PrefetchPlan,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         TensorSpec,
         safe_open,
     )
+    from ._reshard import Transfer, reshard, shard_box
     from ._save import save
     from ._save_checkpoint import CheckpointLayout, CheckpointWriter
     from ._stream import CheckpointStream
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ._writer import Writer
 
 __all__ = [
+    "Box",
     "Checkpoint",
     "CheckpointLayout",
     "CheckpointStream",
@@ -46,20 +49,24 @@ __all__ = [
     "SafetensorError",
     "TensorMeta",
     "TensorSpec",
+    "Transfer",
     "Writer",
     "__version__",
     "_safe_open_handle",
     "deserialize",
     "load",
+    "reshard",
     "safe_open",
     "save",
     "serialize",
     "serialize_file",
+    "shard_box",
     "stream",
 ]
 
 if not TYPE_CHECKING:
     _HOMES = {
+        "Box": "_boxes",
         "Checkpoint": "_checkpoint",
         "CheckpointLayout": "_save_checkpoint",
         "CheckpointStream": "_stream",
@@ -71,15 +78,18 @@ if not TYPE_CHECKING:
         "SafetensorError": "_native",
         "TensorMeta": "_native",
         "TensorSpec": "_native",
+        "Transfer": "_reshard",
         "Writer": "_writer",
         "__version__": "_version",
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
         "load": "_checkpoint",
+        "reshard": "_reshard",
         "safe_open": "_native",
         "save": "_save",
         "serialize": "_functions",
         "serialize_file": "_functions",
+        "shard_box": "_reshard",
         "stream": "_checkpoint",
     }
     # Modules that are attributes of the package before anybody has imported them.

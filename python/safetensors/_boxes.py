@@ -10,10 +10,19 @@ __all__ = ["Box", "check_cover"]
 
 
 class Box(NamedTuple):
-    """A range of elements per dimension of a tensor."""
+    """A range of indices per dimension of a tensor.
+
+    `offsets`: the first index per dimension. `sizes`: the number of indices. A box with a 0 is empty.
+    """
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The index of the elements, for arrays, `get_slice` and `slices` of `load`."""
+        pairs = zip(self.offsets, self.sizes, strict=True)
+        return tuple(slice(offset, offset + size) for offset, size in pairs)
 
     @property
     def elements(self) -> int:

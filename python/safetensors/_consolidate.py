@@ -20,6 +20,7 @@ from ._native import SafetensorError
 from ._options import Progress, to_bytes
 from ._pieces import Piece, read_pieces
 from ._requests import Rename, missing, rename_all, select
+from ._reshard import reshard
 from ._save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointWriter
 from ._stored import Path, Stored, StoredTensor
 from ._types import Durability
@@ -207,14 +208,11 @@ def _read(batch: list[tuple[StoredTensor, Box]], limit: int) -> Iterator[_Chunk]
     blocks = [torch.empty(box.sizes, dtype=tensor.dtype) for tensor, box in batch]
     pieces: list[Piece] = []
     for index, (tensor, box) in enumerate(batch):
-        for part in tensor.parts.values():
-            if (common := box.common(part.box)) is None:
-                continue
-            target = blocks[index]
-            for dim, (offset, size) in enumerate(zip(*common, strict=True)):
-                target = target.narrow(dim, offset - box.offsets[dim], size)
-            offsets = tuple(o - p for o, p in zip(common.offsets, part.box.offsets, strict=True))
-            pieces.append(Piece(tensor, part.checkpoint, offsets, target, index))
+        parts = list(tensor.parts.values())
+        for moved in reshard(tensor.shape, [part.box for part in parts], [box]):
+            checkpoint = parts[moved.source].checkpoint
+            target = blocks[index][moved.in_target.slices]
+            pieces.append(Piece(tensor, checkpoint, moved.in_source.offsets, target, index))
     read_pieces(pieces, None, None, threads=0, memory_limit=limit, cache="keep")
     pieces.clear()
     for tensor, box in batch:

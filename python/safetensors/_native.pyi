@@ -11,6 +11,7 @@ from ._types import Backend, Cache, Durability, Framework
 
 # address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 _Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
+_Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 _version: str
@@ -316,6 +317,14 @@ class _CheckpointLayout:
     def index_name(self) -> str: ...
     def index_text(self) -> str: ...
 
+def _shard_box(
+    shape: Iterable[int], mesh: Iterable[int], rank: int, placements: Iterable[int | None]
+) -> _Box: ...
+def _reshard(
+    shape: Iterable[int],
+    saved: Iterable[tuple[Sequence[int], Sequence[int]]],
+    wanted: Iterable[tuple[Sequence[int], Sequence[int]]],
+) -> list[tuple[int, int, _Box, _Box]]: ...
 def _save_checkpoint(
     tensor_dict: Mapping[str, TensorSpec],
     folder: _Path,

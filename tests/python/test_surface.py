@@ -130,9 +130,9 @@ def classes() -> Iterator[tuple[str, type]]:
 
 
 def own_methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """The methods that a class defines itself; __new__ and __init__ are its signature."""
+    """The methods that a class defines itself; __new__ and __init__ are its signature. _make is that of a NamedTuple."""
     for name, value in vars(kind).items():
-        if inspect.isroutine(value) and not inspect.isbuiltin(value) and name not in ("__new__", "__signature__"):
+        if inspect.isroutine(value) and not inspect.isbuiltin(value) and name not in ("__new__", "__signature__", "_make"):
             yield name, value
 
 
