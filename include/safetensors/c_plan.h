@@ -332,7 +332,7 @@ SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safete
 
 /* --- Tensors cut over many processes --- */
 
-/** Kinds of placements. */
+/** The ways in which a dimension of a mesh of processes holds a tensor. */
 enum {
   /** Every process of the mesh dimension has the whole tensor. */
   SAFETENSORS_PLACEMENT_REPLICATE = 0,
@@ -340,49 +340,42 @@ enum {
   SAFETENSORS_PLACEMENT_SHARD = 1
 };
 
-/** The way in which one dimension of a mesh of processes holds a tensor. A mesh is an array of processes: a mesh of
+/** One dimension of a mesh of processes, and the place of a process in it. A mesh is an array of processes: a mesh of
  * shape [2, 4] has 8 processes, each with a coordinate of two numbers. This struct never changes. */
-typedef struct safetensors_placement {
-  uint64_t dim;      /**< for SAFETENSORS_PLACEMENT_SHARD: the dimension of the tensor that is cut */
-  int32_t kind;      /**< one of SAFETENSORS_PLACEMENT_... */
-  uint32_t reserved; /**< 0 */
-} safetensors_placement;
+typedef struct safetensors_mesh_dim {
+  uint64_t processes;  /**< number of processes of this dimension of the mesh, at least 1 */
+  uint64_t coordinate; /**< coordinate of the process, below `processes` */
+  uint64_t dim;        /**< for SAFETENSORS_PLACEMENT_SHARD: the dimension of the tensor that is cut */
+  int32_t placement;   /**< one of SAFETENSORS_PLACEMENT_... */
+  uint32_t reserved;   /**< 0 */
+} safetensors_mesh_dim;
 
-/** Computes the box of a tensor that one process of a mesh has: the range of indices of each dimension.
- *
- * `shape` and the results `begin` and `size` have `rank` elements. `begin` is the first index, `size` the number of
- * indices. `mesh`, `coordinate` and `placements` have `mesh_rank` elements.
+/** A box of a tensor with at most 8 dimensions: a range of indices per dimension. This struct never changes. */
+typedef struct safetensors_box {
+  size_t rank;                           /**< number of dimensions of the tensor */
+  uint64_t begin[SAFETENSORS_INFO_DIMS]; /**< the first index per dimension */
+  uint64_t size[SAFETENSORS_INFO_DIMS];  /**< the number of indices per dimension; a box with a 0 is empty */
+} safetensors_box;
+
+/** Computes the box of a tensor that one process of a mesh has. `rank` is the number of dimensions of the tensor,
+ * and `mesh_count` that of the mesh.
  *
  * The rule is that of DTensor of torch. A dimension of n indices is cut into chunks of ceil(n / parts) indices. So the
  * last part may be smaller, and parts after the last index are empty: they begin at n. This differs from
  * safetensors_slice_shard(). If several mesh dimensions cut one dimension of the tensor, the second one cuts the part
  * that the first one left.
- * Errors: INVALID_ARGUMENT also if a dimension of the mesh is 0, if a coordinate is outside of the mesh, or if a
- * placement names a dimension that the tensor does not have. */
-SAFETENSORS_API safetensors_status safetensors_shard_box(const uint64_t* shape, size_t rank, const uint64_t* mesh,
-                                                         const uint64_t* coordinate,
-                                                         const safetensors_placement* placements, size_t mesh_rank,
-                                                         uint64_t* begin, uint64_t* size, safetensors_error* error);
-/** Makes the slice that takes the elements of a box. `begin` and `size` have `rank` elements.
- * Error: INVALID_ARGUMENT also if an index is 2^63 or more. */
-SAFETENSORS_API safetensors_status safetensors_slice_box(const uint64_t* begin, const uint64_t* size, size_t rank,
-                                                         safetensors_slice** slice, safetensors_error* error);
+ * Errors: INVALID_ARGUMENT also if a coordinate is outside of the mesh, or if the tensor lacks a dimension that is cut;
+ * UNSUPPORTED (more than 8 dimensions). */
+SAFETENSORS_API safetensors_status safetensors_shard_box(const uint64_t* shape, size_t rank,
+                                                         const safetensors_mesh_dim* mesh, size_t mesh_count,
+                                                         safetensors_box* box, safetensors_error* error);
 
-/** A box of a tensor, as safetensors_shard_box() computes it. Both pointers have one element per dimension of the
- * tensor. This struct never changes. */
-typedef struct safetensors_box {
-  const uint64_t* begin; /**< the first index per dimension */
-  const uint64_t* size;  /**< the number of indices per dimension; a box with a 0 is empty */
-} safetensors_box;
-
-/** The elements that one wanted box takes from one saved box. All pointers have one element per dimension. This struct
- * never changes. */
+/** The elements that one wanted box takes from one saved box. This struct never changes. */
 typedef struct safetensors_transfer {
-  uint64_t source;              /**< index of the saved box */
-  uint64_t target;              /**< index of the wanted box */
-  const uint64_t* source_begin; /**< the first indices, counted from the first index of the saved box */
-  const uint64_t* target_begin; /**< the first indices, counted from the first index of the wanted box */
-  const uint64_t* size;         /**< the number of indices */
+  uint64_t source;           /**< index of the saved box */
+  uint64_t target;           /**< index of the wanted box */
+  safetensors_box in_source; /**< the elements, with indices from the first index of the saved box */
+  safetensors_box in_target; /**< the same elements, with indices from the first index of the wanted box */
 } safetensors_transfer;
 
 /** Calls `visit` for each transfer from the saved boxes of a tensor to the wanted ones.
@@ -390,10 +383,10 @@ typedef struct safetensors_transfer {
  * `shape` is the shape of the whole tensor. Each element of a wanted box is in exactly one transfer. If several saved
  * boxes have an element, the one with the lowest index gives it, so a replica is never read twice. A pair of boxes has
  * at most one transfer, except if saved boxes overlap without being equal. The transfers are sorted by target, then by
- * source. `transfer` and its pointers are valid until `visit` returns. `visit` must return normally. After an error, it
- * was not called.
- * Errors: INVALID_ARGUMENT also if a box ends outside of the tensor, or if elements of a wanted box are in no saved
- * box; SIZE_OVERFLOW (the tensor has more than 2^64-1 elements). */
+ * source. `transfer` is valid until `visit` returns. `visit` must return normally. After an error, it was not called.
+ * Errors: INVALID_ARGUMENT also if a box has another rank than the tensor or ends outside of it, or if elements of a
+ * wanted box are in no saved box; SIZE_OVERFLOW (the tensor has more than 2^64-1 elements); UNSUPPORTED (more than 8
+ * dimensions). */
 SAFETENSORS_API safetensors_status safetensors_reshard(const uint64_t* shape, size_t rank, const safetensors_box* saved,
                                                        size_t saved_count, const safetensors_box* wanted,
                                                        size_t wanted_count,

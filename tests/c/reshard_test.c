@@ -7,35 +7,38 @@ static const uint64_t kShape[2] = {kRows, kColumns};
 
 /* The parts of a tensor on four processes, and their elements. The value of an element is its position. */
 struct cut {
-  uint64_t begins[kParts][2];
-  uint64_t sizes[kParts][2];
   safetensors_box boxes[kParts];
   int elements[kParts][kRows * kColumns];
 };
 
-static safetensors_placement shard(uint64_t dim) {
-  const safetensors_placement placement = {dim, SAFETENSORS_PLACEMENT_SHARD, 0};
-  return placement;
+/* The ways to cut: per mesh dimension the dimension of the tensor, or -1 for a replica. */
+static const int kPlacements[6][2] = {{0, 0}, {1, 1}, {0, 1}, {1, -1}, {-1, 0}, {-1, -1}};
+
+static safetensors_mesh_dim mesh_dim(uint64_t processes, uint64_t coordinate, int dim) {
+  safetensors_mesh_dim made = {0, 0, 0, SAFETENSORS_PLACEMENT_REPLICATE, 0};
+  made.processes = processes;
+  made.coordinate = coordinate;
+  if (dim >= 0) {
+    made.dim = (uint64_t)dim;
+    made.placement = SAFETENSORS_PLACEMENT_SHARD;
+  }
+  return made;
 }
 
-static safetensors_placement replicate(void) {
-  const safetensors_placement placement = {0, SAFETENSORS_PLACEMENT_REPLICATE, 0};
-  return placement;
-}
-
-/* Cuts the tensor over a mesh of four processes. `filled`: the parts have their elements, or else -1. */
-static void make_cut(struct cut* cut, const uint64_t* mesh, size_t mesh_rank, const safetensors_placement* placements,
-                     int filled) {
+/* Cuts the tensor over a mesh of four processes in a line, or of 2 x 2. `filled`: the parts have their elements, or
+ * else -1. */
+static void make_cut(struct cut* cut, int line, const int* placements, int filled) {
   for (uint64_t part = 0; part < kParts; ++part) {
-    const uint64_t coordinate[2] = {mesh_rank == 1 ? part : part / mesh[1], mesh_rank == 1 ? 0 : part % mesh[1]};
-    uint64_t* begin = cut->begins[part];
-    uint64_t* size = cut->sizes[part];
-    GOOD(safetensors_shard_box(kShape, 2, mesh, coordinate, placements, mesh_rank, begin, size, &error));
-    cut->boxes[part].begin = begin;
-    cut->boxes[part].size = size;
-    for (uint64_t i = 0; i < size[0]; ++i) {
-      for (uint64_t j = 0; j < size[1]; ++j)
-        cut->elements[part][i * size[1] + j] = filled ? (int)((begin[0] + i) * kColumns + begin[1] + j) : -1;
+    safetensors_box* box = &cut->boxes[part];
+    safetensors_mesh_dim mesh[2];
+    mesh[0] = line ? mesh_dim(4, part, placements[0]) : mesh_dim(2, part / 2, placements[0]);
+    mesh[1] = mesh_dim(2, part % 2, placements[1]);
+    GOOD(safetensors_shard_box(kShape, 2, mesh, line ? 1 : 2, box, &error));
+    CHECK(box->rank == 2 && box->begin[2] == 0 && box->size[2] == 0);
+    for (uint64_t i = 0; i < box->size[0]; ++i) {
+      for (uint64_t j = 0; j < box->size[1]; ++j)
+        cut->elements[part][i * box->size[1] + j] =
+            filled ? (int)((box->begin[0] + i) * kColumns + box->begin[1] + j) : -1;
     }
   }
 }
@@ -48,12 +51,15 @@ struct moving {
 
 static void move(void* user, const safetensors_transfer* transfer) {
   struct moving* moving = user;
-  const uint64_t from_width = moving->saved->sizes[transfer->source][1];
-  const uint64_t to_width = moving->wanted->sizes[transfer->target][1];
-  for (uint64_t i = 0; i < transfer->size[0]; ++i) {
-    for (uint64_t j = 0; j < transfer->size[1]; ++j) {
-      const uint64_t from = (transfer->source_begin[0] + i) * from_width + transfer->source_begin[1] + j;
-      const uint64_t to = (transfer->target_begin[0] + i) * to_width + transfer->target_begin[1] + j;
+  const safetensors_box* in_source = &transfer->in_source;
+  const safetensors_box* in_target = &transfer->in_target;
+  const uint64_t from_width = moving->saved->boxes[transfer->source].size[1];
+  const uint64_t to_width = moving->wanted->boxes[transfer->target].size[1];
+  CHECK(in_source->size[0] == in_target->size[0] && in_source->size[1] == in_target->size[1]);
+  for (uint64_t i = 0; i < in_source->size[0]; ++i) {
+    for (uint64_t j = 0; j < in_source->size[1]; ++j) {
+      const uint64_t from = (in_source->begin[0] + i) * from_width + in_source->begin[1] + j;
+      const uint64_t to = (in_target->begin[0] + i) * to_width + in_target->begin[1] + j;
       CHECK(moving->wanted->elements[transfer->target][to] == -1);
       moving->wanted->elements[transfer->target][to] = moving->saved->elements[transfer->source][from];
       ++moving->moved;
@@ -62,57 +68,27 @@ static void move(void* user, const safetensors_transfer* transfer) {
 }
 
 static void every_cut_becomes_every_other(void) {
-  const uint64_t line[1] = {4};
-  const uint64_t square[2] = {2, 2};
-  const safetensors_placement placements[6][2] = {{shard(0), shard(0)},    {shard(1), shard(1)},
-                                                  {shard(0), shard(1)},    {shard(1), replicate()},
-                                                  {replicate(), shard(0)}, {replicate(), replicate()}};
   static struct cut saved;
   static struct cut wanted;
   for (size_t a = 0; a < 12; ++a) {
     for (size_t b = 0; b < 12; ++b) {
       struct moving moving = {&saved, &wanted, 0};
       uint64_t expected = 0;
-      make_cut(&saved, a < 6 ? line : square, a < 6 ? 1 : 2, placements[a % 6], 1);
-      make_cut(&wanted, b < 6 ? line : square, b < 6 ? 1 : 2, placements[b % 6], 0);
+      make_cut(&saved, a < 6, kPlacements[a % 6], 1);
+      make_cut(&wanted, b < 6, kPlacements[b % 6], 0);
       GOOD(safetensors_reshard(kShape, 2, saved.boxes, kParts, wanted.boxes, kParts, move, &moving, &error));
       for (int part = 0; part < kParts; ++part) {
-        const uint64_t* begin = wanted.begins[part];
-        const uint64_t* size = wanted.sizes[part];
-        expected += size[0] * size[1];
-        for (uint64_t i = 0; i < size[0]; ++i) {
-          for (uint64_t j = 0; j < size[1]; ++j)
-            CHECK(wanted.elements[part][i * size[1] + j] == (int)((begin[0] + i) * kColumns + begin[1] + j));
+        const safetensors_box* box = &wanted.boxes[part];
+        expected += box->size[0] * box->size[1];
+        for (uint64_t i = 0; i < box->size[0]; ++i) {
+          for (uint64_t j = 0; j < box->size[1]; ++j)
+            CHECK(wanted.elements[part][i * box->size[1] + j] ==
+                  (int)((box->begin[0] + i) * kColumns + box->begin[1] + j));
         }
       }
       CHECK(moving.moved == expected);
     }
   }
-}
-
-static void boxes_as_slices(void) {
-  const uint64_t begin[2] = {2, 1};
-  const uint64_t size[2] = {3, 4};
-  const uint64_t large[2] = {UINT64_C(1) << 63, 1};
-  safetensors_slice* slice = NULL;
-  safetensors_resolved_slice* resolved = NULL;
-  uint64_t shape[2] = {0, 0};
-  size_t rank = 0;
-  GOOD(safetensors_slice_box(begin, size, 2, &slice, &error));
-  GOOD(safetensors_slice_resolve(slice, SAFETENSORS_DTYPE_U8, kShape, 2, &resolved, &error));
-  GOOD(safetensors_resolved_slice_shape(resolved, shape, 2, &rank, &error));
-  CHECK(rank == 2 && shape[0] == 3 && shape[1] == 4);
-  safetensors_resolved_slice_free(resolved);
-  safetensors_slice_free(slice);
-  FAILS(safetensors_slice_box(large, size, 2, &slice, &error), INVALID_ARGUMENT);
-  SAYS("dimension 0 of the box has 3 indices from 9223372036854775808 on, expected indices below 2^63");
-  CHECK(slice == NULL);
-  FAILS(safetensors_slice_box(begin, large, 2, &slice, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_slice_box(NULL, size, 2, &slice, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_slice_box(begin, NULL, 2, &slice, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_slice_box(begin, size, 2, NULL, &error), INVALID_ARGUMENT);
-  GOOD(safetensors_slice_box(NULL, NULL, 0, &slice, &error)); /* a scalar */
-  safetensors_slice_free(slice);
 }
 
 static void count_calls(void* user, const safetensors_transfer* transfer) {
@@ -121,51 +97,51 @@ static void count_calls(void* user, const safetensors_transfer* transfer) {
 }
 
 static void arguments_that_are_refused(void) {
-  const uint64_t mesh[1] = {2};
-  const uint64_t first[1] = {0};
-  const uint64_t outside[1] = {2};
-  const safetensors_placement rows = shard(0);
-  const safetensors_placement third = shard(2);
-  const safetensors_placement unknown = {0, 2, 0};
-  const safetensors_placement reserved = {0, SAFETENSORS_PLACEMENT_SHARD, 1};
-  const uint64_t zeros[2] = {0, 0};
-  const safetensors_box whole = {zeros, kShape};
-  const safetensors_box half = {zeros, zeros};
-  const safetensors_box none = {NULL, kShape};
-  uint64_t begin[2];
-  uint64_t size[2];
+  const uint64_t many[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  safetensors_mesh_dim rows = mesh_dim(2, 0, 0);
+  const safetensors_mesh_dim outside = mesh_dim(2, 2, 0);
+  const safetensors_mesh_dim third = mesh_dim(2, 0, 2);
+  const safetensors_box scalar = {0, {0}, {0}};
+  const safetensors_box empty = {2, {0}, {0}};
+  const safetensors_box whole = {2, {0}, {kRows, kColumns}};
+  const safetensors_box long_one = {2, {1, 0}, {kRows, kColumns}};
+  safetensors_box box = whole;
   int calls = 0;
-  FAILS(safetensors_shard_box(kShape, 2, mesh, outside, &rows, 1, begin, size, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_shard_box(kShape, 2, &outside, 1, &box, &error), INVALID_ARGUMENT);
   SAYS("coordinate 2 is outside of dimension 0 of the mesh, which has 2 processes");
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, &third, 1, begin, size, &error), INVALID_ARGUMENT);
+  CHECK(box.rank == 0 && box.size[0] == 0);
+  FAILS(safetensors_shard_box(kShape, 2, &third, 1, &box, &error), INVALID_ARGUMENT);
   SAYS("placement 0 cuts dimension 2, the tensor has 2 dimensions");
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, &unknown, 1, begin, size, &error), INVALID_ARGUMENT);
-  SAYS("unknown kind 2 of a placement");
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, &reserved, 1, begin, size, &error), UNSUPPORTED);
-  FAILS(safetensors_shard_box(NULL, 2, mesh, first, &rows, 1, begin, size, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_shard_box(kShape, 2, NULL, first, &rows, 1, begin, size, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_shard_box(kShape, 2, mesh, NULL, &rows, 1, begin, size, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, NULL, 1, begin, size, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, &rows, 1, NULL, size, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_shard_box(kShape, 2, mesh, first, &rows, 1, begin, NULL, &error), INVALID_ARGUMENT);
-  GOOD(safetensors_shard_box(NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, &error));
+  FAILS(safetensors_shard_box(many, 9, NULL, 0, &box, &error), UNSUPPORTED);
+  SAYS("a tensor of 9 dimensions, a box has at most 8");
+  FAILS(safetensors_shard_box(NULL, 2, &rows, 1, &box, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_shard_box(kShape, 2, NULL, 1, &box, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_shard_box(kShape, 2, &rows, 1, NULL, &error), INVALID_ARGUMENT);
+  rows.reserved = 1;
+  FAILS(safetensors_shard_box(kShape, 2, &rows, 1, &box, &error), UNSUPPORTED);
+  rows.placement = 2;
+  FAILS(safetensors_shard_box(kShape, 2, &rows, 1, &box, &error), INVALID_ARGUMENT);
+  SAYS("unknown placement 2");
+  GOOD(safetensors_shard_box(NULL, 0, NULL, 0, &box, &error)); /* a scalar */
 
-  FAILS(safetensors_reshard(kShape, 2, &half, 1, &whole, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_reshard(kShape, 2, &empty, 1, &whole, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
   SAYS("wanted box 0 [0:7, 0:6] is not in the saved boxes: they have 0 of its 42 elements");
-  FAILS(safetensors_reshard(kShape, 2, &whole, 1, &none, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
-  SAYS("wanted box 0: argument begin is NULL, its length 2");
+  FAILS(safetensors_reshard(kShape, 2, &whole, 1, &scalar, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
+  SAYS("wanted box 0 has 0 dimensions, the tensor has 2");
+  FAILS(safetensors_reshard(kShape, 2, &long_one, 1, &whole, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
+  SAYS("saved box 0 has 7 indices from 1 on in dimension 0, the tensor has 7");
+  FAILS(safetensors_reshard(many, 9, &whole, 1, &whole, 1, count_calls, &calls, &error), UNSUPPORTED);
   FAILS(safetensors_reshard(kShape, 2, NULL, 1, &whole, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
   FAILS(safetensors_reshard(kShape, 2, &whole, 1, NULL, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
   FAILS(safetensors_reshard(NULL, 2, &whole, 1, &whole, 1, count_calls, &calls, &error), INVALID_ARGUMENT);
   FAILS(safetensors_reshard(kShape, 2, &whole, 1, &whole, 1, NULL, &calls, &error), INVALID_ARGUMENT);
   CHECK(calls == 0);
-  GOOD(safetensors_reshard(NULL, 0, &none, 1, &none, 1, count_calls, &calls, &error)); /* a scalar */
+  GOOD(safetensors_reshard(NULL, 0, &scalar, 1, &scalar, 1, count_calls, &calls, &error));
   CHECK(calls == 1);
 }
 
 int main(void) {
   every_cut_becomes_every_other();
-  boxes_as_slices();
   arguments_that_are_refused();
   return finish("c reshard");
 }

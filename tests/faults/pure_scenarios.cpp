@@ -196,24 +196,16 @@ void layout_of_files(Trial& run) {
 
 void resharding(Trial& run) {
   const std::uint64_t shape[2] = {5, 4};
-  const std::uint64_t mesh[1] = {2};
-  const safetensors_placement rows = {0, SAFETENSORS_PLACEMENT_SHARD, 0};
-  const safetensors_placement columns = {1, SAFETENSORS_PLACEMENT_SHARD, 0};
-  std::uint64_t numbers[2][2][2][2] = {};  // cut, part, begin and size, dimension
-  safetensors_box boxes[2][2];
+  safetensors_box boxes[2][2];  // by rows, by columns
   for (std::uint64_t cut = 0; cut < 2; ++cut) {
     for (std::uint64_t part = 0; part < 2; ++part) {
-      auto& [begin, size] = numbers[cut][part];
-      TRY(run, safetensors_shard_box, shape, 2, mesh, &part, cut == 0 ? &rows : &columns, 1, begin, size);
-      boxes[cut][part] = {begin, size};
+      const safetensors_mesh_dim mesh = {2, part, cut, SAFETENSORS_PLACEMENT_SHARD, 0};
+      TRY(run, safetensors_shard_box, shape, 2, &mesh, 1, run.out(boxes[cut][part]));
     }
   }
-  safetensors_slice* slice = nullptr;
-  TRY(run, safetensors_slice_box, boxes[1][1].begin, boxes[1][1].size, 2, run.out(slice));
-  safetensors_slice_free(slice);
   std::uint64_t elements = 0;
   const auto count = [](void* user, const safetensors_transfer* transfer) {
-    *static_cast<std::uint64_t*>(user) += transfer->size[0] * transfer->size[1];
+    *static_cast<std::uint64_t*>(user) += transfer->in_source.size[0] * transfer->in_source.size[1];
   };
   const safetensors_status status =
       TRY_ONCE(run, safetensors_reshard, shape, 2, boxes[0], 2, boxes[1], 2, count, &elements);
