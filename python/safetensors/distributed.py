@@ -36,7 +36,7 @@ __all__ = [
     "RankError",
     "StorageReader",
     "StorageWriter",
+    "consolidate",
     "load_sharded",
     "save_sharded",
 ]
-__all__ = ["RankError", "StorageReader", "consolidate", "load_sharded"]
