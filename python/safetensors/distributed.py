@@ -3,10 +3,8 @@
 `StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
 without it: it fills a model, or makes DTensors. `StorageWriter` is the writer for
 `torch.distributed.checkpoint.save` and `async_save`, and `save_sharded` does the same without it. The
-collectives are those of torch.distributed. This package opens no socket.
-without it: it fills a model, or makes DTensors. The collectives are those of
-torch.distributed. This package opens no socket. `consolidate` makes a plain checkpoint of a folder
-that torch's writers left.
+collectives are those of torch.distributed. This package opens no socket. `consolidate` makes a plain
+checkpoint of a folder that torch's writers left.
 """
 
 from __future__ import annotations
