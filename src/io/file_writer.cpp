@@ -46,7 +46,7 @@ class FileWriter::WriteTasks final : public os::Tasks {
     return base::guarded([&] {
       const Chunks::Range chunk = chunks_[index];
       return file_.write_chunk(chunk.offset, {bytes_ + (chunk.offset - chunks_.offset), chunk.size},
-                               file_.bounce_buffers_);
+                               *file_.bounce_buffers_);
     });
   }
 
@@ -63,14 +63,14 @@ class FileWriter::CopyTasks final : public os::Tasks {
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     return base::guarded([&]() -> Status {
       const Chunks::Range chunk = chunks_[index];
-      const Result<BounceBufferPool::Lease> buffer = file_.bounce_buffers_.take();
+      const Result<BounceBufferPool::Lease> buffer = file_.bounce_buffers_->take();
       if (!buffer) return buffer.error();
       const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
       if (Status status = os::read_exactly(source_, from_ + (chunk.offset - chunks_.offset), bytes); !status)
         return status;
       // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each
       // other.
-      Status status = file_.write_chunk(chunk.offset, bytes, file_.bounce_buffers_);
+      Status status = file_.write_chunk(chunk.offset, bytes, *file_.bounce_buffers_);
       if (status) return status;
       const std::lock_guard lock(mutex_);
       if (!write_failure_) write_failure_ = status.error();

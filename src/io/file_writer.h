@@ -42,6 +42,10 @@ class FileWriter {
   [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
+  // Takes bounce buffers from a pool that several files share, so that their memory does not grow with the number of
+  // files. The pool must outlive the FileWriter. Must not be called while another call runs.
+  void share_bounce_buffers(BounceBufferPool& shared) noexcept { bounce_buffers_ = &shared; }
+
   // Makes large writes bypass the page cache, if the system supports it and the file must be durable. name: nullptr if
   // the file has no name. Must not be called while another call runs.
   void open_direct(int directory, const char* name);
@@ -94,7 +98,8 @@ class FileWriter {
   int descriptor_ = -1;
   bool finished_ = false;
   std::unique_ptr<DirectWriter> direct_;
-  BounceBufferPool bounce_buffers_;
+  BounceBufferPool own_bounce_buffers_;
+  BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
   std::atomic<std::uint64_t> unflushed_{0};            // bytes written since the last start of writeback
 };

@@ -67,6 +67,7 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(const FilePlace& place, c
   if (!file) return std::move(file).error();
   std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head.bytes.size(), session));
   made->file_ = std::move(*file);
+  made->file_->file().share_bounce_buffers(session.bounce_buffers);
   if (Status status = made->file_->write_at(0, bytes_of(head.bytes)); !status) return std::move(status).error();
   if (!options.shared) return made;
   if (Status status = made->file_->publish(); !status) return std::move(status).error();
@@ -92,6 +93,7 @@ Result<io::FileWriter*> TensorFile::output() {
     auto opened = io::join_file({place_->folder, place_->name, head->file_size, path_}, bytes_of(head->bytes), sync_);
     if (!opened) return std::move(opened).error();
     joined_ = std::move(*opened);
+    joined_->share_bounce_buffers(session_.bounce_buffers);
   }
   return joined_.get();
 }

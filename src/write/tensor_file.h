@@ -26,7 +26,8 @@
 
 namespace safetensors::write {
 
-// What the files of one writer share: the progress, the first failure, and whether commit() has begun. Thread-safe.
+// What the files of one writer share: the progress, buffers, the first failure, and whether commit() has begun.
+// Thread-safe.
 class WriteSession {
  public:
   // done: bytes that count as written from the start. path: only for errors.
@@ -43,6 +44,7 @@ class WriteSession {
   void release(RangeSet& written, ByteRange range);
 
   io::ProgressMeter meter;
+  io::BounceBufferPool bounce_buffers;  // of all files
 
  private:
   std::mutex mutex_;  // also guards the ranges written of each TensorFile

@@ -270,6 +270,23 @@ def writes_only_its_own_bytes(folder: Path) -> None:
         dist.barrier()
 
 
+def memory_does_not_depend_on_the_number_of_files(folder: Path) -> None:
+    """Durable writes from memory that is not aligned go through buffers, which all files share."""
+    count = dist.get_world_size()
+    if count > 2:
+        return
+    mesh = meshes()[0]
+    parts = {f"w{i}": torch.full(((5 << 18) + 3,), i, dtype=torch.float32)[3:] for i in range(24)}  # 5 MiB each
+    state = {name: DTensor.from_local(part, mesh, [Shard(0)], run_check=False) for name, part in parts.items()}
+    save({"w": state["w0"]}, folder / "first", durability="file")
+    Path("/proc/self/clear_refs").write_text("5")
+    held = status("VmRSS")
+    save(state, folder / "made", durability="file", max_shard_size=1)
+    peak = status("VmHWM") - held
+    assert peak <= 48 << 20, f"{peak} bytes of memory for 24 files"
+    assert safetensors.torch.load_checkpoint(folder / "made")["w23"].unique().tolist() == [23]
+
+
 def reports_progress(folder: Path) -> None:
     calls: list[tuple[int, int]] = []
     state = cut({"w": torch.zeros(64, 8)}, meshes()[0], 0)
