@@ -128,7 +128,7 @@ broken
 @pytest.mark.parametrize(
     ("path", "kind", "share"),
     [
-        ("/home/x/model.safetensors", "ext4", "never"),
+        ("/models/x/model.safetensors", "ext4", "never"),
         ("/", "ext4", "never"),
         ("/data/x", "nfs4", "group"),
         ("/database/x", "ext4", "never"),
