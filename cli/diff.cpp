@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace safetensors::cli {
 namespace {
@@ -27,27 +28,30 @@ usage: safetensors diff A B [--rtol R] [--atol D] [--ulps N] [--no-values]
                         [--map FILE] [--brief] [--json]
 
 A and B are files, or folders, indexes or patterns of models of several files.
-Compares names, dtypes, shapes, metadata and values. Without a tolerance, values
-are equal if their bytes are equal. Memory stays bounded.
+With --no-values, one of them may be - for standard input. Compares names,
+dtypes, shapes, metadata and values. Memory stays bounded. Values of one dtype
+are equal if their bytes are equal, unless a tolerance is given. Another dtype
+is always a difference, and the values are compared as numbers.
 
-      --rtol R       values are equal if |a - b| <= D + R x |b|
-      --atol D       the same; both are 0 if not given
-      --ulps N       floats of one dtype are equal if at most N steps from one
-                     float to the next lie between them
+      --rtol R       relative tolerance: equal if |a - b| <= D + R x |b|
+      --atol D       absolute tolerance D in this formula (default 0)
+      --ulps N       floats of one dtype are equal if b is at most N floats
+                     away from a
       --no-values    compare headers only; reads no tensor
-      --map FILE     tensors with other names in B: lines of OLD, a tab and NEW
+      --map FILE     tensors with other names in B: lines of OLD, a tab and NEW,
+                     the exact names
   -b, --brief        print only the last line
       --json         one JSON document, schema safetensors.diff/1
   -h, --help         this text
 
 MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
-|a - b| divided by the number of elements. FIRST is the index of the first
-element that differs.
+|a - b| divided by the number of elements. Both are nan if an element is NaN in
+A or B only. FIRST is the index of the first element that differs.
 
 examples:
   safetensors diff before.safetensors after.safetensors
   safetensors diff llama-7b/ llama-7b-tuned/ --brief
-  safetensors diff model.safetensors half.safetensors --rtol 1e-3
+  safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6
 
 exit: 0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file
       cannot be read
@@ -56,7 +60,8 @@ exit: 0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file
 struct DiffRequest {
   std::vector<std::string> paths;
   DiffOptions options;
-  std::map<std::string, std::string, std::less<>> names;  // --map
+  std::optional<std::string> map;                         // --map
+  std::map<std::string, std::string, std::less<>> names;  // its lines
   bool brief = false;
   bool json = false;
 };
@@ -75,26 +80,48 @@ std::optional<double> parse_tolerance(const std::string& text) {
   return valid ? std::optional(value) : std::nullopt;
 }
 
-// Reads the lines of --map. Returns nullopt, or the text of an error.
-std::optional<std::string> read_map(const std::string& path, std::map<std::string, std::string, std::less<>>& names) {
+// Reads the lines of --map. Errors: open_failed, read_failed, invalid_argument.
+Status read_map(const std::string& path, std::map<std::string, std::string, std::less<>>& names) {
+  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
+  const auto fail = [&](Errc code, std::string message, int error_number = 0) {
+    return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
+  };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
-  if (!file) return formatted("--map: cannot open {}: {}", printable(path), system_text(errno));
+  if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
   std::string text;
   char buffer[4096];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) text.append(buffer, got);
-  if (std::ferror(file.get()) != 0) return formatted("--map: cannot read {}: {}", printable(path), system_text(errno));
+  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
+    text.append(buffer, got);
+    if (text.size() > kMaxBytes) return fail(Errc::invalid_argument, "more than 256 MiB of names");
+  }
+  if (std::ferror(file.get()) != 0) return fail(Errc::read_failed, "cannot read: " + system_text(errno), errno);
   std::string_view rest = text;
   for (std::size_t line = 1; !rest.empty(); ++line) {
-    const std::string_view one = rest.substr(0, rest.find('\n'));
+    std::string_view one = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    const std::size_t tab = one.find('\t');
+    if (one.ends_with('\r')) one.remove_suffix(1);
     if (one.empty()) continue;
+    const std::size_t tab = one.find('\t');
     if (tab == std::string_view::npos || one.find('\t', tab + 1) != std::string_view::npos)
-      return formatted("--map: line {} of {} is not OLD, a tab and NEW", line, printable(path));
+      return fail(Errc::invalid_argument, formatted("line {}: expected OLD, a tab and NEW", line));
     if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
-      return formatted("--map: line {} of {} has a name that an earlier line has", line, printable(path));
+      return fail(Errc::invalid_argument, formatted("line {}: an earlier line has the same OLD", line));
   }
-  return std::nullopt;
+  return {};
+}
+
+// Every OLD must be a tensor of A. Error: not_found.
+Status check_map(const Input& first, const DiffRequest& request) {
+  std::set<std::string_view> known;
+  for (const Listed& listed : first.tensors()) known.insert(listed.info->name);
+  for (const auto& [old, renamed] : request.names) {
+    if (known.contains(old)) continue;
+    return Error{
+        .code = Errc::not_found,
+        .path = *request.map,
+        .message = formatted("`{}` is not a tensor of {}", printable(old), printable(shown_path(request.paths[0])))};
+  }
+  return {};
 }
 
 std::map<std::string_view, std::string_view> pairs_of(const Input& input) {
@@ -160,7 +187,11 @@ std::string_view name_of(const TensorDiff& found) {
   return (found.first ? found.first : found.second)->name();
 }
 
-void print_tensors(Console& console, const DiffResult& result) {
+std::string elements_text(const TensorDiff& found) {
+  return formatted("{} of {}", grouped(found.differing), grouped(found.first->numel()));
+}
+
+void print_tensors(Console& console, const DiffResult& result, bool values) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   Table table({{"NAME", Align::left, Narrow::shorten},
@@ -171,10 +202,10 @@ void print_tensors(Console& console, const DiffResult& result) {
                {"FIRST", Align::left, Narrow::hide}});
   for (const TensorDiff& found : result.tensors) {
     std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", ""};
+    if (compares_values(found) && values) cells[2] = elements_text(found);
     if (compares_values(found) && found.differing > 0) {
-      cells[2] = formatted("{} of {}", grouped(found.differing), grouped(found.first->numel()));
-      cells[3] = formatted("{:.4g}", found.max_error);
-      cells[4] = formatted("{:.4g}", found.mean_error);
+      cells[3] = found.nan_differing > 0 ? "nan" : formatted("{:.4g}", found.max_error);
+      cells[4] = found.nan_differing > 0 ? "nan" : formatted("{:.4g}", found.mean_error);
       const std::vector<std::uint64_t> index = index_of(found.first_differing, found.first->shape());
       cells[5] = shape_text(index);
     }
@@ -253,7 +284,7 @@ void print_json(Json& json, const DiffResult& result, const std::vector<Metadata
     json_side(json, "first", found.first);
     json_side(json, "second", found.second);
     if (compares_values(found) && values) {
-      json.field("differing", found.differing);
+      json.field("differing", found.differing).field("nan_differing", found.nan_differing);
       if (found.differing > 0) json.field("first_differing", index_of(found.first_differing, found.first->shape()));
       json_value(json, "max_error", found.max_error);
       json_value(json, "mean_error", found.mean_error);
@@ -278,11 +309,21 @@ Tensors tensors_of(const Input& input) {
 }
 
 Exit compare(DiffRequest& request, Console& console) {
+  for (const std::string& path : request.paths) {
+    if (!request.options.values || !is_pipe(path)) continue;
+    const Error error{.code = Errc::unsupported,
+                      .path = {},
+                      .message = "values cannot be compared from a pipe: save it to a file, or use --no-values"};
+    return fail(request, path, error, console);
+  }
   const Result<Input> first = Input::open(request.paths[0], console);
   if (!first) return fail(request, request.paths[0], first.error(), console);
   const Result<Input> second = Input::open(request.paths[1], console);
   if (!second) return fail(request, request.paths[1], second.error(), console);
-  if (!request.names.empty()) {
+  if (request.map) {
+    Status status = read_map(*request.map, request.names);
+    if (status) status = check_map(*first, request);
+    if (!status) return fail(request, *request.map, status.error(), console);
     request.options.rename = [&](std::string_view name) {
       const auto found = request.names.find(name);
       return found == request.names.end() ? std::string(name) : found->second;
@@ -295,7 +336,8 @@ Exit compare(DiffRequest& request, Console& console) {
   };
   const Result<DiffResult> result = diff(tensors_of(*first), tensors_of(*second), request.options);
   if (!result && Interrupt::caught()) return Exit::good;
-  if (!result) return fail(request, request.paths[0], result.error(), console);
+  const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
+  if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);
   const std::vector<MetadataDiff> metadata = diff_metadata(*first, *second);
   if (request.json) {
     Json json(console, "diff");
@@ -303,7 +345,7 @@ Exit compare(DiffRequest& request, Console& console) {
     print_json(json, *result, metadata, request.options.values);
     json.finish();
   } else {
-    if (!request.brief) print_tensors(console, *result);
+    if (!request.brief) print_tensors(console, *result, request.options.values);
     if (!request.brief) print_metadata(console, metadata);
     print_summary(console, *result, metadata);
   }
@@ -315,20 +357,20 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   std::optional<std::string> rtol;
   std::optional<std::string> atol;
   std::optional<std::string> ulps;
-  std::optional<std::string> map;
   bool no_values = false;
   Arguments arguments;
   arguments.positionals(request.paths);
   arguments.value("--rtol", rtol);
   arguments.value("--atol", atol);
   arguments.value("--ulps", ulps);
-  arguments.value("--map", map);
+  arguments.value("--map", request.map);
   arguments.flag("--no-values", no_values);
   arguments.flag("-b,--brief", request.brief);
   arguments.flag("--json", request.json);
   if (auto wrong = arguments.parse(given)) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
+  if (request.brief && request.json) return "--brief does not go with --json";
   const auto relative = parse_tolerance(rtol.value_or("0"));
   const auto absolute = parse_tolerance(atol.value_or("0"));
   const auto units = parse_number(ulps.value_or("0"));
@@ -339,7 +381,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   request.options.atol = *absolute;
   request.options.ulps = *units;
   request.options.values = !no_values;
-  return map ? read_map(*map, request.names) : std::nullopt;
+  return std::nullopt;
 }
 
 Exit run_diff(std::span<const std::string> given, Console& console) {

@@ -18,11 +18,11 @@ constexpr const char kHeaderHelp[] = R"(Print the header of a file: its JSON.
 
 usage: safetensors header PATH [--pretty] [--max-header-bytes N] [--json]
 
-PATH is a file, a folder that holds one, or - for standard input. Without
-options this prints the bytes of the header unchanged, with the padding
-and nothing added. On a terminal, control and invisible characters are escaped.
-A header that breaks rules 4 to 10 is printed, too, with the error on standard
-error and exit code 1.
+PATH is a file, - for standard input, or a folder, an index or a pattern that
+stands for one file. Without options this prints the bytes of the header
+unchanged, with the padding and nothing added. On a terminal, control and
+invisible characters are escaped. A header that breaks rules 4 to 10 is printed,
+too, with the error on standard error and exit code 1.
 
       --pretty               one tensor per line; invisible characters escaped
       --max-header-bytes N   accept headers up to N bytes; N may end in KiB,

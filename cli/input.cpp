@@ -38,8 +38,12 @@ class StreamStart final : public Source {
     if (Status status = stream->keep(kPrefix); !status) return status.error();
     // The size of the stream is unknown here. The check with the right size comes when the File is opened.
     const Result<std::uint64_t> length = Header::length(stream->kept_, UINT64_MAX, parse);
+    // The rest cannot change this. A pipe that never ends is not read for ever.
+    if (!length && stream->kept_.size() == kPrefix) return length.error();
     if (length) {
-      if (Status status = stream->keep(8 + static_cast<std::size_t>(*length)); !status) return status.error();
+      const std::size_t end = 8 + static_cast<std::size_t>(*length);
+      if (Status status = stream->keep(end); !status) return status.error();
+      if (stream->kept_.size() > end) stream->kept_.resize(end);  // the prefix may hold data
     }
     std::vector<std::byte> rest(std::size_t{1} << 20);
     for (;;) {
@@ -181,6 +185,10 @@ Result<File> open_file(const std::string& argument, Console& console, const Pars
   return Error{.code = Errc::invalid_argument,
                .path = argument,
                .message = formatted("{} files, expected one file{}", files.size(), such_as)};
+}
+
+bool is_pipe(const std::string& argument) {
+  return argument == kStandardInput && ::lseek(kDescriptor, 0, SEEK_CUR) < 0;
 }
 
 std::string shown_path(const std::string& argument) {

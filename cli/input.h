@@ -64,6 +64,9 @@ class Input {
 // Input::open, and invalid_argument for a path that leads to several files.
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {});
 
+// Whether the argument is standard input, and this is a pipe, whose bytes have no offsets.
+[[nodiscard]] bool is_pipe(const std::string& argument);
+
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);
 // Writes the message of an error of Input::open(), with the path of the file at fault.

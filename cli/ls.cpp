@@ -37,7 +37,7 @@ invisible characters in names are escaped. --json gives the exact names.
   -r, --reverse      reverse the order
   -t, --tree         group tensors by module: the parts of names between dots.
                      Modules with the same content are one line, such as
-                     layers.{0..31}. --sort is then name, offset or size
+                     layers.{0..31}. --sort is then name or size
       --json         one JSON document, schema safetensors.ls/1
   -h, --help         this text
 
@@ -168,19 +168,19 @@ void print_text(Console& console, const Input& input, const List& list) {
   console.out(total(input, list).text());
 }
 
-void print_json(Json& json, const Input& input, const List& list) {
-  const LsTotals totals = total(input, list);
+void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
   } else {
     json_files(json, input);
   }
-  json.field("tensor_count", totals.tensors)
-      .field("parameters", totals.parameters)
-      .field("nbytes", totals.bytes)
-      .key("tensors")
-      .open('[');
+  json.field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
+}
+
+void print_json(Json& json, const Input& input, const List& list) {
+  print_totals_json(json, input, total(input, list));
+  json.key("tensors").open('[');
   for (const auto& [info, file] : list) {
     json.line().open('{').field("name", info->name).field("dtype", to_string(info->dtype));
     json.field("shape", info->shape).field("nbytes", info->nbytes());
@@ -192,7 +192,8 @@ void print_json(Json& json, const Input& input, const List& list) {
   json.close(']');
 }
 
-void print_tree(const List& list, const LsTotals& totals, const LsOptions& options, Console& console, Json* json) {
+void print_tree(const Input& input, const List& list, const LsOptions& options, Console& console, Json* json) {
+  const LsTotals totals = total(input, list);
   std::vector<const TensorInfo*> tensors;
   tensors.reserve(list.size());
   for (const Listed& listed : list) tensors.push_back(listed.info);
@@ -202,7 +203,7 @@ void print_tree(const List& list, const LsTotals& totals, const LsOptions& optio
     console.out(totals.text());
     return;
   }
-  json->field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
+  print_totals_json(*json, input, totals);
   cli::print_tree(json->key("modules"), modules);
 }
 
@@ -216,7 +217,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   totals.add(total(*input, list));
   if (json == nullptr && options.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
   if (options.tree) {
-    print_tree(list, total(*input, list), options, console, json);
+    print_tree(*input, list, options, console, json);
   } else if (json != nullptr) {
     print_json(*json, *input, list);
   } else {
@@ -247,8 +248,9 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
     options.less = order->second;
     options.by_size = *sort == "size";
   }
-  if (options.tree && (options.reverse || (sort && *sort != "name" && *sort != "offset" && !options.by_size)))
-    return console.usage("ls", "--tree goes with --sort name, offset or size, and not with --reverse");
+  if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
+    return console.usage("ls", "--tree goes with --sort name or size, and not with --reverse");
+  if (options.tree) options.less = less_by_name;
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);

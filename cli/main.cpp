@@ -6,6 +6,7 @@
 
 #include <safetensors/error.h>
 
+#include <fcntl.h>
 #include <algorithm>
 #include <csignal>
 #include <new>
@@ -23,8 +24,9 @@ std::string overview() {
 'safetensors COMMAND --help' explains a command, with examples. Every command
 takes --json. Data goes to standard output, messages go to standard error.
 
-exit: 0 success; 1 a negative answer: an invalid file, or a name that is not in
-      it; 2 usage; 3 an error of the system: cannot open, read or write.
+exit: 0 success; 1 a negative answer: an invalid file, a name that is not in it,
+      or a difference; 2 usage; 3 an error of the system: cannot open, read or
+      write.
       With several files all are processed, and the highest code is returned.
 )";
 }
@@ -65,6 +67,14 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
   return Exit::good;
 }
 
+// Opens /dev/null in place of each standard descriptor that is closed. Otherwise, a file that the command opens would
+// get its number, and "-" would read that file. It is open in the wrong direction, so its use is an error, as before.
+void fill_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) == -1) (void)::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
 }  // namespace
 }  // namespace safetensors::cli
 
@@ -75,6 +85,7 @@ int main(int argc, char** argv) {
   // A file over the size limit is then an error of write(). The signal would kill the process, and leave a partial
   // file.
   std::signal(SIGXFSZ, SIG_IGN);
+  fill_standard_descriptors();
   Console console;
   try {
     const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);

@@ -20,10 +20,11 @@ struct Item {
   const TensorInfo* tensor;
 };
 
-// A node under construction.
+// A node under construction. Equal IDs stand for equal texts.
 struct Built {
   ModuleNode node;
-  std::size_t shape = 0;  // equal for subtrees with equal names, dtypes and shapes
+  std::size_t name_id = 0;     // of its own component
+  std::size_t subtree_id = 0;  // of what is below: names, dtypes and shapes
 };
 
 void add_counts(ModuleNode& to, const ModuleNode& from) {
@@ -46,6 +47,7 @@ std::optional<std::uint64_t> number_of(std::string_view name) {
 class NumberSet {
  public:
   void add(const std::string& name, std::uint64_t value) {
+    ++count_;
     if (!ranges_.empty() && ranges_.back().end == value) {
       ranges_.back().last = name;
       ++ranges_.back().end;
@@ -54,13 +56,21 @@ class NumberSet {
     }
   }
   [[nodiscard]] std::string text() const {
-    if (ranges_.size() == 1 && ranges_[0].first == ranges_[0].last) return ranges_[0].first;
+    constexpr std::size_t kShown = 8;
+    if (count_ == 1) return ranges_[0].first;
     std::string text = "{";
-    for (const Range& range : ranges_) {
-      text += (text.size() > 1 ? "," : "") + range.first;
-      if (range.first != range.last) text += ".." + range.last;
+    for (std::size_t i = 0; i < ranges_.size() && i < kShown; ++i) {
+      text += (i == 0 ? "" : ",") + ranges_[i].first;
+      if (ranges_[i].first != ranges_[i].last) text += ".." + ranges_[i].last;
     }
-    return text + "}";
+    return text + (ranges_.size() > kShown ? ",...}" : "}");
+  }
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+  // All ranges, for comparisons.
+  [[nodiscard]] std::string whole() const {
+    std::string text;
+    for (const Range& range : ranges_) text += range.first + " " + range.last + " ";
+    return text;
   }
 
  private:
@@ -70,6 +80,7 @@ class NumberSet {
     std::uint64_t end;
   };
   std::vector<Range> ranges_;
+  std::uint64_t count_ = 0;
 };
 
 class TreeBuilder {
@@ -113,10 +124,11 @@ class TreeBuilder {
   Built leaf(const Item& item) {
     const TensorInfo& tensor = *item.tensor;
     Built built;
-    built.node = {std::string(item.rest), 1, cli::parameters(tensor), tensor.nbytes(), &tensor, {}};
+    built.node = {std::string(item.rest), 1, 1, cli::parameters(tensor), tensor.nbytes(), &tensor, {}};
+    built.name_id = id_of("name " + built.node.name);
     std::string text = "tensor " + std::string(to_string(tensor.dtype));
     for (const std::uint64_t size : tensor.shape) text += " " + std::to_string(size);
-    built.shape = number(std::move(text));
+    built.subtree_id = id_of(std::move(text));
     return built;
   }
 
@@ -124,6 +136,7 @@ class TreeBuilder {
     Built built;
     std::string text = "module";
     built.node.name = name;
+    built.name_id = id_of("name " + built.node.name);
     for (Built& child : children) {
       text += described(child);
       built.node.tensors += child.node.tensors;
@@ -131,14 +144,14 @@ class TreeBuilder {
       built.node.bytes += child.node.bytes;
       built.node.children.push_back(std::move(child.node));
     }
-    built.shape = number(std::move(text));
+    built.subtree_id = id_of(std::move(text));
     return built;
   }
 
   // Makes one node of children with numbers for names and with equal subtrees. Joins each module with its only child.
   std::vector<Built> fold(std::vector<Built> children) {
     std::vector<Built> folded;
-    std::map<std::size_t, std::size_t> first;  // shape -> index in folded
+    std::map<std::size_t, std::size_t> first;  // subtree_id -> index in folded
     std::map<std::size_t, NumberSet> names;    // by index in folded
     for (Built& child : children) {
       const std::optional<std::uint64_t> value = number_of(child.node.name);
@@ -146,7 +159,7 @@ class TreeBuilder {
         folded.push_back(std::move(child));
         continue;
       }
-      const auto [place, added] = first.emplace(child.shape, folded.size());
+      const auto [place, added] = first.emplace(child.subtree_id, folded.size());
       names[place->second].add(child.node.name, *value);
       if (added) {
         folded.push_back(std::move(child));
@@ -154,7 +167,13 @@ class TreeBuilder {
         add_counts(folded[place->second].node, child.node);
       }
     }
-    for (const auto& [index, set] : names) folded[index].node.name = set.text();
+    for (const auto& [index, set] : names) {
+      if (set.count() == 1) continue;
+      Built& built = folded[index];
+      built.node.name = set.text();
+      built.node.modules = set.count();
+      built.name_id = id_of("numbers " + set.whole());
+    }
     for (Built& built : folded) join_only_child(built.node);
     if (by_size_)
       std::ranges::stable_sort(folded, [](const Built& a, const Built& b) { return a.node.bytes > b.node.bytes; });
@@ -166,16 +185,17 @@ class TreeBuilder {
     if (node.children.size() != 1) return;
     ModuleNode child = std::move(node.children[0]);
     child.name = node.name + "." + child.name;
+    child.modules *= node.modules;
     node = std::move(child);
   }
 
   static std::string described(const Built& built) {
-    return " " + std::to_string(built.shape) + " " + std::to_string(built.node.name.size()) + ":" + built.node.name;
+    return " " + std::to_string(built.name_id) + "." + std::to_string(built.subtree_id);
   }
-  std::size_t number(std::string text) { return numbers_.emplace(std::move(text), numbers_.size()).first->second; }
+  std::size_t id_of(std::string text) { return ids_.emplace(std::move(text), ids_.size()).first->second; }
 
   const bool by_size_;
-  std::map<std::string, std::size_t> numbers_;
+  std::map<std::string, std::size_t> ids_;
 };
 
 }  // namespace

@@ -36,7 +36,9 @@ void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uin
 void print_tree(Json& json, const std::vector<ModuleNode>& nodes) {
   json.open('[');
   for (const ModuleNode& node : nodes) {
-    json.line().open('{').field("name", node.name).field("tensor_count", node.tensors);
+    json.line().open('{').field("name", node.name);
+    if (node.modules > 1) json.field("modules", node.modules);
+    json.field("tensor_count", node.tensors);
     json.field("parameters", node.parameters).field("nbytes", node.bytes);
     if (node.tensor != nullptr) {
       json.field("dtype", to_string(node.tensor->dtype)).field("shape", node.tensor->shape);

@@ -58,24 +58,25 @@ struct IndexNotes {
   std::uint64_t tensors = 0;
 };
 
-void print_verdict_json(Json& json, const Result<File>& file) {
+void print_verdict_json(Json& json, const std::string& path, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
     json.field("nbytes", header.data_bytes());
   } else if (exit_of(file.error()) == Exit::system) {
-    json.key("valid").null().error(file.error());
+    json_input_error(json.key("valid").null(), path, file.error());
   } else {
-    json.field("valid", false).error(file.error());
+    json_input_error(json.field("valid", false), path, file.error());
   }
 }
 
 void print_invalid(Console& console, const std::string& path, const Error& error) {
   if (exit_of(error) == Exit::system) {
-    console.error(path, error);
+    input_error(path, error, console);
   } else {
-    console.out(formatted("{}: {}: {}\n", printable(path), console.red("invalid"), describe(error)));
+    const std::string& at_fault = error.path.empty() ? path : error.path;
+    console.out(formatted("{}: {}: {}\n", printable(at_fault), console.red("invalid"), describe(error)));
   }
 }
 
@@ -89,8 +90,8 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
 
 Exit verify_file(const std::string& path, const Result<File>& file, bool quiet, Console& console, Json* json) {
   if (json != nullptr) {
-    print_verdict_json(*json, file);
-    if (!file && exit_of(file.error()) == Exit::system) console.error(shown_path(path), file.error());
+    print_verdict_json(*json, path, file);
+    if (!file && exit_of(file.error()) == Exit::system) input_error(path, file.error(), console);
   } else {
     print_verdict(console, shown_path(path), file, quiet);
   }
@@ -119,7 +120,7 @@ std::string named(const std::vector<std::string>& names) {
 void print_notes(Console& console, const std::string& path, const IndexNotes& notes) {
   const std::string head = printable(path) + ": note: ";
   if (!notes.unindexed.empty())
-    console.out(formatted("{}{} not in the index, so nobody loads them: {}\n", head,
+    console.out(formatted("{}{} not in the index, loaders skip them: {}\n", head,
                           counted(notes.unindexed.size(), "tensor"), named(notes.unindexed)));
   if (!notes.stray.empty())
     console.out(
@@ -150,9 +151,12 @@ Exit verify_set(const std::string& path, const VerifyOptions& options, Console& 
   const Result<Checkpoint> checkpoint = Checkpoint::open(path, {.open = options.open});
   const Result<IndexNotes> notes = checkpoint ? look_at_index(*checkpoint) : checkpoint.error();
   if (json != nullptr) {
-    json->key("index").open('{');
+    json->key("set").open('{');
     if (notes) {
       print_notes_json(*json, *notes);
+    } else if (exit_of(notes.error()) == Exit::system) {
+      json_input_error(json->key("valid").null(), path, notes.error());
+      input_error(path, notes.error(), console);
     } else {
       json_input_error(json->field("valid", false), path, notes.error());
     }
@@ -180,7 +184,11 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& files
   }
   if (json != nullptr) json->close(']').line();
   if (code == Exit::good) code = verify_set(path, options, console, json);
-  if (json != nullptr) json->field("valid", code == Exit::good);
+  if (json != nullptr && code == Exit::system) {
+    json->key("valid").null();
+  } else if (json != nullptr) {
+    json->field("valid", code == Exit::good);
+  }
   return code;
 }
 

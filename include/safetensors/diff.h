@@ -15,13 +15,15 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// Options of diff(). By default, values are equal if their bytes are equal.
+/// Options of diff(). By default, elements of one dtype are equal if their bytes are equal.
 ///
-/// With a tolerance, two elements `a` and `b` are equal if one of these is true:
-/// - |a - b| <= atol + rtol x |b|;
-/// - they have the same float dtype, and at most `ulps` other floats of this dtype are between them or equal to one of
-///   them, so 1 allows neighbours. 0.0 and -0.0 are equal;
-/// - both are NaN, or both are the same infinity.
+/// With a tolerance, or if the dtypes differ, two elements `a` and `b` are equal if one of these is true:
+/// - they are the same number, such as 0.0 and -0.0, or both are NaN;
+/// - both are finite, and |a - b| <= atol + rtol x |b|;
+/// - they have the same float dtype, and the number of steps from `a` to `b` through neighbouring floats is at most
+///   `ulps`, for C64 in each component. So 1 allows neighbours.
+///
+/// Integers are compared exactly. An integer and a float are compared as double.
 struct DiffOptions {
   double rtol = 0;         ///< relative tolerance, at least 0
   double atol = 0;         ///< absolute tolerance, at least 0
@@ -54,9 +56,10 @@ struct TensorDiff {
 
   /// @{
   /// For DiffKind::values and DiffKind::dtype, if DiffOptions::values is set. An element of C64 is one element. Errors
-  /// are the distances |a - b| as double. Elements where one value is NaN have no error.
+  /// are the distances |a - b| as double. An element that is NaN in one of the tensors has no error.
   std::uint64_t differing = 0;        ///< number of elements that are not equal
   std::uint64_t first_differing = 0;  ///< index of the first of them in C order, if there is one
+  std::uint64_t nan_differing = 0;    ///< number of elements that differ and are NaN in exactly one of the tensors
   double max_error = 0;               ///< largest error of all elements
   double mean_error = 0;              ///< sum of the errors divided by the number of all elements
   /// @}
@@ -75,10 +78,10 @@ struct DiffResult {
 /// for (const TensorDiff& difference : diff(a.tensors(), b.tensors()).value().tensors) ...
 /// @endcode
 ///
-/// Each tensor is read once, in chunks. The memory is about 4 MiB per thread, and 32 bytes per differing MiB of data.
-/// The result does not depend on the number of threads.
-/// Errors: invalid_argument (a tolerance is negative or NaN; two tensors of the first set get one name), cancelled,
-/// out_of_memory, and those of Tensor::read().
+/// Each tensor is read once, in chunks of up to 1 MiB. The memory is about 3 MiB per thread, and up to 100 bytes for
+/// each chunk that differs. The result does not depend on the number of threads. Errors: invalid_argument (a tolerance
+/// is negative or NaN; two tensors of the first set get one name), cancelled, out_of_memory, and those of
+/// Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<DiffResult> diff(Tensors first, Tensors second,
                                                       const DiffOptions& options = {}) noexcept;
 

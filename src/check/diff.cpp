@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <span>
@@ -36,37 +35,85 @@ struct Pair {
 };
 
 // The differences in a chunk.
-struct Part {
-  std::uint64_t chunk;
+struct ChunkDiff {
+  std::uint64_t chunk = 0;
   std::uint64_t differing = 0;
   std::uint64_t first_differing = 0;  // in the tensor
+  std::uint64_t nan_differing = 0;
   double max_error = 0;
-  double sum = 0;
+  double mean_error = 0;  // the part of this chunk
+  double numel = 1;       // of the tensor
 };
 
-// The bytes of a chunk in one tensor, and its elements as numbers.
+// How two elements differ.
+struct Distance {
+  bool same = false;     // equal numbers, or both NaN
+  bool one_nan = false;  // exactly one is NaN
+  bool finite = true;    // both are finite
+  double error = 0;      // |a - b|, unless one is NaN
+  double magnitude = 0;  // |b|
+};
+
+// The bytes of a chunk in one tensor, and a block of its elements as numbers.
 struct Side {
-  std::vector<std::byte> buffer;
-  std::span<std::byte> bytes;
-  std::vector<double> values;
-  std::vector<std::int64_t> numbers;
+  Dtype dtype = Dtype::U8;
+  std::vector<std::byte> bytes;      // of the chunk
+  std::span<const std::byte> block;  // of the elements below
+  std::vector<double> values;        // unless both sides are integers
+  std::vector<Integer> whole;        // if both sides are integers
+  std::vector<std::int64_t> ordinal_numbers;
 
   Status read(const Tensor& tensor, std::uint64_t first_element, std::uint64_t count) {
-    const unsigned width = bits(tensor.dtype());
-    buffer.resize(static_cast<std::size_t>(count * width / 8));
-    bytes = buffer;
+    dtype = tensor.dtype();
+    const unsigned width = bits(dtype);
+    bytes.resize(static_cast<std::size_t>(count * width / 8));
     const std::uint64_t offset = tensor.info().file_offset + first_element / 8 * width;
     return detail::Access<Tensor>::state(tensor).read(tensor.info(), offset, bytes);
   }
-  void convert(Dtype dtype, std::uint64_t count, bool with_ordinals) {
-    const auto parts = static_cast<std::size_t>(count) * parts_of(dtype);
-    values.resize(parts);
-    to_double(dtype, bytes, values);
+  void convert(std::size_t first_element, std::size_t count, bool as_integers, bool with_ordinals) {
+    const std::size_t width = bits(dtype);
+    block = std::span(bytes).subspan(first_element * width / 8, count * width / 8);
+    const std::size_t numbers = count * components_of(dtype);
+    if (as_integers) {
+      whole.resize(count);
+      integers(dtype, block, whole);
+      return;
+    }
+    values.resize(numbers);
+    to_double(dtype, block, values);
     if (!with_ordinals) return;
-    numbers.resize(parts);
-    ordinals(dtype, bytes, numbers);
+    ordinal_numbers.resize(numbers);
+    ordinals(dtype, block, ordinal_numbers);
+  }
+  // The components of an element. A real number has the imaginary part 0.
+  [[nodiscard]] std::pair<double, double> components(std::size_t index) const {
+    if (components_of(dtype) == 1) return {values[index], 0};
+    return {values[2 * index], values[2 * index + 1]};
   }
 };
+
+Distance distance(const Integer& a, const Integer& b) {
+  Distance found{.same = a == b, .magnitude = static_cast<double>(b.magnitude)};
+  if (a.negative != b.negative) {
+    found.error = static_cast<double>(a.magnitude) + static_cast<double>(b.magnitude);
+  } else {
+    const auto [low, high] = std::minmax(a.magnitude, b.magnitude);
+    found.error = static_cast<double>(high - low);
+  }
+  return found;
+}
+
+Distance distance(std::pair<double, double> a, std::pair<double, double> b) {
+  const bool a_nan = std::isnan(a.first) || std::isnan(a.second);
+  const bool b_nan = std::isnan(b.first) || std::isnan(b.second);
+  Distance found{.same = a == b || (a_nan && b_nan), .one_nan = a_nan != b_nan};
+  if (a_nan || b_nan) return found;
+  found.finite = std::isfinite(a.first) && std::isfinite(a.second) && std::isfinite(b.first) && std::isfinite(b.second);
+  const auto apart = [](double x, double y) { return x == y ? 0 : std::abs(x - y); };  // also for equal infinities
+  found.error = std::hypot(apart(a.first, b.first), apart(a.second, b.second));
+  found.magnitude = std::hypot(b.first, b.second);
+  return found;
+}
 
 class Comparison final : public os::Tasks {
  public:
@@ -96,18 +143,20 @@ class Comparison final : public os::Tasks {
 
   // Adds the differences to their tensors. Call it when all threads have ended.
   void put_into(std::vector<TensorDiff>& tensors) {
-    std::ranges::sort(parts_, {}, &Part::chunk);
-    for (const Part& part : parts_) {
-      TensorDiff& found = tensors[pair_of(part.chunk).found];
-      if (found.differing == 0) found.first_differing = part.first_differing;
-      found.differing += part.differing;
-      found.max_error = std::max(found.max_error, part.max_error);
-      found.mean_error += part.sum;
+    std::ranges::sort(found_, {}, &ChunkDiff::chunk);
+    for (const ChunkDiff& chunk : found_) {
+      TensorDiff& tensor = tensors[pair_of(chunk.chunk).found];
+      if (tensor.differing == 0) tensor.first_differing = chunk.first_differing;
+      tensor.differing += chunk.differing;
+      tensor.nan_differing += chunk.nan_differing;
+      tensor.max_error = std::max(tensor.max_error, chunk.max_error);
+      tensor.mean_error += chunk.mean_error;
     }
-    for (const Pair& pair : pairs_) tensors[pair.found].mean_error /= static_cast<double>(pair.first.numel());
   }
 
  private:
+  static constexpr std::size_t kBlock = 4096;  // elements that are numbers at the same time
+
   [[nodiscard]] const Pair& pair_of(std::uint64_t chunk) const {
     return *std::prev(std::ranges::upper_bound(pairs_, chunk, {}, &Pair::first_chunk));
   }
@@ -118,70 +167,54 @@ class Comparison final : public os::Tasks {
     const std::uint64_t count = std::min(pair.chunk_elements, pair.first.numel() - begin);
     if (Status status = first.read(pair.first, begin, count); !status) return status;
     if (Status status = second.read(pair.second, begin, count); !status) return status;
-    const bool same_bytes = pair.first.dtype() == pair.second.dtype() &&
-                            std::memcmp(first.bytes.data(), second.bytes.data(), first.bytes.size()) == 0;
+    const bool same_bytes =
+        first.dtype == second.dtype && std::memcmp(first.bytes.data(), second.bytes.data(), first.bytes.size()) == 0;
     if (!same_bytes) {
-      Part part = find_differences(pair, count, first, second);
-      part.chunk = chunk;
-      part.first_differing += begin;
+      ChunkDiff found{.chunk = chunk, .numel = static_cast<double>(pair.first.numel())};
+      for (std::size_t at = 0; at < count; at += kBlock) {
+        compare_block(at, std::min<std::size_t>(kBlock, static_cast<std::size_t>(count) - at), first, second, found);
+      }
+      found.first_differing += begin;
       const std::lock_guard lock(mutex_);
-      parts_.push_back(part);
+      found_.push_back(found);
     }
     return meter_.add(first.bytes.size());
   }
 
-  Part find_differences(const Pair& pair, std::uint64_t count, Side& first, Side& second) const {
-    const Dtype dtype = pair.first.dtype();
-    const bool same_dtype = dtype == pair.second.dtype();
-    const bool by_ulps = options_.ulps > 0 && same_dtype && has_ordinals(dtype);
-    first.convert(dtype, count, by_ulps);
-    second.convert(pair.second.dtype(), count, by_ulps);
-    Part part{};
+  void compare_block(std::size_t begin, std::size_t count, Side& first, Side& second, ChunkDiff& found) const {
+    const bool same_dtype = first.dtype == second.dtype;
+    const bool as_integers = is_integer(first.dtype) && is_integer(second.dtype);
+    const bool by_ulps = options_.ulps > 0 && same_dtype && has_ordinals(first.dtype);
+    first.convert(begin, count, as_integers, by_ulps);
+    second.convert(begin, count, as_integers, by_ulps);
     for (std::size_t i = 0; i < count; ++i) {
-      const double error = error_of(pair, i, first, second);
-      if (error > part.max_error) part.max_error = error;
-      if (!std::isnan(error)) part.sum += error;
-      const bool equal = exact_ && same_dtype ? same_bits(dtype, first.bytes, second.bytes, i)
-                                              : close(pair, i, first, second, by_ulps);
-      if (!equal && part.differing++ == 0) part.first_differing = i;
+      const Distance apart =
+          as_integers ? distance(first.whole[i], second.whole[i]) : distance(first.components(i), second.components(i));
+      found.max_error = std::max(found.max_error, apart.error);
+      found.mean_error += apart.error / found.numel;  // a sum of errors could overflow
+      const bool equal = exact_ && same_dtype
+                             ? same_bits(first.dtype, first.block, second.block, i)
+                             : close(apart) || (by_ulps && apart.finite && !apart.one_nan && near(first, second, i));
+      if (equal) continue;
+      if (found.differing++ == 0) found.first_differing = begin + i;
+      if (apart.one_nan) ++found.nan_differing;
     }
-    return part;
   }
 
-  // The distance of two elements. NaN if one of them is NaN, and 0 for equal infinities.
-  static double error_of(const Pair& pair, std::size_t i, const Side& first, const Side& second) {
-    const std::size_t in_first = parts_of(pair.first.dtype());
-    const std::size_t in_second = parts_of(pair.second.dtype());
-    const auto distance = [](double a, double b) { return a == b ? 0 : std::abs(a - b); };
-    const double real = distance(first.values[i * in_first], second.values[i * in_second]);
-    if (in_first + in_second == 2) return real;
-    const double imaginary =
-        distance(in_first == 2 ? first.values[2 * i + 1] : 0, in_second == 2 ? second.values[2 * i + 1] : 0);
-    return std::isnan(real) || std::isnan(imaginary) ? std::numeric_limits<double>::quiet_NaN()
-                                                     : std::hypot(real, imaginary);
+  [[nodiscard]] bool close(const Distance& apart) const {
+    if (apart.same) return true;
+    if (apart.one_nan || !apart.finite) return false;
+    return apart.error <= options_.atol + options_.rtol * apart.magnitude;
   }
 
-  [[nodiscard]] bool close(const Pair& pair, std::size_t i, const Side& first, const Side& second, bool by_ulps) const {
-    const std::size_t in_first = parts_of(pair.first.dtype());
-    const std::size_t in_second = parts_of(pair.second.dtype());
-    for (std::size_t part = 0; part < std::max(in_first, in_second); ++part) {
-      const double a = part < in_first ? first.values[i * in_first + part] : 0;
-      const double b = part < in_second ? second.values[i * in_second + part] : 0;
-      const bool both_nan = std::isnan(a) && std::isnan(b);
-      if (a == b || both_nan) continue;
-      if (std::isnan(a) || std::isnan(b)) return false;
-      if (by_ulps && std::isfinite(a) && std::isfinite(b) && near(first.numbers, second.numbers, i * in_first + part))
-        continue;
-      if (!(std::abs(a - b) <= options_.atol + options_.rtol * std::abs(b)) || std::isinf(b) || std::isinf(a))
-        return false;
+  // Whether each component of two floats of one dtype is at most `ulps` steps away from the other one.
+  [[nodiscard]] bool near(const Side& first, const Side& second, std::size_t index) const {
+    const std::size_t components = components_of(first.dtype);
+    for (std::size_t i = index * components; i < (index + 1) * components; ++i) {
+      const auto [low, high] = std::minmax(first.ordinal_numbers[i], second.ordinal_numbers[i]);
+      if (static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > options_.ulps) return false;
     }
     return true;
-  }
-
-  [[nodiscard]] bool near(const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& second,
-                          std::size_t at) const {
-    const auto [low, high] = std::minmax(first[at], second[at]);
-    return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= options_.ulps;
   }
 
   const std::vector<Pair> pairs_;
@@ -191,8 +224,8 @@ class Comparison final : public os::Tasks {
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> failed_{false};
   io::ProgressMeter meter_;
-  std::mutex mutex_;  // guards parts_
-  std::vector<Part> parts_;
+  std::mutex mutex_;  // guards found_
+  std::vector<ChunkDiff> found_;
 };
 
 // Pairs the tensors of both sets.
@@ -255,7 +288,8 @@ Result<DiffResult> compare(Tensors first, Tensors second, const DiffOptions& opt
     return base::make_error(Errc::invalid_argument, "a tolerance is negative or not a number");
   Pairing pairing(options);
   if (Status status = pairing.pair_all(first, second); !status) return std::move(status).error();
-  const unsigned threads = options.threads == 0 ? os::usable_processors() : options.threads;
+  const unsigned wanted = options.threads == 0 ? os::usable_processors() : options.threads;
+  const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(wanted, pairing.chunks));
   Comparison comparison(std::move(pairing.pairs), options, pairing.chunks, pairing.bytes);
   if (Status status = os::run_parallel(comparison, threads, threads); !status) return std::move(status).error();
   if (Status status = comparison.finish(); !status) return std::move(status).error();

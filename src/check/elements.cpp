@@ -24,19 +24,12 @@ std::uint64_t bits_at(std::span<const std::byte> bytes, std::uint64_t element, u
   return width == 64 ? found : found & ((std::uint64_t{1} << width) - 1);
 }
 
-double from_integer(Dtype dtype, std::uint64_t found) noexcept {
-  switch (dtype) {
-    case Dtype::I8:
-      return static_cast<double>(static_cast<std::int8_t>(found));
-    case Dtype::I16:
-      return static_cast<double>(static_cast<std::int16_t>(found));
-    case Dtype::I32:
-      return static_cast<double>(static_cast<std::int32_t>(found));
-    case Dtype::I64:
-      return static_cast<double>(static_cast<std::int64_t>(found));
-    default:
-      return static_cast<double>(found);
-  }
+Integer to_integer(Dtype dtype, std::uint64_t found) noexcept {
+  const unsigned width = bits(dtype);
+  const bool is_signed = dtype == Dtype::I8 || dtype == Dtype::I16 || dtype == Dtype::I32 || dtype == Dtype::I64;
+  if (!is_signed || found >> (width - 1) == 0) return {found, false};
+  const std::uint64_t beyond = width == 64 ? 0 : ~std::uint64_t{0} << width;
+  return {0 - (found | beyond), true};
 }
 
 bool is_small_float(Dtype dtype) noexcept {
@@ -65,9 +58,23 @@ void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> 
   const unsigned width = bits(dtype);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint64_t found = bits_at(bytes, i, width);
-    values[i] = is_small_float(dtype) ? static_cast<double>(to_float(dtype, static_cast<std::uint16_t>(found)))
-                                      : from_integer(dtype, found);
+    if (is_small_float(dtype)) {
+      values[i] = static_cast<double>(to_float(dtype, static_cast<std::uint16_t>(found)));
+    } else {
+      const Integer integer = to_integer(dtype, found);
+      const auto magnitude = static_cast<double>(integer.magnitude);
+      values[i] = integer.negative ? -magnitude : magnitude;
+    }
   }
+}
+
+bool is_integer(Dtype dtype) noexcept {
+  return !has_ordinals(dtype);
+}
+
+void integers(Dtype dtype, std::span<const std::byte> bytes, std::span<Integer> values) noexcept {
+  const unsigned width = bits(dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_integer(dtype, bits_at(bytes, i, width));
 }
 
 bool same_bits(Dtype dtype, std::span<const std::byte> one, std::span<const std::byte> other,

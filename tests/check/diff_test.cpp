@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -181,6 +182,44 @@ TEST(Diff, CountsUnitsInTheLastPlace) {
   EXPECT_TRUE(close(0x7E, 0x80, 2, "F8_E8M0", 8));
   EXPECT_TRUE(close(0x7FEFFFFFFFFFFFFF, 0xFFEFFFFFFFFFFFFF, std::numeric_limits<std::uint64_t>::max(), "F64", 64));
   EXPECT_FALSE(close(5, 6, 1, "I16", 16));  // integers have no such units
+}
+
+TEST(Diff, ComparesIntegersExactly) {
+  const std::uint64_t large = std::uint64_t{1} << 53;
+  for (const DiffOptions& options : {DiffOptions{}, DiffOptions{.atol = 0.5}, DiffOptions{.ulps = 3}}) {
+    const TensorDiff found = only_difference(one("I64", {large, 1}, 64), one("I64", {large + 1, 1}, 64), options);
+    EXPECT_EQ(found.differing, 1U);
+    EXPECT_EQ(found.max_error, 1);
+  }
+  EXPECT_TRUE(equal(one("I64", {large}, 64), one("I64", {large + 1}, 64), {.atol = 1}));
+  const TensorDiff signs =
+      only_difference(one("I64", {~std::uint64_t{0}, large}, 64), one("U64", {~std::uint64_t{0}, large}, 64));
+  EXPECT_EQ(signs.kind, DiffKind::dtype);
+  EXPECT_EQ(signs.differing, 1U);
+  EXPECT_EQ(signs.max_error, 18446744073709551616.0);
+  const TensorDiff least = only_difference(one("I64", {std::uint64_t{1} << 63}, 64), one("I64", {0}, 64));
+  EXPECT_EQ(least.max_error, 9223372036854775808.0);
+  EXPECT_EQ(only_difference(one("I8", {0x80, 1}, 8), one("I8", {0x7F, 1}, 8)).max_error, 255);
+}
+
+TEST(Diff, CountsNaNsAndDoesNotOverflow) {
+  const std::uint64_t nan = 0x7FF8000000000000, huge = 0x7FE1CCF385EBC8A0;  // 1e308
+  const TensorDiff found =
+      only_difference(one("F64", {nan, 0, nan, huge, huge}, 64), one("F64", {0, nan, nan, 0, 0}, 64), {.atol = 1});
+  EXPECT_EQ(found.differing, 4U);
+  EXPECT_EQ(found.nan_differing, 2U);
+  EXPECT_EQ(found.max_error, 1e308);
+  EXPECT_NEAR(found.mean_error / 1e308, 0.4, 1e-12);
+}
+
+TEST(Diff, ToleratesErrorsOfComplexNumbersByTheirDistance) {
+  const auto complex = [](float real, float imaginary) {
+    return file_of({{"t", "C64", "[1]",
+                     packed({std::bit_cast<std::uint32_t>(real), std::bit_cast<std::uint32_t>(imaginary)}, 32)}});
+  };
+  EXPECT_TRUE(equal(complex(1, 0.001F), complex(1, 0), {.rtol = 0.01}));
+  EXPECT_FALSE(equal(complex(1.9F, 0.9F), complex(1, 0), {.atol = 1}));
+  EXPECT_TRUE(equal(complex(1.9F, 0.9F), complex(1, 0), {.atol = 1.3}));
 }
 
 TEST(Diff, ComparesComplexNumbers) {
