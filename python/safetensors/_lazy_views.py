@@ -9,6 +9,7 @@ made of the whole tensor.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -47,6 +48,7 @@ class Root:
         self.template = template  # without values, contiguous, with the shape and dtype of torch
         self.read = read
         self.values: torch.Tensor | None = None  # after a use that may change them
+        self._pinning = threading.Lock()
 
     def tensor(self) -> LazyView:
         """Return a tensor that stands for all elements."""
@@ -71,9 +73,10 @@ class Root:
 
     def pin(self) -> torch.Tensor:
         """Return all values, of which there is one copy from now on."""
-        if self.values is None:
-            self.values = self.read(self, None)
-        return self.values
+        with self._pinning:
+            if self.values is None:
+                self.values = self.read(self, None)
+            return self.values
 
 
 def slice_of(view: torch.Tensor, base: tuple[int, ...]) -> tuple[Index, tuple[int, ...]] | None:

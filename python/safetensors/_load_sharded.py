@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import translate
 from typing import Any, overload
 
@@ -106,42 +107,47 @@ def load_sharded(
     SafetensorError, OSError, MissingTensorError for a pattern without a match, TypeError. If reading
     has begun, some tensors have their new values, and others do not. Hooks of the model do not run.
     """
-    check_share(share)
-    options: dict[str, Any] = {
-        "threads": threads,
-        "memory_limit": to_bytes(memory_limit, "memory_limit"),
-        "cache": cache,
-    }
     made: _Made = [], None
     stored: Stored | None = None
+    shown: Progress | None = None
+    end_progress: Callable[[], None] = _nothing
     fault: BaseException | None = None
+    # The other ranks wait in here, so nothing may fail before it.
     opened, choice = open_shared(process_group, path, share)
+    options: dict[str, Any] = {"threads": threads, "cache": cache}
     options |= {"choice": choice, "group": process_group}
     try:
+        check_share(share)
+        options["memory_limit"] = to_bytes(memory_limit, "memory_limit")
         stored = opened()
         _check_arguments(target, mesh, placements, dtype)
         if target is None:
             made = _new(stored, mesh, placements, dtype)
         else:
             made = _into(stored, _state(target), strict)
+        shown, end_progress = reporter(progress)
     except BaseException as error:
         fault = error
     try:
         agree(process_group, fault)
-        shown, end_progress = reporter(progress)
         loaded: LoadReport | None = None
         try:
-            loaded = load_pieces(stored, lambda: made[0], None, shown, **options)
+            loaded = load_pieces(stored, lambda: (made[0], shown), None, **options)
+            end_progress()
         except BaseException as error:
             fault = error
-        end_progress()
         agree(process_group, fault)
     finally:
         if stored is not None:
             stored.close()
+        with suppress(Exception):
+            end_progress()  # again, if the load failed
     if report is not None and loaded is not None:
         report(loaded)
     return made[1]
+
+
+def _nothing() -> None: ...
 
 
 def _check_arguments(target: Any, mesh: Any, placements: Any, dtype: Any) -> None:

@@ -23,9 +23,16 @@ _MAX_NAMED = 8  # ranks that a text names one by one
 
 
 def describe(error: BaseException) -> str:
-    """Return the class, the text and the notes of an error. A note of ours names the file."""
-    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error}{notes}"
+    """Return the class, the text and the notes of an error. A note of ours names the file.
+
+    An error that has no text, because its own code raises, is described by its class only.
+    """
+    name = type(error).__name__
+    try:
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        return f"{name}: {error}{notes}"
+    except Exception:
+        return name
 
 
 def _named(ranks: list[int]) -> str:
@@ -71,7 +78,8 @@ def agree(group: Any, error: BaseException | None) -> None:
 
     `group`: None for the default group. A rank with an error that is not an Exception, such as
     KeyboardInterrupt, raises that error itself. Raises RankError on the others. Without other ranks,
-    raises the error itself. Raises the error of torch.distributed if a rank was killed.
+    raises the error itself. Raises the error of torch.distributed if a rank was killed: `__cause__` is
+    then the error of this rank.
     """
     if is_alone(group):
         if error is not None:
@@ -79,7 +87,11 @@ def agree(group: Any, error: BaseException | None) -> None:
         return
     world_size = dist.get_world_size(group)
     texts: list[str | None] = [None] * world_size
-    dist.all_gather_object(texts, None if error is None else describe(error), group=group)
+    own = None if error is None else describe(error)
+    try:
+        dist.all_gather_object(texts, own, group=group)
+    except Exception as broken:
+        raise broken from error  # the error of this rank may be the reason
     failures = {rank: text for rank, text in enumerate(texts) if text is not None}
     if not failures:
         return

@@ -71,7 +71,8 @@ class ReadAhead:
         self._order = {name: position for position, name in enumerate(names)}
         self._templates: dict[Any, torch.Tensor] = {}
         self._kinds: list[Any] = []
-        self._roots = [self._root(name) for name in names]
+        # None: the user had the tensor. Views keep their root, and it keeps the values of the tensor.
+        self._roots: list[Root | None] = [self._root(name) for name in names]
         self._uses_of: dict[Any, list[Key]] = {}  # per kind
         self._uses: list[Key] = []  # of the tensor that the user has now
         self._position = -1  # of this tensor
@@ -99,10 +100,13 @@ class ReadAhead:
     def tensors(self) -> Generator[tuple[str, LazyView], None, None]:
         """Iterate over names and tensors. One iteration only."""
         try:
-            for position, root in enumerate(self._roots):
+            for position, name in enumerate(self._names):
                 with self._lock:
                     self._go_to(position)
-                yield root.name, root.tensor()
+                    root = self._roots[position]
+                    assert root is not None
+                    tensor, root = root.tensor(), None
+                yield name, tensor
         finally:
             with self._lock:
                 self._go_to(len(self._names))
@@ -110,8 +114,9 @@ class ReadAhead:
     def _go_to(self, position: int) -> None:
         if self._position >= 0:
             self._uses_of[self._kinds[self._position]] = self._uses
-        for passed in self._names[max(self._position, 0) : position]:
-            self._ready.pop(passed, None)
+        for passed in range(max(self._position, 0), position):
+            self._ready.pop(self._names[passed], None)
+            self._roots[passed] = None
         self._uses, self._position = [], position
         if position >= self._planned and self._stream is not None:
             self._stream.close()  # the guesses were wrong: nobody wanted the rest

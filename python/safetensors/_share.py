@@ -17,6 +17,7 @@ two plans that read at the same time.
 
 from __future__ import annotations
 
+import operator
 import os
 import queue
 import threading
@@ -75,9 +76,8 @@ class LoadReport:
 
 def load_pieces(
     stored: Stored | None,
-    prepare: Callable[[], Sequence[Piece]],
+    prepare: Callable[[], tuple[Sequence[Piece], Progress | None]],
     done: Callable[[int], None] | None,
-    progress: Progress | None,
     *,
     choice: Choice,
     group: Any,
@@ -85,24 +85,26 @@ def load_pieces(
 ) -> LoadReport | None:
     """Read all pieces that `prepare` returns. All ranks of the group must call it, with one choice.
 
-    `done`, `progress`, `options`: as in `read_pieces`. Returns None if another rank has failed: then the
-    pieces have no values. Raises the errors of `prepare` and those of `read_pieces` on this rank only,
-    and the errors of torch.distributed if a rank was killed.
+    `prepare` also returns the progress function. `done`, `options`: as in `read_pieces`. Returns None if
+    another rank has failed: then the pieces have no values. Raises the errors of `prepare` and those of
+    `read_pieces` on this rank only, and the errors of torch.distributed if a rank was killed.
     """
     begin = time.monotonic()
     if choice.share == "never":
-        pieces = prepare()
+        pieces, progress = prepare()
         read_pieces(pieces, done, progress, **options)
         needed = sum(piece.nbytes for piece in pieces)
         seconds = time.monotonic() - begin
         return LoadReport(choice.share, choice.reason, needed, needed, 0, seconds)
     try:
         assert stored is not None
-        sharing = _Sharing(stored, prepare(), done, progress, group)
+        pieces, progress = prepare()
+        sharing = _Sharing(stored, pieces, done, progress, group)
+        own = _Announcement(None, machine(), sharing.encoded(), _limit(options))
     except BaseException as error:
         _announce(group, _Announcement(describe(error)))
         raise
-    read = sharing.run(choice.share, options)
+    read = sharing.run(choice.share, own, options)
     if read is None:
         return None
     seconds = time.monotonic() - begin
@@ -110,11 +112,17 @@ def load_pieces(
 
 
 class _Announcement(NamedTuple):
-    """What a rank tells all others. `needs`: numbers, see `_Sharing._encoded`."""
+    """What a rank tells all others. `needs`: numbers, see `_Sharing.encoded`. `limit`: bytes of memory."""
 
     failure: str | None
     machine: str = ""
     needs: bytes = b""
+    limit: int = 0
+
+
+def _limit(options: dict[str, Any]) -> int:
+    """Return the memory limit in bytes. 0 stands for the default, as in a read plan."""
+    return operator.index(options["memory_limit"] or DEFAULT_BUDGET)
 
 
 def machine() -> str:
@@ -184,13 +192,14 @@ class _Sharing:
         # What the thread of the exchange asks the thread of the caller to do. None: it has ended.
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
-    def run(self, share: str, options: dict[str, Any]) -> tuple[int, int] | None:
+    def run(
+        self, share: str, announcement: _Announcement, options: dict[str, Any]
+    ) -> tuple[int, int] | None:
         """Return the bytes read and the bytes received, or None if another rank has failed."""
-        announced = _announce(self._group, _Announcement(None, machine(), self._encoded()))
+        announced = _announce(self._group, announcement)
         if announced is None:
             return None
-        limit = options["memory_limit"] or DEFAULT_BUDGET
-        options = {**options, "memory_limit": max(1, limit // 4)}
+        options = {**options, "memory_limit": max(1, announcement.limit // 4)}
         reader = BucketReader(self._parts, options)
         rounds: list[list[Message]] = []
         exchange = self._exchanged
@@ -198,11 +207,12 @@ class _Sharing:
         try:
             # From here on, the other ranks wait for this one in a round, whatever happens to it.
             try:
-                schedule = self._schedule(announced, share, limit)
+                schedule = self._schedule(announced, share)
                 rounds = schedule.messages
                 rank = dist.get_rank(self._group)
-                reader.plan([reads.get(rank, []) for reads in schedule.reads])
-                exchange.reserve(rounds)
+                reads = [units.get(rank, []) for units in schedule.reads]
+                reader.plan(reads)
+                exchange.reserve(rounds, reads)
                 own = self._read_own(schedule.own[rank], options)
             except BaseException as error:
                 exchange.fault = error
@@ -213,7 +223,8 @@ class _Sharing:
             raise exchange.fault
         return (own + reader.bytes_read, exchange.bytes_received) if succeeded else None
 
-    def _schedule(self, announced: list[_Announcement], share: str, limit: int) -> Schedule:
+    def _schedule(self, announced: list[_Announcement], share: str) -> Schedule:
+        limit = min(one.limit for one in announced)  # all ranks must compute the same
         return make_schedule(
             [self._decoded(one.needs) for one in announced],
             [part.box.sizes for _, part in self._parts],
@@ -222,7 +233,7 @@ class _Sharing:
             max(_MIN_BUCKET, limit // (2 * BUFFERS)),
         )
 
-    def _encoded(self) -> bytes:
+    def encoded(self) -> bytes:
         """Return numbers per box: the part, the offsets, the sizes. ~part stands for the whole part."""
         numbers = array("q")
         for part, targets in self._targets.items():
@@ -327,7 +338,7 @@ class _Sharing:
                 exchange.fault = exchange.fault or error
         thread.join()
         if isinstance(result[0], BaseException):
-            raise result[0]
+            raise result[0] from exchange.fault
         return bool(result[0])
 
     def _deliver(self, message: Message, values: torch.Tensor) -> None:
@@ -358,7 +369,7 @@ def _run_rounds(rounds: list[list[Message]], reader: BucketReader, exchange: Exc
         bucket = None
         try:
             if exchange.fault is None:
-                bucket = reader.wait(index)
+                bucket = exchange.on_device(reader.wait(index))
                 reader.start(index + 1)
         except BaseException as error:
             exchange.fault = exchange.fault or error

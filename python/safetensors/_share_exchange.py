@@ -92,7 +92,9 @@ class BucketReader:
         """Take the units of each round, make memory for them, and start to read the first bucket."""
         self._rounds = rounds
         size = max((_size(units) for units in rounds), default=0)
-        self._buffers = [torch.empty(size, dtype=torch.uint8) for _ in range(min(2, len(rounds)))]
+        self._buffers = [
+            torch.empty(size, dtype=torch.uint8, device="cpu") for _ in range(min(2, len(rounds)))
+        ]
         self.start(0)
 
     def start(self, index: int) -> None:
@@ -149,7 +151,8 @@ class Exchange:
     """Passes the messages of rounds on. Each rank of the group has one, and calls the same methods.
 
     `deliver` gets each message that this rank needs, and its bytes. Its errors end the exchange of all
-    ranks in the next round.
+    ranks in the next round. So do errors of packing: the other ranks wait for the messages of this round,
+    so they are posted all the same, with any bytes.
     """
 
     def __init__(
@@ -170,13 +173,19 @@ class Exchange:
         self._parts = parts
         self._deliver = deliver
         self._free: list[torch.Tensor] = []
+        self._bucket: torch.Tensor | None = None  # on a device other than the CPU
         self._posted: deque[tuple[Message, torch.Tensor, torch.Tensor | None, list[Any]]] = deque()
         self._tag = 0
         self.bytes_received = 0
         self.fault: BaseException | None = None
 
-    def reserve(self, rounds: Sequence[Sequence[Message]]) -> None:
-        """Make memory for messages, before this rank enters a round."""
+    def reserve(
+        self, rounds: Sequence[Sequence[Message]], reads: Sequence[Sequence[Unit]]
+    ) -> None:
+        """Make memory for messages, before this rank enters a round. `reads`: its units per round."""
+        if self.device.type != "cpu":
+            largest = max((_size(units) for units in reads), default=0)
+            self._bucket = torch.empty(largest, dtype=torch.uint8, device=self.device)
         largest = max((one.end - one.begin for messages in rounds for one in messages), default=0)
         count = BUFFERS - 2 if largest else 0
         self._free = [
@@ -189,30 +198,53 @@ class Exchange:
         dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group)
         return bool(flag.item())
 
+    def on_device(self, bucket: torch.Tensor | None) -> torch.Tensor | None:
+        """Return the bucket on the device of the group. A bucket is valid until the next call."""
+        if bucket is None or self._bucket is None:
+            return bucket
+        self._bucket[: bucket.numel()].copy_(bucket)
+        return self._bucket
+
     def run(self, messages: Sequence[Message], bucket: torch.Tensor | None) -> None:
-        """Pass on the messages of a round. `bucket`: that of this rank. All ranks must call it."""
-        if bucket is not None and self.device.type != "cpu":
-            bucket = bucket.to(self.device)
+        """Pass on the messages of a round. All ranks must call it.
+
+        `bucket`: that of this rank, on the device. Raises the errors of torch.distributed. The others
+        become the fault.
+        """
         for message in messages:
             self._tag += 1
             mine = message.reader == self._rank
             if not mine and self._rank not in message.ranks and not self._for_most(message):
                 continue
-            slot = None
-            if mine and not message.sources:
-                assert bucket is not None
-                view = bucket[message.begin : message.end]
-            else:
-                slot = self._slot()
-                view = slot[: message.end - message.begin]
-            if mine and message.sources:
-                assert bucket is not None
-                self._pack(message, bucket, slot)
-            elif not mine:
+            while not self._free and (not mine or message.sources):
+                self._finish()
+            view, slot = self._memory(message, bucket)
+            if not mine:
                 self.bytes_received += view.numel()
             self._posted.append((message, view, slot, self._post(message, view)))
         while self._posted:
             self._finish()
+
+    def _memory(
+        self, message: Message, bucket: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the memory of a message, which has its bytes if this rank sends it, and its slot."""
+        mine = message.reader == self._rank
+        slot = None
+        try:
+            if mine and not message.sources:
+                assert bucket is not None
+                return bucket[message.begin : message.end], None
+            slot = self._slot()
+            if mine:
+                assert bucket is not None
+                self._pack(message, bucket, slot)
+        except Exception as error:
+            self.fault = self.fault or error
+        size = message.end - message.begin
+        if slot is None:
+            return torch.empty(size, dtype=torch.uint8, device=self.device), None
+        return slot[:size], slot
 
     def _pack(self, message: Message, bucket: torch.Tensor, slot: Any) -> None:
         """Copy parts of units of the bucket to where they are in the message."""
@@ -225,9 +257,7 @@ class Exchange:
         return receivers > 0 and (self._counted or 2 * receivers > self._world_size - 1)
 
     def _slot(self) -> torch.Tensor:
-        """Return memory for a message. Finishes older messages if there is none."""
-        while not self._free:
-            self._finish()
+        """Return memory for a message."""
         return self._free.pop()
 
     def _post(self, message: Message, view: torch.Tensor) -> list[Any]:

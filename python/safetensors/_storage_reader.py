@@ -7,6 +7,7 @@ hold, and reads the boxes into the tensors that the planner names.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -144,26 +145,31 @@ class StorageReader(TorchStorageReader):
 
         Raises SafetensorError, OSError, KeyboardInterrupt, and the errors of the planner.
         """
-        progress, end_progress = reporter(self._progress)
         pieces: list[Piece] = []
+        ends: list[Callable[[], None]] = []
 
-        def prepare() -> list[Piece]:
+        def prepare() -> tuple[list[Piece], Progress | None]:
             pieces.extend(self._piece(item, planner) for item in plan.items)
-            return pieces
+            progress, end_progress = reporter(self._progress)
+            ends.append(end_progress)
+            return pieces, progress
 
         def commit(index: int) -> None:
             planner.commit_tensor(plan.items[index], pieces[index].target)
 
         given = {"choice": self._choice, "group": self._group, **self._options}
         try:
-            self._report = load_pieces(self._stored, prepare, commit, progress, **given)
+            try:
+                self._report = load_pieces(self._stored, prepare, commit, **given)
+            finally:
+                for end_progress in ends:
+                    end_progress()
         except BaseException as error:
             sent = portable(error)
             if sent is error:
                 raise
             raise sent from error
         finally:
-            end_progress()
             self._close()
         future: Future[None] = Future()
         future.set_result(None)

@@ -24,7 +24,7 @@ from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES
 from ._native import SafetensorError
 from ._ranks import from_first, is_alone
-from ._share_choice import Choice, Share, choose
+from ._share_choice import Choice, Share, check_share, choose
 
 __all__ = ["Part", "Path", "Stored", "StoredTensor", "open_shared"]
 
@@ -160,6 +160,7 @@ def open_shared(
     opened: list[Stored] = []
 
     def read() -> tuple[_Headers, Choice]:
+        check_share(share)
         stored = Stored.open(path)
         opened.append(stored)
         files = [file for one in stored.checkpoints for file in one.files[:1]]

@@ -65,7 +65,7 @@ def _loader_class() -> Any:
             own.load_format = "safetensors"  # so that vLLM's loader looks for these files
             own.model_loader_extra_config = extra
             self._model: Any = None
-            self.reads: list[Any] = []  # a ReadAhead per source of weights
+            self.reads: list[tuple[int, int]] = []  # bytes read and in all, per source of weights
             super().__init__(own)
 
         def get_all_weights(
@@ -92,10 +92,10 @@ def _loader_class() -> Any:
             names = sorted(chosen, key=layer_order)
             here = [not self._is_elsewhere(source.prefix + name) for name in names]
             ahead = ReadAhead(checkpoint, names, here, **self._options)
-            self.reads.append(ahead)
             with closing(ahead.tensors()) as tensors:
                 for name, tensor in tensors:
                     yield source.prefix + name, tensor
+            self.reads.append((ahead.read_bytes, ahead.total_bytes))
             logger.info(
                 "Read %.3f of %.3f GiB in %.2f seconds",
                 ahead.read_bytes / 2**30, ahead.total_bytes / 2**30, time.perf_counter() - begin,

@@ -373,7 +373,7 @@ def _view2torch(
         if view["dtype"] == "F4":
             shape[-1] //= 2  # torch counts pairs
         if len(view["data"]) == 0:
-            tensors[name] = torch.empty(shape, dtype=dtype)
+            tensors[name] = torch.empty(shape, dtype=dtype, device="cpu")
         else:
             flat = torch.frombuffer(view["data"], dtype=torch.uint8)
             tensors[name] = flat.view(dtype).reshape(shape)

@@ -22,7 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from safetensors import SafetensorError
-from safetensors._ranks import agree
+from safetensors._ranks import agree, describe
 from safetensors.distributed import RankError, StorageReader
 from safetensors.torch import save_file
 
@@ -342,6 +342,35 @@ def agrees_on_errors(folder: Path) -> None:
         assert not error and str(raised) == f"1 of {dist.get_world_size()} ranks failed: rank {last()}: KeyboardInterrupt: "
     else:
         raise AssertionError("nothing failed")
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def agrees_on_errors_without_a_text(folder: Path) -> None:
+    assert describe(Silent()) == "Silent"
+    try:
+        agree(None, Silent() if dist.get_rank() == last() else None)
+    except RankError as raised:
+        assert raised.failures == {last(): "Silent"}
+    except Silent:
+        assert dist.get_world_size() == 1
+
+
+def keeps_the_own_error_if_the_group_is_broken(folder: Path) -> None:
+    def broken(*given: Any, **options: Any) -> None:
+        raise RuntimeError("gloo")
+
+    error, gather = OSError(5, "gone"), dist.all_gather_object
+    dist.all_gather_object = broken
+    try:
+        agree(None, error)
+    except (RuntimeError, OSError) as raised:
+        assert raised is error or (str(raised) == "gloo" and raised.__cause__ is error)
+    finally:
+        dist.all_gather_object = gather
 
 
 def names_the_rank_without_the_file(folder: Path) -> None:

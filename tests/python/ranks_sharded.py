@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from safetensors import MissingTensorError, SafetensorError
+from safetensors import MissingTensorError, SafetensorError, _load_sharded
 from safetensors.distributed import RankError, load_sharded
 
 
@@ -193,6 +193,44 @@ def refuses_what_cannot_be_loaded(folder: Path) -> None:
         assert isinstance(error, RankError) == (dist.get_world_size() > 1)
     error = raised(lambda: load_sharded(None, folder, mesh=mesh, placements={"*.q": Shard(0)}))
     assert isinstance(error.__cause__ or error, MissingTensorError)
+
+
+def names_the_rank_with_a_bad_argument(folder: Path) -> None:
+    save_plain(folder, whole())
+    bad = [("progress", "yes", "progress is str: give a bool or a function"), ("memory_limit", "1 elephant", "memory_limit '1 elephant' is invalid"), ("share", lambda: 0, "is invalid (expected one of: "), ("dtype", "bf16", "are those of the target")]
+    for rank in {0, last()}:
+        for share in ("group", "never"):
+            for name, value, text in bad:
+                options: Any = {"share": share} | ({name: value} if dist.get_rank() == rank else {})
+                error = raised(lambda options=options: load_sharded(zeroed(whole()), folder, **options))
+                assert text in str(error), error
+                assert dist.get_world_size() == 1 or (isinstance(error, RankError) and list(error.failures) == [rank]), error
+    state = zeroed(whole())
+    load_sharded(state, folder, share="group")  # the group is as good as before
+    check_equal(state, whole())
+
+
+def closes_its_progress_bar(folder: Path) -> None:
+    """Also if that fails, or if another rank fails before it reads."""
+    save_plain(folder, whole())
+    ends: list[int] = []
+
+    def end() -> None:
+        ends.append(1)
+        if dist.get_rank() == last():
+            raise ValueError("no screen")
+
+    own = _load_sharded.reporter
+    _load_sharded.reporter = lambda progress: (None, end)  # type: ignore[assignment]
+    try:
+        error = raised(lambda: load_sharded(zeroed(whole()), folder))
+        assert "no screen" in str(error) and isinstance(error, RankError) == (dist.get_world_size() > 1), error
+        assert ends
+        ends.clear()
+        raised(lambda: load_sharded(zeroed(whole()) | ({"more": torch.zeros(1)} if dist.get_rank() == 0 else {}), folder))
+        assert bool(ends) == (dist.get_rank() > 0)
+    finally:
+        _load_sharded.reporter = own
 
 
 def names_the_rank_that_fails(folder: Path) -> None:

@@ -137,6 +137,23 @@ def keeps_packed_dtypes(folder: Path) -> None:
         assert torch.equal(state[name].reshape(-1).view(torch.uint8), tensor.reshape(-1).view(torch.uint8)), name
 
 
+def loads_with_a_limit_per_rank(folder: Path) -> None:
+    save_plain(folder, large())
+    for limit in ("1MiB" if dist.get_rank() == 0 else "256MiB", MIB if dist.get_rank() == last() else 0):
+        load_both_ways(folder, large(), share="group", memory_limit=limit)
+
+
+def loads_where_meta_is_the_default_device(folder: Path) -> None:
+    save_plain(folder, whole())
+    for full in (whole(), cut(whole(), meshes()[0], 2)):
+        state, other = zeroed(full), zeroed(whole())
+        with torch.device("meta"):
+            load_sharded(state, folder, share="group")
+            dcp.load(other, storage_reader=StorageReader(folder, share="group"))  # torch cannot plan DTensors so
+        check_equal(state, full)
+        check_equal(other, whole())
+
+
 def fills_inference_and_tied_tensors(folder: Path) -> None:
     full = {"a": torch.ones(4, 4), "b": torch.full((4, 4), 2.0), "c": torch.arange(6.0), "d": torch.ones(2, 3)}
     save_plain(folder, full)
@@ -438,6 +455,43 @@ def names_the_rank_without_memory(folder: Path) -> None:
                 assert found == {last(): "MemoryError: too large"}, found
         finally:
             setattr(owner, name, method)
+    load_both_ways(folder, whole(), share="group")
+
+
+def names_the_rank_that_fails_in_a_round(folder: Path) -> None:
+    """The others wait for its messages. Columns are packed."""
+    save_plain(folder, large())
+    columns = {n: distribute_tensor(t, meshes()[0], [Shard(1)], src_data_rank=None) for n, t in large().items()}
+    exchange = _share_exchange.Exchange
+    for name, full in (("_slot", large()), ("_slot", columns), ("_pack", columns), ("_deliver", large()), ("on_device", large())):
+        method = getattr(exchange, name, None)
+
+        def fail(*given: Any) -> None:
+            raise MemoryError("too large")
+
+        if dist.get_rank() == last():
+            # An instance has `_deliver`: a property without a setter would hide it.
+            setattr(exchange, name, fail if method else property(lambda self: fail, lambda self, given: None))
+        try:
+            begin = time.monotonic()
+            if dist.get_world_size() > 1:
+                found = named(lambda full=full: load_sharded(zeroed(full), folder, share="group"))
+                assert found == {last(): "MemoryError: too large"}, (name, found)
+                errors = failures(lambda full=full: dcp.load(zeroed(full), storage_reader=StorageReader(folder, share="group")))
+                assert {rank: repr(error) for rank, error in errors.items()} == {last(): "MemoryError('too large')"}, (name, errors)
+            assert time.monotonic() - begin < 20
+        finally:
+            if dist.get_rank() == last():
+                setattr(exchange, name, method) if method else delattr(exchange, name)
+    load_both_ways(folder, columns, share="group")  # the group is as good as before
+
+
+def names_the_rank_with_a_bad_progress(folder: Path) -> None:
+    save_plain(folder, whole())
+    given: Any = "yes" if dist.get_rank() == last() else False
+    for share in ("group", "never"):
+        found = failures(lambda share=share: dcp.load(zeroed(whole()), storage_reader=StorageReader(folder, share=share, progress=given)))
+        assert {rank: str(error) for rank, error in found.items()} == {last(): "progress is str: give a bool or a function"}
     load_both_ways(folder, whole(), share="group")
 
 

@@ -8,6 +8,8 @@ import random
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from conftest import framework
 torch = framework("torch")
 
 from safetensors import Checkpoint  # noqa: E402
-from safetensors._lazy_views import LazyView, slice_of  # noqa: E402
+from safetensors._lazy_views import LazyView, Root, slice_of  # noqa: E402
 from safetensors._read_ahead import ReadAhead  # noqa: E402
 from safetensors._vllm import layer_order, register  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
@@ -237,6 +239,42 @@ def test_tensors_are_valid_after_the_iteration(tmp_path: Path) -> None:
     del ahead
     for name in sorted(held, reverse=True):
         use(name, held[name], tensors[name])
+
+
+def test_a_tensor_goes_with_its_last_view(tmp_path: Path) -> None:
+    tensors = model(20)
+    ahead = opened(tensors, tmp_path, memory_limit=3000)
+    roots: list[weakref.ref[Any]] = []
+    for name, tensor in ahead.tensors():
+        assert torch.equal(tensor + 0, tensors[name])  # needs all values in memory
+        roots.append(weakref.ref(tensor.root))
+        alive: list[Any] = [found() for found in roots if found() is not None]
+        assert len(alive) <= 2 and alive[-1].values is not None
+        del alive
+    view = tensor[:2]
+    del tensor
+    assert [found() is None for found in roots[:-1]] == [True] * (len(tensors) - 1)
+    assert torch.equal(view.clone(), tensors[name][:2])
+    del view
+    assert roots[-1]() is None and ahead.read_bytes == ahead.total_bytes
+
+
+def test_threads_get_one_copy_of_the_values() -> None:
+    reads: list[int] = []
+
+    def read(root: Root, index: Any) -> Any:
+        reads.append(1)
+        time.sleep(0.05)
+        return torch.zeros(3)
+
+    root = Root("t", "F32", torch.empty(3, device="meta"), read)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(root.pin())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reads) == 1 and all(tensor is found[0] for tensor in found)
 
 
 def test_names_that_are_elsewhere_are_not_read_ahead(tmp_path: Path) -> None:
