@@ -179,9 +179,7 @@ class Exchange:
         self.bytes_received = 0
         self.fault: BaseException | None = None
 
-    def reserve(
-        self, rounds: Sequence[Sequence[Message]], reads: Sequence[Sequence[Unit]]
-    ) -> None:
+    def reserve(self, rounds: Sequence[Sequence[Message]], reads: Sequence[Sequence[Unit]]) -> None:
         """Make memory for messages, before this rank enters a round. `reads`: its units per round."""
         if self.device.type != "cpu":
             largest = max((_size(units) for units in reads), default=0)
