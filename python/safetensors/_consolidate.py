@@ -78,9 +78,10 @@ def consolidate(
 
     Returns the names of the values that were left out because they are not tensors. Runs in one
     process, without a process group. The tensors are in the order of their names, so the files do not
-    depend on the number of ranks. A folder of a stranger runs no code. Raises SafetensorError,
-    MissingTensorError for a key without a match, OSError, ValueError, KeyboardInterrupt. Then nothing
-    is at `path_out`, or the old files are.
+    depend on the number of ranks. `.metadata` of a stranger calls and changes nothing. The safety of a
+    `*.distcp` file relies on `torch.load(weights_only=True)`, and torch must be 2.6 or newer. Raises
+    SafetensorError, MissingTensorError for a key without a match, OSError, ValueError,
+    KeyboardInterrupt. Then nothing is at `path_out`, or the old files are.
     """
     limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
     if not isinstance(limit, int) or limit < 0:
@@ -112,6 +113,14 @@ def _check_folders(path_in: Path, path_out: Path) -> None:
     os.stat(path_in)  # raises FileNotFoundError with the path
     if os.path.exists(path_out) and os.path.samefile(path_in, path_out):
         raise ValueError(f"path_out is path_in, {os.fspath(path_in)!r}: give another folder")
+    # A file or an index in path_out would be replaced while it is read.
+    for path in (os.path.abspath(path_in), os.path.realpath(path_in)):
+        folder = os.path.dirname(path)
+        if not os.path.isdir(path) and os.path.realpath(folder) == os.path.realpath(path_out):
+            raise ValueError(
+                f"path_in, {os.fspath(path_in)!r}, is in path_out, {os.fspath(path_out)!r}, whose files"
+                " are replaced: give another folder"
+            )
 
 
 class _Names:
@@ -205,7 +214,7 @@ def _blocks(tensor: StoredTensor, limit: int) -> Iterator[tuple[Box, int]]:
 
 def _read(batch: list[tuple[StoredTensor, Box]], limit: int) -> Iterator[_Chunk]:
     """Yield blocks. Their elements come from all files by one read plan per file."""
-    blocks = [torch.empty(box.sizes, dtype=tensor.dtype) for tensor, box in batch]
+    blocks = [torch.empty(box.sizes, dtype=tensor.dtype, device="cpu") for tensor, box in batch]
     pieces: list[Piece] = []
     for index, (tensor, box) in enumerate(batch):
         parts = list(tensor.parts.values())

@@ -1,66 +1,31 @@
 """Reads the own format of torch.distributed.checkpoint: `.metadata` and `*.distcp`.
 
-`.metadata` is a pickle. Only the classes that torch writes there are made from it, so a file of a
-stranger runs no code. torch's FileSystemReader reads the chunks, each whole.
+`_dcp_metadata` checks `.metadata`. A chunk is a file of torch.save inside of a `*.distcp` file. Its bytes
+are compared with the declared elements before memory is reserved. Then
+`torch.load(weights_only=True)` reads it whole.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import pathlib
-import pickle
+import stat
+import zipfile
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import (
-    Metadata,
-    MetadataIndex,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.planner import (
-    LoadItemType,
-    LoadPlan,
-    LoadPlanner,
-    ReadItem,
-)
 
-from ._boxes import Box, check_cover
-from ._dtypes import format_name
+from ._boxes import Box
+from ._dcp_metadata import Place, SavedTensor, parse
 from ._native import SafetensorError
 
 __all__ = ["DcpFiles", "is_dcp_folder"]
 
 _METADATA = ".metadata"
-_OF_METADATA = "torch.distributed.checkpoint.metadata"
-_CLASSES = {
-    *((_OF_METADATA, name) for name in ("Metadata", "MetadataIndex", "StorageMeta")),
-    *((_OF_METADATA, name) for name in ("TensorStorageMetadata", "BytesStorageMetadata")),
-    *((_OF_METADATA, name) for name in ("ChunkStorageMetadata", "TensorProperties")),
-    (_OF_METADATA, "_MEM_FORMAT_ENCODING"),
-    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-    ("torch.serialization", "_get_layout"),
-    ("torch", "Size"),
-    ("collections", "OrderedDict"),
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    """Makes only the classes that torch writes into `.metadata`."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] == "pathlib" and name.endswith("Path"):
-            return pathlib.PurePosixPath  # the folder of the save, which is not used
-        found = getattr(torch, name, None) if module == "torch" else None
-        if isinstance(found, torch.dtype):
-            return found
-        if (module, name) not in _CLASSES:
-            raise SafetensorError(
-                f"it holds {module}.{name}, which torch does not write there: load the checkpoint"
-                " with torch.distributed.checkpoint, and save it again"
-            )
-        return super().find_class(module, name)
+_MAX_METADATA = 1 << 30  # bytes
+# weights_only=True of older releases runs code of the file: CVE-2025-32434.
+_MIN_TORCH = (2, 6)
 
 
 def is_dcp_folder(path: Any) -> bool:
@@ -87,32 +52,28 @@ class _Block(NamedTuple):
     name: str
     box: Box
     chunks: list[Box]
-    place: tuple[str, int]  # the file, and the offset in it
+    place: Place
 
 
 class DcpFiles:
     """The tensors of a folder, and their chunks.
 
     `shapes`: the dtype of the format and the shape of each tensor. `others`: the names of values
-    that are not tensors. Raises OSError, and SafetensorError for a file that torch has not written.
+    that are not tensors. Raises OSError, and SafetensorError for a file that torch has not written,
+    and for a torch whose `weights_only=True` is not safe.
     """
 
     def __init__(self, folder: Any) -> None:
         self._folder = os.fspath(folder)
-        self._metadata = self._read_metadata()
-        self._chunks: dict[str, list[Box]] = {}
-        self.shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self.others: list[str] = []
-        try:
-            for name, stored in self._metadata.state_dict_metadata.items():
-                if isinstance(stored, TensorStorageMetadata):
-                    self._add(name, stored)
-                else:
-                    self.others.append(name)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise SafetensorError(f"{self._folder}/{_METADATA} is damaged: {error}") from error
-        self._reader = FileSystemReader(self._folder)
-        self._reader.set_up_storage_reader(self._metadata, True)
+        _check_torch(self._folder)
+        path = os.path.join(self._folder, _METADATA)
+        with _open_inside(self._folder, _METADATA) as file:
+            data = file.read(_MAX_METADATA + 1)
+        if len(data) > _MAX_METADATA:
+            raise SafetensorError(f"{path} has more than {_MAX_METADATA} bytes, the maximum")
+        self._tensors: dict[str, SavedTensor]
+        self._tensors, self.others = parse(data, path)
+        self.shapes = {name: (found.wire, found.shape) for name, found in self._tensors.items()}
 
     def close(self) -> None:
         """Do nothing. Files are open only while a chunk is read."""
@@ -120,8 +81,8 @@ class DcpFiles:
     def read(self, names: list[str], limit: int) -> Iterator[tuple[str, Box, torch.Tensor]]:
         """Yield blocks of tensors on the CPU, in the order of the files: a chunk, or a whole tensor.
 
-        `limit`: maximum number of bytes of memory, unless a chunk has more than half of it. torch's
-        reader holds each chunk twice. Raises SafetensorError, OSError.
+        `limit`: maximum number of bytes of memory, unless a chunk has more than half of it. A chunk
+        is in memory twice while it is read. Raises SafetensorError, OSError.
         """
         batch: list[_Block] = []
         held = 0
@@ -140,91 +101,147 @@ class DcpFiles:
 
         A chunk of columns is one write per row.
         """
-        chunks = [box for box in self._chunks[name] if box.elements]
-        places = [self._place(name, box) for box in chunks]
-        shape = self.shapes[name][1]
+        chunks = self._tensors[name].chunks
+        shape = self._tensors[name].shape
         whole = Box((0,) * len(shape), shape)
         if self._bytes(name, whole) <= limit and any(box.sizes[1:] != shape[1:] for box in chunks):
-            return [_Block(name, whole, chunks, min(places))]
-        return [_Block(name, box, [box], place) for box, place in zip(chunks, places, strict=True)]
+            return [_Block(name, whole, list(chunks), min(chunks.values()))]
+        return [_Block(name, box, [box], place) for box, place in chunks.items()]
 
     def _bytes(self, name: str, box: Box) -> int:
-        return box.elements * self._dtype(name).itemsize
-
-    def _read_metadata(self) -> Metadata:
-        path = os.path.join(self._folder, _METADATA)
-        with open(path, "rb") as file:
-            try:
-                metadata = _Unpickler(file).load()
-            except OSError:
-                raise
-            except Exception as error:
-                raise SafetensorError(f"{path} is no metadata of torch: {error}") from error
-        if not isinstance(metadata, Metadata) or not isinstance(metadata.storage_data, dict):
-            raise SafetensorError(f"{path} is no metadata of torch: it holds {type(metadata)}")
-        return metadata
-
-    def _add(self, name: str, stored: TensorStorageMetadata) -> None:
-        shape = tuple(stored.size)
-        try:
-            wire = format_name(stored.properties.dtype)
-        except SafetensorError as error:
-            raise SafetensorError(f"tensor {name!r}: {error}") from None
-        boxes = [Box(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in stored.chunks]
-        for box in boxes:
-            ends = [offset + size for offset, size in zip(*box, strict=True)]
-            if (
-                len(ends) != len(shape)
-                or min((*box.offsets, *box.sizes), default=0) < 0
-                or any(end > size for end, size in zip(ends, shape, strict=True))
-            ):
-                raise SafetensorError(
-                    f"tensor {name!r} of shape {list(shape)} has a chunk at {list(box.offsets)} of"
-                    f" shape {list(box.sizes)}"
-                )
-        held = [box for box in boxes if box.elements]
-        if (fault := check_cover(held, shape)) is not None:
-            raise SafetensorError(f"tensor {name!r} is not complete: {fault}")
-        self.shapes[name] = wire, shape
-        self._chunks[name] = boxes
-
-    def _dtype(self, name: str) -> torch.dtype:
-        stored = self._metadata.state_dict_metadata[name]
-        assert isinstance(stored, TensorStorageMetadata)
-        return stored.properties.dtype
-
-    def _place(self, name: str, box: Box) -> tuple[str, int]:
-        """Return the file and the offset of a chunk. The file is in the folder."""
-        info = self._metadata.storage_data.get(MetadataIndex(name, box.offsets))
-        if info is None:
-            raise SafetensorError(
-                f"{self._folder}/{_METADATA} names no file for tensor {name!r} at {list(box.offsets)}"
-            )
-        file = str(info.relative_path)
-        if os.path.isabs(file) or ".." in file.split("/"):
-            raise SafetensorError(
-                f"{self._folder}/{_METADATA} names the file {file!r}, which is not in the folder"
-            )
-        return file, int(info.offset)
+        return box.elements * self._tensors[name].dtype.itemsize
 
     def _read(self, batch: list[_Block]) -> Iterator[tuple[str, Box, torch.Tensor]]:
-        tensors = [torch.empty(block.box.sizes, dtype=self._dtype(block.name)) for block in batch]
-        targets: list[torch.Tensor] = []
-        items: list[ReadItem] = []
-        for block, tensor in zip(batch, tensors, strict=True):
+        tensors: list[torch.Tensor] = []
+        for block in batch:
+            for chunk in block.chunks:  # before memory for them is reserved
+                self._open(block.name, chunk).close()
+            dtype = self._tensors[block.name].dtype
+            tensors.append(torch.empty(block.box.sizes, dtype=dtype, device="cpu"))
             for chunk in block.chunks:
-                items.append(_read_item(block.name, chunk, len(targets)))
-                targets.append(_part_of(tensor, block.box, chunk))
-        try:
-            self._reader.read_data(LoadPlan(items), _Into(targets)).wait()
-        except OSError:
-            raise
-        except Exception as error:
-            named = ", ".join(dict.fromkeys(repr(block.name) for block in batch))
-            raise SafetensorError(f"cannot read {named} from {self._folder}: {error}") from error
-        targets.clear()
+                self._load(block.name, chunk, _part_of(tensors[-1], block.box, chunk))
         for block in batch:
             yield block.name, block.box, tensors.pop(0)
+
+    def _open(self, name: str, chunk: Box) -> _Part:
+        """Return the bytes of a chunk, which are enough for its elements."""
+        place = self._tensors[name].chunks[chunk]
+        file = _open_inside(self._folder, place.file)
+        end = min(place.offset + place.length, os.fstat(file.fileno()).st_size)
+        held = max(0, end - place.offset)
+        if held >= self._bytes(name, chunk):
+            return _Part(file, place.offset, held)
+        file.close()
+        raise SafetensorError(
+            f"cannot read {name!r} from {os.path.join(self._folder, place.file)}: its chunk at"
+            f" {list(chunk.offsets)} needs {self._bytes(name, chunk)} bytes, and {held} are there"
+        )
+
+    def _load(self, name: str, chunk: Box, target: torch.Tensor) -> None:
+        with self._open(name, chunk) as part:
+            try:
+                _check_zip(part)
+                found = torch.load(cast(BinaryIO, part), map_location="cpu", weights_only=True)
+                target.copy_(_checked(found, target))
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:
+                path = os.path.join(self._folder, self._tensors[name].chunks[chunk].file)
+                raise SafetensorError(
+                    f"cannot read {name!r} from {path}: the chunk at {list(chunk.offsets)}: {error}"
+                ) from error
+
+
+def _check_torch(folder: str) -> None:
+    numbers = torch.__version__.split(".")[:2]
+    if tuple(int(number) for number in numbers) < _MIN_TORCH:
+        raise SafetensorError(
+            f"{folder} has files *.distcp, and torch {torch.__version__} may run code that they hold"
+            " (CVE-2025-32434): install torch 2.6 or newer"
+        )
+
+
+def _open_inside(folder: str, file: str) -> BinaryIO:
+    """Open a regular file of a folder. Links must lead to files of the same folder."""
+    path = os.path.join(folder, file)
+    root, real = os.path.realpath(folder), os.path.realpath(path)
+    if os.path.commonpath([root, real]) != root:
+        raise SafetensorError(
+            f"{path} is a link to {real!r}, which is not in the folder (copy the folder with the files,"
+            " as by cp -rL, if you trust it)"
+        )
+    try:
+        opened = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise SafetensorError(f"{path} is no regular file")
+    return open(opened, "rb")
+
+
+class _Part(io.RawIOBase):
+    """A range of a file, as a file. Owns the file."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        self._file = file
+        self._offset = offset
+        self.size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        if base + offset < 0:
+            raise ValueError("the offset is before the chunk")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")[: max(0, self.size - self._at)]
+        self._file.seek(self._offset + min(self._at, self.size))
+        count: int = self._file.readinto(view)  # type: ignore[attr-defined]
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _check_zip(part: _Part) -> None:
+    """Refuse what torch.save does not write: packed entries need more memory than the file has bytes."""
+    with zipfile.ZipFile(part) as archive:
+        entries = archive.infolist()
+    sizes = sum(entry.file_size for entry in entries)
+    if sizes > part.size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("it is compressed, which torch does not write")
+    part.seek(0)
+
+
+def _checked(found: Any, target: torch.Tensor) -> torch.Tensor:
+    """Return a loaded chunk. It must be the declared one: it could be anything."""
+    if type(found) not in (torch.Tensor, torch.nn.Parameter):
+        raise ValueError(f"it holds {type(found).__name__}, no tensor")
+    tensor: torch.Tensor = found.detach()
+    if tensor.dtype != target.dtype or tensor.shape != target.shape:
+        raise ValueError(
+            f"it holds {tensor.dtype} of shape {list(tensor.shape)}, and {_METADATA} declares"
+            f" {target.dtype} of shape {list(target.shape)}"
+        )
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        raise ValueError(f"it holds a tensor of layout {tensor.layout} on {tensor.device}")
+    if tensor.untyped_storage().nbytes() < target.numel() * target.itemsize:
+        raise ValueError("it holds fewer elements than its shape has: its strides repeat them")
+    return tensor
 
 
 def _part_of(tensor: torch.Tensor, box: Box, chunk: Box) -> torch.Tensor:
@@ -232,36 +249,3 @@ def _part_of(tensor: torch.Tensor, box: Box, chunk: Box) -> torch.Tensor:
     for dim, (offset, size) in enumerate(zip(*chunk, strict=True)):
         tensor = tensor.narrow(dim, offset - box.offsets[dim], size)
     return tensor
-
-
-def _read_item(name: str, chunk: Box, index: int) -> ReadItem:
-    """Return an item that reads a whole chunk into the target at `index`."""
-    stored = MetadataIndex(name, chunk.offsets)
-    zeros = torch.Size([0] * len(chunk.sizes))
-    target = MetadataIndex(name, chunk.offsets, index)
-    return ReadItem(LoadItemType.TENSOR, target, zeros, stored, zeros, torch.Size(chunk.sizes))
-
-
-class _Into(LoadPlanner):
-    """Gives torch's reader the tensors that it fills."""
-
-    def __init__(self, targets: list[torch.Tensor]) -> None:
-        self._targets = targets
-
-    def set_up_planner(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def create_local_plan(self) -> LoadPlan:
-        return LoadPlan([])
-
-    def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        return global_plan
-
-    def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        return central_plan
-
-    def load_bytes(self, read_item: ReadItem, value: Any) -> None: ...
-
-    def resolve_tensor(self, read_item: ReadItem) -> torch.Tensor:
-        return self._targets[read_item.dest_index.index or 0]
-
-    def commit_tensor(self, read_item: ReadItem, tensor: torch.Tensor) -> None: ...
