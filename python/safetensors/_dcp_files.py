@@ -1,7 +1,7 @@
 """Reads the own format of torch.distributed.checkpoint: `.metadata` and `*.distcp`.
 
-`_dcp_metadata` checks `.metadata`. A chunk is a file of torch.save inside of a `*.distcp` file. Its bytes
-are compared with the declared elements before memory is reserved. Then
+`_dcp_metadata` checks `.metadata`. A chunk is a file of torch.save inside of a `*.distcp` file. Its
+bytes are compared with the declared elements before memory is reserved. Then
 `torch.load(weights_only=True)` reads it whole.
 """
 
@@ -156,8 +156,8 @@ def _check_torch(folder: str) -> None:
     numbers = torch.__version__.split(".")[:2]
     if tuple(int(number) for number in numbers) < _MIN_TORCH:
         raise SafetensorError(
-            f"{folder} has files *.distcp, and torch {torch.__version__} may run code that they hold"
-            " (CVE-2025-32434): install torch 2.6 or newer"
+            f"{folder} has files *.distcp, and torch {torch.__version__} may run code that they"
+            " hold (CVE-2025-32434): install torch 2.6 or newer"
         )
 
 
@@ -167,8 +167,8 @@ def _open_inside(folder: str, file: str) -> BinaryIO:
     root, real = os.path.realpath(folder), os.path.realpath(path)
     if os.path.commonpath([root, real]) != root:
         raise SafetensorError(
-            f"{path} is a link to {real!r}, which is not in the folder (copy the folder with the files,"
-            " as by cp -rL, if you trust it)"
+            f"{path} is a link to {real!r}, which is not in the folder (copy the folder with the"
+            " files, as by cp -rL, if you trust it)"
         )
     try:
         opened = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -218,7 +218,7 @@ class _Part(io.RawIOBase):
 
 
 def _check_zip(part: _Part) -> None:
-    """Refuse what torch.save does not write: packed entries need more memory than the file has bytes."""
+    """Refuse compressed entries: they need more memory than the file has bytes."""
     with zipfile.ZipFile(part) as archive:
         entries = archive.infolist()
     sizes = sum(entry.file_size for entry in entries)

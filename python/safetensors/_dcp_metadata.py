@@ -1,8 +1,8 @@
 """Turns the bytes of a `.metadata` of torch.distributed.checkpoint into checked values.
 
-`.metadata` is a pickle. The unpickler here knows only the opcodes that torch writes. It never returns a
-class, a function or an instance of one: each is a record of a name and of its arguments. Afterwards,
-each value is checked and copied out of the records. So the bytes call and change nothing.
+`.metadata` is a pickle. The unpickler here knows only the opcodes that torch writes. It never
+returns a class, a function or an instance of one: each is a record of a name and its arguments.
+Afterwards, each value is checked and copied out of the records. So the bytes call and change nothing.
 """
 
 from __future__ import annotations
