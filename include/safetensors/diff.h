@@ -50,7 +50,7 @@ enum class DiffKind : std::uint8_t {
 
 /// A tensor that differs.
 struct TensorDiff {
-  DiffKind kind = DiffKind::values;
+  DiffKind kind = DiffKind::values;             ///< the kind of the difference
   std::optional<Tensor> first = std::nullopt;   ///< the tensor of the first set
   std::optional<Tensor> second = std::nullopt;  ///< the tensor of the second set
 

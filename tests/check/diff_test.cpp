@@ -220,6 +220,15 @@ TEST(Diff, ToleratesErrorsOfComplexNumbersByTheirDistance) {
   EXPECT_TRUE(equal(complex(1, 0.001F), complex(1, 0), {.rtol = 0.01}));
   EXPECT_FALSE(equal(complex(1.9F, 0.9F), complex(1, 0), {.atol = 1}));
   EXPECT_TRUE(equal(complex(1.9F, 0.9F), complex(1, 0), {.atol = 1.3}));
+  std::mt19937 random(9);
+  std::normal_distribution<float> any(0, 100);
+  for (int i = 0; i < 200; ++i) {
+    const float x = any(random), y = i % 7 == 0 ? 1e-30F : any(random);
+    const double error = only_difference(complex(x, y), complex(0, 0)).max_error;
+    EXPECT_NEAR(error / std::hypot(static_cast<double>(x), static_cast<double>(y)), 1, 1e-15) << x << " " << y;
+  }
+  EXPECT_EQ(only_difference(complex(1e38F, 1), complex(-std::numeric_limits<float>::infinity(), 1)).max_error,
+            kInfinity);
 }
 
 TEST(Diff, ComparesComplexNumbers) {
