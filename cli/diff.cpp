@@ -132,7 +132,7 @@ std::map<std::string_view, std::string_view> pairs_of(const Input& input) {
   return pairs;
 }
 
-// Of several files with one key, the first one counts.
+// Returns the metadata of all files. If several files have the same key, the value of the first file counts.
 std::vector<MetadataDiff> diff_metadata(const Input& first, const Input& second) {
   const auto before = pairs_of(first);
   const auto after = pairs_of(second);

@@ -24,7 +24,7 @@ struct Item {
 struct Built {
   ModuleNode node;
   std::size_t name_id = 0;     // of its own component
-  std::size_t subtree_id = 0;  // of what is below: names, dtypes and shapes
+  std::size_t subtree_id = 0;  // of its content: the names, dtypes and shapes of its tensors
 };
 
 void add_counts(ModuleNode& to, const ModuleNode& from) {

@@ -49,7 +49,7 @@ struct VerifyOptions {
   bool quiet = false;
 };
 
-// What a model of several files has besides its files.
+// The differences between an index and its files, and the totals of the tensors.
 struct IndexNotes {
   std::vector<std::string> unindexed;
   std::vector<std::string> stray;

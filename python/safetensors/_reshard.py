@@ -1,4 +1,4 @@
-"""Which part of a tensor a process has, and what it takes from parts that were cut in another way."""
+"""Computes the part of a tensor that a process has, and the pieces of other parts that it needs."""
 
 from __future__ import annotations
 

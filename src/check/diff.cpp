@@ -137,7 +137,7 @@ class Comparison final : public os::Tasks {
         chunks_(chunks),
         meter_(options.progress, bytes, 0, {}, std::this_thread::get_id()) {}
 
-  // Compares chunks until there are none. The argument is the number of a thread.
+  // Takes chunks and compares them until no chunk is left. The argument is the number of the thread.
   Status run(std::size_t) noexcept override {
     return base::guarded([&]() -> Status {
       Side first;

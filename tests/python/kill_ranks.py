@@ -142,7 +142,7 @@ def kill_one(folder: Path, seed: int, duration: float) -> str:
     children = [fork(lambda rank=rank: save(way, made, meeting, rank, count, 40_000, (step, delay) if rank == victim else None)) for rank in range(count)]
     verdict = check(made, old, victim, statuses(children))
     again = state_of(3.0)
-    save_checkpoint(again, made, max_shard_size=30_000, durability="none")  # what is left disturbs no later save
+    save_checkpoint(again, made, max_shard_size=30_000, durability="none")  # temporary files of the killed save do not disturb it
     return f"seed {seed}: {verdict} (rank {victim} of {count}, {1000 * delay:.1f} ms after {step} of {way})"
 
 

@@ -247,7 +247,7 @@ def reads_only_its_own_bytes(folder: Path) -> None:
     save_plain(folder, full)
     mesh = meshes()[0]
     expected = {"w": distribute_tensor(full["w"], mesh, [Shard(0)], src_data_rank=None)}
-    check_load(folder, expected)  # imports what is imported late
+    check_load(folder, expected)  # the first load imports modules
     state = zeroed(expected)
     before = bytes_read()
     dcp.load(state, storage_reader=StorageReader(folder, cache="fill"))

@@ -258,7 +258,7 @@ def writes_only_its_own_bytes(folder: Path) -> None:
     rows = DTensor.from_local(part, mesh, [Shard(0)], run_check=False)  # 32 MiB in all
     both = torch.stack([part, part], dim=-1)[..., 0]
     columns = DTensor.from_local(both, mesh, [Shard(0)], run_check=False)
-    save({"rows": rows[:8]}, folder / "first")  # imports what is imported late
+    save({"rows": rows[:8]}, folder / "first")  # the first save imports modules
     for name, tensor in (("rows", rows), ("columns", columns)):
         Path("/proc/self/clear_refs").write_text("5")
         before, held = bytes_written(), status("VmRSS")

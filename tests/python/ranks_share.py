@@ -247,7 +247,7 @@ def reads_each_byte_once(folder: Path) -> None:
     size = sum(tensor.nbytes for tensor in full.values())
     for mesh, given in placements():
         expected = full if mesh is None else {n: distribute_tensor(t, mesh, given, src_data_rank=None) for n, t in full.items()}
-        load_both_ways(folder, expected, share="group")  # imports what is imported late
+        load_both_ways(folder, expected, share="group")  # the first load imports modules
         state, found = zeroed(expected), []
         dist.barrier()
         before = bytes_read()
@@ -439,7 +439,7 @@ def names_the_rank_with_a_bad_planner(folder: Path) -> None:
 
 
 def names_the_rank_without_memory(folder: Path) -> None:
-    """It fails after the others know what it reads for them."""
+    """A rank fails after it has promised to read bytes for the other ranks."""
     save_plain(folder, whole())
     for name, owner in (("reserve", _share_exchange.Exchange), ("plan", _share_exchange.BucketReader), ("_schedule", _share._Sharing)):
         method = getattr(owner, name)
