@@ -10,9 +10,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <utility>
 
-#include "formatted.h"
+#include "text/formatted.h"
 
 namespace safetensors::cli {
 namespace {
@@ -45,25 +46,32 @@ std::string unknown_option(std::string_view argument, int letter) {
 
 }  // namespace
 
-void Arguments::add(const std::string& names, std::function<void(const char* value)> take, bool takes_value,
-                    bool repeats) {
-  const std::size_t dashes = names.find("--");
-  options_.push_back({dashes == 0 ? '\0' : names[1], names.substr(dashes + 2), std::move(take), takes_value, repeats});
+Arguments::Arguments(const Command& command) {
+  for (const cli::Option& option : command.options)
+    options_.push_back({option_letter(option), std::string(option_name(option)), nullptr, option.value != nullptr});
 }
 
-void Arguments::flag(const std::string& names, bool& given) {
-  add(
-      names, [&given](const char*) { given = true; }, false, true);
+void Arguments::bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value,
+                     bool repeats) {
+  const auto option = std::ranges::find(options_, name, &Option::name);
+  if (option == options_.end() || option->takes_value != takes_value) std::abort();
+  option->take = std::move(take);
+  option->repeats = repeats;
 }
 
-void Arguments::value(const std::string& names, std::optional<std::string>& value) {
-  add(
-      names, [&value](const char* text) { value = text; }, true, false);
+void Arguments::flag(std::string_view name, bool& given) {
+  bind(
+      name, [&given](const char*) { given = true; }, false, true);
 }
 
-void Arguments::values(const std::string& names, std::vector<std::string>& values) {
-  add(
-      names, [&values](const char* text) { values.emplace_back(text); }, true, true);
+void Arguments::value(std::string_view name, std::optional<std::string>& value) {
+  bind(
+      name, [&value](const char* text) { value = text; }, true, false);
+}
+
+void Arguments::values(std::string_view name, std::vector<std::string>& values) {
+  bind(
+      name, [&values](const char* text) { values.emplace_back(text); }, true, true);
 }
 
 std::optional<std::string> Arguments::take(Option& option, std::string_view spelled, const char* value) {
@@ -86,6 +94,7 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
   std::string letters = "-:";  // '-': report positional arguments in order; ':': report a missing value as ':'
   std::vector<::option> table;
   for (const Option& option : options_) {
+    if (!option.take) std::abort();
     const int code = kFirstOption + static_cast<int>(table.size());
     table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";

@@ -1,5 +1,7 @@
-// Parses the command line of one subcommand.
+// Parses the command line of one subcommand, whose options are those of its table entry.
 #pragma once
+
+#include "command.h"
 
 #include <cstdint>
 #include <functional>
@@ -16,10 +18,13 @@ namespace safetensors::cli {
 // parse().
 class Arguments {
  public:
-  // names: "--json" or "-o,--output".
-  void flag(const std::string& names, bool& given);
-  void value(const std::string& names, std::optional<std::string>& value);
-  void values(const std::string& names, std::vector<std::string>& values);  // may be given several times
+  explicit Arguments(const Command& command);
+
+  // Each option of the command gets one variable. name: without dashes. A name that the command does not have, and an
+  // option without a variable, abort in parse() or before.
+  void flag(std::string_view name, bool& given);
+  void value(std::string_view name, std::optional<std::string>& value);
+  void values(std::string_view name, std::vector<std::string>& values);  // may be given several times
   void positionals(std::vector<std::string>& list) { positionals_ = &list; }
 
   // Returns nullopt if all arguments are valid, otherwise the text of the first error, escaped for display. Only one
@@ -32,10 +37,10 @@ class Arguments {
     std::string name;
     std::function<void(const char* value)> take;
     bool takes_value;
-    bool repeats;
+    bool repeats = false;
     bool given = false;
   };
-  void add(const std::string& names, std::function<void(const char* value)> take, bool takes_value, bool repeats);
+  void bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value, bool repeats);
   [[nodiscard]] std::optional<std::string> take(Option& option, std::string_view spelled, const char* value);
 
   std::vector<Option> options_;

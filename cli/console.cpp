@@ -2,8 +2,8 @@
 // command runs: flush() sees EPIPE and then ends the process by that signal.
 #include "console.h"
 
-#include "formatted.h"
-#include "size.h"
+#include "text/formatted.h"
+#include "text/size.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

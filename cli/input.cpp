@@ -2,7 +2,7 @@
 // has no offsets, so it is read once, and a Source with the bytes of the header and the size of the whole stands for
 // it.
 #include "input.h"
-#include "formatted.h"
+#include "text/formatted.h"
 
 #include <unistd.h>
 #include <algorithm>

@@ -2,8 +2,8 @@
 // the depth of their container.
 #include "json_output.h"
 
-#include "escape.h"
-#include "formatted.h"
+#include "text/escape.h"
+#include "text/formatted.h"
 
 namespace safetensors::cli {
 

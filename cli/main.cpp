@@ -1,6 +1,6 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
-#include "formatted.h"
+#include "text/formatted.h"
 
 #include "file/did_you_mean.h"
 
@@ -15,26 +15,22 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kLs, &kInfo, &kHeader, &kMeta, &kVerify, &kCat, &kDiff, &kClean, &kVersion};
-
-std::string overview() {
-  std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND PATH...\n\n";
-  for (const Command* command : kCommands) text += formatted("  {:<9}{}\n", command->name, command->summary);
-  return text + R"(
-'safetensors COMMAND --help' explains a command, with examples. Every command
-takes --json. Data goes to standard output, messages go to standard error.
-
-exit: 0 success; 1 a negative answer: an invalid file, a name that is not in it,
-      or a difference; 2 usage; 3 an error of the system: cannot open, read or
-      write.
-      With several files all are processed, and the highest code is returned.
-)";
+// The subcommand with this name, or null.
+const Command* find_command(std::string_view name) {
+  for (const CommandGroup& group : command_groups()) {
+    for (const Command* command : group.commands) {
+      if (command->name == name) return command;
+    }
+  }
+  return nullptr;
 }
 
 Exit unknown_command(const std::string& name, Console& console) {
   file::DidYouMean similar(name);
-  for (const Command* command : kCommands) {
-    if (!similar.offer(command->name)) break;
+  for (const CommandGroup& group : command_groups()) {
+    for (const Command* command : group.commands) {
+      if (!similar.offer(command->name)) break;
+    }
   }
   const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
   console.message(formatted("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
@@ -59,11 +55,10 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
     return Exit::good;
   }
   const std::string& wanted = name == "help" ? rest[0] : name;
-  const auto command = std::find_if(std::begin(kCommands), std::end(kCommands),
-                                    [&](const Command* known) { return known->name == wanted; });
-  if (command == std::end(kCommands)) return unknown_command(wanted, console);
-  if (name != "help" && !asks_for_help(rest)) return (*command)->run(rest, console);
-  console.out((*command)->help);
+  const Command* command = find_command(wanted);
+  if (command == nullptr) return unknown_command(wanted, console);
+  if (name != "help" && !asks_for_help(rest)) return command->run(rest, console);
+  console.out(help_text(*command));
   return Exit::good;
 }
 

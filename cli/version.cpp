@@ -1,8 +1,8 @@
 // The subcommand version: prints the version, the compiler, the version of fmt, the dtypes and the limits.
 #include "arguments.h"
 #include "command.h"
-#include "formatted.h"
 #include "json_output.h"
+#include "text/formatted.h"
 
 #include <safetensors/c.h>
 #include <safetensors/dtype.h>
@@ -11,19 +11,13 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kVersionHelp[] = R"(Show the version and how it was built.
+constexpr Option kVersionTable[] = {
+    kJsonOption,
+};
 
-usage: safetensors version [--json]
-       safetensors --version
-
-      --json   one JSON document, schema safetensors.version/1
-  -h, --help   this text
-
-example:
-  safetensors version --json | jq -r .version
-
-exit: 0; 2 usage
-)";
+constexpr const char* kVersionExamples[] = {
+    "safetensors version --json | jq -r .version",
+};
 
 constexpr const char* compiler_name() {
 #if defined(__clang__)
@@ -87,9 +81,9 @@ void print_json(Console& console) {
 Exit run_version(std::span<const std::string> given, Console& console) {
   std::vector<std::string> none;
   bool as_json = false;
-  Arguments arguments;
+  Arguments arguments(kVersion);
   arguments.positionals(none);
-  arguments.flag("--json", as_json);
+  arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("version", *wrong);
   if (!none.empty()) return console.usage("version", "takes no arguments");
   if (as_json) {
@@ -102,6 +96,17 @@ Exit run_version(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kVersion = {"version", "show the version and how it was built", kVersionHelp, run_version};
+const Command kVersion = {
+    .name = "version",
+    .summary = "show the version and how it was built",
+    .title = "Show the version and how it was built.",
+    .usage =
+        "safetensors version [--json]\n"
+        "safetensors --version",
+    .options = kVersionTable,
+    .examples = kVersionExamples,
+    .exits = "0; 2 usage",
+    .run = run_version,
+};
 
 }  // namespace safetensors::cli

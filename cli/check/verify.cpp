@@ -3,20 +3,16 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
-#include "formatted.h"
 #include "input.h"
 #include "json_output.h"
-#include "size.h"
+#include "text/formatted.h"
+#include "text/size.h"
 
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kVerifyHelp[] = R"(Check files against every rule of the format.
-
-usage: safetensors verify PATH... [--quiet] [--allow-leading-whitespace]
-                          [--max-header-bytes N] [--json]
-
-A PATH is a file, a folder or an index of a model of several files, a pattern in
+constexpr const char kVerifyDescription[] =
+    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
@@ -25,24 +21,24 @@ are no rules for the data, so it is not read.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file, and no tensor is in two files. Notes name the tensors and files
-that the index does not have, and a wrong total_size. These are not errors.
+that the index does not have, and a wrong total_size. These are not errors.)";
 
-  -q, --quiet                      print only what is invalid
-      --allow-leading-whitespace   accept white space before the header's {
-      --max-header-bytes N         accept headers up to N bytes; N may end in
-                                   KiB, MiB or GiB (default 100000000)
-      --json                       one JSON document, schema
-                                   safetensors.verify/1
-  -h, --help                       this text
+constexpr Option kVerifyTable[] = {
+    {"-q,--quiet", nullptr, "print only what is invalid"},
+    {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
+    {"--max-header-bytes", "N",
+     "accept headers up to N bytes; N may end in\n"
+     "KiB, MiB or GiB (default 100000000)"},
+    {"--json", nullptr,
+     "one JSON document, schema\n"
+     "safetensors.verify/1"},
+};
 
-examples:
-  safetensors verify model.safetensors
-  safetensors verify llama-7b/
-  safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'
-
-exit: 0 all files are valid; 1 a file is invalid or empty; 2 usage;
-      3 a file cannot be read
-)";
+constexpr const char* kVerifyExamples[] = {
+    "safetensors verify model.safetensors",
+    "safetensors verify llama-7b/",
+    "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
+};
 
 struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
@@ -206,12 +202,12 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   std::optional<std::string> max_header;
   VerifyOptions options;
   bool as_json = false;
-  Arguments arguments;
+  Arguments arguments(kVerify);
   arguments.positionals(paths);
-  arguments.flag("-q,--quiet", options.quiet);
-  arguments.flag("--allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
-  arguments.value("--max-header-bytes", max_header);
-  arguments.flag("--json", as_json);
+  arguments.flag("quiet", options.quiet);
+  arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
+  arguments.value("max-header-bytes", max_header);
+  arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
@@ -226,6 +222,20 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kVerify = {"verify", "check files against every rule of the format", kVerifyHelp, run_verify};
+const Command kVerify = {
+    .name = "verify",
+    .summary = "check files against every rule of the format",
+    .title = "Check files against every rule of the format.",
+    .usage =
+        "safetensors verify PATH... [--quiet] [--allow-leading-whitespace]\n"
+        "                   [--max-header-bytes N] [--json]",
+    .description = kVerifyDescription,
+    .options = kVerifyTable,
+    .examples = kVerifyExamples,
+    .exits =
+        "0 all files are valid; 1 a file is invalid or empty; 2 usage;\n"
+        "3 a file cannot be read",
+    .run = run_verify,
+};
 
 }  // namespace safetensors::cli

@@ -1,9 +1,9 @@
 // Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no
 // choice: it depends on the locale, which the command does not read. Sequences with invisible joiners do not occur,
 // because printable() escapes these characters.
-#include "display_width.h"
+#include "text/display_width.h"
 
-#include "character_widths.h"
+#include "text/character_widths.h"
 
 #include <algorithm>
 #include <iterator>

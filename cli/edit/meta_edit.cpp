@@ -1,12 +1,12 @@
 // Plans an edit of the metadata first: the sizes that --dry-run shows, and the errors. The library then edits the file.
 #include "meta_edit.h"
 
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "size.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+#include "text/size.h"
 
 #include "json/writer.h"
 

@@ -2,12 +2,12 @@
 // Nested brackets are written by counting indices, not by recursion, because the rank comes from the file.
 #include "cat_output.h"
 
-#include "element_text.h"
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "npy.h"
 #include "slice_stream.h"
+#include "text/element_text.h"
+#include "text/escape.h"
+#include "text/formatted.h"
 
 #include <algorithm>
 #include <vector>

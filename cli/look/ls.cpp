@@ -3,14 +3,14 @@
 #include "base/glob.h"
 #include "command.h"
 #include "each_file.h"
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "json_output.h"
 #include "module_tree.h"
-#include "natural_order.h"
-#include "size.h"
-#include "table.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+#include "text/natural_order.h"
+#include "text/size.h"
+#include "text/table.h"
 
 #include <algorithm>
 #include <map>
@@ -18,42 +18,39 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kLsHelp[] = R"(List the tensors of files.
-
-usage: safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]
-                      [--tree] [--json]
-
-A PATH is a file, a folder or an index of a model of several files, a pattern in
+constexpr const char kLsDescription[] =
+    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. Reads headers only. Control, bidirectional and
-invisible characters in names are escaped. --json gives the exact names.
+invisible characters in names are escaped. --json gives the exact names.)";
 
-  -m, --match GLOB   list names that match: * any text, ? one character,
-                     [a-z] one of a set; may be given several times
-  -s, --sort KEY     name    natural order, layer.2 before layer.10 (default)
-                     offset  order of the files and of their bytes
-                     size    largest first
-                     dtype   by dtype, then name
-                     shape   by dimensions, then name
-  -r, --reverse      reverse the order
-  -t, --tree         group tensors by module: the parts of names between dots.
-                     Modules with the same content are one line, such as
-                     layers.{0..31}. --sort is then name or size
-      --json         one JSON document, schema safetensors.ls/1
-  -h, --help         this text
+constexpr Option kLsTable[] = {
+    {"-m,--match", "GLOB",
+     "list names that match: * any text, ? one character,\n"
+     "[a-z] one of a set; may be given several times"},
+    {"-s,--sort", "KEY",
+     "name    natural order, layer.2 before layer.10 (default)\n"
+     "offset  order of the files and of their bytes\n"
+     "size    largest first\n"
+     "dtype   by dtype, then name\n"
+     "shape   by dimensions, then name"},
+    {"-r,--reverse", nullptr, "reverse the order"},
+    {"-t,--tree", nullptr,
+     "group tensors by module: the parts of names between dots.\n"
+     "Modules with the same content are one line, such as\n"
+     "layers.{0..31}. --sort is then name or size"},
+    kJsonOption,
+};
 
-BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
-from the start of the file. FILE is the file of a tensor, if there are several.
+constexpr const char kLsDetails[] = R"(BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
+from the start of the file. FILE is the file of a tensor, if there are several.)";
 
-examples:
-  safetensors ls model.safetensors
-  safetensors ls llama-7b/ --match '*.k_proj.*'
-  safetensors ls llama-7b/ --tree --sort size
-  safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'
-  safetensors ls *.safetensors --sort size --json
-
-exit: 0 listed; 1 a file is invalid, or nothing in it matches; 2 usage;
-      3 a file cannot be read
-)";
+constexpr const char* kLsExamples[] = {
+    "safetensors ls model.safetensors",
+    "safetensors ls llama-7b/ --match '*.k_proj.*'",
+    "safetensors ls llama-7b/ --tree --sort size",
+    "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
+    "safetensors ls *.safetensors --sort size --json",
+};
 
 using Less = bool (*)(const TensorInfo&, const TensorInfo&);
 using List = std::vector<Listed>;
@@ -231,13 +228,13 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
 Exit run_ls(std::span<const std::string> given, Console& console) {
   LsOptions options;
   std::optional<std::string> sort;
-  Arguments arguments;
+  Arguments arguments(kLs);
   arguments.positionals(options.paths);
-  arguments.values("-m,--match", options.globs);
-  arguments.value("-s,--sort", sort);
-  arguments.flag("-r,--reverse", options.reverse);
-  arguments.flag("-t,--tree", options.tree);
-  arguments.flag("--json", options.json);
+  arguments.values("match", options.globs);
+  arguments.value("sort", sort);
+  arguments.flag("reverse", options.reverse);
+  arguments.flag("tree", options.tree);
+  arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (sort) {
@@ -261,6 +258,21 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kLs = {"ls", "list tensors: names, dtypes, shapes, sizes, offsets", kLsHelp, run_ls};
+const Command kLs = {
+    .name = "ls",
+    .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
+    .title = "List the tensors of files.",
+    .usage =
+        "safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]\n"
+        "               [--tree] [--json]",
+    .description = kLsDescription,
+    .options = kLsTable,
+    .details = kLsDetails,
+    .examples = kLsExamples,
+    .exits =
+        "0 listed; 1 a file is invalid, or nothing in it matches; 2 usage;\n"
+        "3 a file cannot be read",
+    .run = run_ls,
+};
 
 }  // namespace safetensors::cli

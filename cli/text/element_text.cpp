@@ -1,6 +1,6 @@
 // Formats elements as text. Floats become double, which holds all values of the smaller dtypes exactly, and then text
 // by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
-#include "element_text.h"
+#include "text/element_text.h"
 
 #include <safetensors/element.h>
 

@@ -1,9 +1,9 @@
 // All rows are collected before the first one is printed. On a terminal the widest column that may be shortened loses
 // one character at a time until the rows fit. Columns are hidden before names become narrower than kReadable.
-#include "table.h"
+#include "text/table.h"
 
-#include "display_width.h"
-#include "formatted.h"
+#include "text/display_width.h"
+#include "text/formatted.h"
 
 #include <algorithm>
 

@@ -3,55 +3,53 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
-#include "formatted.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "npy.h"
-#include "size.h"
+#include "text/formatted.h"
+#include "text/size.h"
 
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kCatHelp[] = R"(Write one tensor, or a part of it.
-
-usage: safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]
-                       [--output OUT [--force] [--dry-run]] [--json]
-
-PATH is a file, a folder or an index of a model of several files, or a pattern
+constexpr const char kCatDescription[] =
+    R"(PATH is a file, a folder or an index of a model of several files, or a pattern
 in quotes. NAME is the tensor's name, exactly or as ls shows it. Memory stays
-bounded, however large the tensor.
+bounded, however large the tensor.)";
 
-  -s, --slice SLICE     an index as between NumPy's brackets: '1:3,:', '-1',
-                        '::2,...'; F4 and F6 only on whole bytes
-  -f, --format FORMAT   raw   the bytes, little-endian, C order (default)
-                        npy   NumPy's file format, for dtypes NumPy has
-                        text  decimal numbers in nested brackets
-                        json  the same as --json
-      --limit N         in text, show at most N elements (2 or more) per
-                        dimension, the first and the last; 0 shows all
-                        (default: all, but 6 on a terminal if the tensor has
-                        over 1000 elements)
-  -o, --output OUT      write into a file, which appears when it is complete
-      --force           replace OUT; write raw bytes to a terminal
-      --dry-run         show what would be written, write nothing
-      --json            one JSON document, schema safetensors.cat/1; with
-                        --dry-run the plan
-  -h, --help            this text
+constexpr Option kCatTable[] = {
+    {"-s,--slice", "SLICE",
+     "an index as between NumPy's brackets: '1:3,:', '-1',\n"
+     "'::2,...'; F4 and F6 only on whole bytes"},
+    {"-f,--format", "FORMAT",
+     "raw   the bytes, little-endian, C order (default)\n"
+     "npy   NumPy's file format, for dtypes NumPy has\n"
+     "text  decimal numbers in nested brackets\n"
+     "json  the same as --json"},
+    {"--limit", "N",
+     "in text, show at most N elements (2 or more) per\n"
+     "dimension, the first and the last; 0 shows all\n"
+     "(default: all, but 6 on a terminal if the tensor has\n"
+     "over 1000 elements)"},
+    {"-o,--output", "OUT", "write into a file, which appears when it is complete"},
+    {"--force", nullptr, "replace OUT; write raw bytes to a terminal"},
+    {"--dry-run", nullptr, "show what would be written, write nothing"},
+    {"--json", nullptr,
+     "one JSON document, schema safetensors.cat/1; with\n"
+     "--dry-run the plan"},
+};
 
-Text and JSON show floats as the shortest decimal that reads back, as a double,
+constexpr const char kCatDetails[] = R"(Text and JSON show floats as the shortest decimal that reads back, as a double,
 to exactly the value in the file. In JSON, a value that is not finite is "nan",
-"inf" or "-inf", and a C64 is [real, imag].
+"inf" or "-inf", and a C64 is [real, imag].)";
 
-examples:
-  safetensors cat model.safetensors h.0.ln_1.bias --format text
-  safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy
-  safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum
-
-exit: 0 written; 1 the file is invalid, NAME is not in it, or the slice is not
-      in the tensor; 2 usage, or OUT exists; 3 cannot read or write
-)";
+constexpr const char* kCatExamples[] = {
+    "safetensors cat model.safetensors h.0.ln_1.bias --format text",
+    "safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy",
+    "safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum",
+};
 
 struct CatOptions {
   std::vector<std::string> given;
@@ -65,15 +63,15 @@ struct CatOptions {
 };
 
 std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options) {
-  Arguments arguments;
+  Arguments arguments(kCat);
   arguments.positionals(options.given);
-  arguments.value("-s,--slice", options.slice);
-  arguments.value("-f,--format", options.format);
-  arguments.value("--limit", options.limit);
-  arguments.value("-o,--output", options.output);
-  arguments.flag("--force", options.force);
-  arguments.flag("--dry-run", options.dry_run);
-  arguments.flag("--json", options.json);
+  arguments.value("slice", options.slice);
+  arguments.value("format", options.format);
+  arguments.value("limit", options.limit);
+  arguments.value("output", options.output);
+  arguments.flag("force", options.force);
+  arguments.flag("dry-run", options.dry_run);
+  arguments.flag("json", options.json);
   if (auto wrong = arguments.parse(given)) return wrong;
   if (options.given.size() != 2) return "takes one PATH and one NAME";
   return std::nullopt;
@@ -205,6 +203,21 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kCat = {"cat", "write a tensor or a slice: raw, npy, text, JSON", kCatHelp, run_cat};
+const Command kCat = {
+    .name = "cat",
+    .summary = "write a tensor or a slice: raw, npy, text, JSON",
+    .title = "Write one tensor, or a part of it.",
+    .usage =
+        "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]\n"
+        "                [--output OUT [--force] [--dry-run]] [--json]",
+    .description = kCatDescription,
+    .options = kCatTable,
+    .details = kCatDetails,
+    .examples = kCatExamples,
+    .exits =
+        "0 written; 1 the file is invalid, NAME is not in it, or the slice is not\n"
+        "in the tensor; 2 usage, or OUT exists; 3 cannot read or write",
+    .run = run_cat,
+};
 
 }  // namespace safetensors::cli

@@ -2,10 +2,10 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
-#include "formatted.h"
 #include "json_output.h"
-#include "size.h"
-#include "table.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
 
 #include <safetensors/clean.h>
 
@@ -16,12 +16,8 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kCleanHelp[] = R"(Remove the temporary files of killed writers.
-
-usage: safetensors clean DIR... [--dry-run] [--recursive] [--min-age HOURS]
-                         [--json]
-
-A writer that is killed while it replaces a file leaves a hidden temporary as
+constexpr const char kCleanDescription[] =
+    R"(A writer that is killed while it replaces a file leaves a hidden temporary as
 large as that file: .safetensors-<16 hex digits>.tmp. This command finds those
 files in DIR and removes them. It touches nothing else: a temporary is a regular
 file with exactly such a name, and symlinks in DIR are not followed. A writer of
@@ -31,21 +27,19 @@ which goes with the files in it.
 A running writer holds a lock on its temporary, and a locked temporary is kept.
 On network file systems, and wherever locks are unsupported, age decides: a
 temporary that has not changed for 24 hours is removed. Run this command on the
-machine that writes.
+machine that writes.)";
 
-  -n, --dry-run         show what would be removed, remove nothing
-  -r, --recursive       search the directories below DIR, too
-      --min-age HOURS   the minimum age without locks (default 24)
-      --json            one JSON document, schema safetensors.clean/1
-  -h, --help            this text
+constexpr Option kCleanTable[] = {
+    {"-n,--dry-run", nullptr, "show what would be removed, remove nothing"},
+    {"-r,--recursive", nullptr, "search the directories below DIR, too"},
+    {"--min-age", "HOURS", "the minimum age without locks (default 24)"},
+    kJsonOption,
+};
 
-examples:
-  safetensors clean models --dry-run
-  safetensors clean ~/.cache/huggingface --recursive
-
-exit: 0 done, even if there was nothing to remove; 2 usage;
-      3 a directory cannot be read or a file cannot be removed
-)";
+constexpr const char* kCleanExamples[] = {
+    "safetensors clean models --dry-run",
+    "safetensors clean ~/.cache/huggingface --recursive",
+};
 
 struct CleanArguments {
   std::vector<std::string> directories;
@@ -145,12 +139,12 @@ Exit clean(const std::string& directory, const CleanArguments& options, Console&
 Exit run_clean(std::span<const std::string> given, Console& console) {
   CleanArguments options;
   std::optional<std::string> min_age;
-  Arguments arguments;
+  Arguments arguments(kClean);
   arguments.positionals(options.directories);
-  arguments.flag("-n,--dry-run", options.clean.dry_run);
-  arguments.flag("-r,--recursive", options.clean.recursive);
-  arguments.value("--min-age", min_age);
-  arguments.flag("--json", options.json);
+  arguments.flag("dry-run", options.clean.dry_run);
+  arguments.flag("recursive", options.clean.recursive);
+  arguments.value("min-age", min_age);
+  arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("clean", *wrong);
   if (options.directories.empty()) return console.usage("clean", "which DIR?");
   if (min_age) {
@@ -166,6 +160,20 @@ Exit run_clean(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kClean = {"clean", "remove the temporary files of killed writers", kCleanHelp, run_clean};
+const Command kClean = {
+    .name = "clean",
+    .summary = "remove the temporary files of killed writers",
+    .title = "Remove the temporary files of killed writers.",
+    .usage =
+        "safetensors clean DIR... [--dry-run] [--recursive] [--min-age HOURS]\n"
+        "                  [--json]",
+    .description = kCleanDescription,
+    .options = kCleanTable,
+    .examples = kCleanExamples,
+    .exits =
+        "0 done, even if there was nothing to remove; 2 usage;\n"
+        "3 a directory cannot be read or a file cannot be removed",
+    .run = run_clean,
+};
 
 }  // namespace safetensors::cli

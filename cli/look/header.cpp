@@ -2,10 +2,10 @@
 // text is read here, so that it can be looked at.
 #include "arguments.h"
 #include "command.h"
-#include "escape.h"
 #include "input.h"
 #include "json_output.h"
-#include "pretty_json.h"
+#include "text/escape.h"
+#include "text/pretty_json.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,30 +14,27 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHeaderHelp[] = R"(Print the header of a file: its JSON.
-
-usage: safetensors header PATH [--pretty] [--max-header-bytes N] [--json]
-
-PATH is a file, - for standard input, or a folder, an index or a pattern that
+constexpr const char kHeaderDescription[] =
+    R"(PATH is a file, - for standard input, or a folder, an index or a pattern that
 stands for one file. Without options this prints the bytes of the header
 unchanged, with the padding and nothing added. On a terminal, control and
 invisible characters are escaped. A header that breaks rules 4 to 10 is printed,
-too, with the error on standard error and exit code 1.
+too, with the error on standard error and exit code 1.)";
 
-      --pretty               one tensor per line; invisible characters escaped
-      --max-header-bytes N   accept headers up to N bytes; N may end in KiB,
-                             MiB or GiB (default 100000000)
-      --json                 the header inside a JSON document, schema
-                             safetensors.header/1
-  -h, --help                 this text
+constexpr Option kHeaderTable[] = {
+    {"--pretty", nullptr, "one tensor per line; invisible characters escaped"},
+    {"--max-header-bytes", "N",
+     "accept headers up to N bytes; N may end in KiB,\n"
+     "MiB or GiB (default 100000000)"},
+    {"--json", nullptr,
+     "the header inside a JSON document, schema\n"
+     "safetensors.header/1"},
+};
 
-examples:
-  safetensors header --pretty model.safetensors
-  safetensors header model.safetensors | jq 'keys'
-
-exit: 0 printed; 1 the file is invalid (printed where possible); 2 usage;
-      3 the file cannot be read
-)";
+constexpr const char* kHeaderExamples[] = {
+    "safetensors header --pretty model.safetensors",
+    "safetensors header model.safetensors | jq 'keys'",
+};
 
 Error system_error(Errc code, std::string message) {
   const int error_number = errno;
@@ -119,11 +116,11 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   ParseOptions parse;
   bool pretty = false;
   bool as_json = false;
-  Arguments arguments;
+  Arguments arguments(kHeader);
   arguments.positionals(files);
-  arguments.flag("--pretty", pretty);
-  arguments.value("--max-header-bytes", max_header);
-  arguments.flag("--json", as_json);
+  arguments.flag("pretty", pretty);
+  arguments.value("max-header-bytes", max_header);
+  arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("header", *wrong);
   if (files.size() != 1) return console.usage("header", files.empty() ? "which PATH?" : "one PATH at a time");
   if (max_header) {
@@ -148,6 +145,18 @@ Exit run_header(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kHeader = {"header", "print the header's JSON, raw or pretty", kHeaderHelp, run_header};
+const Command kHeader = {
+    .name = "header",
+    .summary = "print the header's JSON, raw or pretty",
+    .title = "Print the header of a file: its JSON.",
+    .usage = "safetensors header PATH [--pretty] [--max-header-bytes N] [--json]",
+    .description = kHeaderDescription,
+    .options = kHeaderTable,
+    .examples = kHeaderExamples,
+    .exits =
+        "0 printed; 1 the file is invalid (printed where possible); 2 usage;\n"
+        "3 the file cannot be read",
+    .run = run_header,
+};
 
 }  // namespace safetensors::cli

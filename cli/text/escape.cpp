@@ -1,7 +1,7 @@
 // Decodes UTF-8 strictly and asks printable() which characters are visible, so that the command and the library escape
 // the same characters.
-#include "escape.h"
-#include "formatted.h"
+#include "text/escape.h"
+#include "text/formatted.h"
 
 #include <safetensors/error.h>
 

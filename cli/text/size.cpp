@@ -1,6 +1,6 @@
 // Sizes are computed in integers, so that rounding is exact for all 64 bits.
-#include "size.h"
-#include "formatted.h"
+#include "text/size.h"
+#include "text/formatted.h"
 
 namespace safetensors::cli {
 

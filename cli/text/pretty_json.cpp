@@ -1,6 +1,6 @@
 // Walks over the text once and tracks open brackets. It does not parse JSON, so it works for invalid headers, too. Only
 // the top level and the metadata are spread over lines: indentation never grows with hostile depth.
-#include "pretty_json.h"
+#include "text/pretty_json.h"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Compares two numbers without converting them: without leading zeros the longer one is larger, and numbers of the same
 // length compare like text.
-#include "natural_order.h"
+#include "text/natural_order.h"
 
 #include <cstddef>
 

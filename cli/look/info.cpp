@@ -2,13 +2,13 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "json_output.h"
-#include "natural_order.h"
-#include "size.h"
-#include "table.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+#include "text/natural_order.h"
+#include "text/size.h"
+#include "text/table.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,28 +17,24 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kInfoHelp[] = R"(Summarize files.
-
-usage: safetensors info PATH... [--largest N] [--json]
-
-A PATH is a file, a folder or an index of a model of several files, a pattern in
+constexpr const char kInfoDescription[] =
+    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. Shows the size, the header, the number of
 tensors and parameters, totals per dtype, the alignment of the tensors, the
 metadata and the largest tensors. A misaligned tensor must be copied before its
 elements can be used. Long metadata values are cut: see meta ls. Reads headers
-only.
+only.)";
 
-      --largest N   show the N largest tensors (default 5)
-      --json        one JSON document, schema safetensors.info/1
-  -h, --help        this text
+constexpr Option kInfoTable[] = {
+    {"--largest", "N", "show the N largest tensors (default 5)"},
+    kJsonOption,
+};
 
-examples:
-  safetensors info model.safetensors
-  safetensors info llama-7b/
-  safetensors info --json model.safetensors | jq .files[0].parameters
-
-exit: 0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read
-)";
+constexpr const char* kInfoExamples[] = {
+    "safetensors info model.safetensors",
+    "safetensors info llama-7b/",
+    "safetensors info --json model.safetensors | jq .files[0].parameters",
+};
 
 struct InfoTotals {
   std::uint64_t tensors = 0;
@@ -248,10 +244,10 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   std::vector<std::string> files;
   std::optional<std::string> largest;
   bool as_json = false;
-  Arguments arguments;
+  Arguments arguments(kInfo);
   arguments.positionals(files);
-  arguments.value("--largest", largest);
-  arguments.flag("--json", as_json);
+  arguments.value("largest", largest);
+  arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
@@ -262,6 +258,16 @@ Exit run_info(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kInfo = {"info", "summarize: dtypes, parameters, alignment, metadata", kInfoHelp, run_info};
+const Command kInfo = {
+    .name = "info",
+    .summary = "summarize: dtypes, parameters, alignment, metadata",
+    .title = "Summarize files.",
+    .usage = "safetensors info PATH... [--largest N] [--json]",
+    .description = kInfoDescription,
+    .options = kInfoTable,
+    .examples = kInfoExamples,
+    .exits = "0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read",
+    .run = run_info,
+};
 
 }  // namespace safetensors::cli

@@ -1,9 +1,9 @@
 // Prints the modules of a model, indented by their level.
-#include "formatted.h"
 #include "input.h"
 #include "module_tree.h"
-#include "size.h"
-#include "table.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
 
 namespace safetensors::cli {
 namespace {

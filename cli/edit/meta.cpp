@@ -1,54 +1,48 @@
 // The subcommand meta: parses the command line and runs ls or get. meta_edit.cpp implements set and rm.
 #include "arguments.h"
 #include "command.h"
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "json_output.h"
 #include "meta_edit.h"
+#include "text/escape.h"
+#include "text/formatted.h"
 
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kMetaHelp[] = R"(Show and change the metadata of a file.
-
-usage: safetensors meta ls PATH [--json]
-       safetensors meta get PATH KEY [--json]
-       safetensors meta set FILE KEY=VALUE... [OPTIONS]
-       safetensors meta rm FILE KEY... [OPTIONS]
-
-PATH is a file, a folder or an index of a model of several files, a pattern in
+constexpr const char kMetaDescription[] =
+    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. ls prints every pair, escaped, and
 the metadata of the index. get prints one value unchanged (escaped on a
 terminal) and a line feed, from the first file that has KEY. set and rm write a
 new file with the same tensors, which replaces the old one. rm changes nothing
-if a KEY does not exist. You may write KEY as ls shows it.
+if a KEY does not exist. You may write KEY as ls shows it.)";
 
-options of set and rm:
-      --dry-run             show what would be done, change nothing
-      --in-place            overwrite only the header, if the new one fits.
-                            Fast for large files, but a kill or a power cut
-                            during the write can leave a damaged header, and
-                            a program that opens the file meanwhile can see
-                            one
-      --slack N             reserve N bytes for later edits in place; N may
-                            end in KiB or MiB
-      --durability D        after a power cut there is
-                            full  the new file (default)
-                            file  the old file or the new one
-                            none  no guarantee
-      --json                one JSON document, schema safetensors.meta/1
-  -h, --help                this text
+constexpr Option kMetaTable[] = {
+    {"--dry-run", nullptr, "show what would be done, change nothing"},
+    {"--in-place", nullptr,
+     "overwrite only the header, if the new one fits.\n"
+     "Fast for large files, but a kill or a power cut\n"
+     "during the write can leave a damaged header, and\n"
+     "a program that opens the file meanwhile can see\n"
+     "one"},
+    {"--slack", "N",
+     "reserve N bytes for later edits in place; N may\n"
+     "end in KiB or MiB"},
+    {"--durability", "D",
+     "after a power cut there is\n"
+     "full  the new file (default)\n"
+     "file  the old file or the new one\n"
+     "none  no guarantee"},
+    kJsonOption,
+};
 
-examples:
-  safetensors meta ls model.safetensors
-  safetensors meta get model.safetensors format
-  safetensors meta set model.safetensors license=apache-2.0 --dry-run
-  safetensors meta rm model.safetensors draft --in-place
-
-exit: 0 done; 1 the file is invalid, KEY does not exist, or the header does
-      not fit in place; 2 usage; 3 the file cannot be read or written
-)";
+constexpr const char* kMetaExamples[] = {
+    "safetensors meta ls model.safetensors",
+    "safetensors meta get model.safetensors format",
+    "safetensors meta set model.safetensors license=apache-2.0 --dry-run",
+    "safetensors meta rm model.safetensors draft --in-place",
+};
 
 void print_json(Json& json, const Metadata& metadata) {
   json.key("metadata");
@@ -146,13 +140,13 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   std::optional<std::string> slack;
   std::optional<std::string> durability;
   MetaEdit edit;
-  Arguments arguments;
+  Arguments arguments(kMeta);
   arguments.positionals(given);
-  arguments.flag("--json", edit.json);
-  arguments.flag("--dry-run", edit.dry_run);
-  arguments.flag("--in-place", edit.options.in_place);
-  arguments.value("--slack", slack);
-  arguments.value("--durability", durability);
+  arguments.flag("json", edit.json);
+  arguments.flag("dry-run", edit.dry_run);
+  arguments.flag("in-place", edit.options.in_place);
+  arguments.value("slack", slack);
+  arguments.value("durability", durability);
   if (const auto wrong = arguments.parse(arguments_given)) return console.usage("meta", *wrong);
   const std::string action = given.empty() ? "" : given[0];
   const bool edits = action == "set" || action == "rm";
@@ -178,6 +172,23 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
 
 }  // namespace
 
-const Command kMeta = {"meta", "show and change metadata: meta ls, get, set, rm", kMetaHelp, run_meta};
+const Command kMeta = {
+    .name = "meta",
+    .summary = "show and change metadata: meta ls, get, set, rm",
+    .title = "Show and change the metadata of a file.",
+    .usage =
+        "safetensors meta ls PATH [--json]\n"
+        "safetensors meta get PATH KEY [--json]\n"
+        "safetensors meta set FILE KEY=VALUE... [OPTIONS]\n"
+        "safetensors meta rm FILE KEY... [OPTIONS]",
+    .description = kMetaDescription,
+    .options_heading = "options of set and rm:",
+    .options = kMetaTable,
+    .examples = kMetaExamples,
+    .exits =
+        "0 done; 1 the file is invalid, KEY does not exist, or the header does\n"
+        "not fit in place; 2 usage; 3 the file cannot be read or written",
+    .run = run_meta,
+};
 
 }  // namespace safetensors::cli

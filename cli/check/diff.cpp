@@ -1,13 +1,13 @@
 // The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
 #include "arguments.h"
 #include "command.h"
-#include "escape.h"
-#include "formatted.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "size.h"
-#include "table.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
 
 #include <safetensors/diff.h>
 
@@ -22,40 +22,36 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kDiffHelp[] = R"(Show how two files or models differ.
-
-usage: safetensors diff A B [--rtol R] [--atol D] [--ulps N] [--no-values]
-                        [--map FILE] [--brief] [--json]
-
-A and B are files, or folders, indexes or patterns of models of several files.
+constexpr const char kDiffDescription[] =
+    R"(A and B are files, or folders, indexes or patterns of models of several files.
 With --no-values, one of them may be - for standard input. Compares names,
 dtypes, shapes, metadata and values. Memory stays bounded. Values of one dtype
 are equal if their bytes are equal, unless a tolerance is given. Another dtype
-is always a difference, and the values are compared as numbers.
+is always a difference, and the values are compared as numbers.)";
 
-      --rtol R       relative tolerance: equal if |a - b| <= D + R x |b|
-      --atol D       absolute tolerance D in this formula (default 0)
-      --ulps N       floats of one dtype are equal if b is at most N floats
-                     away from a
-      --no-values    compare headers only; reads no tensor
-      --map FILE     tensors with other names in B: lines of OLD, a tab and NEW,
-                     the exact names
-  -b, --brief        print only the last line
-      --json         one JSON document, schema safetensors.diff/1
-  -h, --help         this text
+constexpr Option kDiffTable[] = {
+    {"--rtol", "R", "relative tolerance: equal if |a - b| <= D + R x |b|"},
+    {"--atol", "D", "absolute tolerance D in this formula (default 0)"},
+    {"--ulps", "N",
+     "floats of one dtype are equal if b is at most N floats\n"
+     "away from a"},
+    {"--no-values", nullptr, "compare headers only; reads no tensor"},
+    {"--map", "FILE",
+     "tensors with other names in B: lines of OLD, a tab and NEW,\n"
+     "the exact names"},
+    {"-b,--brief", nullptr, "print only the last line"},
+    kJsonOption,
+};
 
-MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
+constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
 |a - b| divided by the number of elements. Both are nan if an element is NaN in
-A or B only. FIRST is the index of the first element that differs.
+A or B only. FIRST is the index of the first element that differs.)";
 
-examples:
-  safetensors diff before.safetensors after.safetensors
-  safetensors diff llama-7b/ llama-7b-tuned/ --brief
-  safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6
-
-exit: 0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file
-      cannot be read
-)";
+constexpr const char* kDiffExamples[] = {
+    "safetensors diff before.safetensors after.safetensors",
+    "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
+    "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
+};
 
 struct DiffRequest {
   std::vector<std::string> paths;
@@ -358,15 +354,15 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   std::optional<std::string> atol;
   std::optional<std::string> ulps;
   bool no_values = false;
-  Arguments arguments;
+  Arguments arguments(kDiff);
   arguments.positionals(request.paths);
-  arguments.value("--rtol", rtol);
-  arguments.value("--atol", atol);
-  arguments.value("--ulps", ulps);
-  arguments.value("--map", request.map);
-  arguments.flag("--no-values", no_values);
-  arguments.flag("-b,--brief", request.brief);
-  arguments.flag("--json", request.json);
+  arguments.value("rtol", rtol);
+  arguments.value("atol", atol);
+  arguments.value("ulps", ulps);
+  arguments.value("map", request.map);
+  arguments.flag("no-values", no_values);
+  arguments.flag("brief", request.brief);
+  arguments.flag("json", request.json);
   if (auto wrong = arguments.parse(given)) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
@@ -392,6 +388,21 @@ Exit run_diff(std::span<const std::string> given, Console& console) {
 
 }  // namespace
 
-const Command kDiff = {"diff", "show how two files or models differ", kDiffHelp, run_diff};
+const Command kDiff = {
+    .name = "diff",
+    .summary = "show how two files or models differ",
+    .title = "Show how two files or models differ.",
+    .usage =
+        "safetensors diff A B [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
+        "                 [--map FILE] [--brief] [--json]",
+    .description = kDiffDescription,
+    .options = kDiffTable,
+    .details = kDiffDetails,
+    .examples = kDiffExamples,
+    .exits =
+        "0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file\n"
+        "cannot be read",
+    .run = run_diff,
+};
 
 }  // namespace safetensors::cli
