@@ -342,7 +342,7 @@ class Group:
 
 def drop(folder: str) -> None:
     """Remove the files from the page cache."""
-    for file in Path(folder).iterdir():
+    for file in filter(Path.is_file, Path(folder).iterdir()):
         descriptor = os.open(file, os.O_RDONLY)
         os.fdatasync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -350,7 +350,7 @@ def drop(folder: str) -> None:
 
 
 def warm(folder: str) -> None:
-    for file in Path(folder).iterdir():
+    for file in filter(Path.is_file, Path(folder).iterdir()):  # not the folder that fewer ranks saved
         file.read_bytes()
 
 
