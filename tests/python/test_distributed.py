@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import pickle
@@ -20,7 +19,7 @@ from conftest import framework
 
 torch = framework("torch")
 
-import ranks  # noqa: E402
+import rank_tests  # noqa: E402
 import ranks_dcp  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
@@ -32,34 +31,7 @@ from safetensors._stored import Stored  # noqa: E402
 from safetensors.distributed import StorageReader  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-CASES = [name for name, value in vars(ranks_dcp).items() if inspect.isfunction(value) and list(inspect.signature(value).parameters) == ["folder"]]
-DEADLY = "survives_the_death_of_a_rank"
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The results of all cases, per number of ranks."""
-    made: dict[int, ranks.Results] = {}
-
-    def get(world_size: int) -> ranks.Results:
-        if world_size not in made:
-            cases = [case for case in CASES if case != DEADLY]
-            made[world_size] = ranks.run("ranks_dcp", world_size, tmp_path_factory.mktemp(f"ranks{world_size}"), [*cases, DEADLY])
-        return made[world_size]
-
-    return get
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case != DEADLY])
-@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
-def test_ranks(results: Any, world_size: int, case: str) -> None:
-    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
-
-
-@pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
-    found = results(world_size)[DEADLY]
-    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_dcp)
 
 
 # --- without a process group ---

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import framework
 
 torch = framework("torch")
 
-import ranks  # noqa: E402
+import rank_tests  # noqa: E402
 import ranks_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
@@ -20,25 +18,7 @@ from safetensors._shards import _cut  # noqa: E402
 from safetensors.distributed import load_sharded  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-CASES = [n for n, f in vars(ranks_sharded).items() if inspect.isfunction(f) and f.__module__ == "ranks_sharded" and list(inspect.signature(f).parameters) == ["folder"]]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made: dict[int, ranks.Results] = {}
-
-    def get(world_size: int) -> ranks.Results:
-        if world_size not in made:
-            made[world_size] = ranks.run("ranks_sharded", world_size, tmp_path_factory.mktemp(f"sharded{world_size}"), CASES)
-        return made[world_size]
-
-    return get
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
-def test_ranks(results: Any, world_size: int, case: str) -> None:
-    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+results, test_ranks, _ = rank_tests.make(ranks_sharded)
 
 
 def test_fills_plain_tensors_without_a_process_group(tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import framework
 
 torch = framework("torch")
 
-import ranks  # noqa: E402
+import rank_tests  # noqa: E402
 import ranks_save_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
@@ -20,33 +18,7 @@ from safetensors._save_sharded import _Held, _planned  # noqa: E402
 from safetensors.distributed import save_sharded  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 
-CASES = [n for n, f in vars(ranks_save_sharded).items() if inspect.isfunction(f) and f.__module__ == "ranks_save_sharded" and list(inspect.signature(f).parameters) == ["folder"]]
-DEADLY = "survives_the_death_of_a_rank"
-CASES.remove(DEADLY)
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made: dict[int, ranks.Results] = {}
-
-    def get(world_size: int) -> ranks.Results:
-        if world_size not in made:
-            made[world_size] = ranks.run("ranks_save_sharded", world_size, tmp_path_factory.mktemp(f"sharded{world_size}"), [*CASES, DEADLY])
-        return made[world_size]
-
-    return get
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
-def test_ranks(results: Any, world_size: int, case: str) -> None:
-    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
-
-
-@pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
-    found = results(world_size)[DEADLY]
-    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_save_sharded)
 
 
 def test_saves_a_module_without_a_process_group(tmp_path: Path) -> None:

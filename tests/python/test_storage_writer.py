@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import random
@@ -10,7 +9,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import framework
@@ -18,6 +16,7 @@ from conftest import framework
 torch = framework("torch")
 
 import kill_ranks  # noqa: E402
+import rank_tests  # noqa: E402
 import ranks  # noqa: E402
 import ranks_save  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
@@ -27,34 +26,9 @@ from safetensors._part_writer import _parts  # noqa: E402
 from safetensors.distributed import StorageWriter  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 
-CASES = [n for n, f in vars(ranks_save).items() if inspect.isfunction(f) and f.__module__ == "ranks_save" and list(inspect.signature(f).parameters) == ["folder"]]
-DEADLY = "survives_the_death_of_a_rank"
-CASES.remove(DEADLY)
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "20"))
 
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made: dict[int, ranks.Results] = {}
-
-    def get(world_size: int) -> ranks.Results:
-        if world_size not in made:
-            made[world_size] = ranks.run("ranks_save", world_size, tmp_path_factory.mktemp(f"save{world_size}"), [*CASES, DEADLY])
-        return made[world_size]
-
-    return get
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
-def test_ranks(results: Any, world_size: int, case: str) -> None:
-    assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
-
-
-@pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
-    found = results(world_size)[DEADLY]
-    assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_save)
 
 
 def test_a_kill_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:

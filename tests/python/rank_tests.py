@@ -1,0 +1,58 @@
+"""Makes the tests of a module whose functions run on every rank.
+
+    results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_share)
+
+Each function of the module with the one parameter `folder` is a case. The processes of a number of ranks start once, at the first test
+that needs them, and run all cases.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import pytest
+import ranks
+
+# The case that kills the last rank. It comes last, because the ranks cannot go on after it.
+DEADLY = "survives_the_death_of_a_rank"
+
+
+def cases_of(module: ModuleType) -> list[str]:
+    """The names of the cases, without that of DEADLY."""
+
+    def is_case(value: Any) -> bool:
+        return inspect.isfunction(value) and value.__module__ == module.__name__ and list(inspect.signature(value).parameters) == ["folder"]
+
+    return [name for name, value in vars(module).items() if is_case(value) and name != DEADLY]
+
+
+def make(module: ModuleType) -> tuple[Any, Any, Any]:
+    """Returns a fixture, the test of each case, and the test of DEADLY. The caller must name the fixture `results`."""
+    cases = cases_of(module)
+
+    @pytest.fixture(scope="module")
+    def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+        made: dict[int, ranks.Results] = {}
+
+        def get(world_size: int) -> ranks.Results:
+            if world_size not in made:
+                folder = tmp_path_factory.mktemp(f"{module.__name__}{world_size}")
+                deadly = [DEADLY] if hasattr(module, DEADLY) else []
+                made[world_size] = ranks.run(module.__name__, world_size, folder, [*cases, *deadly])
+            return made[world_size]
+
+        return get
+
+    @pytest.mark.parametrize("case", cases)
+    @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+    def test_ranks(results: Any, world_size: int, case: str) -> None:
+        assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
+
+    @pytest.mark.parametrize("world_size", [2, 4, 8])
+    def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
+        found = results(world_size)[DEADLY]
+        assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found
+
+    return results, test_ranks, test_ranks_survive_the_death_of_one
