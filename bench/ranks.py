@@ -42,6 +42,7 @@ WAYS = [
     ("reference", "the reference's `safe_open`, `get_slice` of each tensor", "safe_open"),
     ("reference", "`torch.load` of the whole model, then a copy of the part", "torch_load"),
     ("reference", "... with `mmap=True`", "torch_load_map"),
+    ("fastsafetensors", "fastsafetensors, each file read by one rank, `get_sharded` of each tensor", "fast"),
 ]
 
 # Ways to save. Those of DCP and torch run in the environment of the reference, if there is one.
@@ -137,6 +138,22 @@ class Ways:
             for name, tensor in torch.load(file, mmap=mmap, weights_only=True).items():
                 part = self.parts[name]
                 part.copy_(tensor[self.rank * len(part) : (self.rank + 1) * len(part)])
+
+    def fast(self) -> None:
+        import torch.distributed as dist
+        from fastsafetensors import SafeTensorsFileLoader
+
+        files = sorted(str(file) for file in Path(self.folder).glob("*.safetensors"))
+        loader = SafeTensorsFileLoader(dist.group.WORLD, device="cpu", nogds=True)
+        try:
+            ranks = dist.get_world_size()
+            loader.add_filenames({rank: files[rank::ranks] for rank in range(ranks)})
+            buffers = loader.copy_files_to_device()
+            for name, part in self.parts.items():
+                part.copy_(buffers.get_sharded(name, dim=0))
+            buffers.close()
+        finally:
+            loader.close()
 
     def torch_load_map(self) -> None:
         self.torch_load(mmap=True)
@@ -366,9 +383,10 @@ def check_saved(folder: str, expected: float) -> None:
 
 
 def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> None:
-    pythons = {"ours": sys.executable} | (
-        {"reference": arguments.reference} if arguments.reference else {}
-    )
+    others = {"reference": arguments.reference, "fastsafetensors": arguments.fastsafetensors}
+    if arguments.save:
+        del others["fastsafetensors"]  # it has no way to save a part per rank
+    pythons = {"ours": sys.executable} | {name: path for name, path in others.items() if path}
     ways = [way for way in WAYS if way[0] in pythons]
     if arguments.save:
         ways = [(name if name in pythons else "ours", says, way) for name, says, way in SAVING]
@@ -429,6 +447,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--reference", metavar="PYTHON", help="without it, only ours runs")
+    parser.add_argument("--fastsafetensors", metavar="PYTHON", help="with fastsafetensors and torch")
     parser.add_argument("--ranks", default="2,4,8")
     parser.add_argument("--size", type=int, default=1024, metavar="MIB")
     parser.add_argument("--rounds", type=int, default=5)
