@@ -4,7 +4,7 @@
 `safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
 `load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `save` writes
 one file, or a model of several files. `Writer` and `CheckpointWriter` do this in several calls. Only the framework
-that you ask for is imported.
+that you ask for is imported. `diff` compares two files or models.
 """
 
 # `import safetensors` imports no other module. Each name is imported on first use (PEP 562).
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         serialize,
         serialize_file,
     )
+    from ._diff import DiffResult, TensorDiff, TensorSummary, diff
     from ._native import (
         MissingTensorError,
         PrefetchLoader,
@@ -42,18 +43,22 @@ __all__ = [
     "CheckpointLayout",
     "CheckpointStream",
     "CheckpointWriter",
+    "DiffResult",
     "MissingTensorError",
     "PrefetchLoader",
     "PrefetchPlan",
     "PySafeSlice",
     "SafetensorError",
+    "TensorDiff",
     "TensorMeta",
     "TensorSpec",
+    "TensorSummary",
     "Transfer",
     "Writer",
     "__version__",
     "_safe_open_handle",
     "deserialize",
+    "diff",
     "load",
     "reshard",
     "safe_open",
@@ -71,18 +76,22 @@ if not TYPE_CHECKING:
         "CheckpointLayout": "_save_checkpoint",
         "CheckpointStream": "_stream",
         "CheckpointWriter": "_save_checkpoint",
+        "DiffResult": "_diff",
         "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
         "PySafeSlice": "_native",
         "SafetensorError": "_native",
+        "TensorDiff": "_diff",
         "TensorMeta": "_native",
         "TensorSpec": "_native",
+        "TensorSummary": "_diff",
         "Transfer": "_reshard",
         "Writer": "_writer",
         "__version__": "_version",
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
+        "diff": "_diff",
         "load": "_checkpoint",
         "reshard": "_reshard",
         "safe_open": "_native",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import Buffer, Self
 
@@ -325,6 +325,34 @@ def _reshard(
     saved: Iterable[tuple[Sequence[int], Sequence[int]]],
     wanted: Iterable[tuple[Sequence[int], Sequence[int]]],
 ) -> list[tuple[int, int, _Box, _Box]]: ...
+_Summary = tuple[str, str, tuple[int, ...]]
+
+def _diff(
+    first: _Path | Iterable[_Path],
+    second: _Path | Iterable[_Path],
+    *,
+    rtol: float,
+    atol: float,
+    ulps: int,
+    values: bool,
+    rename: dict[str, str] | None,
+    threads: int,
+    progress: _Progress | None,
+) -> tuple[
+    list[
+        tuple[
+            Literal["only_first", "only_second", "shape", "dtype", "values"],
+            _Summary | None,
+            _Summary | None,
+            int,
+            int,
+            int,
+            float,
+            float,
+        ]
+    ],
+    int,
+]: ...
 def _save_checkpoint(
     tensor_dict: Mapping[str, TensorSpec],
     folder: _Path,

@@ -20,17 +20,6 @@
 namespace safetensors::python {
 namespace {
 
-std::vector<std::string> to_paths(nb::handle paths) {
-  const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
-  if (one) return {to_path(paths, "paths")};
-  if (!nb::hasattr(paths, "__iter__"))
-    raise_type_error("argument 'paths': expected str, bytes, os.PathLike or an iterable of them, not " +
-                     name_of_type(paths));
-  std::vector<std::string> list;
-  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, "paths"));
-  return list;
-}
-
 // Returns a copy, because other threads may change a bytearray while the bytes are checked.
 std::string to_headers(nb::handle object) {
   if (object.is_none()) return {};

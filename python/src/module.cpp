@@ -32,6 +32,7 @@ NB_MODULE(_native, module) {
   define_checkpoint_layout(module);
   define_writer(module);
   define_reshard(module);
+  define_diff(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
     publish_methods(module.attr(name));

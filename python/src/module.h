@@ -11,5 +11,6 @@ void define_load(nb::module_& module);
 void define_checkpoint(nb::module_& module);
 void define_writer(nb::module_& module);
 void define_reshard(nb::module_& module);
+void define_diff(nb::module_& module);
 
 }  // namespace safetensors::python

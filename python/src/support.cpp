@@ -243,6 +243,17 @@ std::string to_path(nb::handle object, const char* argument) {
   return {data, static_cast<std::size_t>(size)};
 }
 
+std::vector<std::string> to_paths(nb::handle paths) {
+  const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
+  if (one) return {to_path(paths, "paths")};
+  if (!nb::hasattr(paths, "__iter__"))
+    raise_type_error("argument 'paths': expected str, bytes, os.PathLike or an iterable of them, not " +
+                     name_of_type(paths));
+  std::vector<std::string> list;
+  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, "paths"));
+  return list;
+}
+
 nb::object to_tuple(ShapeView shape) {
   nb::object tuple = own(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (std::size_t i = 0; i < shape.size(); ++i) {

@@ -68,6 +68,8 @@ inline void check_signals(std::size_t round) {
 // The bytes of a path for the system. object: str, bytes or os.PathLike. Raises TypeError, which names the argument,
 // for another type.
 [[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
+// The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
+[[nodiscard]] std::vector<std::string> to_paths(nb::handle paths);
 [[nodiscard]] nb::object to_tuple(ShapeView shape);
 [[nodiscard]] nb::object to_list(ShapeView shape);
 // Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.

@@ -297,8 +297,11 @@ bool is_tolerance(double value) {
 }
 
 Result<DiffResult> compare(Tensors first, Tensors second, const DiffOptions& options) {
-  if (!is_tolerance(options.rtol) || !is_tolerance(options.atol))
-    return base::make_error(Errc::invalid_argument, "a tolerance is negative or not a number");
+  for (const auto& [name, value] : {std::pair("rtol", options.rtol), std::pair("atol", options.atol)}) {
+    if (!is_tolerance(value))
+      return base::make_error(Errc::invalid_argument,
+                              name + std::string(" is negative or not a number, expected a number from 0 on"));
+  }
   Pairing pairing(options);
   if (Status status = pairing.pair_all(first, second); !status) return std::move(status).error();
   const unsigned wanted = options.threads == 0 ? os::usable_processors() : options.threads;
