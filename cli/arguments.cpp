@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "file/did_you_mean.h"
 #include "text/formatted.h"
 
 namespace safetensors::cli {
@@ -38,17 +39,12 @@ std::string_view unknown_letter(std::string_view argument, char letter) {
   return argument.substr(begin, end - begin);
 }
 
-std::string unknown_option(std::string_view argument, int letter) {
-  if (argument.starts_with("--"))
-    return formatted("unknown option {}", printable(argument.substr(0, argument.find('='))));
-  return formatted("unknown option -{}", printable(unknown_letter(argument, static_cast<char>(letter))));
-}
-
 }  // namespace
 
 Arguments::Arguments(const Command& command) {
   for (const cli::Option& option : command.options)
-    options_.push_back({option_letter(option), std::string(option_name(option)), nullptr, option.value != nullptr});
+    options_.push_back(
+        {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
 }
 
 void Arguments::bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value,
@@ -79,8 +75,28 @@ std::optional<std::string> Arguments::take(Option& option, std::string_view spel
     return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
   if (std::exchange(option.given, true) && !option.repeats)
     return formatted("--{} is given more than once", option.name);
+  if (option.choices != nullptr) {
+    const auto choices = split_choices(option.choices);
+    if (std::ranges::find(choices, std::string_view(value)) == choices.end())
+      return not_a_choice("--" + option.name, option.choices, value);
+  }
   option.take(value);
   return std::nullopt;
+}
+
+// argument: with its dashes. letter: the unknown one, if it has one dash. "-json" suggests --json, too.
+std::string Arguments::unknown(std::string_view argument, int letter) const {
+  const bool is_long = argument.starts_with("--");
+  const std::string_view given = argument.substr(0, argument.find('='));
+  file::DidYouMean similar(given.substr(is_long ? 2 : 1));
+  for (const Option& option : options_) {
+    if (!similar.offer(option.name)) break;
+  }
+  (void)similar.offer("help");
+  const bool suggests = !similar.best().empty() && similar.meant().size() > 1;
+  return formatted("unknown option {}{}{}", is_long ? "" : "-",
+                   printable(is_long ? given : unknown_letter(argument, static_cast<char>(letter))),
+                   suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
 }
 
 std::optional<std::string> Arguments::parse(std::span<const std::string> arguments) {
@@ -119,7 +135,7 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     } else if (is_digit(code) && spelled[1] == code) {
       positionals_->emplace_back(spelled);
     } else if (is_digit(code)) {
-      return unknown_option(spelled, code);
+      return unknown(spelled, code);
     } else if (code == ':') {
       return needs_value(find(optopt)->name);
     } else if (code != '?') {
@@ -127,11 +143,23 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     } else if (optopt >= kFirstOption) {
       return formatted("--{} takes no value", find(optopt)->name);
     } else {
-      return unknown_option(spelled, optopt);
+      return unknown(spelled, optopt);
     }
   }
   for (int i = optind; i < argc; ++i) positionals_->emplace_back(argv[static_cast<std::size_t>(i)]);
   return std::nullopt;
+}
+
+std::string not_a_choice(std::string_view what, std::string_view choices, std::string_view text) {
+  file::DidYouMean similar(text);
+  const auto list = split_choices(choices);
+  std::string error = formatted("{} is ", what);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    (void)similar.offer(list[i]);
+    (error += i == 0 ? "" : i + 1 < list.size() ? ", " : " or ") += list[i];
+  }
+  error += formatted(", not {}", printable(text));
+  return similar.best().empty() ? error : error + formatted(" (did you mean {}?)", similar.best());
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {

@@ -35,6 +35,7 @@ class Arguments {
   struct Option {
     char letter;  // or 0
     std::string name;
+    const char* choices;  // or nullptr
     std::function<void(const char* value)> take;
     bool takes_value;
     bool repeats = false;
@@ -42,10 +43,14 @@ class Arguments {
   };
   void bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value, bool repeats);
   [[nodiscard]] std::optional<std::string> take(Option& option, std::string_view spelled, const char* value);
+  [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;
 
   std::vector<Option> options_;
   std::vector<std::string>* positionals_ = nullptr;
 };
+
+// The text of an error: "WHAT is a, b or c, not TEXT (did you mean b?)". choices: "a|b|c". TEXT is escaped.
+[[nodiscard]] std::string not_a_choice(std::string_view what, std::string_view choices, std::string_view text);
 
 // Parses a number: digits only.
 [[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);

@@ -8,22 +8,26 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safetensors::cli {
 
-// The values that an option takes. Shells complete them.
-enum class Values : unsigned char { any, path };
+// The values that an option or an argument takes. Shells complete them. model: a file or a folder that holds tensors.
+enum class Values : unsigned char { any, path, folder, model };
 
 // An option of a subcommand.
 struct Option {
   const char* names;              // "--json", or "-m,--match"
   const char* value;              // the name of its value, "GLOB". nullptr: a flag
   const char* text;               // lines of the help. nullptr for kJsonOption, whose text names the subcommand
-  const char* choices = nullptr;  // the values that it accepts: "name|size"
+  const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
+
+// A value of Command::words: the names of the commands.
+inline constexpr char kCommandWords[] = "COMMAND";
 
 // Texts have no line feed at their end. Lines have at most 80 columns, those of options at most 57.
 struct Command {
@@ -34,6 +38,8 @@ struct Command {
   const char* description = nullptr;           // paragraphs above the options
   const char* options_heading = nullptr;       // a line above the options
   std::span<const Option> options;             // without --help
+  const char* words = nullptr;                 // choices of the first argument: "ls|get", or kCommandWords
+  Values arguments = Values::model;            // the other arguments. For shells
   const char* details = nullptr;               // paragraphs below the options
   std::span<const char* const> examples = {};  // command lines
   const char* exits;                           // the exit codes and what they mean
@@ -47,6 +53,20 @@ struct CommandGroup {
 };
 // All subcommands, in the order of the help.
 [[nodiscard]] std::span<const CommandGroup> command_groups();
+// The subcommand with this name, or nullptr.
+[[nodiscard]] const Command* find_command(std::string_view name);
+// The text of an error: "no command NAME (did you mean ls?)".
+[[nodiscard]] std::string no_command(std::string_view name);
+
+// The parts of `safetensors --help` that are not about one command.
+struct Overview {
+  const char* title;
+  const char* usage;
+  const char* notes;
+  const char* exits;
+  const char* exit_note;
+};
+extern const Overview kOverview;
 
 // The text of `safetensors --help`, and of `safetensors NAME --help`.
 [[nodiscard]] std::string overview();
@@ -57,6 +77,10 @@ struct CommandGroup {
 [[nodiscard]] std::string_view option_name(const Option& option);
 // Option::text, or the text of kJsonOption.
 [[nodiscard]] std::string option_text(const Command& command, const Option& option);
+// The option --help of every command.
+inline constexpr Option kHelpOption = {"-h,--help", nullptr, "this text"};
+// The parts of Option::choices and Command::words.
+[[nodiscard]] std::vector<std::string_view> split_choices(std::string_view choices);
 
 extern const Command kLs;
 extern const Command kInfo;
@@ -66,6 +90,8 @@ extern const Command kVerify;
 extern const Command kCat;
 extern const Command kDiff;
 extern const Command kClean;
+extern const Command kCompletions;
+extern const Command kMan;
 extern const Command kVersion;
 
 }  // namespace safetensors::cli

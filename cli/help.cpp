@@ -2,6 +2,10 @@
 #include "command.h"
 #include "text/formatted.h"
 
+#include "file/did_you_mean.h"
+
+#include <safetensors/error.h>
+
 #include <algorithm>
 
 namespace safetensors::cli {
@@ -31,8 +35,7 @@ std::string spelled(const Option& option) {
 }
 
 void append_options(std::string& help, const Command& command) {
-  constexpr Option kHelp = {"-h,--help", nullptr, "this text"};
-  std::size_t widest = spelled(kHelp).size();
+  std::size_t widest = spelled(kHelpOption).size();
   for (const Option& option : command.options) widest = std::max(widest, spelled(option).size());
   const auto append = [&](const Option& option) {
     help += formatted("  {:<{}}   ", spelled(option), widest);
@@ -40,13 +43,45 @@ void append_options(std::string& help, const Command& command) {
   };
   if (command.options_heading != nullptr) (help += command.options_heading) += '\n';
   for (const Option& option : command.options) append(option);
-  append(kHelp);
+  append(kHelpOption);
 }
 
 }  // namespace
 
+const Overview kOverview = {
+    .title = "List, check, read and change safetensors files.",
+    .usage = "safetensors COMMAND PATH...",
+    .notes = R"('safetensors COMMAND --help' explains a command, with examples. Every command
+takes --json. Data goes to standard output, messages go to standard error.)",
+    .exits =
+        "0 success; 1 a negative answer: an invalid file, a name that is not in it,\n"
+        "or a difference; 2 usage; 3 an error of the system: cannot open, read or\n"
+        "write.",
+    .exit_note = "With several files all are processed, and the highest code is returned.",
+};
+
 std::span<const CommandGroup> command_groups() {
   return kGroups;
+}
+
+const Command* find_command(std::string_view name) {
+  for (const CommandGroup& group : kGroups) {
+    for (const Command* command : group.commands) {
+      if (command->name == name) return command;
+    }
+  }
+  return nullptr;
+}
+
+std::string no_command(std::string_view name) {
+  file::DidYouMean similar(name);
+  for (const CommandGroup& group : kGroups) {
+    for (const Command* command : group.commands) {
+      if (!similar.offer(command->name)) break;
+    }
+  }
+  const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
+  return formatted("no command {}{}", printable(name), hint);
 }
 
 char option_letter(const Option& option) {
@@ -62,21 +97,30 @@ std::string option_text(const Command& command, const Option& option) {
   return option.text != nullptr ? option.text : formatted("one JSON document, schema safetensors.{}/1", command.name);
 }
 
+std::vector<std::string_view> split_choices(std::string_view choices) {
+  std::vector<std::string_view> list;
+  for (std::size_t end = 0; !choices.empty(); choices.remove_prefix(std::min(choices.size(), end + 1))) {
+    end = std::min(choices.find('|'), choices.size());
+    list.push_back(choices.substr(0, end));
+  }
+  return list;
+}
+
 std::string overview() {
-  std::string text = "List, check, read and change safetensors files.\n\nusage: safetensors COMMAND PATH...\n";
+  constexpr std::string_view kExit = "exit: ";
+  std::string text = formatted("{}\n\nusage: {}\n", kOverview.title, kOverview.usage);
+  std::size_t widest = 0;
+  for (const CommandGroup& group : kGroups) {
+    for (const Command* command : group.commands) widest = std::max(widest, std::string_view(command->name).size());
+  }
   for (const CommandGroup& group : kGroups) {
     text += formatted("\n{}:\n", group.heading);
-    for (const Command* command : group.commands) text += formatted("  {:<9}{}\n", command->name, command->summary);
+    for (const Command* command : group.commands)
+      text += formatted("  {:<{}}  {}\n", command->name, widest, command->summary);
   }
-  return text + R"(
-'safetensors COMMAND --help' explains a command, with examples. Every command
-takes --json. Data goes to standard output, messages go to standard error.
-
-exit: 0 success; 1 a negative answer: an invalid file, a name that is not in it,
-      or a difference; 2 usage; 3 an error of the system: cannot open, read or
-      write.
-      With several files all are processed, and the highest code is returned.
-)";
+  (text += formatted("\n{}\n\n", kOverview.notes)) += kExit;
+  append_lines(text, formatted("{}\n{}", kOverview.exits, kOverview.exit_note), kExit.size());
+  return text;
 }
 
 std::string help_text(const Command& command) {

@@ -1,10 +1,5 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
-#include "text/formatted.h"
-
-#include "file/did_you_mean.h"
-
-#include <safetensors/error.h>
 
 #include <fcntl.h>
 #include <algorithm>
@@ -14,28 +9,6 @@
 
 namespace safetensors::cli {
 namespace {
-
-// The subcommand with this name, or null.
-const Command* find_command(std::string_view name) {
-  for (const CommandGroup& group : command_groups()) {
-    for (const Command* command : group.commands) {
-      if (command->name == name) return command;
-    }
-  }
-  return nullptr;
-}
-
-Exit unknown_command(const std::string& name, Console& console) {
-  file::DidYouMean similar(name);
-  for (const CommandGroup& group : command_groups()) {
-    for (const Command* command : group.commands) {
-      if (!similar.offer(command->name)) break;
-    }
-  }
-  const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
-  console.message(formatted("no command {}{}\nTry 'safetensors --help'.", printable(name), hint));
-  return Exit::usage;
-}
 
 bool asks_for_help(std::span<const std::string> arguments) {
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
@@ -56,7 +29,10 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
   }
   const std::string& wanted = name == "help" ? rest[0] : name;
   const Command* command = find_command(wanted);
-  if (command == nullptr) return unknown_command(wanted, console);
+  if (command == nullptr) {
+    console.message(no_command(wanted) + "\nTry 'safetensors --help'.");
+    return Exit::usage;
+  }
   if (name != "help" && !asks_for_help(rest)) return command->run(rest, console);
   console.out(help_text(*command));
   return Exit::good;

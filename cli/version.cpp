@@ -104,6 +104,7 @@ const Command kVersion = {
         "safetensors version [--json]\n"
         "safetensors --version",
     .options = kVersionTable,
+    .arguments = Values::any,
     .examples = kVersionExamples,
     .exits = "0; 2 usage",
     .run = run_version,

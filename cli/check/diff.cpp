@@ -38,7 +38,8 @@ constexpr Option kDiffTable[] = {
     {"--no-values", nullptr, "compare headers only; reads no tensor"},
     {"--map", "FILE",
      "tensors with other names in B: lines of OLD, a tab and NEW,\n"
-     "the exact names"},
+     "the exact names",
+     nullptr, Values::path},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
 };

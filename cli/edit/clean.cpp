@@ -169,6 +169,7 @@ const Command kClean = {
         "                  [--json]",
     .description = kCleanDescription,
     .options = kCleanTable,
+    .arguments = Values::folder,
     .examples = kCleanExamples,
     .exits =
         "0 done, even if there was nothing to remove; 2 usage;\n"

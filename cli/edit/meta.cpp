@@ -33,7 +33,8 @@ constexpr Option kMetaTable[] = {
      "after a power cut there is\n"
      "full  the new file (default)\n"
      "file  the old file or the new one\n"
-     "none  no guarantee"},
+     "none  no guarantee",
+     "full|file|none"},
     kJsonOption,
 };
 
@@ -155,15 +156,13 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   }
   if (action == "ls") return list(given, edit.json, console);
   if (action == "get") return get(given, edit.json, console);
-  if (!edits) return console.usage("meta", "what to do: ls, get, set or rm?");
+  if (action.empty()) return console.usage("meta", "what to do: ls, get, set or rm?");
+  if (!edits) return console.usage("meta", not_a_choice("the action", kMeta.words, action));
   const auto slack_bytes = parse_bytes(slack.value_or("0"));
   if (!slack_bytes) return console.usage("meta", "--slack is a number of bytes, such as 4096 or 4KiB");
   if (slack && edit.options.in_place) return console.usage("meta", "--slack goes with a new file, not with --in-place");
   edit.options.metadata_slack = *slack_bytes;
   const std::string wanted = durability.value_or("full");
-  if (wanted != "full" && wanted != "file" && wanted != "none") {
-    return console.usage("meta", formatted("--durability is full, file or none, not {}", printable(wanted)));
-  }
   edit.options.write.durability = wanted == "full"   ? Durability::full
                                   : wanted == "file" ? Durability::file
                                                      : Durability::none;
@@ -184,6 +183,7 @@ const Command kMeta = {
     .description = kMetaDescription,
     .options_heading = "options of set and rm:",
     .options = kMetaTable,
+    .words = "ls|get|set|rm",
     .examples = kMetaExamples,
     .exits =
         "0 done; 1 the file is invalid, KEY does not exist, or the header does\n"

@@ -27,13 +27,14 @@ constexpr Option kCatTable[] = {
      "raw   the bytes, little-endian, C order (default)\n"
      "npy   NumPy's file format, for dtypes NumPy has\n"
      "text  decimal numbers in nested brackets\n"
-     "json  the same as --json"},
+     "json  the same as --json",
+     "raw|npy|text|json"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
      "(default: all, but 6 on a terminal if the tensor has\n"
      "over 1000 elements)"},
-    {"-o,--output", "OUT", "write into a file, which appears when it is complete"},
+    {"-o,--output", "OUT", "write into a file, which appears when it is complete", nullptr, Values::path},
     {"--force", nullptr, "replace OUT; write raw bytes to a terminal"},
     {"--dry-run", nullptr, "show what would be written, write nothing"},
     {"--json", nullptr,
@@ -77,20 +78,16 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   return std::nullopt;
 }
 
-// nullopt if --format is not the name of a format.
-std::optional<CatFormat> format_of(const CatOptions& options) {
+CatFormat format_of(const CatOptions& options) {
   const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : "raw");
-  if (word == "raw") return CatFormat::raw;
   if (word == "npy") return CatFormat::npy;
   if (word == "text") return CatFormat::text;
   if (word == "json") return CatFormat::json;
-  return std::nullopt;
+  return CatFormat::raw;
 }
 
 // Checks all that needs no file. Returns nullopt, or the text of an error.
-std::optional<std::string> check_usage(const CatOptions& options, const std::optional<CatFormat>& format,
-                                       const Console& console) {
-  if (!format) return formatted("--format is raw, npy, text or json, not {}", printable(*options.format));
+std::optional<std::string> check_usage(const CatOptions& options, CatFormat format, const Console& console) {
   if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
   if (options.limit && format != CatFormat::text) return "--limit goes with --format text only";
   if (options.limit && parse_number(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
@@ -173,7 +170,7 @@ std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, cons
 Exit run_cat(std::span<const std::string> given, Console& console) {
   CatOptions options;
   if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
-  const std::optional<CatFormat> format = format_of(options);
+  const CatFormat format = format_of(options);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
   if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
@@ -195,7 +192,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   const CatRequest request = {input->files()[found->file],
                               *tensor,
                               *resolved,
-                              *format,
+                              format,
                               limit_of(options, *tensor, console),
                               options.output || !console.out_is_terminal()};
   return options.dry_run ? show_plan(request, options, console) : write_output(request, options, console);

@@ -32,7 +32,8 @@ constexpr Option kLsTable[] = {
      "offset  order of the files and of their bytes\n"
      "size    largest first\n"
      "dtype   by dtype, then name\n"
-     "shape   by dimensions, then name"},
+     "shape   by dimensions, then name",
+     "name|offset|size|dtype|shape"},
     {"-r,--reverse", nullptr, "reverse the order"},
     {"-t,--tree", nullptr,
      "group tensors by module: the parts of names between dots.\n"
@@ -238,11 +239,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (sort) {
-    const auto order = orders().find(*sort);
-    if (order == orders().end()) {
-      return console.usage("ls", formatted("--sort is name, offset, size, dtype or shape, not {}", printable(*sort)));
-    }
-    options.less = order->second;
+    options.less = orders().at(*sort);
     options.by_size = *sort == "size";
   }
   if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
