@@ -14,7 +14,7 @@ namespace {
 constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat};
 constexpr const Command* kCheck[] = {&kVerify, &kDiff};
 constexpr const Command* kEdit[] = {&kMeta, &kClean};
-constexpr const Command* kMore[] = {&kVersion};
+constexpr const Command* kMore[] = {&kCompletions, &kMan, &kVersion};
 constexpr CommandGroup kGroups[] = {{"look", kLook}, {"check", kCheck}, {"edit", kEdit}, {"more", kMore}};
 
 // Appends the lines of text. All lines after the first begin with `indent` spaces.

@@ -20,7 +20,7 @@ import unittest
 import make_inputs
 
 PROGRAM = ""
-COMMANDS = ("ls", "info", "header", "meta", "verify", "cat", "diff", "clean", "version")
+COMMANDS = ("ls", "info", "header", "meta", "verify", "cat", "diff", "clean", "completions", "man", "version")
 
 
 def environment(**changes):
@@ -358,6 +358,14 @@ class ValueTest(CommandTest):
             (("--j",), b"unknown option --j (is it --json?)"),
             (("--json=true",), b"--json takes no value"),
             (("-rq",), b"unknown option -q"),
+            (("--jsn",), b"unknown option --jsn (did you mean --json?)"),
+            (("--jsn=x",), b"unknown option --jsn (did you mean --json?)"),
+            (("--hlep",), b"unknown option --hlep (did you mean --help?)"),
+            (("-json",), b"unknown option -j (did you mean --json?)"),
+            (("-j",), b"unknown option -j"),
+            (("--quite",), b"unknown option --quite"),
+            (("--sort", "sizee"), b"--sort is name, offset, size, dtype or shape, not sizee (did you mean size?)"),
+            (("--sort", ""), b"--sort is name, offset, size, dtype or shape, not "),
             (("-s",), b"--sort needs a value"),
         ):
             result = self.run_command("ls", *given)

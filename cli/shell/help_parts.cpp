@@ -1,0 +1,115 @@
+// Takes the help texts of the table apart. The texts are laid out for a terminal of 80 columns, so a line with two
+// spaces in its middle is a row of a table, and a line that begins with spaces continues the row above it.
+#include "help_parts.h"
+
+#include <algorithm>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr std::string_view kGap = "  ";
+
+void append_words(std::string& text, std::string_view words) {
+  if (!text.empty()) text += ' ';
+  text += words;
+}
+
+std::string_view without_leading_spaces(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text;
+}
+
+bool is_exit_code(char c) {
+  return c >= '0' && c <= '9';
+}
+
+}  // namespace
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    lines.push_back(text.substr(0, text.find('\n')));
+    text.remove_prefix(std::min(text.size(), lines.back().size() + 1));
+  }
+  return lines;
+}
+
+std::string joined_lines(std::string_view text) {
+  std::string joined;
+  for (const std::string_view line : split_lines(text)) append_words(joined, line);
+  return joined;
+}
+
+OptionText parse_option_text(const Command& command, const Option& option) {
+  OptionText parts;
+  const std::string text = option_text(command, option);
+  for (const std::string_view line : split_lines(text)) {
+    const std::size_t gap = line.find(kGap);
+    if (gap == 0 && !parts.rows.empty()) {
+      append_words(parts.rows.back().meaning, without_leading_spaces(line));
+    } else if (gap != std::string_view::npos && gap > 0) {
+      parts.rows.push_back({std::string(line.substr(0, gap)), std::string(without_leading_spaces(line.substr(gap)))});
+    } else {
+      append_words(parts.rows.empty() ? parts.text : parts.after, line);
+    }
+  }
+  return parts;
+}
+
+std::vector<Option> options_and_help(const Command& command) {
+  std::vector<Option> options(command.options.begin(), command.options.end());
+  options.push_back({kHelpOption.names, nullptr, "show a help text"});
+  return options;
+}
+
+std::string brief(const Command& command, const Option& option) {
+  const OptionText parts = parse_option_text(command, option);
+  std::string text = parts.text;
+  if (text.empty()) {
+    for (const TextRow& row : parts.rows) text += (text.empty() ? "" : ", ") + row.word;
+  }
+  for (const std::string_view end : {"; ", ". ", ": "}) text.resize(std::min(text.find(end), text.size()));
+  return text;
+}
+
+std::vector<Paragraph> split_paragraphs(std::string_view text) {
+  std::vector<Paragraph> paragraphs;
+  bool begins = true;
+  for (const std::string_view line : split_lines(text)) {
+    if (!line.empty()) {
+      if (begins) paragraphs.push_back({"", false});
+      Paragraph& paragraph = paragraphs.back();
+      if (!begins) paragraph.text += '\n';
+      paragraph.text += line;
+      paragraph.preformatted |= line.find(kGap) != std::string_view::npos;
+    }
+    begins = line.empty();
+  }
+  return paragraphs;
+}
+
+std::vector<TextRow> parse_exits(std::string_view exits) {
+  std::vector<TextRow> rows;
+  std::string text = joined_lines(exits);
+  if (text.ends_with('.')) text.pop_back();
+  for (std::string_view rest = text; !rest.empty();) {
+    std::size_t end = rest.find("; ");
+    while (end != std::string_view::npos && !is_exit_code(rest[end + 2])) end = rest.find("; ", end + 1);
+    const std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 2);
+    const std::string_view code = one.substr(0, one.find(' '));
+    const std::string_view meaning = without_leading_spaces(one.substr(code.size()));
+    rows.push_back({std::string(code), std::string(meaning.empty() ? "success" : meaning)});
+  }
+  return rows;
+}
+
+std::vector<std::string_view> command_names() {
+  std::vector<std::string_view> names;
+  for (const CommandGroup& group : command_groups()) {
+    for (const Command* command : group.commands) names.emplace_back(command->name);
+  }
+  return names;
+}
+
+}  // namespace safetensors::cli

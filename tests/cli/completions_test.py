@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+"""Completions in the shells themselves: bash, zsh and fish offer commands, options, values and paths.
+
+    completions_test.py SAFETENSORS [unittest's arguments]
+
+Each shell is asked what it offers for the last word of a command line. A shell that is not installed skips its tests.
+"""
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = ""
+HOSTILE = "x $(touch ran) `touch ran`;touch ran #'\"\\.safetensors"
+MODELS = {"model.safetensors", "model.safetensors.index.json", HOSTILE}
+FOLDERS = {"a b", "sub"}
+OTHERS = {"README.md"}
+
+
+def make_folder(folder):
+    for name in FOLDERS:
+        os.mkdir(os.path.join(folder, name))
+    for name in MODELS | OTHERS | {"sub/part.safetensors", "a b/part.safetensors", "a b/log.txt"}:
+        with open(os.path.join(folder, name), "w", encoding="utf-8"):
+            pass
+
+
+class Completions:
+    """The tests of all shells. offers(words) returns the candidates for the last of the words after `safetensors`."""
+
+    shell = ""
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which(cls.shell) is None:
+            raise unittest.SkipTest(f"{cls.shell} is not installed")
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.scripts = tempfile.TemporaryDirectory()
+        cls.folder = cls.holder.name
+        make_folder(cls.folder)
+        cls.script = os.path.join(cls.scripts.name, "_safetensors")
+        with open(cls.script, "wb") as file:
+            file.write(
+                subprocess.run(
+                    [PROGRAM, "completions", cls.shell], check=True, capture_output=True
+                ).stdout
+            )
+        cls.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": cls.scripts.name,
+            "LC_ALL": "C.UTF-8",
+            "TERM": "dumb",
+        }
+        cls.commands = re.findall(r"^  (\w+)  ", cls.help(), re.MULTILINE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.holder.cleanup()
+        cls.scripts.cleanup()
+
+    @staticmethod
+    def help(*command):
+        return subprocess.run(
+            [PROGRAM, *command, "--help"], check=True, capture_output=True, text=True
+        ).stdout
+
+    def check(self, words, expected):
+        self.assertEqual({word.rstrip("/") for word in self.offers(words)}, set(expected), words)
+
+    def tearDown(self):
+        self.assertEqual(
+            set(os.listdir(self.folder)), MODELS | FOLDERS | OTHERS, "a name ran as a command"
+        )
+
+    def test_commands(self):
+        self.check(["l"], {"ls"})
+        self.assertLess(set(self.commands), set(self.offers([""])))
+        self.assertGreater(len(self.commands), 8)
+        self.check(["nothing", ""], set())
+
+    def test_all_options_of_all_commands(self):
+        for command in self.commands:
+            options = re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", self.help(command), re.MULTILINE)
+            self.check([command, "--"], options)
+
+    def test_an_option(self):
+        self.check(["ls", "--so"], {"--sort"})
+        self.check(["ls", "model.safetensors", "--rev"], {"--reverse"})
+
+    def test_values_of_an_option(self):
+        self.check(["ls", "--sort", ""], {"name", "offset", "size", "dtype", "shape"})
+        self.check(["ls", "--sort", "s"], {"size", "shape"})
+        self.check(["ls", "-s", "of"], {"offset"})
+        self.check(["cat", "m", "--format", "n"], {"npy"})
+        self.check(["meta", "set", "m", "--durability", ""], {"full", "file", "none"})
+
+    def test_a_free_value_has_no_candidates(self):
+        self.check(["ls", "--match", ""], set())
+
+    def test_first_words(self):
+        self.check(["meta", ""], {"ls", "get", "set", "rm"})
+        self.check(["completions", ""], {"bash", "zsh", "fish"})
+        self.check(["help", "d"], {"diff"})
+        self.check(["man", "d"], {"diff"})
+        self.assertFalse(self.offers(["version", ""]) & (MODELS | OTHERS))
+
+    def test_folders(self):
+        self.check(["clean", ""], FOLDERS)
+
+    def test_all_files_of_an_option_that_takes_a_path(self):
+        self.check(["diff", "model.safetensors", "--map", ""], MODELS | FOLDERS | OTHERS)
+        self.check(["cat", "model.safetensors", "x", "-o", "REA"], {"README.md"})
+
+    def test_the_second_word_decides(self):
+        self.check(["meta", "ls", "--so"], set())
+        self.check(["diff", "ls", "--bri"], {"--brief"})
+
+    def test_nothing_runs_for_a_hostile_word(self):
+        for word in ("$(touch ran)", "`touch ran`", "'$(touch ran)"):
+            self.offers(["ls", word])
+            self.offers(["ls", "--sort", word])
+
+
+class BashTest(Completions, unittest.TestCase):
+    shell = "bash"
+    QUERY = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _safetensors; '
+        'printf "%s\\0" "${COMPREPLY[@]}"'
+    )
+
+    def offers(self, words):
+        command = ["bash", "--norc", "-c", self.QUERY, "bash", self.script, "safetensors", *words]
+        result = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        self.assertEqual(result.stderr, "", words)
+        return set(result.stdout.split("\0")) - {""}
+
+    def test_models(self):
+        self.check(["ls", ""], MODELS | FOLDERS)
+        self.check(["ls", "model.safetensors", "su"], {"sub"})
+
+    def test_all_files_without_a_model_file(self):
+        self.check(["ls", "R"], {"README.md"})
+
+    def test_quotes_of_the_user(self):
+        for word in ("a\\ b/", "'a b/", '"a b/'):
+            self.check(["ls", word], {"a b/part.safetensors"})
+
+    def test_a_word_that_readline_separates_at_an_equals_sign(self):
+        self.check(["ls", "--sort", "=", "s"], {"size", "shape"})
+        self.check(["ls", "--sort", "="], {"name", "offset", "size", "dtype", "shape"})
+        self.check(["ls", "--sort", "=", "size", "--rev"], {"--reverse"})
+        self.check(["ls", "--sort=s"], {"--sort=size", "--sort=shape"})
+        self.check(["diff", "--map=REA"], {"--map=README.md"})
+
+    def test_arguments_behind_two_dashes(self):
+        self.check(["ls", "--", "--so"], set())
+
+    def test_readline_quotes_a_hostile_name(self):
+        shown = os.path.join(self.scripts.name, "shown")
+        show = 'safetensors() { printf "%s\\n" "$@" > "$HOME/shown"; }\n'
+        terminal = Terminal(
+            ["bash", "--norc", "-i"], self.folder, self.environment | {"TERM": "xterm"}
+        )
+        terminal.send(f"{show}source {self.script}\n")
+        terminal.send("safetensors ls x\t\n")
+        terminal.send("exit\n")
+        terminal.close()
+        with open(shown, encoding="utf-8") as file:
+            self.assertEqual(file.read(), f"ls\n{HOSTILE}\n")
+
+
+class FishTest(Completions, unittest.TestCase):
+    shell = "fish"
+
+    def offers(self, words):
+        line = " ".join(["safetensors", *words])
+        command = [
+            "fish",
+            "--no-config",
+            "-c",
+            "source $argv[1]; complete -C $argv[2]",
+            self.script,
+            line,
+        ]
+        result = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(result.stderr, "", words)
+        return {line.split("\t")[0] for line in result.stdout.splitlines()}
+
+    def test_models_and_other_files(self):
+        self.check(["ls", ""], MODELS | FOLDERS | OTHERS)
+        line = "source $argv[1]; complete -C 'safetensors ls '"
+        result = subprocess.run(
+            ["fish", "--no-config", "-c", line, self.script],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertLess(result.stdout.index("model.safetensors"), result.stdout.index("README.md"))
+
+    def test_a_value_behind_an_equals_sign(self):
+        self.check(["ls", "--sort=s"], {"--sort=size", "--sort=shape"})
+
+
+class Terminal:
+    """A program on a pseudo-terminal. Its output is thrown away."""
+
+    def __init__(self, command, folder, environment):
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def send(self, text):
+        self.drain(0.2)
+        os.write(self.master, text.encode())
+
+    def drain(self, seconds):
+        """Reads until there was no output for this time."""
+        while select.select([self.master], [], [], seconds)[0]:
+            try:
+                if not os.read(self.master, 65536):
+                    return
+            except OSError:
+                return
+
+    def close(self):
+        end = time.monotonic() + 30
+        while self.process.poll() is None and time.monotonic() < end:
+            self.drain(0.1)
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self.master)
+
+
+# Tab lists the candidates, and writes those that compadd accepts into a file, behind a line END.
+ZSH_SETUP = r"""
+PROMPT= LISTMAX=100000
+fpath=($HOME $fpath)
+autoload -Uz compinit && compinit -u -D
+compadd() {
+  local -a hits
+  if (( ! ${argv[(I)-[ADO]]} )); then
+    builtin compadd -O hits "$@"
+    (( $#hits )) && print -rl -- $hits >>$HOME/offers
+  fi
+  builtin compadd "$@"
+}
+query() { zle list-choices; print END >>$HOME/offers; zle kill-whole-line }
+zle -N query
+bindkey -e
+bindkey '^I' query
+print READY >>$HOME/offers
+"""
+
+
+class ZshTest(Completions, unittest.TestCase):
+    shell = "zsh"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.answers = os.path.join(cls.scripts.name, "offers")
+        with open(os.path.join(cls.scripts.name, ".setup"), "w", encoding="utf-8") as file:
+            file.write(ZSH_SETUP)
+        cls.terminal = Terminal(
+            ["zsh", "-f", "-i"], cls.folder, cls.environment | {"TERM": "xterm"}
+        )
+        cls.terminal.send("source $HOME/.setup\n")
+        cls.wait_for("READY")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.terminal.send("exit\n")
+        cls.terminal.close()
+        super().tearDownClass()
+
+    @classmethod
+    def wait_for(cls, last):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            cls.terminal.drain(0.05)
+            if os.path.exists(cls.answers):
+                with open(cls.answers, encoding="utf-8") as file:
+                    lines = file.read().splitlines()
+                if lines and lines[-1] == last:
+                    os.remove(cls.answers)
+                    return lines[:-1]
+        raise AssertionError(f"zsh does not answer {last}")
+
+    def offers(self, words):
+        self.terminal.send(" ".join(["safetensors", *words]) + "\t")
+        # The names of files are quoted as zsh inserts them.
+        return {" ".join(shlex.split(word)) for word in self.wait_for("END")}
+
+    def test_models(self):
+        self.check(["ls", ""], MODELS | FOLDERS)
+        self.check(["ls", "model.safetensors", "su"], {"sub"})
+
+    def test_all_files_without_a_model_file(self):
+        self.check(["ls", "R"], {"README.md"})
+
+    def test_a_value_behind_an_equals_sign(self):
+        self.check(["ls", "--sort=s"], {"size", "shape"})
+
+    def test_arguments_behind_two_dashes(self):
+        self.check(["ls", "--", "--so"], set())
+
+    def test_the_script_can_be_sourced(self):
+        line = "autoload -Uz compinit && compinit -u -D; source $1; print $_comps[safetensors]"
+        result = subprocess.run(
+            ["zsh", "-f", "-c", line, "zsh", self.script],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((result.stdout, result.stderr), ("_safetensors\n", ""))
+
+
+class CompletionsTest(unittest.TestCase):
+    def test_the_same_script_inside_of_json(self):
+        for shell in ("bash", "zsh", "fish"):
+            plain = subprocess.run(
+                [PROGRAM, "completions", shell], check=True, capture_output=True, text=True
+            ).stdout
+            document = subprocess.run(
+                [PROGRAM, "completions", shell, "--json"], check=True, capture_output=True
+            ).stdout
+            self.assertEqual(json.loads(document)["script"], plain)
+            self.assertEqual(json.loads(document)["schema"], "safetensors.completions/1")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
