@@ -1,4 +1,5 @@
-# Install rules: library, headers, CMake package, pkg-config file, command, license and documents.
+# Install rules: library, headers, CMake package, pkg-config file, command with its completions and manual pages,
+# license and documents.
 #
 # All are of component `safetensors`. Without SAFETENSORS_INSTALL `cmake --install` leaves them out unless the component
 # is asked for. They exist all the same: CMake lets a library that links ours export itself only if ours is exported, too.
@@ -64,6 +65,9 @@ install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_L
 
 if(TARGET safetensors_cli)
   install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/shell/hf-safetensors DESTINATION ${CMAKE_INSTALL_BINDIR}
+    ${safetensors_component})
+  safetensors_install_shell_files(${CMAKE_INSTALL_DATAROOTDIR} ${CMAKE_INSTALL_MANDIR} ${safetensors_component})
 endif()
 
 # CMAKE_INSTALL_DOCDIR has the name of the project at the top.
