@@ -352,6 +352,26 @@ class ZshTest(Completions, unittest.TestCase):
 
 
 class CompletionsTest(unittest.TestCase):
+    def test_values_that_a_text_explains_are_choices_of_the_option(self):
+        def output(*arguments):
+            return subprocess.run(
+                [PROGRAM, *arguments], check=True, capture_output=True, text=True
+            ).stdout
+
+        script = output("completions", "bash")
+        found = 0
+        for command in re.findall(r"^  (\w+)  ", output("--help"), re.MULTILINE):
+            table = output("man", command, "--format", "markdown")
+            for name, value, meaning in re.findall(r"`--([a-z-]+) (\S+)` \| (.*) \|", table):
+                rows = re.findall(r"(?:^|<br>)`(\S+)`: ", meaning)
+                if not rows or value == "LIST":  # values with commas between them
+                    continue
+                words = re.search(rf"'{command} --{name}'.* words='([^']*)' ;;", script)
+                self.assertTrue(words, f"--{name} of {command} has no Option::choices")
+                self.assertEqual(words[1].split(), rows, (command, name))
+                found += 1
+        self.assertGreater(found, 3)
+
     def test_the_same_script_inside_of_json(self):
         for shell in ("bash", "zsh", "fish"):
             plain = subprocess.run(
