@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import unittest
+from collections.abc import Iterable
 
 PROGRAM = ""
 HOSTILE = "x $(touch ran) `touch ran`;touch ran #'\"\\.safetensors"
@@ -27,7 +28,7 @@ FOLDERS = {"a b", "sub"}
 OTHERS = {"README.md"}
 
 
-def make_folder(folder):
+def make_folder(folder: str) -> None:
     for name in FOLDERS:
         os.mkdir(os.path.join(folder, name))
     for name in MODELS | OTHERS | {"sub/part.safetensors", "a b/part.safetensors", "a b/log.txt"}:
@@ -35,13 +36,22 @@ def make_folder(folder):
             pass
 
 
-class Completions:
+class Completions(unittest.TestCase):
     """The tests of all shells. offers(words) returns the candidates for the last of the words after `safetensors`."""
 
     shell = ""
+    holder: tempfile.TemporaryDirectory[str]
+    scripts: tempfile.TemporaryDirectory[str]
+    folder: str
+    script: str
+    environment: dict[str, str]
+    commands: list[str]
+
+    def offers(self, words: list[str]) -> set[str]:
+        raise NotImplementedError
 
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         if shutil.which(cls.shell) is None:
             raise unittest.SkipTest(f"{cls.shell} is not installed")
         cls.holder = tempfile.TemporaryDirectory()
@@ -64,81 +74,81 @@ class Completions:
         cls.commands = re.findall(r"^  (\w+)  ", cls.help(), re.MULTILINE)
 
     @classmethod
-    def tearDownClass(cls):
+    def tearDownClass(cls) -> None:
         cls.holder.cleanup()
         cls.scripts.cleanup()
 
     @staticmethod
-    def help(*command):
+    def help(*command: str) -> str:
         return subprocess.run(
             [PROGRAM, *command, "--help"], check=True, capture_output=True, text=True
         ).stdout
 
-    def check(self, words, expected):
+    def check(self, words: list[str], expected: Iterable[str]) -> None:
         self.assertEqual({word.rstrip("/") for word in self.offers(words)}, set(expected), words)
 
-    def tearDown(self):
+    def tearDown(self) -> None:
         self.assertEqual(
             set(os.listdir(self.folder)), MODELS | FOLDERS | OTHERS, "a name ran as a command"
         )
 
-    def test_commands(self):
+    def test_commands(self) -> None:
         self.check(["l"], {"ls"})
         self.assertLess(set(self.commands), set(self.offers([""])))
         self.assertGreater(len(self.commands), 8)
         self.check(["nothing", ""], set())
 
-    def test_all_options_of_all_commands(self):
+    def test_all_options_of_all_commands(self) -> None:
         for command in self.commands:
             options = re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", self.help(command), re.MULTILINE)
             self.check([command, "--"], options)
 
-    def test_an_option(self):
+    def test_an_option(self) -> None:
         self.check(["ls", "--so"], {"--sort"})
         self.check(["ls", "model.safetensors", "--rev"], {"--reverse"})
 
-    def test_values_of_an_option(self):
+    def test_values_of_an_option(self) -> None:
         self.check(["ls", "--sort", ""], {"name", "offset", "size", "dtype", "shape"})
         self.check(["ls", "--sort", "s"], {"size", "shape"})
         self.check(["ls", "-s", "of"], {"offset"})
         self.check(["cat", "m", "--format", "n"], {"npy"})
         self.check(["meta", "set", "m", "--durability", ""], {"full", "file", "none"})
 
-    def test_a_free_value_has_no_candidates(self):
+    def test_a_free_value_has_no_candidates(self) -> None:
         self.check(["ls", "--match", ""], set())
 
-    def test_first_words(self):
+    def test_first_words(self) -> None:
         self.check(["meta", ""], {"ls", "get", "set", "rm"})
         self.check(["completions", ""], {"bash", "zsh", "fish"})
         self.check(["help", "d"], {"diff"})
         self.check(["man", "d"], {"diff"})
         self.assertFalse(self.offers(["version", ""]) & (MODELS | OTHERS))
 
-    def test_folders(self):
+    def test_folders(self) -> None:
         self.check(["clean", ""], FOLDERS)
 
-    def test_all_files_of_an_option_that_takes_a_path(self):
+    def test_all_files_of_an_option_that_takes_a_path(self) -> None:
         self.check(["diff", "model.safetensors", "--map", ""], MODELS | FOLDERS | OTHERS)
         self.check(["cat", "model.safetensors", "x", "-o", "REA"], {"README.md"})
 
-    def test_the_second_word_decides(self):
+    def test_the_second_word_decides(self) -> None:
         self.check(["meta", "ls", "--so"], set())
         self.check(["diff", "ls", "--bri"], {"--brief"})
 
-    def test_nothing_runs_for_a_hostile_word(self):
+    def test_nothing_runs_for_a_hostile_word(self) -> None:
         for word in ("$(touch ran)", "`touch ran`", "'$(touch ran)"):
             self.offers(["ls", word])
             self.offers(["ls", "--sort", word])
 
 
-class BashTest(Completions, unittest.TestCase):
+class BashTest(Completions):
     shell = "bash"
     QUERY = (
         'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _safetensors; '
         'printf "%s\\0" "${COMPREPLY[@]}"'
     )
 
-    def offers(self, words):
+    def offers(self, words: list[str]) -> set[str]:
         command = ["bash", "--norc", "-c", self.QUERY, "bash", self.script, "safetensors", *words]
         result = subprocess.run(
             command,
@@ -152,28 +162,28 @@ class BashTest(Completions, unittest.TestCase):
         self.assertEqual(result.stderr, "", words)
         return set(result.stdout.split("\0")) - {""}
 
-    def test_models(self):
+    def test_models(self) -> None:
         self.check(["ls", ""], MODELS | FOLDERS)
         self.check(["ls", "model.safetensors", "su"], {"sub"})
 
-    def test_all_files_without_a_model_file(self):
+    def test_all_files_without_a_model_file(self) -> None:
         self.check(["ls", "R"], {"README.md"})
 
-    def test_quotes_of_the_user(self):
+    def test_quotes_of_the_user(self) -> None:
         for word in ("a\\ b/", "'a b/", '"a b/'):
             self.check(["ls", word], {"a b/part.safetensors"})
 
-    def test_a_word_that_readline_separates_at_an_equals_sign(self):
+    def test_a_word_that_readline_separates_at_an_equals_sign(self) -> None:
         self.check(["ls", "--sort", "=", "s"], {"size", "shape"})
         self.check(["ls", "--sort", "="], {"name", "offset", "size", "dtype", "shape"})
         self.check(["ls", "--sort", "=", "size", "--rev"], {"--reverse"})
         self.check(["ls", "--sort=s"], {"--sort=size", "--sort=shape"})
         self.check(["diff", "--map=REA"], {"--map=README.md"})
 
-    def test_arguments_behind_two_dashes(self):
+    def test_arguments_behind_two_dashes(self) -> None:
         self.check(["ls", "--", "--so"], set())
 
-    def test_readline_quotes_a_hostile_name(self):
+    def test_readline_quotes_a_hostile_name(self) -> None:
         shown = os.path.join(self.scripts.name, "shown")
         show = 'safetensors() { printf "%s\\n" "$@" > "$HOME/shown"; }\n'
         terminal = Terminal(
@@ -187,10 +197,10 @@ class BashTest(Completions, unittest.TestCase):
             self.assertEqual(file.read(), f"ls\n{HOSTILE}\n")
 
 
-class FishTest(Completions, unittest.TestCase):
+class FishTest(Completions):
     shell = "fish"
 
-    def offers(self, words):
+    def offers(self, words: list[str]) -> set[str]:
         line = " ".join(["safetensors", *words])
         command = [
             "fish",
@@ -211,7 +221,7 @@ class FishTest(Completions, unittest.TestCase):
         self.assertEqual(result.stderr, "", words)
         return {line.split("\t")[0] for line in result.stdout.splitlines()}
 
-    def test_models_and_other_files(self):
+    def test_models_and_other_files(self) -> None:
         self.check(["ls", ""], MODELS | FOLDERS | OTHERS)
         line = "source $argv[1]; complete -C 'safetensors ls '"
         result = subprocess.run(
@@ -224,14 +234,14 @@ class FishTest(Completions, unittest.TestCase):
         )
         self.assertLess(result.stdout.index("model.safetensors"), result.stdout.index("README.md"))
 
-    def test_a_value_behind_an_equals_sign(self):
+    def test_a_value_behind_an_equals_sign(self) -> None:
         self.check(["ls", "--sort=s"], {"--sort=size", "--sort=shape"})
 
 
 class Terminal:
     """A program on a pseudo-terminal. Its output is thrown away."""
 
-    def __init__(self, command, folder, environment):
+    def __init__(self, command: list[str], folder: str, environment: dict[str, str]) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
             command,
@@ -244,11 +254,11 @@ class Terminal:
         )
         os.close(slave)
 
-    def send(self, text):
+    def send(self, text: str) -> None:
         self.drain(0.2)
         os.write(self.master, text.encode())
 
-    def drain(self, seconds):
+    def drain(self, seconds: float) -> None:
         """Reads until there was no output for this time."""
         while select.select([self.master], [], [], seconds)[0]:
             try:
@@ -257,7 +267,7 @@ class Terminal:
             except OSError:
                 return
 
-    def close(self):
+    def close(self) -> None:
         end = time.monotonic() + 30
         while self.process.poll() is None and time.monotonic() < end:
             self.drain(0.1)
@@ -288,11 +298,13 @@ print READY >>$HOME/offers
 """
 
 
-class ZshTest(Completions, unittest.TestCase):
+class ZshTest(Completions):
     shell = "zsh"
+    answers: str
+    terminal: "Terminal"
 
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         super().setUpClass()
         cls.answers = os.path.join(cls.scripts.name, "offers")
         with open(os.path.join(cls.scripts.name, ".setup"), "w", encoding="utf-8") as file:
@@ -304,13 +316,13 @@ class ZshTest(Completions, unittest.TestCase):
         cls.wait_for("READY")
 
     @classmethod
-    def tearDownClass(cls):
+    def tearDownClass(cls) -> None:
         cls.terminal.send("exit\n")
         cls.terminal.close()
         super().tearDownClass()
 
     @classmethod
-    def wait_for(cls, last):
+    def wait_for(cls, last: str) -> list[str]:
         end = time.monotonic() + 60
         while time.monotonic() < end:
             cls.terminal.drain(0.05)
@@ -322,25 +334,25 @@ class ZshTest(Completions, unittest.TestCase):
                     return lines[:-1]
         raise AssertionError(f"zsh does not answer {last}")
 
-    def offers(self, words):
+    def offers(self, words: list[str]) -> set[str]:
         self.terminal.send(" ".join(["safetensors", *words]) + "\t")
         # The names of files are quoted as zsh inserts them.
         return {" ".join(shlex.split(word)) for word in self.wait_for("END")}
 
-    def test_models(self):
+    def test_models(self) -> None:
         self.check(["ls", ""], MODELS | FOLDERS)
         self.check(["ls", "model.safetensors", "su"], {"sub"})
 
-    def test_all_files_without_a_model_file(self):
+    def test_all_files_without_a_model_file(self) -> None:
         self.check(["ls", "R"], {"README.md"})
 
-    def test_a_value_behind_an_equals_sign(self):
+    def test_a_value_behind_an_equals_sign(self) -> None:
         self.check(["ls", "--sort=s"], {"size", "shape"})
 
-    def test_arguments_behind_two_dashes(self):
+    def test_arguments_behind_two_dashes(self) -> None:
         self.check(["ls", "--", "--so"], set())
 
-    def test_the_script_can_be_sourced(self):
+    def test_the_script_can_be_sourced(self) -> None:
         line = "autoload -Uz compinit && compinit -u -D; source $1; print $_comps[safetensors]"
         result = subprocess.run(
             ["zsh", "-f", "-c", line, "zsh", self.script],
@@ -352,8 +364,8 @@ class ZshTest(Completions, unittest.TestCase):
 
 
 class CompletionsTest(unittest.TestCase):
-    def test_values_that_a_text_explains_are_choices_of_the_option(self):
-        def output(*arguments):
+    def test_values_that_a_text_explains_are_choices_of_the_option(self) -> None:
+        def output(*arguments: str) -> str:
             return subprocess.run(
                 [PROGRAM, *arguments], check=True, capture_output=True, text=True
             ).stdout
@@ -367,12 +379,12 @@ class CompletionsTest(unittest.TestCase):
                 if not rows or value == "LIST":  # values with commas between them
                     continue
                 words = re.search(rf"'{command} --{name}'.* words='([^']*)' ;;", script)
-                self.assertTrue(words, f"--{name} of {command} has no Option::choices")
+                assert words, f"--{name} of {command} has no Option::choices"
                 self.assertEqual(words[1].split(), rows, (command, name))
                 found += 1
         self.assertGreater(found, 3)
 
-    def test_the_same_script_inside_of_json(self):
+    def test_the_same_script_inside_of_json(self) -> None:
         for shell in ("bash", "zsh", "fish"):
             plain = subprocess.run(
                 [PROGRAM, "completions", shell], check=True, capture_output=True, text=True
@@ -382,6 +394,12 @@ class CompletionsTest(unittest.TestCase):
             ).stdout
             self.assertEqual(json.loads(document)["script"], plain)
             self.assertEqual(json.loads(document)["schema"], "safetensors.completions/1")
+
+
+# The tests of the base class run for each shell.
+def load_tests(loader: unittest.TestLoader, _tests: object, _pattern: object) -> unittest.TestSuite:
+    cases = (BashTest, FishTest, ZshTest, CompletionsTest)
+    return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,16 @@ import make_inputs
 PROGRAM, CMAKE, BUILD, CONFIGURATION = "", "", "", ""
 
 
-def output(*command):
+def output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class InstallTest(unittest.TestCase):
+    holder: tempfile.TemporaryDirectory[str]
+    prefix: str
+
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         cls.holder = tempfile.TemporaryDirectory()
         plain = os.path.join(cls.holder.name, "plain")
         command = [CMAKE, "--install", BUILD, "--component", "safetensors", "--prefix", plain]
@@ -37,26 +40,28 @@ class InstallTest(unittest.TestCase):
         os.rename(plain, cls.prefix)
 
     @classmethod
-    def tearDownClass(cls):
+    def tearDownClass(cls) -> None:
         cls.holder.cleanup()
 
-    def setUp(self):
+    def setUp(self) -> None:
         self.home = tempfile.TemporaryDirectory()
         self.addCleanup(self.home.cleanup)
         self.environment = os.environ | {"HOME": self.home.name, "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
         self.extension = os.path.join(self.prefix, "bin", "hf-safetensors")
         self.folder = os.path.join(self.home.name, ".local/share/hf/extensions/hf-safetensors")
 
-    def content(self, path):
+    def content(self, path: str) -> str:
         with open(os.path.join(self.prefix, "share", path), encoding="utf-8") as file:
             return file.read()
 
-    def run_extension(self, *arguments, **changes):
-        command = [changes.pop("program", self.extension), *arguments]
+    def run_extension(
+        self, *arguments: str, program: str = "", **changes: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [program or self.extension, *arguments]
         environment = self.environment | changes
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    def test_completions(self):
+    def test_completions(self) -> None:
         for shell, path in (
             ("bash", "bash-completion/completions/safetensors"),
             ("zsh", "zsh/site-functions/_safetensors"),
@@ -64,14 +69,14 @@ class InstallTest(unittest.TestCase):
         ):
             self.assertEqual(self.content(path), output(PROGRAM, "completions", shell))
 
-    def test_manual_pages(self):
+    def test_manual_pages(self) -> None:
         pages = json.loads(output(PROGRAM, "man", "--json"))["pages"]
         for page in pages:
             self.assertEqual(self.content(os.path.join("man/man1", page["name"])), page["text"])
         installed = os.listdir(os.path.join(self.prefix, "share/man/man1"))
         self.assertEqual(sorted(installed), sorted(page["name"] for page in pages))
 
-    def test_man_finds_a_page(self):
+    def test_man_finds_a_page(self) -> None:
         if shutil.which("man") is None:
             self.skipTest("man is not installed")
         version = subprocess.run(["man", "--version"], capture_output=True, text=True, check=False)
@@ -86,7 +91,7 @@ class InstallTest(unittest.TestCase):
             os.path.realpath(found), os.path.realpath(os.path.join(link, "man1/safetensors-diff.1"))
         )
 
-    def test_the_extension_runs_the_command_beside_it(self):
+    def test_the_extension_runs_the_command_beside_it(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             link = os.path.join(folder, "hf-safetensors")
             os.symlink(self.extension, link)
@@ -101,7 +106,7 @@ class InstallTest(unittest.TestCase):
                 )
             self.assertEqual(self.run_extension("--", "version").returncode, 0)
 
-    def test_the_extension_alone_runs_the_command_of_the_path(self):
+    def test_the_extension_alone_runs_the_command_of_the_path(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             alone = shutil.copy(self.extension, folder)
             path = os.path.join(self.prefix, "bin")
@@ -114,7 +119,7 @@ class InstallTest(unittest.TestCase):
             tools = os.path.join(folder, "tools")
             os.mkdir(tools)
             for tool in ("sh", "dirname", "readlink"):
-                os.symlink(shutil.which(tool), os.path.join(tools, tool))
+                os.symlink(shutil.which(tool) or tool, os.path.join(tools, tool))
             result = self.run_extension("version", program=alone, PATH=tools)
             self.assertEqual(result.returncode, 3)
             self.assertEqual(
@@ -122,7 +127,7 @@ class InstallTest(unittest.TestCase):
                 "hf-safetensors: cannot find the command safetensors, neither beside this file nor on the PATH\n",
             )
 
-    def test_register_writes_a_manifest_that_hf_reads(self):
+    def test_register_writes_a_manifest_that_hf_reads(self) -> None:
         for _ in range(2):
             result = self.run_extension("--register")
             self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
@@ -138,7 +143,7 @@ class InstallTest(unittest.TestCase):
         self.assertFalse(os.path.exists(self.folder))
         self.assertEqual(self.run_extension("--unregister").returncode, 0)
 
-    def test_another_extension_of_this_name_stays(self):
+    def test_another_extension_of_this_name_stays(self) -> None:
         os.makedirs(self.folder)
         manifest = os.path.join(self.folder, "manifest.json")
         with open(manifest, "w", encoding="utf-8") as file:
@@ -150,7 +155,7 @@ class InstallTest(unittest.TestCase):
             with open(manifest, encoding="utf-8") as file:
                 self.assertEqual(file.read(), '{"owner": "somebody"}')
 
-    def test_hf_runs_the_extension(self):
+    def test_hf_runs_the_extension(self) -> None:
         hf = os.environ.get("SAFETENSORS_TEST_HF") or shutil.which("hf")
         if not hf:
             self.skipTest("hf is not installed")
@@ -161,7 +166,7 @@ class InstallTest(unittest.TestCase):
             != 0
         ):
             self.skipTest("this hf has no extensions")
-        make_inputs.main(self.home.name)
+        make_inputs.main(self.home.name)  # type: ignore[no-untyped-call]
         self.assertEqual(self.run_extension("--register").returncode, 0)
         good = os.path.join(self.home.name, "good.safetensors")
         expected = output(PROGRAM, "ls", good)

@@ -17,27 +17,30 @@ import unittest
 PROGRAM = ""
 
 
-def output(*arguments):
+def output(*arguments: str) -> str:
     return subprocess.run([PROGRAM, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def joined(text):
+def joined(text: str) -> str:
     """The words of a text, without line breaks and hyphenation."""
     return " ".join(re.sub(r"\u2010\n\s*", "", text).split())
 
 
 class ManTest(unittest.TestCase):
+    pages: dict[str, str]
+    commands: list[str]
+
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         pages = json.loads(output("man", "--json"))["pages"]
         cls.pages = {page["name"].removesuffix(".1"): page["text"] for page in pages}
         cls.commands = re.findall(r"^  (\w+)  ", output("--help"), re.MULTILINE)
 
-    def need(self, tool):
+    def need(self, tool: str) -> None:
         if shutil.which(tool) is None:
             self.skipTest(f"{tool} is not installed")
 
-    def render(self, text):
+    def render(self, text: str) -> str:
         self.need("groff")
         command = ["groff", "-man", "-Tutf8", "-wall", "-P-cbou"]
         environment = os.environ | {"GROFF_NO_SGR": "1"}
@@ -47,7 +50,7 @@ class ManTest(unittest.TestCase):
         self.assertEqual(result.stderr, b"")
         return result.stdout.decode()
 
-    def test_a_page_per_command(self):
+    def test_a_page_per_command(self) -> None:
         self.assertEqual(
             list(self.pages), ["safetensors", *(f"safetensors-{name}" for name in self.commands)]
         )
@@ -60,7 +63,7 @@ class ManTest(unittest.TestCase):
                 document["pages"], [{"name": f"safetensors-{name}.1", "text": output("man", name)}]
             )
 
-    def test_mandoc_has_no_warning(self):
+    def test_mandoc_has_no_warning(self) -> None:
         self.need("mandoc")
         for name, text in self.pages.items():
             command = ["mandoc", "-T", "lint", "-W", "warning"]
@@ -71,7 +74,7 @@ class ManTest(unittest.TestCase):
             lines = [line for line in shown.splitlines() if "missing date" not in line]
             self.assertEqual(lines, [], name)
 
-    def test_options_usage_and_examples_can_be_copied(self):
+    def test_options_usage_and_examples_can_be_copied(self) -> None:
         for name in self.commands:
             shown = self.render(self.pages[f"safetensors-{name}"])
             lines = [line.strip() for line in shown.splitlines()]
@@ -86,11 +89,11 @@ class ManTest(unittest.TestCase):
             for line in usage.splitlines():
                 self.assertIn(line.strip(), lines, name)
             examples = re.search(r"\nexamples?:\n((?:  .*\n)+)", rest)
-            self.assertTrue(examples, name)
+            assert examples, name
             for line in examples[1].splitlines():
                 self.assertIn(line.strip(), lines, name)
 
-    def test_prose_of_the_help(self):
+    def test_prose_of_the_help(self) -> None:
         for name in self.commands:
             shown = joined(self.render(self.pages[f"safetensors-{name}"]))
             help_text = output(name, "--help")
@@ -100,19 +103,19 @@ class ManTest(unittest.TestCase):
                     continue
                 self.assertIn(joined(paragraph), shown, name)
 
-    def test_the_overview_names_all_pages(self):
+    def test_the_overview_names_all_pages(self) -> None:
         shown = self.render(self.pages["safetensors"])
         for name in self.commands:
             self.assertIn(f"safetensors-{name}(1)\n", shown)
 
-    def test_characters_with_a_meaning_in_roff(self):
+    def test_characters_with_a_meaning_in_roff(self) -> None:
         shown = self.render(self.pages["safetensors-diff"])
         self.assertIn("|a - b| <= D + R x |b|", joined(shown))
         for line in self.pages["safetensors-cat"].splitlines():
             self.assertFalse(line.startswith("'"), line)
             self.assertNotRegex(line.removeprefix('.\\"'), r"\\[^fe(&-]", line)
 
-    def test_usage(self):
+    def test_usage(self) -> None:
         for arguments, message in (
             (("man", "dif"), "no command dif (did you mean diff?)"),
             (("man", "ls", "cat"), "one COMMAND at a time"),
