@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Completions in the shells themselves: bash, zsh and fish offer commands, options, values and paths.
+"""What bash, zsh and fish offer: commands, options, values and paths.
 
     completions_test.py SAFETENSORS [unittest's arguments]
 
-Each shell is asked what it offers for the last word of a command line. A shell that is not installed skips its tests.
+Each shell is asked what it offers for the last word of a command line. A shell that is not
+installed skips its tests.
 """
 
 import json
@@ -37,7 +38,7 @@ def make_folder(folder: str) -> None:
 
 
 class Completions(unittest.TestCase):
-    """The tests of all shells. offers(words) returns the candidates for the last of the words after `safetensors`."""
+    """The tests of all shells. offers() returns the candidates for the last of the words."""
 
     shell = ""
     holder: tempfile.TemporaryDirectory[str]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `cmake --install` puts beside the command: completions, manual pages, and the extension of hf.
+"""What `cmake --install` puts beside the command: completions, manual pages, an extension of hf.
 
     install_test.py SAFETENSORS CMAKE BUILD CONFIGURATION [unittest's arguments]
 
-The tests with the command hf of huggingface_hub need one that has extensions. It is $SAFETENSORS_TEST_HF, or hf on the
-PATH.
+The tests with the command hf of huggingface_hub need one that has extensions. It is
+$SAFETENSORS_TEST_HF, or hf on the PATH.
 """
 
 import json
@@ -124,7 +124,8 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(result.returncode, 3)
             self.assertEqual(
                 result.stderr,
-                "hf-safetensors: cannot find the command safetensors, neither beside this file nor on the PATH\n",
+                "hf-safetensors: cannot find the command safetensors, neither beside this file nor "
+                "on the PATH\n",
             )
 
     def test_register_writes_a_manifest_that_hf_reads(self) -> None:
