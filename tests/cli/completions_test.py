@@ -376,8 +376,8 @@ class CompletionsTest(unittest.TestCase):
         for command in re.findall(r"^  (\w+)  ", output("--help"), re.MULTILINE):
             table = output("man", command, "--format", "markdown")
             for name, value, meaning in re.findall(r"`--([a-z-]+) (\S+)` \| (.*) \|", table):
-                rows = re.findall(r"(?:^|<br>)`(\S+)`: ", meaning)
-                if not rows or value == "LIST":  # values with commas between them
+                rows = ", ".join(re.findall(r"(?:^|<br>)`([^`]+)`: ", meaning)).split(", ")
+                if rows == [""] or value == "LIST":  # values with commas between them
                     continue
                 words = re.search(rf"'{command} --{name}'.* words='([^']*)' ;;", script)
                 assert words, f"--{name} of {command} has no Option::choices"
