@@ -1,0 +1,1 @@
+"""The formats and the experiments of bench/formats.py."""
