@@ -34,7 +34,7 @@ def parse(keys: list[str], columns: list[str]) -> argparse.Namespace:
         "--column", action="append", default=[], metavar="COLUMN", help=", ".join(columns)
     )
     parser.add_argument("--directory", help="where the files go (temporary folders of it)")
-    parser.add_argument("--seconds", type=float, default=90, help="limit of time for each step")
+    parser.add_argument("--seconds", type=float, default=120, help="limit of time for each step")
     parser.add_argument(
         "--json", metavar="FILE", help="keep the cells here, and print those of earlier runs, too"
     )

@@ -31,7 +31,7 @@ class Arrow(Row):
 
     title = "Arrow (IPC file)"
     key = "arrow"
-    packages = ["pyarrow", "numpy", "ml_dtypes"]
+    packages = ("pyarrow", "numpy", "ml_dtypes")
     suffix = ".arrow"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:
@@ -162,7 +162,7 @@ class Arrow(Row):
 class Npz(Row):
     title = "npz"
     key = "npz"
-    packages = ["numpy", "ml_dtypes"]
+    packages = ("numpy", "ml_dtypes")
     suffix = ".npz"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:
@@ -277,7 +277,7 @@ class Npy(Npz):
 class Gguf(Row):
     title = "GGUF"
     key = "gguf"
-    packages = ["gguf", "numpy", "ml_dtypes"]
+    packages = ("gguf", "numpy", "ml_dtypes")
     suffix = ".gguf"
 
     def write(self, path: str, tensors: Tensors, variant: str = "", align: int = 0) -> None:
@@ -409,7 +409,7 @@ class Safetensors(Row):
 
     title = "safetensors (ours)"
     key = "safetensors"
-    packages = ["safetensors", "numpy", "ml_dtypes"]
+    packages = ("safetensors", "numpy", "ml_dtypes")
     suffix = ".safetensors"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:

@@ -17,7 +17,7 @@ class Mapped(Row):
 
     title = "control: mapped"
     key = "control_yes"
-    packages = ["numpy"]
+    packages = ("numpy",)
     suffix = ".raw"
 
     def write(self, path: str, tensors: Tensors, variant: str = "", align: int = 64) -> None:
@@ -69,7 +69,7 @@ class Copied(Row):
 
     title = "control: copied"
     key = "control_no"
-    packages = ["numpy"]
+    packages = ("numpy",)
     suffix = ".pickle"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:

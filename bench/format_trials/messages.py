@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 class Flax(Row):
     title = "MsgPack (flax)"
     key = "flax"
-    packages = ["flax", "msgpack", "jax", "numpy", "ml_dtypes"]
+    packages = ("flax", "msgpack", "jax", "numpy", "ml_dtypes")
     suffix = ".msgpack"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:
@@ -105,7 +105,7 @@ class Onnx(Row):
 
     title = "Protobuf (ONNX)"
     key = "onnx"
-    packages = ["onnx", "protobuf", "numpy", "ml_dtypes"]
+    packages = ("onnx", "protobuf", "numpy", "ml_dtypes")
     suffix = ".onnx"
     code_is = "graphs of operators"
 
@@ -263,7 +263,7 @@ class Capnp(Row):
 
     title = "Cap'n Proto"
     key = "capnp"
-    packages = ["pycapnp", "numpy", "ml_dtypes"]
+    packages = ("pycapnp", "numpy", "ml_dtypes")
     suffix = ".capnp"
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ class KerasHdf5(Row):
 
     title = "HDF5 (Keras)"
     key = "keras"
-    packages = ["keras", "h5py", "numpy", "ml_dtypes"]
+    packages = ("keras", "h5py", "numpy", "ml_dtypes")
     suffix = ".weights.h5"
     aligned_by = "h5py.File(alignment_interval=4096); save_weights of Keras takes no alignment"
 
@@ -189,7 +189,7 @@ class SavedModel(Row):
 
     title = "SavedModel"
     key = "tensorflow"
-    packages = ["tensorflow-cpu", "numpy", "ml_dtypes"]
+    packages = ("tensorflow-cpu", "numpy", "ml_dtypes")
     code_is = "graphs of operators"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:

@@ -32,7 +32,7 @@ def deep_pickle(levels: int) -> bytes:
 class Torch(Row):
     title = "pickle (torch)"
     key = "torch"
-    packages = ["torch", "numpy", "ml_dtypes"]
+    packages = ("torch", "numpy", "ml_dtypes")
     suffix = ".pt"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:
@@ -133,7 +133,7 @@ class Torch(Row):
 class Paddle(Row):
     title = "pdparams (Paddle)"
     key = "paddle"
-    packages = ["paddlepaddle", "numpy", "ml_dtypes"]
+    packages = ("paddlepaddle", "numpy", "ml_dtypes")
     suffix = ".pdparams"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:

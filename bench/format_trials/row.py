@@ -65,7 +65,7 @@ class Row:
 
     title = ""
     key = ""  # of --environment and --only
-    packages: list[str] = []  # the first is the library
+    packages: tuple[str, ...] = ()  # the first is the library
     suffix = ""
     code_is = "code"  # what the format can carry as code
     aligned_by = ""  # how write_aligned() does it, if the reader should know
