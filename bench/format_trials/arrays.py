@@ -484,6 +484,11 @@ class Safetensors(Row):
         )
         return "a tensor of 2^40 bytes"
 
+    def bomb(self, path: str) -> str:
+        one = '"%05x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
+        self._file(path, "{" + ",".join(one % index for index in range(64_000)) + "}")
+        return "64,000 empty tensors"
+
     def deep(self, path: str) -> str:
         self._file(path, b'{"a":' * 200_000 + b"1" + b"}" * 200_000)
         return "objects in objects"

@@ -69,6 +69,7 @@ class Attempts:
             return f"{said}, {much}", f"{kind}: {much}"
         if got["secret"]:
             return "read the other file", f"{kind}: reads another file"
+        said += f", {mib(got['peak'])} of memory" if kind == "bomb" else ""
         if kind in ("truncated", "lie") and got["outcome"] == "returned":
             return "loaded without an error", f"{kind}: loaded without an error"
         return said, ""
@@ -179,7 +180,7 @@ def zero_copy(trials: Trials, about: dict[str, Any]) -> Cell:
         cells.append(
             Cell(
                 "partly" if verdict == "yes" and cap else verdict,
-                cap or remark,
+                ", ".join(filter(None, [remark, cap])),
                 f"`{label}`: {where}, anonymous memory +{mib(got['anonymous'])}, peak +{mib(got['peak'])} of "
                 f"{mib(got['file'])}",
             )

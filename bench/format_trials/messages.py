@@ -80,6 +80,12 @@ class Flax(Row):
         save_bytes(path, self._array([1 << 40], b"abc"))
         return "an array of 2^40 bytes"
 
+    def bomb(self, path: str) -> str:
+        # array32 of empty maps, one byte each.
+        count = 3_600_000
+        save_bytes(path, b"\x81\xa1a\xdd" + count.to_bytes(4, "big") + b"\x80" * count)
+        return "an array of 3.6 million empty maps"
+
     def deep(self, path: str) -> str:
         save_bytes(path, b"\x91" * DEEP + b"\xc0")
         return "arrays in arrays"
@@ -164,7 +170,7 @@ class Onnx(Row):
         label = "numpy_helper.to_array of external data"
         return [
             Reader("onnx.load", inline),
-            Reader(label, self._external, "external", "the tensors are in a second file"),
+            Reader(label, self._external, "external", "in a second file"),
         ]
 
     def loaders(self) -> list[Loader]:
@@ -188,6 +194,12 @@ class Onnx(Row):
         model.graph.initializer[0].dims[0] = 1 << 40
         onnx.save(model, path)
         return "an initializer of 2^40 bytes"
+
+    def bomb(self, path: str) -> str:
+        # A graph (field 7 of the model) of empty nodes (field 1), two bytes each.
+        count = 1_800_000
+        save_bytes(path, b"\x08\x08\x3a" + varint(2 * count) + b"\x0a\x00" * count)
+        return "a graph of 1.8 million empty nodes"
 
     def deep(self, path: str) -> str:
         # From the inside: an attribute holds a graph (field 6), a node an attribute (5), a graph a node (1).
@@ -325,9 +337,16 @@ class Capnp(Row):
                 model = schema.Model.read(file, **options)
                 return [self._array(each).copy() for each in model.tensors]
 
+        def plain(path: str) -> Any:
+            with open(path, "rb") as file:
+                return [
+                    np.frombuffer(each.data, each.dtype) for each in schema.Model.read(file).tensors
+                ]
+
         unlimited = {"traversal_limit_in_words": NO_LIMIT}
         return [
-            Loader("Model.read(file)", load),
+            Loader("Model.read(file), data as bytes", plain),
+            Loader("Model.read(file), data as views", load),
             Loader(
                 "Model.read(traversal_limit_in_words=2^61)",
                 lambda path: load(path, **unlimited),

@@ -32,7 +32,9 @@ class KerasHdf5(Row):
                     weight = self.add_weight(
                         shape=array.shape, dtype=kind, initializer="zeros", name=name
                     )
-                    weight.assign(array)
+                    # torch takes no arrays of ml_dtypes: Keras casts. The values are exact in float32.
+                    value = array if kind == "float32" else array.astype(np.float32)
+                    weight.assign(keras.ops.cast(value, kind))
                     self.held.append(weight)
                 self.built = True
 

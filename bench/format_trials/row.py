@@ -105,8 +105,8 @@ class Row:
         raise NotImplementedError
 
     def bomb(self, path: str) -> str:
-        """Write a file of under 16 MiB that holds 2 GiB or more by the format's own rules. Return how."""
-        raise NotOffered("no compression and no sharing")
+        """Write a file of a few MiB that takes much more by the format's own rules. Return how."""
+        raise NotOffered("no compression, no sharing, no small objects")
 
     def deep(self, path: str) -> str:
         """Write a file that nests 200,000 levels. Return how."""

@@ -286,7 +286,7 @@ def raw_bytes(value: Any) -> bytes:
 def dtype(row: Row, path: str, name: str) -> Result:
     import ml_dtypes
 
-    array = np.asarray([1.0, -2.5, 0.1, 448.0, 0.0, -0.0, np.nan, 0.015625], dtype=np.float32)
+    array = np.asarray([1.0, -2.5, 0.1, 448.0, 0.0, -0.0, -448.0, 0.015625], dtype=np.float32)
     array = array.astype(getattr(ml_dtypes, name))
     value = row.round_trip(path, array)
     got = str(getattr(value, "dtype", type(value).__name__))
