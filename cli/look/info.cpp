@@ -1,4 +1,5 @@
-// The subcommand info: sums up the headers of files by dtype and finds the largest tensors. Reads no tensor data.
+// The subcommand info: sums up the headers of files by dtype, finds the largest tensors, and recognizes kinds of
+// models. Reads no tensor data.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -10,8 +11,11 @@
 #include "text/size.h"
 #include "text/table.h"
 
+#include <safetensors/recognize.h>
+
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <map>
 
 namespace safetensors::cli {
@@ -23,7 +27,12 @@ quotes, or - for standard input. Shows the size, the header, the number of
 tensors and parameters, totals per dtype, the alignment of the tensors, the
 metadata and the largest tensors. A misaligned tensor must be copied before its
 elements can be used. Long metadata values are cut: see meta ls. Reads headers
-only.)";
+only.
+
+Recognizes adapters (LoRA), quantized weights (GPTQ, AWQ, compressed-tensors,
+bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes. For
+a folder or an index, config.json and adapter_config.json add what they say.
+Bits per weight are the bits of all tensors per weight that they stand for.)";
 
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
@@ -94,6 +103,102 @@ Summary summarize(const Input& input, std::uint64_t largest) {
   return summary;
 }
 
+// The folder of a model whose configuration belongs to it. A single file may lie anywhere, so its folder says nothing.
+std::optional<std::string> config_folder(const std::string& path) {
+  std::error_code failed;
+  if (path == kStandardInput) return std::nullopt;
+  if (std::filesystem::is_directory(path, failed)) return path;
+  if (!path.ends_with(".json")) return std::nullopt;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// A configuration that cannot be used is not an error of the model.
+ModelConfig config_of(const std::string& path, Console& console) {
+  const std::optional<std::string> folder = config_folder(path);
+  if (!folder) return {};
+  Result<ModelConfig> config = read_model_config(*folder);
+  if (config) return *std::move(config);
+  Error error = std::move(config).error();
+  if (format_rule(error.code) != 0) error.code = Errc::invalid_argument;  // the rules are those of headers
+  console.message(formatted("{}: notice: not used: {}", printable(error.path), describe(error)));
+  return {};
+}
+
+Result<Recognition> recognize_model(const Input& input, const std::string& path, Console& console) {
+  const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
+  const Checkpoint* const checkpoint = input.checkpoint();
+  return recognize(checkpoint != nullptr ? checkpoint->tensors() : input.files()[0].tensors(), metadata,
+                   config_of(path, console));
+}
+
+std::string_view title_of(ModelTrait trait) {
+  static constexpr std::string_view kTitles[] = {"LoRA", "GPTQ", "AWQ",   "compressed-tensors", "bitsandbytes",
+                                                 "FP8",  "MX",   "NVFP4", "tied weights"};
+  return kTitles[static_cast<std::size_t>(trait)];
+}
+
+std::string joined_numbers(const std::vector<std::uint64_t>& numbers) {
+  std::string text;
+  for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ", ") + grouped(number);
+  return text;
+}
+
+// "4 bits, groups of 128, 224 modules; `qweight`, ..."
+std::string finding_text(const ModelFinding& finding) {
+  constexpr std::size_t kNamed = 8;
+  std::string text;
+  const auto append = [&](const std::string& part) { (text += text.empty() ? "" : ", ") += part; };
+  if (!finding.ranks.empty()) append("rank " + joined_numbers(finding.ranks));
+  if (!finding.alpha.empty()) append("alpha " + printable(finding.alpha));
+  if (!finding.bits.empty()) append(joined_numbers(finding.bits) + " bits");
+  if (!finding.group_sizes.empty()) append("groups of " + joined_numbers(finding.group_sizes));
+  if (finding.trait != ModelTrait::tied) append(counted(finding.modules, "module"));
+  std::string targets;
+  for (std::size_t i = 0; i < finding.targets.size() && i < kNamed; ++i)
+    targets += (i == 0 ? "" : ", ") + printable(finding.targets[i]);
+  if (finding.targets.size() > kNamed) targets += ", ...";
+  if (!targets.empty()) text += " (" + targets + ")";
+  return text + (text.empty() ? "" : "; ") + printable(finding.evidence);
+}
+
+void print_recognition(Console& console, const Recognition& found) {
+  if (const std::optional<double> bits = found.bits_per_weight()) {
+    console.out(formatted("  bits        {:.2f} per weight, {}\n", *bits, counted(found.weights, "weight")));
+  } else if (found.unknown != 0) {
+    console.out(formatted("  bits        unknown: the headers do not give the number of weights of {}\n",
+                          counted(found.unknown, "packed tensor")));
+  }
+  for (const ModelFinding& finding : found.findings)
+    console.out(formatted("  kind        {}: {}\n", title_of(finding.trait), finding_text(finding)));
+}
+
+void print_recognition_json(Json& json, const Recognition& found) {
+  const auto numbers = [&](std::string_view key, const std::vector<std::uint64_t>& list) {
+    if (list.empty()) return;
+    json.key(key).open('[');
+    for (const std::uint64_t number : list) json.number(number);
+    json.close(']');
+  };
+  const std::optional<double> bits = found.bits_per_weight();
+  json.line().field("weights", found.weights).key("bits_per_weight").raw(bits ? formatted("{:.4f}", *bits) : "null");
+  json.line().key("recognized").open('[');
+  for (const ModelFinding& finding : found.findings) {
+    json.line().open('{').field("kind", to_string(finding.trait)).field("modules", finding.modules);
+    numbers("ranks", finding.ranks);
+    if (!finding.alpha.empty()) json.field("alpha", finding.alpha);
+    numbers("bits", finding.bits);
+    numbers("group_sizes", finding.group_sizes);
+    if (!finding.targets.empty()) {
+      json.key("targets").open('[');
+      for (const std::string& target : finding.targets) json.string(target);
+      json.close(']');
+    }
+    json.field("evidence", finding.evidence).close('}');
+  }
+  json.close(']');
+}
+
 // " (1.5 KiB)", or nothing below 1024 bytes.
 std::string in_units(std::uint64_t bytes) {
   return bytes < 1024 ? "" : formatted(" ({})", size_text(bytes));
@@ -143,7 +248,7 @@ void print_metadata(Console& console, const Input& input) {
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
-void print_text(Console& console, const Input& input, const Summary& summary) {
+void print_text(Console& console, const Input& input, const Summary& summary, const Recognition& found) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   print_sizes(console, input, summary);
@@ -156,6 +261,7 @@ void print_text(Console& console, const Input& input, const Summary& summary) {
                   : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
                               "element's size\n",
                               grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
+  print_recognition(console, found);
   print_metadata(console, input);
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},
@@ -187,7 +293,7 @@ void print_text(Console& console, const Input& input, const Summary& summary) {
   largest.print(console);
 }
 
-void print_json(Json& json, const Input& input, const Summary& summary) {
+void print_json(Json& json, const Input& input, const Summary& summary, const Recognition& found) {
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
@@ -208,7 +314,9 @@ void print_json(Json& json, const Input& input, const Summary& summary) {
     json.line().open('{').field("dtype", to_string(dtype)).field("tensor_count", totals.tensors);
     json.field("parameters", totals.parameters).field("nbytes", totals.bytes).close('}');
   }
-  json.close(']').line().key("metadata");
+  json.close(']');
+  print_recognition_json(json, found);
+  json.line().key("metadata");
   const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
   if (!metadata.present()) {
     json.null();
@@ -231,11 +339,13 @@ Exit show_path(const std::string& path, std::uint64_t largest, Console& console,
     if (json != nullptr) json_input_error(*json, path, input.error());
     return input_error(path, input.error(), console);
   }
+  const Result<Recognition> found = recognize_model(*input, path, console);
+  if (!found) return input_error(path, found.error(), console);
   if (json != nullptr) {
-    print_json(*json, *input, summarize(*input, largest));
+    print_json(*json, *input, summarize(*input, largest), *found);
   } else {
     console.heading(printable(shown_path(path)));
-    print_text(console, *input, summarize(*input, largest));
+    print_text(console, *input, summarize(*input, largest), *found);
   }
   return Exit::good;
 }
@@ -260,7 +370,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
 
 const Command kInfo = {
     .name = "info",
-    .summary = "summarize: dtypes, parameters, alignment, metadata",
+    .summary = "summarize: dtypes, parameters, alignment, LoRA, GPTQ, ...",
     .title = "Summarize files.",
     .usage = "safetensors info PATH... [--largest N] [--json]",
     .description = kInfoDescription,

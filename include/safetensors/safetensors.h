@@ -21,6 +21,7 @@
 #include <safetensors/path.h>
 #include <safetensors/print.h>
 #include <safetensors/read_plan.h>
+#include <safetensors/recognize.h>
 #include <safetensors/reshard.h>
 #include <safetensors/save.h>
 #include <safetensors/shape.h>

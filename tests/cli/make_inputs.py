@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes the files that the tests of the command read, byte by byte: python3 make_inputs.py FOLDER"""
+import itertools
 import json
 import os
 import struct
@@ -196,6 +197,41 @@ def checkpoints():
     yield "none.json", b'{"metadata": {}, "weight_map": {}}'
 
 
+def recognized():
+    """Models of known kinds: (path, bytes)."""
+    layer = "base_model.model.model.layers.0.self_attn."
+    yield "adapter/adapter_model.safetensors", of_tensors(
+        [
+            (layer + "q_proj.lora_A.weight", "F32", [2, 8], bytes(64)),
+            (layer + "q_proj.lora_B.weight", "F32", [8, 2], bytes(64)),
+            (layer + "v\u202e.lora_A.weight", "F32", [2, 8], bytes(64)),
+            (layer + "v\u202e.lora_B.weight", "F32", [4, 2], bytes(32)),
+        ],
+        {"format": "pt"},
+    )
+    yield "adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}'
+    packed = of_tensors(
+        [
+            ("m.weight_packed", "I32", [4, 4], bytes(64)),
+            ("m.weight_scale", "BF16", [4, 1], bytes(8)),
+            ("m.weight_shape", "I64", [2], bytes(16)),
+        ]
+    )
+    groups = b'{"g": {"weights": {"num_bits": 4, "group_size": null}}}'
+    yield "packed/model.safetensors", packed
+    yield "packed/config.json", b'{"quantization_config": {"quant_method": "compressed-tensors", "config_groups": ' + groups + b"}}"
+    yield "badly_configured/model.safetensors", packed
+    yield "badly_configured/config.json", b'{"quantization_config": {'
+    yield "gptq/model.safetensors", of_tensors(
+        [
+            ("model.embed_tokens.weight", "F16", [2, 32], bytes(128)),
+            ("m.qweight", "I32", [4, 8], bytes(128)),
+            ("m.qzeros", "I32", [1, 1], bytes(4)),
+            ("m.scales", "F16", [1, 8], bytes(16)),
+        ]
+    )
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     files = {
@@ -217,7 +253,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in checkpoints():
+    for name, content in itertools.chain(checkpoints(), recognized()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

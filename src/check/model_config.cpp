@@ -1,0 +1,197 @@
+// Reads the few members of config.json and adapter_config.json that recognize() can use. The text comes from strangers,
+// so it goes through the strict reader, and a member of an unexpected type is skipped. At most 16 MiB are read.
+#include <safetensors/recognize.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
+#include "check/recognize.h"
+#include "json/reader.h"
+#include "os/directory.h"
+#include "os/posix_file.h"
+
+namespace safetensors {
+namespace check {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+constexpr std::size_t kMaxConfigText = 64;  // bytes of a number or a name
+
+class ConfigParser {
+ public:
+  ConfigParser(char* text, std::size_t size, ModelConfig& config) : reader_(text, size), config_(config) {}
+
+  bool parse() {
+    return members(0, [this](std::string_view key) { return root_member(key); }) && reader_.end();
+  }
+  [[nodiscard]] const json::Failure& failure() const { return reader_.failure(); }
+
+ private:
+  // Calls `member` for each member of an object. It must read the value.
+  template <class Member>
+  bool members(unsigned open, const Member& member) {
+    if (!reader_.open('{', "expected an object")) return false;
+    if (reader_.consume('}')) return true;
+    open_ = open + 1;
+    for (bool more = true; more;) {
+      std::string_view key;
+      std::size_t start = 0;
+      if (!reader_.key(key, start) || !member(std::string(key.substr(0, kMaxConfigText)))) return false;
+      open_ = open + 1;
+      if (!reader_.next('}', more)) return false;
+    }
+    return true;
+  }
+
+  bool root_member(std::string_view key) {
+    if (key == "quantization_config" && reader_.peek() == '{')
+      return members(open_, [this](std::string_view inner) { return quantization_member(inner); });
+    if (key == "tie_word_embeddings") return boolean(config_.tied_embeddings);
+    if (key == "r") return integer(config_.lora_rank);
+    if (key == "lora_alpha") return number(config_.lora_alpha);
+    if (key == "target_modules" && reader_.peek() == '[') return targets();
+    return reader_.skip_value(open_);
+  }
+
+  bool quantization_member(std::string_view key) {
+    if (key == "quant_method") return text(config_.quantization);
+    if (key == "bits") return integer(config_.bits);
+    if (key == "group_size") return integer(config_.group_size);
+    if (key == "config_groups" && reader_.peek() == '{')  // compressed-tensors: a group of layers per member
+      return members(open_, [this](std::string_view) { return group(); });
+    return reader_.skip_value(open_);
+  }
+
+  bool group() {
+    if (reader_.peek() != '{') return reader_.skip_value(open_);
+    return members(open_, [this](std::string_view key) {
+      if (key != "weights" || reader_.peek() != '{') return reader_.skip_value(open_);
+      return members(open_, [this](std::string_view inner) {
+        if (inner == "num_bits") return integer(config_.bits);
+        if (inner == "group_size") return integer(config_.group_size);
+        return reader_.skip_value(open_);
+      });
+    });
+  }
+
+  // The text of the value that skip_value() accepts.
+  bool scalar(std::string_view& value) {
+    (void)reader_.peek();
+    const char* const begin = reader_.position();
+    if (!reader_.skip_value(open_)) return false;
+    value = {begin, static_cast<std::size_t>(reader_.position() - begin)};
+    return true;
+  }
+  bool integer(std::optional<std::uint64_t>& out) {
+    std::string_view value;
+    if (!scalar(value)) return false;
+    if (value.empty() || value.size() > 18 || value.find_first_not_of("0123456789") != std::string_view::npos)
+      return true;
+    std::uint64_t number = 0;
+    for (const char digit : value) number = number * 10 + static_cast<std::uint64_t>(digit - '0');
+    out = number;
+    return true;
+  }
+  bool number(std::string& out) {
+    std::string_view value;
+    if (!scalar(value)) return false;
+    const bool is_number = !value.empty() && (value[0] == '-' || (value[0] >= '0' && value[0] <= '9'));
+    if (is_number && value.size() <= kMaxConfigText) out = value;
+    return true;
+  }
+  bool boolean(std::optional<bool>& out) {
+    std::string_view value;
+    if (!scalar(value)) return false;
+    if (value == "true" || value == "false") out = value == "true";
+    return true;
+  }
+  bool text(std::string& out) {
+    if (reader_.peek() != '"') return reader_.skip_value(open_);
+    std::string_view value;
+    if (!reader_.string(value)) return false;
+    out = value.substr(0, kMaxConfigText);
+    return true;
+  }
+  bool targets() {
+    if (!reader_.open('[', "expected an array")) return false;
+    if (reader_.consume(']')) return true;
+    for (bool more = true; more;) {
+      std::string name;
+      ++open_;
+      const bool good = text(name);
+      --open_;
+      if (!good) return false;
+      if (!name.empty() && config_.lora_targets.size() < kMaxTargets) config_.lora_targets.push_back(std::move(name));
+      if (!reader_.next(']', more)) return false;
+    }
+    std::ranges::sort(config_.lora_targets);
+    return true;
+  }
+
+  json::Reader reader_;
+  ModelConfig& config_;
+  unsigned open_ = 0;  // open containers around the next value
+};
+
+Status parse_into(char* text, std::size_t size, ModelConfig& config) {
+  std::fill_n(text + size, json::Reader::kPadding, '\0');
+  ConfigParser parser(text, size, config);
+  if (parser.parse()) return {};
+  Error error = base::make_error(parser.failure().code, std::string("invalid configuration: ") + parser.failure().what);
+  error.offset = parser.failure().offset;
+  return error;
+}
+
+Status read_into(const std::string& path, ModelConfig& config) {
+  if (os::kind_of(path) == os::PathKind::nothing) return {};
+  const auto file = os::PosixFile::open(path);
+  if (!file) return file.error();
+  const std::uint64_t size = (*file)->identity().size;
+  if (size > kMaxConfigBytes)
+    return base::make_error(Errc::invalid_argument,
+                            "configuration too large: " + std::to_string(size) + " bytes, at most " +
+                                std::to_string(kMaxConfigBytes) + " are read",
+                            path);
+  const auto length = static_cast<std::size_t>(size);
+  const auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
+  Status status = os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text.get(), length)));
+  if (status) status = parse_into(text.get(), length, config);
+  if (!status) return base::with_path(std::move(status).error(), path);
+  return {};
+}
+
+}  // namespace
+}  // namespace check
+
+inline namespace v0 {
+
+Result<ModelConfig> parse_model_config(std::string_view json) noexcept {
+  return base::guarded([&]() -> Result<ModelConfig> {
+    if (json.size() > check::kMaxConfigBytes)
+      return base::make_error(Errc::invalid_argument, "configuration too large: " + std::to_string(json.size()) +
+                                                          " bytes, at most " + std::to_string(check::kMaxConfigBytes) +
+                                                          " are read");
+    std::string text(json);
+    text.resize(json.size() + json::Reader::kPadding);
+    ModelConfig config;
+    if (Status status = check::parse_into(text.data(), json.size(), config); !status) return std::move(status).error();
+    return config;
+  });
+}
+
+Result<ModelConfig> read_model_config(PathView folder) noexcept {
+  return base::guarded([&]() -> Result<ModelConfig> {
+    ModelConfig config;
+    for (const char* const name : {"config.json", "adapter_config.json"}) {
+      const std::string path = os::join_path(std::string(folder), name);
+      if (Status status = check::read_into(path, config); !status) return std::move(status).error();
+    }
+    return config;
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors
