@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -222,6 +223,11 @@ std::string shape_text(ShapeView shape) {
   }
   if (shape.size() > kShown) text += formatted(",...{} dimensions", shape.size());
   return text + "]";
+}
+
+std::uint64_t alignment_of(std::uint64_t offset) {
+  constexpr unsigned kMaxShift = 16;
+  return std::uint64_t{1} << std::min<unsigned>(kMaxShift, static_cast<unsigned>(std::countr_zero(offset)));
 }
 
 std::uint64_t parameters(const TensorInfo& tensor) {

@@ -80,6 +80,9 @@ void json_files(Json& json, const Input& input);
 // "[2,3]". A long shape is cut.
 [[nodiscard]] std::string shape_text(ShapeView shape);
 
+// The largest power of two up to 64 KiB that divides an offset.
+[[nodiscard]] std::uint64_t alignment_of(std::uint64_t offset);
+
 // The number of elements, computed from the number of bytes.
 [[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
 

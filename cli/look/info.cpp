@@ -14,7 +14,6 @@
 #include <safetensors/recognize.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <map>
 
@@ -30,8 +29,8 @@ elements can be used. Long metadata values are cut: see meta ls. Reads headers
 only.
 
 Recognizes adapters (LoRA), quantized weights (GPTQ, AWQ, compressed-tensors,
-bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes. For
-a folder or an index, config.json and adapter_config.json add what they say.
+bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes.
+For a folder or an index, config.json and adapter_config.json add what they say.
 Bits per weight are the bits of all tensors per weight that they stand for.)";
 
 constexpr Option kInfoTable[] = {
@@ -55,12 +54,6 @@ struct InfoTotals {
     bytes += tensor.nbytes();
   }
 };
-
-// The largest power of two up to 64 KiB that divides offset.
-std::uint64_t alignment_of(std::uint64_t offset) {
-  constexpr unsigned kMaxShift = 16;
-  return std::uint64_t{1} << std::min<unsigned>(kMaxShift, static_cast<unsigned>(std::countr_zero(offset)));
-}
 
 // The alignment of an element in bytes. C64 is a pair of F32, F4 and F6 are bytes.
 std::uint64_t wanted_alignment(Dtype dtype) {

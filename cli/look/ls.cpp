@@ -5,6 +5,7 @@
 #include "each_file.h"
 #include "input.h"
 #include "json_output.h"
+#include "ls_columns.h"
 #include "module_tree.h"
 #include "text/escape.h"
 #include "text/formatted.h"
@@ -39,17 +40,24 @@ constexpr Option kLsTable[] = {
      "group tensors by module: the parts of names between dots.\n"
      "Modules with the same content are one line, such as\n"
      "layers.{0..31}. --sort is then name or size"},
+    {"-c,--columns", "LIST",
+     "show these columns in this order: name, dtype, shape,\n"
+     "rank, parameters, size, bytes, share, begin, end, offset,\n"
+     "alignment, file; commas between them"},
+    {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kJsonOption,
 };
 
 constexpr const char kLsDetails[] = R"(BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
-from the start of the file. FILE is the file of a tensor, if there are several.)";
+from the start of the file. FILE is the file of a tensor, if there are several.
+ALIGNMENT is the largest power of two up to 65536 that divides FILE OFFSET.)";
 
 constexpr const char* kLsExamples[] = {
     "safetensors ls model.safetensors",
     "safetensors ls llama-7b/ --match '*.k_proj.*'",
     "safetensors ls llama-7b/ --tree --sort size",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
+    "safetensors ls llama-7b/ --columns size,name,file --sort size",
     "safetensors ls *.safetensors --sort size --json",
 };
 
@@ -89,6 +97,8 @@ struct LsOptions {
   bool reverse = false;
   bool tree = false;
   bool by_size = false;
+  std::vector<const ListColumn*> columns;  // empty: the default
+  bool wide = false;
   bool json = false;
 };
 
@@ -141,29 +151,21 @@ LsTotals total(const Input& input, const List& list) {
   return totals;
 }
 
-void print_text(Console& console, const Input& input, const List& list) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
-  const bool several = !input.is_file();
-  std::vector<Table::Column> columns = {{"NAME", Align::left, Narrow::shorten},     {"DTYPE"},
-                                        {"SHAPE", Align::left, Narrow::shorten},    {"SIZE", Align::right},
-                                        {"BEGIN", Align::right, Narrow::hide},      {"END", Align::right, Narrow::hide},
-                                        {"FILE OFFSET", Align::right, Narrow::hide}};
-  if (several) columns.push_back({"FILE", Align::left, Narrow::hide});
+void print_text(Console& console, const Input& input, const List& list, const LsOptions& options) {
+  const std::vector<const ListColumn*> shown =
+      options.columns.empty() ? default_columns(!input.is_file(), options.wide) : options.columns;
+  std::vector<Table::Column> columns;
+  for (const ListColumn* column : shown) columns.push_back({column->heading, column->align, column->narrow});
   Table table(std::move(columns));
+  const LsTotals totals = total(input, list);
   for (const auto& [info, file] : list) {
-    std::vector<std::string> cells = {printable(info->name),
-                                      std::string(to_string(info->dtype)),
-                                      shape_text(info->shape),
-                                      size_text(info->nbytes()),
-                                      std::to_string(info->begin),
-                                      std::to_string(info->end),
-                                      std::to_string(info->file_offset)};
-    if (several) cells.push_back(printable(input.file_name(file)));
+    const ListRow row = {*info, input, file, totals.bytes};
+    std::vector<std::string> cells;
+    for (const ListColumn* column : shown) cells.push_back(column->cell(row));
     table.row(std::move(cells));
   }
   table.print(console);
-  console.out(total(input, list).text());
+  console.out(totals.text());
 }
 
 void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
@@ -219,7 +221,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   } else if (json != nullptr) {
     print_json(*json, *input, list);
   } else {
-    print_text(console, *input, list);
+    print_text(console, *input, list, options);
   }
   if (!list.empty() || options.globs.empty()) return Exit::good;
   console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));
@@ -229,12 +231,15 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
 Exit run_ls(std::span<const std::string> given, Console& console) {
   LsOptions options;
   std::optional<std::string> sort;
+  std::optional<std::string> columns;
   Arguments arguments(kLs);
   arguments.positionals(options.paths);
   arguments.values("match", options.globs);
   arguments.value("sort", sort);
   arguments.flag("reverse", options.reverse);
   arguments.flag("tree", options.tree);
+  arguments.value("columns", columns);
+  arguments.flag("long", options.wide);
   arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
@@ -245,6 +250,14 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
     return console.usage("ls", "--tree goes with --sort name or size, and not with --reverse");
   if (options.tree) options.less = less_by_name;
+  if ((columns || options.wide) && (options.tree || options.json))
+    return console.usage("ls", "--columns and --long do not go with --tree and --json");
+  if (columns && options.wide) return console.usage("ls", "--columns does not go with --long");
+  if (columns) {
+    Result<std::vector<const ListColumn*>> parsed = parse_columns(*columns);
+    if (!parsed) return console.usage("ls", parsed.error().message);
+    options.columns = *std::move(parsed);
+  }
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);
@@ -261,7 +274,7 @@ const Command kLs = {
     .title = "List the tensors of files.",
     .usage =
         "safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]\n"
-        "               [--tree] [--json]",
+        "               [--tree | --columns LIST | --long] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

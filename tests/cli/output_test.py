@@ -229,6 +229,14 @@ class TableTest(CommandTest):
         tables = [line for line in info if re.match(r"  (DTYPE|LARGEST|[FIU]\d+ |layer|scale|empty)", line)]
         self.assertLessEqual(max(map(len, tables)), 40)
 
+    def test_chosen_columns_are_hidden_on_a_narrow_terminal(self):
+        lines = self.on_terminal(40, "ls", "good.safetensors", "--columns", "bytes,name,parameters,share,file")
+        self.assertEqual(lines[0], "BYTES  NAME             PARAMETERS")
+        self.assertEqual(lines[-2], "safetensors: not shown: SHARE, FILE (the terminal has 40 columns)")
+        wide = self.on_terminal(60, "ls", "good.safetensors", "--long")
+        self.assertEqual(wide[0], "NAME             DTYPE  SHAPE  PARAMETERS  SIZE   SHARE")
+        self.assertLessEqual(max(map(columns, wide[:-2])), 60)
+
     def test_a_pipe_gets_whole_names(self):
         name = "n" * 300
         self.write("pipe.safetensors", [name, "b"])
