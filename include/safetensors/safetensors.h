@@ -18,6 +18,7 @@
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
+#include <safetensors/lint.h>
 #include <safetensors/path.h>
 #include <safetensors/print.h>
 #include <safetensors/read_plan.h>

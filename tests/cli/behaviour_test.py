@@ -20,7 +20,7 @@ import unittest
 import make_inputs
 
 PROGRAM = ""
-COMMANDS = ("ls", "info", "header", "meta", "verify", "cat", "diff", "clean", "completions", "man", "version")
+COMMANDS = ("ls", "info", "header", "meta", "verify", "lint", "cat", "diff", "clean", "completions", "man", "version")
 
 
 def environment(**changes):

@@ -232,6 +232,13 @@ def recognized():
     )
 
 
+def polyglot():
+    """(path, bytes): a file that zip readers open, too, with a program in a tensor; a file with equal tensors."""
+    end = b"PK\5\6" + bytes(18)
+    yield "lint/copies.safetensors", of_tensors([("a", "F32", [1024], bytes(4096)), ("b", "F32", [1024], bytes(4096))])
+    yield "lint/polyglot.safetensors", of_tensors([("a", "U8", [24], b"\x7fELF" + bytes(20)), ("b", "U8", [22], end)], {"license": "mit"})
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     files = {
@@ -253,7 +260,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized()):
+    for name, content in itertools.chain(checkpoints(), recognized(), polyglot()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

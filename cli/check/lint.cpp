@@ -1,0 +1,225 @@
+// The subcommand lint: prints what lint() of the library finds in valid files. Codes that the user allows are left out,
+// and codes that they deny are errors.
+#include "arguments.h"
+#include "command.h"
+#include "each_file.h"
+#include "input.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+#include "text/size.h"
+
+#include <safetensors/lint.h>
+
+#include <algorithm>
+#include <map>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kLintDescription[] =
+    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Looks for what is valid but costs time, breaks
+some programs, or misleads: misaligned tensors, signatures of other kinds of
+files, hidden characters in names, metadata that transformers refuses, an index
+that does not fit its files. Reads headers and a few bytes of each file.)";
+
+constexpr Option kLintTable[] = {
+    {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times"},
+    {"--deny", "CODE", "a finding with this code is an error; may be given\nseveral times"},
+    {"--values", nullptr, "also read tensors, to find equal ones: duplicate_data"},
+    {"-q,--quiet", nullptr, "print no notes and no advice"},
+    {"--list", nullptr, "print all codes with their severity and advice"},
+    kJsonOption,
+};
+
+constexpr const char kLintDetails[] =
+    R"(One line per finding: PATH: SEVERITY: CODE: what was found, with the first tensor.
+The severities are error, warning and note.)";
+
+constexpr const char* kLintExamples[] = {
+    "safetensors lint model.safetensors",
+    "safetensors lint llama-7b/ --values --deny duplicate_data",
+    "safetensors lint *.safetensors --allow metadata_format --quiet",
+};
+
+struct LintCommand {
+  std::vector<std::string> paths;
+  std::map<LintCode, LintSeverity> severities;
+  std::map<LintCode, bool> allowed;
+  bool values = false;
+  bool quiet = false;
+
+  [[nodiscard]] LintSeverity severity(LintCode code) const {
+    const auto denied = severities.find(code);
+    return denied == severities.end() ? safetensors::severity(code) : denied->second;
+  }
+};
+
+std::optional<LintCode> find_code(std::string_view name) {
+  const std::span<const LintCode> codes = all_lint_codes();
+  const auto found = std::ranges::find(codes, name, [](LintCode code) { return to_string(code); });
+  if (found == codes.end()) return std::nullopt;
+  return *found;
+}
+
+std::string unknown_code(const char* option, std::string_view name) {
+  std::string known;
+  for (const LintCode code : all_lint_codes()) (known += known.empty() ? "" : ", ") += to_string(code);
+  return formatted("{}: unknown code `{}` (known: {})", option, printable(name), known);
+}
+
+Exit list_codes(Console& console, bool as_json) {
+  if (as_json) {
+    Json json(console, "lint");
+    json.key("codes").open('[');
+    for (const LintCode code : all_lint_codes()) {
+      json.line().open('{').field("code", to_string(code)).field("severity", to_string(severity(code)));
+      json.field("advice", advice(code)).close('}');
+    }
+    json.close(']');
+    json.finish();
+    return Exit::good;
+  }
+  for (const LintCode code : all_lint_codes())
+    console.out(formatted("{:<19} {:<8} {}\n", to_string(code), to_string(severity(code)), advice(code)));
+  return Exit::good;
+}
+
+// The path of the file of a finding, or that of the model.
+std::string path_of(const LintFinding& finding, const Input& input, const std::string& path) {
+  if (!finding.file || input.files()[*finding.file].path().empty()) return shown_path(path);
+  return input.files()[*finding.file].path();
+}
+
+void print_finding(Console& console, const LintFinding& finding, const std::string& path, const LintCommand& command) {
+  const LintSeverity severity = command.severity(finding.code);
+  const bool bad = severity != LintSeverity::note;
+  const std::string word(to_string(severity));
+  std::string text = formatted("{}: {}: {}: {}", printable(path), bad ? console.red(word) : word,
+                               to_string(finding.code), printable(finding.message));
+  if (finding.count == 1 && !finding.tensor.empty()) text += formatted(": `{}`", shortened(finding.tensor, 80));
+  if (finding.count > 1 && !finding.tensor.empty()) text += formatted(", first `{}`", shortened(finding.tensor, 80));
+  console.out(text + "\n");
+  if (!command.quiet && bad) console.out(formatted("  advice: {}\n", advice(finding.code)));
+}
+
+void print_finding_json(Json& json, const LintFinding& finding, const std::string& path, const LintCommand& command) {
+  json.line().open('{').field("code", to_string(finding.code));
+  json.field("severity", to_string(command.severity(finding.code))).field("path", path).key("tensor");
+  if (finding.tensor.empty() && finding.code != LintCode::empty_name) {
+    json.null();
+  } else {
+    json.string(finding.tensor);
+  }
+  json.field("count", finding.count).field("nbytes", finding.bytes).field("message", finding.message);
+  json.field("advice", advice(finding.code)).close('}');
+}
+
+Result<std::vector<LintFinding>> find_all(const Input& input, const std::string& path, const LintCommand& command,
+                                          Console& console) {
+  LintOptions options{.peek = !is_pipe(path), .duplicates = command.values, .progress = nullptr};
+  options.progress = [&](std::uint64_t completed, std::uint64_t total) {
+    console.progress(completed, total);
+    return !Interrupt::caught();
+  };
+  Result<std::vector<LintFinding>> found =
+      input.checkpoint() != nullptr ? lint(*input.checkpoint(), options) : lint(input.files()[0], options);
+  if (found) std::erase_if(*found, [&](const LintFinding& finding) { return command.allowed.contains(finding.code); });
+  return found;
+}
+
+Exit lint_path(const std::string& path, const LintCommand& command, Console& console, Json* json) {
+  const Result<Input> input = Input::open(path, console);
+  const Result<std::vector<LintFinding>> found =
+      input ? find_all(*input, path, command, console) : Result<std::vector<LintFinding>>(input.error());
+  if (!found && Interrupt::caught()) return Exit::system;
+  if (!found) {
+    if (json != nullptr) json_input_error(*json, path, found.error());
+    return input_error(path, found.error(), console);
+  }
+  std::map<LintSeverity, std::uint64_t> counts;
+  if (json != nullptr) json->key("findings").open('[');
+  for (const LintFinding& finding : *found) {
+    const LintSeverity severity = command.severity(finding.code);
+    ++counts[severity];
+    if (json != nullptr) {
+      print_finding_json(*json, finding, path_of(finding, *input, path), command);
+    } else if (severity != LintSeverity::note || !command.quiet) {
+      print_finding(console, finding, path_of(finding, *input, path), command);
+    }
+  }
+  const std::uint64_t errors = counts[LintSeverity::error];
+  const std::uint64_t warnings = counts[LintSeverity::warning];
+  const std::uint64_t notes = counts[LintSeverity::note];
+  if (json != nullptr) {
+    json->close(']').line().field("errors", errors).field("warnings", warnings).field("notes", notes);
+  } else if (!command.quiet) {
+    console.out(formatted("{}: {}\n", printable(shown_path(path)),
+                          found->empty() ? console.green("nothing found")
+                                         : formatted("{}, {}, {}", counted(errors, "error"),
+                                                     counted(warnings, "warning"), counted(notes, "note"))));
+  }
+  return errors + warnings == 0 ? Exit::good : Exit::negative;
+}
+
+Exit run_lint(std::span<const std::string> given, Console& console) {
+  LintCommand command;
+  std::vector<std::string> allow;
+  std::vector<std::string> deny;
+  bool list = false;
+  bool as_json = false;
+  Arguments arguments(kLint);
+  arguments.positionals(command.paths);
+  arguments.values("allow", allow);
+  arguments.values("deny", deny);
+  arguments.flag("values", command.values);
+  arguments.flag("quiet", command.quiet);
+  arguments.flag("list", list);
+  arguments.flag("json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("lint", *wrong);
+  if (list && !command.paths.empty()) return console.usage("lint", "--list takes no PATH");
+  if (!list && command.paths.empty()) return console.usage("lint", "which PATH?");
+  if (command.quiet && as_json) return console.usage("lint", "--quiet does not go with --json");
+  for (const std::string& name : allow) {
+    const std::optional<LintCode> code = find_code(name);
+    if (!code) return console.usage("lint", unknown_code("--allow", name));
+    command.allowed[*code] = true;
+  }
+  for (const std::string& name : deny) {
+    const std::optional<LintCode> code = find_code(name);
+    if (!code) return console.usage("lint", unknown_code("--deny", name));
+    if (command.allowed.contains(*code))
+      return console.usage("lint", formatted("{} is both allowed and denied", to_string(*code)));
+    command.severities[*code] = LintSeverity::error;
+  }
+  if (list) return list_codes(console, as_json);
+  std::optional<Interrupt> interrupt;  // only long work stops by itself
+  if (command.values) interrupt.emplace();
+  return for_each_file("lint", command.paths, as_json, console, [&](const std::string& path, Json* json) {
+    return Interrupt::caught() ? Exit::system : lint_path(path, command, console, json);
+  });
+}
+
+}  // namespace
+
+const Command kLint = {
+    .name = "lint",
+    .summary = "find what costs time, breaks programs, or misleads",
+    .title = "Find what is valid but unwise in files.",
+    .usage =
+        "safetensors lint PATH... [--allow CODE]... [--deny CODE]... [--values]\n"
+        "                 [--quiet] [--json]\n"
+        "safetensors lint --list [--json]",
+    .description = kLintDescription,
+    .options = kLintTable,
+    .details = kLintDetails,
+    .examples = kLintExamples,
+    .exits =
+        "0 no errors and no warnings; 1 a finding of at least warning level, or a\n"
+        "file is invalid; 2 usage; 3 a file cannot be read",
+    .run = run_lint,
+};
+
+}  // namespace safetensors::cli
