@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
+#include "format/cast.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -29,6 +30,9 @@ constexpr Option kCatTable[] = {
      "text  decimal numbers in nested brackets\n"
      "json  the same as --json",
      "raw|npy|text|json"},
+    {"-c,--cast", "DTYPE",
+     "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
+     "nearest even; also for npy, which has no BF16"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -49,6 +53,7 @@ to exactly the value in the file. In JSON, a value that is not finite is "nan",
 constexpr const char* kCatExamples[] = {
     "safetensors cat model.safetensors h.0.ln_1.bias --format text",
     "safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy",
+    "safetensors cat llama-7b/ model.norm.weight --cast F32 -f npy -o norm.npy",
     "safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum",
 };
 
@@ -56,6 +61,7 @@ struct CatOptions {
   std::vector<std::string> given;
   std::optional<std::string> slice;
   std::optional<std::string> format;
+  std::optional<std::string> cast;
   std::optional<std::string> limit;
   std::optional<std::string> output;
   bool force = false;
@@ -68,6 +74,7 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   arguments.positionals(options.given);
   arguments.value("slice", options.slice);
   arguments.value("format", options.format);
+  arguments.value("cast", options.cast);
   arguments.value("limit", options.limit);
   arguments.value("output", options.output);
   arguments.flag("force", options.force);
@@ -99,23 +106,49 @@ std::optional<std::string> check_usage(const CatOptions& options, CatFormat form
 }
 
 std::string no_npy(Dtype dtype) {
-  return formatted("NumPy has no dtype for {0}: use --format raw (the same bytes, {1} bits per element) or text",
-                   to_string(dtype), bits(dtype));
+  return formatted("NumPy has no dtype for {0}: use {2}--format raw (the same bytes, {1} bits per element) or text",
+                   to_string(dtype), bits(dtype), format::castable(dtype, Dtype::F32) ? "--cast F32, " : "");
+}
+
+// "F32", "f32" and "bf16" are dtypes.
+std::optional<Dtype> dtype_of(std::string name) {
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return parse_dtype(name);
+}
+
+// The dtype of the output. Error: invalid_argument, with a text for the user.
+Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
+  if (!options.cast) return from;
+  const std::optional<Dtype> to = dtype_of(*options.cast);
+  if (to && format::castable(from, *to)) return *to;
+  std::string allowed;
+  for (const Dtype dtype : all_dtypes()) {
+    if (dtype != from && format::castable(from, dtype)) (allowed += allowed.empty() ? "" : ", ") += to_string(dtype);
+  }
+  std::string text = to ? formatted("--cast: no cast from {} to {}", to_string(from), to_string(*to))
+                        : formatted("--cast: unknown dtype `{}`", printable(*options.cast));
+  text += allowed.empty() ? formatted("; {} can be cast to no dtype", to_string(from))
+                          : formatted("; {} can be cast to {}", to_string(from), allowed);
+  return Error{.code = Errc::invalid_argument, .path = {}, .message = std::move(text)};
 }
 
 Exit show_plan(const CatRequest& request, const CatOptions& options, Console& console) {
   const TensorInfo& tensor = request.tensor;
   const std::optional<std::uint64_t> size = output_bytes(request);
+  const bool cast = request.dtype != tensor.dtype;  // only between dtypes of whole bytes
+  const std::uint64_t nbytes =
+      cast ? request.slice.nbytes() / (bits(tensor.dtype) / 8) * (bits(request.dtype) / 8) : request.slice.nbytes();
   if (options.json) {
     Json json(console, "cat");
-    json.field("path", options.given[0]).field("name", tensor.name).field("dtype", to_string(tensor.dtype));
-    json.field("shape", request.slice.shape()).field("nbytes", request.slice.nbytes()).field("dry_run", true);
+    json.field("path", options.given[0]).field("name", tensor.name).field("dtype", to_string(request.dtype));
+    if (cast) json.field("cast_from", to_string(tensor.dtype));
+    json.field("shape", request.slice.shape()).field("nbytes", nbytes).field("dry_run", true);
     json.field("format", to_string(request.format));
     if (options.output) json.field("output", *options.output);
     if (size) json.field("output_bytes", *size);
     json.finish();
   } else {
-    console.out(formatted("would write {} {} as {}{} to {}\n", to_string(tensor.dtype),
+    console.out(formatted("would write {} {} as {}{} to {}\n", to_string(request.dtype),
                           shape_text(request.slice.shape()), to_string(request.format),
                           size ? ", " + counted(*size, "byte") + "," : "",
                           options.output ? printable(*options.output) : "standard output"));
@@ -179,7 +212,9 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   const Result<Listed> found = input->find(options.given[1]);
   if (!found) return fail(options, found.error(), console);
   const TensorInfo* const tensor = found->info;
-  if (format == CatFormat::npy && !npy_type(tensor->dtype)) return console.usage("cat", no_npy(tensor->dtype));
+  const Result<Dtype> dtype = output_dtype(options, tensor->dtype);
+  if (!dtype) return console.usage("cat", dtype.error().message);
+  if (format == CatFormat::npy && !npy_type(*dtype)) return console.usage("cat", no_npy(*dtype));
   const Result<ResolvedSlice> resolved = slice->resolve(tensor->dtype, tensor->shape);
   if (!resolved) return fail(options, resolved.error(), console);
   if (options.output) {
@@ -192,6 +227,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   const CatRequest request = {input->files()[found->file],
                               *tensor,
                               *resolved,
+                              *dtype,
                               format,
                               limit_of(options, *tensor, console),
                               options.output || !console.out_is_terminal()};
@@ -205,8 +241,8 @@ const Command kCat = {
     .summary = "write a tensor or a slice: raw, npy, text, JSON",
     .title = "Write one tensor, or a part of it.",
     .usage =
-        "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]\n"
-        "                [--output OUT [--force] [--dry-run]] [--json]",
+        "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--cast DTYPE]\n"
+        "                [--limit N] [--output OUT [--force] [--dry-run]] [--json]",
     .description = kCatDescription,
     .options = kCatTable,
     .details = kCatDetails,

@@ -2,6 +2,7 @@
 // Nested brackets are written by counting indices, not by recursion, because the rank comes from the file.
 #include "cat_output.h"
 
+#include "format/cast.h"
 #include "input.h"
 #include "npy.h"
 #include "slice_stream.h"
@@ -22,8 +23,42 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The bytes of a slice in the dtype of the output. A cast converts each chunk as it is read.
+class ValueStream {
+ public:
+  explicit ValueStream(const CatRequest& request)
+      : stream_(request.file, request.tensor, request.slice),
+        from_(request.tensor.dtype),
+        to_(request.dtype),
+        from_bytes_(bits(from_) / 8),
+        to_bytes_(bits(to_) / 8) {}
+
+  // In bytes of the output. Without a cast, elements may have fewer than 8 bits.
+  [[nodiscard]] std::uint64_t remaining() const {
+    return from_ == to_ ? stream_.remaining() : stream_.remaining() / from_bytes_ * to_bytes_;
+  }
+  // With a cast, destination holds whole elements.
+  [[nodiscard]] Status read(std::span<std::byte> destination) {
+    if (from_ == to_) return stream_.read(destination);
+    const std::size_t count = destination.size() / to_bytes_;
+    source_.resize(count * from_bytes_);
+    if (Status status = stream_.read(source_); !status) return status;
+    format::cast(from_, source_.data(), to_, destination.data(), count);
+    return {};
+  }
+  void skip(std::uint64_t bytes) { stream_.skip(from_ == to_ ? bytes : bytes / to_bytes_ * from_bytes_); }
+
+ private:
+  SliceStream stream_;
+  Dtype from_;
+  Dtype to_;
+  std::size_t from_bytes_;
+  std::size_t to_bytes_;
+  std::vector<std::byte> source_;
+};
+
 Status write_bytes(const CatRequest& request, const Sink& sink, Console& console) {
-  SliceStream stream(request.file, request.tensor, request.slice);
+  ValueStream stream(request);
   std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, stream.remaining())));
   const std::uint64_t total = stream.remaining();
   while (stream.remaining() > 0 && console.writable()) {
@@ -39,9 +74,7 @@ Status write_bytes(const CatRequest& request, const Sink& sink, Console& console
 class Elements {
  public:
   Elements(const CatRequest& request, bool json)
-      : stream_(request.file, request.tensor, request.slice),
-        bits_(bits(request.tensor.dtype)),
-        text_(request.tensor.dtype, json) {}
+      : stream_(request), bits_(bits(request.dtype)), text_(request.dtype, json) {}
 
   void skip(std::uint64_t count) { next_ += count; }
 
@@ -61,7 +94,7 @@ class Elements {
   }
 
  private:
-  SliceStream stream_;
+  ValueStream stream_;
   unsigned bits_;
   ElementText text_;
   std::uint64_t next_ = 0;    // index of the next element
@@ -158,7 +191,9 @@ Status write_json(const CatRequest& request, const Sink& sink, Console& console)
                                json_escaped(request.file.path()), json_escaped(tensor.name));
   std::string shape;
   for (const std::uint64_t dim : request.slice.shape()) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
-  head += formatted("\"dtype\": \"{}\", \"shape\": [{}],\n \"values\":\n", to_string(tensor.dtype), shape);
+  head += formatted("\"dtype\": \"{}\", ", to_string(request.dtype));
+  if (request.dtype != tensor.dtype) head += formatted("\"cast_from\": \"{}\", ", to_string(tensor.dtype));
+  head += formatted("\"shape\": [{}],\n \"values\":\n", shape);
   if (Status status = sink(head); !status) return status;
   if (Status status = write_values(request, true, sink, console); !status) return status;
   return sink("}\n");
@@ -172,9 +207,10 @@ std::string_view to_string(CatFormat format) {
 }
 
 std::optional<std::uint64_t> output_bytes(const CatRequest& request) {
-  if (request.format == CatFormat::raw) return request.slice.nbytes();
-  if (request.format != CatFormat::npy) return std::nullopt;
-  return npy_header(*npy_type(request.tensor.dtype), request.slice.shape()).size() + request.slice.nbytes();
+  if (request.format != CatFormat::raw && request.format != CatFormat::npy) return std::nullopt;
+  const std::uint64_t bytes = ValueStream(request).remaining();
+  if (request.format == CatFormat::raw) return bytes;
+  return npy_header(*npy_type(request.dtype), request.slice.shape()).size() + bytes;
 }
 
 Status write_tensor(const CatRequest& request, const Sink& sink, Console& console) {
@@ -184,7 +220,7 @@ Status write_tensor(const CatRequest& request, const Sink& sink, Console& consol
     return sink("\n");
   }
   if (request.format == CatFormat::npy) {
-    if (Status status = sink(npy_header(*npy_type(request.tensor.dtype), request.slice.shape())); !status) {
+    if (Status status = sink(npy_header(*npy_type(request.dtype), request.slice.shape())); !status) {
       return status;
     }
   }

@@ -19,6 +19,7 @@ struct CatRequest {
   const File& file;
   const TensorInfo& tensor;
   const ResolvedSlice& slice;
+  Dtype dtype;  // of the output; another one than that of the tensor if the values are cast
   CatFormat format;
   std::uint64_t limit;  // max elements shown per dimension in text; 0: all
   bool progress;        // whether to show the progress if standard error is a terminal
@@ -30,7 +31,8 @@ using Sink = std::function<Status(std::string_view)>;
 // The number of bytes that write_tensor() produces, known in advance for raw and npy. nullopt for the other formats.
 [[nodiscard]] std::optional<std::uint64_t> output_bytes(const CatRequest& request);
 
-// Writes the tensor to sink. The format npy needs a dtype that NumPy has. Stops early if the console's standard output
+// Writes the tensor to sink. The format npy needs a dtype that NumPy has, and
+// another dtype a cast that castable() allows. Stops early if the console's standard output
 // fails.
 [[nodiscard]] Status write_tensor(const CatRequest& request, const Sink& sink, Console& console);
 
