@@ -24,6 +24,15 @@ constexpr unsigned kThreads = 16;  // more than there are processors, because th
 constexpr std::size_t kMaxTensors = format::NameIndex::kNone - 1;
 constexpr std::size_t kTensorsPerCheck = 4096;  // between two checks for cancellation
 
+// Names the index in the error of a shard that does not exist.
+Error explained(const CheckpointPaths::Part& part, Error error) {
+  if (part.index == nullptr || error.os_error != ENOENT) return error;
+  const std::string& path = part.index->path;
+  error.message += " (a shard that `" + printable(path.substr(path.rfind('/') + 1)) +
+                   "` names: download it, or name the files that you have)";
+  return error;
+}
+
 class OpenFiles final : public os::Tasks {
  public:
   OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
@@ -38,7 +47,7 @@ class OpenFiles final : public os::Tasks {
       const unsigned threads = pool_ ? 1 : options_.threads;
       const CheckpointPaths::Part& part = paths_[index];
       Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
-      if (!file) return std::move(file).error();
+      if (!file) return explained(part, std::move(file).error());
       opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
       if (part.index != nullptr) return select(part, *opened_[index]);
       select_all(*opened_[index]);

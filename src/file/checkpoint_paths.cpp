@@ -23,6 +23,17 @@ constexpr std::string_view kFile = ".safetensors";
 constexpr std::string_view kIndex = ".safetensors.index.json";
 constexpr std::string_view kFirstIndex = "model.safetensors.index.json";
 
+// Names a file of another format in a folder: " (`model.gguf` has another format)".
+std::string other_format(const std::vector<std::string>& names) {
+  static constexpr std::string_view kOthers[] = {".bin",  ".pt",  ".pth", ".ckpt",    ".pkl", ".gguf",   ".h5",
+                                                 ".onnx", ".npz", ".npy", ".msgpack", ".pb",  ".tflite", ".pdparams"};
+  for (const std::string& name : names) {
+    if (!std::ranges::any_of(kOthers, [&](std::string_view end) { return name.ends_with(end); })) continue;
+    return " (`" + printable(name) + "` has another format: convert it first)";
+  }
+  return "";
+}
+
 std::vector<std::string_view> ending_in(std::string_view end, const std::vector<std::string>& names) {
   std::vector<std::string_view> found;
   for (const std::string& name : names) {
@@ -117,7 +128,8 @@ Status CheckpointPaths::add_folder(const std::string& path) {
                             path);
   if (files.size() > 1) return ambiguous(path, files, " safetensors files without an index");
   if (files.empty())
-    return base::make_error(Errc::not_found, "a folder without a safetensors file or an index of them", path);
+    return base::make_error(Errc::not_found,
+                            "a folder without a safetensors file or an index of them" + other_format(*names), path);
   return add_file(os::join_path(path, files[0])), Status();
 }
 

@@ -38,6 +38,19 @@ constexpr Signature kSignatures[] = {
     {"\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", "such as a Keras model: read it with h5py"}},
     {"\x93NUMPY"sv, {"a NumPy array", "read it with numpy.load"}},
     {"%PDF-"sv, {"a PDF document", ""}},
+    {"\x89PNG\r\n\x1a\n"sv, {"a PNG image", ""}},
+    {"\xff\xd8\xff"sv, {"a JPEG image", ""}},
+    {"Rar!\x1a\x07"sv, {"a RAR archive", "extract the model first"}},
+    {"ARROW1\0\0"sv, {"an Arrow file", "read it with pyarrow"}},
+    {"PAR1"sv, {"a Parquet file", "read it with pyarrow"}},
+    {"\x7f"
+     "ELF"sv,
+     {"an ELF program", ""}},
+    {"lmgg"sv, {"an old GGML model", "a format of llama.cpp: ask for the model as safetensors"}},
+    {"tjgg"sv, {"an old GGML model", "a format of llama.cpp: ask for the model as safetensors"}},
+    {"\x81\xa6params"sv, {"a Flax model in MsgPack", "read it with flax.serialization"}},
+    {"(dp0\n"sv, {"a pickle, such as an old PyTorch checkpoint", kConvert}},
+    {"ccopy_reg\n"sv, {"a pickle, such as an old PyTorch checkpoint", kConvert}},
 };
 
 std::string_view skip_white_space(std::string_view text) noexcept {
@@ -87,6 +100,26 @@ bool is_tar(std::string_view start) noexcept {
   return start.size() >= 262 && start.substr(257, 5) == "ustar";
 }
 
+bool is_tflite(std::string_view start) noexcept {
+  return start.size() >= 8 && start.substr(4, 4) == "TFL3";
+}
+
+// ONNX is a Protobuf message without a signature. Exporters begin with the version of the format (field 1, below 32)
+// and the name of the producer (field 2, such as "pytorch").
+bool is_onnx(std::string_view start) noexcept {
+  if (start.size() < 8 || start[0] != '\x08' || start[1] <= 0 || start[1] >= 32 || start[2] != '\x12') return false;
+  const auto length = static_cast<std::size_t>(static_cast<unsigned char>(start[3]));
+  const std::string_view name = start.substr(4, length);
+  const auto is_of_name = [](char c) { return c > ' ' && c < '\x7f'; };
+  return length >= 2 && length < 64 && name.size() == length && std::all_of(name.begin(), name.end(), is_of_name);
+}
+
+// A download that reserves its space first leaves zeros.
+bool is_zeros(std::string_view start) noexcept {
+  constexpr std::size_t kCertain = 64;  // bytes
+  return start.size() >= kCertain && start.find_first_not_of('\0') == std::string_view::npos;
+}
+
 bool is_text(std::string_view start) noexcept {
   const auto is_control = [](char c) {
     return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n') || c == '\x7f';
@@ -106,7 +139,7 @@ FileKind text_kind(std::string_view start) noexcept {
   if (text.starts_with('{') && skip_white_space(text.substr(1)).find_first_of("\"}") == 0) {
     if (text.find("\"weight_map\"") != std::string_view::npos || text.find("\"total_size\"") != std::string_view::npos)
       return {"a JSON index of several files", "open it as a checkpoint, or open the files that it names"};
-    return {"a JSON document", ""};
+    return {"a JSON document", "a configuration? open the model's folder, its index or a .safetensors file"};
   }
   return is_text(start) ? FileKind{"a text file", "a server's error message? download the model again"} : FileKind{};
 }
@@ -122,6 +155,9 @@ FileKind file_kind(std::string_view start) noexcept {
   if (is_pickle(start)) return {"a pickle, such as an old PyTorch checkpoint", kConvert};
   if (is_bzip2(start)) return {"a bzip2 file", "decompress it first"};
   if (is_tar(start)) return {"a tar archive", "extract the model first"};
+  if (is_tflite(start)) return {"a TensorFlow Lite model", "ask for the model as safetensors"};
+  if (is_onnx(start)) return {"an ONNX model", "read it with onnx, or ask for the model as safetensors"};
+  if (is_zeros(start)) return {"filled with zeros", "an incomplete download? download the model again"};
   return text_kind(start);
 }
 

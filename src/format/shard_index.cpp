@@ -26,6 +26,10 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
 constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
 
+bool is_torch_file(std::string_view name) noexcept {
+  return name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
+}
+
 // Recognizes `..` also in the forms of Windows, which ignores dots and spaces at the end of a component.
 bool leads_up(std::string_view component) noexcept {
   return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
@@ -175,7 +179,8 @@ bool IndexParser::parse() {
     if (!reader_.next('}', more)) return false;
   }
   if (!reader_.end()) return false;
-  return seen || fail(0, "it has no weight_map");
+  return seen ||
+         fail(0, "it has no weight_map (a configuration? open the model's folder, its index or a .safetensors file)");
 }
 
 // Copies the text, because its strings may hold escapes, which the reader replaces in place.
@@ -222,7 +227,8 @@ bool IndexParser::entry() {
   if (!reader_.string(shard)) return false;
   if (groups_.empty() || index_.view(groups_[groups_.size() - 1]) != shard) {
     if (const char* why = check_shard_name(shard))
-      return fail(shard_offset, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why);
+      return fail(shard_offset, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why +
+                                    (is_torch_file(shard) ? " (the index of a PyTorch model? convert the model)" : ""));
     groups_.push(allocator_, max_entries_) = index_.range(shard);
   }
   in_entry_ = false;

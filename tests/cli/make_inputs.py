@@ -239,6 +239,16 @@ def polyglot():
     yield "lint/polyglot.safetensors", of_tensors([("a", "U8", [24], b"\x7fELF" + bytes(20)), ("b", "U8", [22], end)], {"license": "mit"})
 
 
+def kinds():
+    """Files of other kinds: (path, bytes)."""
+    yield "kinds/pytorch_model.bin", b"\x80\x02}q\x00X\x01\x00\x00\x00a" + bytes(20)
+    yield "kinds/config.json", b'{"model_type": "llama"}'
+    yield "kinds/pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+    yield "kinds/model.onnx", b"\x08\x08\x12\x07pytorch\x1a\x052.0.0" + bytes(20)
+    yield "kinds/zeros.st", bytes(100)
+    yield "kinds/pytorch_model.bin.index.json", b'{"weight_map": {"a": "pytorch_model.bin"}}'
+
+
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     files = {
@@ -260,7 +270,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized(), polyglot()):
+    for name, content in itertools.chain(checkpoints(), recognized(), polyglot(), kinds()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

@@ -211,8 +211,10 @@ TEST_F(CheckpointTest, RefusesMissingFile) {
   put_two();
   put_file("model.safetensors.index.json",
            index_text({{"x", "one.safetensors"}, {"b", "b.safetensors"}, {"c", "c.safetensors"}}));
-  expect_error(Checkpoint::open(directory_.path()), Errc::open_failed, at("b.safetensors"), Error::kNoOffset,
-               "cannot open: no such file or directory");
+  expect_error(
+      Checkpoint::open(directory_.path()), Errc::open_failed, at("b.safetensors"), Error::kNoOffset,
+      "cannot open: no such file or directory (a shard that `model.safetensors.index.json` names: download it, "
+      "or name the files that you have)");
   put_file("b.safetensors", "short");
   expect_error(Checkpoint::open(directory_.path()), Errc::header_too_small, at("b.safetensors"), 0,
                error_of(File::open(at("b.safetensors"))).message);
@@ -252,6 +254,10 @@ TEST_F(CheckpointTest, OpensOnlyFileOfFolder) {
   put_file("config.json", "{}");
   expect_error(Checkpoint::open(directory_.path()), Errc::not_found, directory_.path(), Error::kNoOffset,
                "a folder without a safetensors file or an index of them");
+  put_file("pytorch_model.bin", "not looked at");
+  expect_error(Checkpoint::open(directory_.path()), Errc::not_found, directory_.path(), Error::kNoOffset,
+               "a folder without a safetensors file or an index of them (`pytorch_model.bin` has another format: "
+               "convert it first)");
   put_file("adapter.safetensors", u8_file({{"a", "1"}}));
   EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"a"});
   put_file("b\n.safetensors", u8_file({{"b", "1"}}));
@@ -363,7 +369,8 @@ TEST_F(CheckpointTest, NamesIndexInErrors) {
   const std::string path = at("model.safetensors.index.json");
   put(path, "{} ");
   expect_error(Checkpoint::open(directory_.path()), Errc::invalid_index, path, 0,
-               "invalid index: it has no weight_map");
+               "invalid index: it has no weight_map (a configuration? open the model's folder, its index or a "
+               ".safetensors file)");
   ASSERT_EQ(::truncate(path.c_str(), (off_t{1} << 28) + 1), 0);
   expect_error(Checkpoint::open(path), Errc::invalid_index, path, Error::kNoOffset,
                "index too large: 268435457 bytes, at most 268435456 are read");

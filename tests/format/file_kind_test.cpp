@@ -57,7 +57,9 @@ const std::vector<Example>& examples() {
       "an HTML page, not a safetensors file (a login or error page? download the model again)";
   constexpr std::string_view kXml =
       "an XML document, not a safetensors file (a server's error message? download the model again)";
-  constexpr std::string_view kJson = "a JSON document, not a safetensors file";
+  constexpr std::string_view kJson =
+      "a JSON document, not a safetensors file (a configuration? open the model's folder, its index or a .safetensors "
+      "file)";
   constexpr std::string_view kIndex =
       "a JSON index of several files, not a safetensors file (open it as a checkpoint, or open the files that it "
       "names)";
@@ -104,6 +106,23 @@ const std::vector<Example>& examples() {
       {"{\"architectures\": [\"BertModel\"]}", kJson},
       {"{ }", kJson},
       {"%PDF-1.7\n%\xE2\xE3\xCF\xD3", "a PDF document, not a safetensors file"},
+      {padded("\x89PNG\r\n\x1a\n"), "a PNG image, not a safetensors file"},
+      {padded("\xff\xd8\xff\xe0"), "a JPEG image, not a safetensors file"},
+      {padded("Rar!\x1a\x07\x01"), "a RAR archive, not a safetensors file (extract the model first)"},
+      {padded("ARROW1\0\0\1"sv), "an Arrow file, not a safetensors file (read it with pyarrow)"},
+      {padded("PAR1\x15\x04"), "a Parquet file, not a safetensors file (read it with pyarrow)"},
+      {padded("\x7f"
+              "ELF\2\1\1"),
+       "an ELF program, not a safetensors file"},
+      {padded("tjgg\3"),
+       "an old GGML model, not a safetensors file (a format of llama.cpp: ask for the model as safetensors)"},
+      {padded("\x81\xa6params\x81"),
+       "a Flax model in MsgPack, not a safetensors file (read it with flax.serialization)"},
+      {padded("\x1c\0\0\0TFL3"sv),
+       "a TensorFlow Lite model, not a safetensors file (ask for the model as safetensors)"},
+      {padded("\x08\x08\x12\x07pytorch\x1a\x05"),
+       "an ONNX model, not a safetensors file (read it with onnx, or ask for the model as safetensors)"},
+      {"(dp0\nVa\np1\nI1\ns.", kPickle},
       {"Entry not found", kText},
       {"Invalid username or password.", kText},
       {"404: Not Found\n", kText},
@@ -193,10 +212,17 @@ TEST(FileKind, IsNotNamedForDamagedModels) {
   EXPECT_EQ(error_of(length + " \n " + header).message.find("the file is"), std::string::npos);
 }
 
+TEST(FileKind, NamesFileOfZeros) {
+  EXPECT_EQ(error_of(std::string(64, '\0')).message,
+            "invalid JSON in header: the file is filled with zeros, not a safetensors file (an incomplete download? "
+            "download the model again)");
+  EXPECT_EQ(file_kind(std::string(63, '\0')).name, "");
+}
+
 TEST(FileKind, IsNotNamedForUnknownBytes) {
   for (const std::string_view bytes : {""sv, "abc"sv, "\x80\x02\xFF\xFF\xFF\xFF\xFF\xFF\xFF"sv, "\x80\x01}q\0rest"sv,
                                        "BZh-rest\1"sv, "\xFF\xFE\xFD\xFC\xFB\xFA\xF9\xF8"sv, "text\0text"sv,
-                                       "\x7f"
+                                       "\x7e"
                                        "ELF\2\1\1\0\0"sv}) {
     EXPECT_EQ(file_kind(bytes).name, "") << bytes;
     EXPECT_EQ(error_of(bytes).message.find("the file is"), std::string::npos) << bytes;

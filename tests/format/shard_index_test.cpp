@@ -17,6 +17,9 @@
 namespace safetensors::format {
 namespace {
 
+constexpr const char* kNoMap =
+    "invalid index: it has no weight_map (a configuration? open the model's folder, its index or a .safetensors file)";
+
 using test::error_of;
 using test::succeeds;
 
@@ -108,8 +111,8 @@ TEST(ShardIndex, RefusesInvalidIndexes) {
   } cases[] = {
       {"", 0, "invalid JSON in index: the text ends too early"},
       {"[]", 0, "invalid JSON in index: an index must be an object"},
-      {"{}", 0, "invalid index: it has no weight_map"},
-      {R"({"metadata":{}})", 0, "invalid index: it has no weight_map"},
+      {"{}", 0, kNoMap},
+      {R"({"metadata":{}})", 0, kNoMap},
       {R"({"weight_map":[]})", 14, "invalid JSON in index: weight_map must be an object"},
       {R"({"weight_map":null})", 14, "invalid JSON in index: weight_map must be an object"},
       {R"({"weight_map":{}} x)", 18, "invalid JSON in index: nothing but white space may follow the object"},
@@ -138,6 +141,12 @@ TEST(ShardIndex, RefusesInvalidIndexes) {
     EXPECT_EQ(error.offset, each.at) << each.text;
     EXPECT_EQ(error.message, each.message) << each.text;
   }
+}
+
+TEST(ShardIndex, ExplainsIndexOfTorchFiles) {
+  EXPECT_EQ(error_of(parse(R"({"weight_map":{"a":"pytorch_model.bin"}})")).message,
+            "invalid index: no file of tensor `a` may be called `pytorch_model.bin`: it does not end in "
+            "`.safetensors` (the index of a PyTorch model? convert the model)");
 }
 
 TEST(ShardIndex, CutsLongNamesInErrors) {
