@@ -35,7 +35,7 @@ constexpr Option kLintTable[] = {
 };
 
 constexpr const char kLintDetails[] =
-    R"(One line per finding: PATH: SEVERITY: CODE: what was found, with the first tensor.
+    R"(Each finding is a line: PATH: SEVERITY: CODE: the facts, with the first tensor.
 The severities are error, warning and note.)";
 
 constexpr const char* kLintExamples[] = {

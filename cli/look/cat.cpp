@@ -241,8 +241,9 @@ const Command kCat = {
     .summary = "write a tensor or a slice: raw, npy, text, JSON",
     .title = "Write one tensor, or a part of it.",
     .usage =
-        "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--cast DTYPE]\n"
-        "                [--limit N] [--output OUT [--force] [--dry-run]] [--json]",
+        "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]\n"
+        "                [--cast DTYPE] [--output OUT [--force] [--dry-run]]\n"
+        "                [--json]",
     .description = kCatDescription,
     .options = kCatTable,
     .details = kCatDetails,

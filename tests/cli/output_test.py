@@ -251,7 +251,7 @@ class TableTest(CommandTest):
 
     def test_the_table_of_widths_is_what_its_generator_makes(self):
         generator = os.path.join(PROJECT, "scripts", "generate-widths")
-        table_text = source("cli/character_widths.h")
+        table_text = source("cli/text/character_widths.h")
         made_from = re.search(r"Character Database (\S+)\.\n", table_text)[1]
         if made_from != unicodedata.unidata_version:
             self.skipTest(f"the table is of Unicode {made_from}, this Python has {unicodedata.unidata_version}")
