@@ -28,6 +28,7 @@
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
+#include <safetensors/stats.h>
 #include <safetensors/typed_view.h>
 #include <safetensors/writer.h>
 #endif
