@@ -25,10 +25,17 @@ struct BlockSums {
   double squares = 0;
 };
 
+inline constexpr double kMinFast = 0x1p-40;
+inline constexpr double kMaxFast = 0x1p60;
+
 // The loops for one dtype. A block has kBlock codes in the byte order of the machine, at any address.
 struct SumKernel {
   CodeRange (*range)(const std::byte* block) noexcept;
   BlockSums (*sums)(const std::byte* block, double center) noexcept;  // all numbers must be finite
+  // As sums(), for F16 and BF16, else null. Adds four numbers, or their squares, as floats, and the results as doubles:
+  // twice as fast, and the squares have a relative error of up to 2^-22. kMinFast <= |number| <= kMaxFast must hold for
+  // the largest number.
+  BlockSums (*fast_sums)(const std::byte* block, double center) noexcept;
 };
 
 // Float: Float64, Float32, Float16 or BFloat16 of format. avx2: whether to use AVX2 and F16C, which the processor must

@@ -19,6 +19,7 @@
 #include "check/elements.h"
 #include "check/sum_kernels.h"
 #include "check/summary.h"
+#include "format/cast.h"
 #include "format/cast_kernels.h"
 
 namespace safetensors::check {
@@ -96,15 +97,17 @@ class Floats {
       for (const std::size_t sign : {std::size_t{0}, kFields}) {
         std::uint64_t count = 0;
         for (const auto& table : fields_) count += table[sign + field];
-        if (count != 0) exponents_->add(static_cast<int>(field) - Float::kBias, sign != 0, count);
+        if (count != 0) exponents_->add(static_cast<int>(field) - kFieldBias, sign != 0, count);
       }
     }
     std::memset(fields_, 0, sizeof fields_);
   }
 
  private:
-  static constexpr unsigned kExponentBits = format::kSignBit<Float> - Float::kMantissa;
-  static constexpr std::size_t kFields = std::size_t{1} << kExponentBits;
+  // The exponents of F64, or of F32, which are also those of BF16.
+  static constexpr bool kDouble = std::is_same_v<Float, format::Float64>;
+  static constexpr int kFieldBias = kDouble ? format::Float64::kBias : format::Float32::kBias;
+  static constexpr std::size_t kFields = kDouble ? 2048 : 256;
   static constexpr std::size_t kTables = 4;  // neighbours with the same exponent do not wait for each other
 
   // A block of kBlock codes in the byte order of the machine. The codes after the first `count` are copies of the first.
@@ -123,7 +126,9 @@ class Floats {
     Summary found{.finite = count, .zeros = range.zeros - (zero ? kBlock - count : 0)};
     found.min = number_of_ordered<Float>(range.min);
     found.max = number_of_ordered<Float>(range.max);
-    const BlockSums sums = kernel_.sums(block, center);
+    const double largest = std::max(found.max, -found.min);
+    const bool fast = kernel_.fast_sums != nullptr && largest >= kMinFast && largest <= kMaxFast;
+    const BlockSums sums = (fast ? kernel_.fast_sums : kernel_.sums)(block, center);
     const auto size = static_cast<double>(count);
     found.mean = center + sums.sum / size;
     found.squares = std::max(0.0, sums.squares - sums.sum / size * sums.sum);
@@ -162,19 +167,30 @@ class Floats {
     }
   }
 
+  // The exponents of F16 are counted as those of F32, where all its numbers are normal.
   void count_exponents(const std::byte* block, std::size_t count, std::uint64_t zeros) {
+    if constexpr (std::is_same_v<Float, format::Float16>) {
+      std::uint32_t floats[kBlock];
+      format::cast(Dtype::F16, block, Dtype::F32, reinterpret_cast<std::byte*>(floats), count);
+      count_fields<format::Float32>(reinterpret_cast<const std::byte*>(floats), count, zeros);
+    } else {
+      count_fields<Float>(block, count, zeros);
+    }
+  }
+
+  template <class Counted>
+  void count_fields(const std::byte* block, std::size_t count, std::uint64_t zeros) {
+    typename Counted::Bits code;
     const std::uint64_t before = lowest();
     for (std::size_t i = 0; i < count; ++i) {
-      Bits code;
       std::memcpy(&code, block + i * sizeof code, sizeof code);
-      ++fields_[i % kTables][code >> Float::kMantissa];
+      ++fields_[i % kTables][code >> Counted::kMantissa];
     }
     if (lowest() - before == zeros) return;
     for (std::size_t i = 0; i < count; ++i) {  // subnormal numbers have the exponent field of zero
-      Bits code;
       std::memcpy(&code, block + i * sizeof code, sizeof code);
-      const double number = to_number<Float>(code);
-      if ((code >> Float::kMantissa) % kFields == 0 && number != 0) exponents_->add(number);
+      const double number = to_number<Counted>(code);
+      if ((code >> Counted::kMantissa) % kFields == 0 && number != 0) exponents_->add(number);
     }
   }
 

@@ -78,7 +78,7 @@ struct Reference {
   }
 };
 
-void expect_equal(const TensorStats& found, const std::vector<double>& numbers) {
+void expect_equal(const TensorStats& found, const std::vector<double>& numbers, long double tolerance = 1e-11L) {
   const Reference wanted(numbers);
   EXPECT_EQ(found.count, numbers.size());
   EXPECT_EQ(found.finite(), wanted.finite);
@@ -89,8 +89,8 @@ void expect_equal(const TensorStats& found, const std::vector<double>& numbers) 
   if (wanted.finite == 0) return;
   EXPECT_EQ(found.min, wanted.min);
   EXPECT_EQ(found.max, wanted.max);
-  const auto near = [](double value, long double exact, long double scale) {
-    EXPECT_LE(std::abs(value - exact), 1e-11L * scale) << value << " and " << static_cast<double>(exact);
+  const auto near = [&](double value, long double exact, long double scale) {
+    EXPECT_LE(std::abs(value - exact), tolerance * scale) << value << " and " << static_cast<double>(exact);
   };
   near(found.mean, wanted.mean, std::sqrt(wanted.variance) + std::abs(wanted.mean));
   near(found.variance, wanted.variance, wanted.variance);
@@ -104,6 +104,11 @@ std::vector<double> numbers_of(Dtype dtype, const std::string& data) {
   std::vector<double> numbers(count);
   check::to_double(dtype, std::as_bytes(std::span(data)), numbers);
   return numbers;
+}
+
+// The promises of stats.h.
+long double tolerance_of(Dtype dtype) {
+  return dtype == Dtype::F16 || dtype == Dtype::BF16 ? 1e-7L : 1e-11L;
 }
 
 // Random bytes. For F64, whose squares would be too large, the exponents are cut.
@@ -124,7 +129,7 @@ TEST(Stats, EveryDtypeEqualsReference) {
     SCOPED_TRACE(to_string(dtype));
     for (const std::size_t elements : {8U, 16U, 1016U, 1024U, 1032U, 2048U, 5000U}) {
       const std::string data = random_data(dtype, elements, random);
-      expect_equal(stats_of(file_of(dtype, data)), numbers_of(dtype, data));
+      expect_equal(stats_of(file_of(dtype, data)), numbers_of(dtype, data), tolerance_of(dtype));
     }
   }
 }
@@ -136,7 +141,7 @@ TEST(Stats, EveryCodeOfSixteenBits) {
   for (const std::uint16_t code : codes) (data += static_cast<char>(code)) += static_cast<char>(code >> 8);
   for (const Dtype dtype : {Dtype::F16, Dtype::BF16, Dtype::I16, Dtype::U16}) {
     SCOPED_TRACE(to_string(dtype));
-    expect_equal(stats_of(file_of(dtype, data)), numbers_of(dtype, data));
+    expect_equal(stats_of(file_of(dtype, data)), numbers_of(dtype, data), tolerance_of(dtype));
   }
 }
 
@@ -206,6 +211,20 @@ TEST(Stats, VarianceKeepsDigitsBesideLargeMean) {
   const TensorStats constant = stats_of(file_of(Dtype::F32, raw(std::vector<float>(5000, 0.1F))));
   EXPECT_EQ(constant.variance, 0);
   EXPECT_EQ(constant.mean, static_cast<double>(0.1F));
+}
+
+// As floats, the squares of these numbers would be zero or infinity.
+TEST(Stats, SmallAndLargeNumbersOfBf16) {
+  std::mt19937_64 random(4);
+  for (const std::uint64_t exponent : {1U, 40U, 62U, 127U, 188U, 254U}) {
+    std::string data(6000, '\0');
+    for (std::size_t i = 0; i < data.size(); i += 2) {
+      const std::uint64_t code = (random() & 0x807F) | exponent << 7;
+      data[i] = static_cast<char>(code);
+      data[i + 1] = static_cast<char>(code >> 8);
+    }
+    expect_equal(stats_of(file_of(Dtype::BF16, data)), numbers_of(Dtype::BF16, data), 1e-7L);
+  }
 }
 
 TEST(Stats, SquaresOfF64MayOverflow) {
@@ -293,6 +312,9 @@ void expect_same_loops(std::mt19937_64& random) {
     const check::BlockSums sums = portable.sums(bytes, 0.5);
     EXPECT_EQ(std::bit_cast<std::uint64_t>(sums.sum), std::bit_cast<std::uint64_t>(avx2.sums(bytes, 0.5).sum));
     EXPECT_EQ(std::bit_cast<std::uint64_t>(sums.squares), std::bit_cast<std::uint64_t>(avx2.sums(bytes, 0.5).squares));
+    if (portable.fast_sums == nullptr) continue;
+    const check::BlockSums fast = portable.fast_sums(bytes, 0.5);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(fast.sum), std::bit_cast<std::uint64_t>(avx2.fast_sums(bytes, 0.5).sum));
   }
 }
 
