@@ -89,6 +89,7 @@ extern const Command kMeta;
 extern const Command kVerify;
 extern const Command kCat;
 extern const Command kLint;
+extern const Command kStats;
 extern const Command kDiff;
 extern const Command kClean;
 extern const Command kCompletions;

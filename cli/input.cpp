@@ -192,6 +192,10 @@ bool is_pipe(const std::string& argument) {
   return argument == kStandardInput && ::lseek(kDescriptor, 0, SEEK_CUR) < 0;
 }
 
+Error pipe_without_values() {
+  return {.code = Errc::unsupported, .path = {}, .message = "values cannot be read from a pipe: save it to a file first"};
+}
+
 std::string shown_path(const std::string& argument) {
   return argument == kStandardInput ? "standard input" : argument;
 }

@@ -39,6 +39,8 @@ class Input {
   [[nodiscard]] bool is_file() const { return is_file_; }
   // The set of tensors. Null for standard input.
   [[nodiscard]] const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  // The tensors of the checkpoint, or of the file on standard input.
+  [[nodiscard]] Tensors set() const { return checkpoint_ ? checkpoint_->tensors() : files_[0].tensors(); }
   // The name of a file for display, not escaped: its path in the folder that all files have in common.
   [[nodiscard]] std::string file_name(std::size_t file) const;
   // The visible tensors, file after file, by their offsets.
@@ -66,6 +68,9 @@ class Input {
 
 // Whether the argument is standard input, and this is a pipe, whose bytes have no offsets.
 [[nodiscard]] bool is_pipe(const std::string& argument);
+
+// The error for a command that reads values, of a pipe.
+[[nodiscard]] Error pipe_without_values();
 
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);

@@ -301,10 +301,6 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
   return input_error(path, error, console);
 }
 
-Tensors tensors_of(const Input& input) {
-  return input.checkpoint() != nullptr ? input.checkpoint()->tensors() : input.files()[0].tensors();
-}
-
 Exit compare(DiffRequest& request, Console& console) {
   for (const std::string& path : request.paths) {
     if (!request.options.values || !is_pipe(path)) continue;
@@ -331,7 +327,7 @@ Exit compare(DiffRequest& request, Console& console) {
     console.progress(done, total);
     return !Interrupt::caught();
   };
-  const Result<DiffResult> result = diff(tensors_of(*first), tensors_of(*second), request.options);
+  const Result<DiffResult> result = diff(first->set(), second->set(), request.options);
   if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
   if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);

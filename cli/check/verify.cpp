@@ -4,9 +4,14 @@
 #include "command.h"
 #include "each_file.h"
 #include "input.h"
+#include "interrupt.h"
 #include "json_output.h"
 #include "text/formatted.h"
 #include "text/size.h"
+
+#include <safetensors/stats.h>
+
+#include <algorithm>
 
 namespace safetensors::cli {
 namespace {
@@ -17,7 +22,7 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is not read.
+are no rules for the data, so it is read only with --values.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file, and no tensor is in two files. Notes name the tensors and files
@@ -29,6 +34,9 @@ constexpr Option kVerifyTable[] = {
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
+    {"--values", "LIST",
+     "also read the values, and fail if there are some of the\n"
+     "LIST: nan, inf, or nan,inf"},
     {"--json", nullptr,
      "one JSON document, schema\n"
      "safetensors.verify/1"},
@@ -37,12 +45,15 @@ constexpr Option kVerifyTable[] = {
 constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
+    "safetensors verify llama-7b/ --values nan,inf",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
 
 struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
   bool quiet = false;
+  bool nan = false;  // --values
+  bool inf = false;
 };
 
 // The differences between an index and its files, and the totals of the tensors.
@@ -84,14 +95,63 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
                         counted(header.file_bytes(), "byte")));
 }
 
-Exit verify_file(const std::string& path, const Result<File>& file, bool quiet, Console& console, Json* json) {
+// "2 NaN, 1 infinity", without the kinds that are allowed.
+std::string values_text(const TensorStats& found, const VerifyOptions& options) {
+  const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
+  std::string text;
+  if (options.nan && found.nan > 0) text = grouped(found.nan) + " NaN";
+  if (options.inf && infinities > 0)
+    text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
+  return text;
+}
+
+void print_values_json(Json& json, const std::vector<TensorStats>& bad) {
+  json.field("values_valid", bad.empty()).key("bad_values").open('[');
+  for (const TensorStats& found : bad) {
+    json.line().open('{').field("name", found.tensor.name()).field("count", found.count).field("nan", found.nan);
+    json.field("positive_infinity", found.positive_infinity);
+    json.field("negative_infinity", found.negative_infinity).close('}');
+  }
+  json.close(']');
+}
+
+// Reads the values of a file for --values.
+Exit verify_values(const std::string& path, const File& file, const VerifyOptions& options, Console& console,
+                   Json* json) {
+  const auto fail = [&](const Error& error) {
+    if (json != nullptr) json_input_error(json->key("values_valid").null(), path, error);
+    return input_error(path, error, console);
+  };
+  if (is_pipe(path)) return fail(pipe_without_values());
+  const Interrupt interrupt;
+  StatsOptions how;
+  how.progress = [&](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  Result<std::vector<TensorStats>> found = stats(file.tensors(), how);
+  if (!found && Interrupt::caught()) return Exit::good;
+  if (!found) return fail(found.error());
+  std::erase_if(*found, [&](const TensorStats& one) { return values_text(one, options).empty(); });
+  if (json != nullptr) print_values_json(*json, *found);
+  for (const TensorStats& one : *found) {
+    if (json != nullptr) break;
+    console.out(formatted("{}: {}: `{}` has {} of {}\n", printable(shown_path(path)), console.red("bad values"),
+                          printable(one.tensor.name()), values_text(one, options), counted(one.count, "number")));
+  }
+  return found->empty() ? Exit::good : Exit::negative;
+}
+
+Exit verify_file(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
+                 Json* json) {
   if (json != nullptr) {
     print_verdict_json(*json, path, file);
     if (!file && exit_of(file.error()) == Exit::system) input_error(path, file.error(), console);
   } else {
-    print_verdict(console, shown_path(path), file, quiet);
+    print_verdict(console, shown_path(path), file, options.quiet);
   }
-  return file ? Exit::good : exit_of(file.error());
+  if (!file) return exit_of(file.error());
+  return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
 }
 
 Result<IndexNotes> look_at_index(const Checkpoint& checkpoint) {
@@ -171,35 +231,51 @@ Exit verify_set(const std::string& path, const VerifyOptions& options, Console& 
 // A model of several files: a verdict per file, then one for the index, if all files are valid.
 Exit verify_files(const std::string& path, const std::vector<std::string>& files, const VerifyOptions& options,
                   Console& console, Json* json) {
-  Exit code = Exit::good;
+  Exit format = Exit::good;
+  Exit values = Exit::good;
   if (json != nullptr) json->key("files").open('[');
-  for (const std::string& file : files) {
-    if (json != nullptr) json->line().open('{').field("path", file);
-    code = worse(code, verify_file(file, File::open(file, options.open), options.quiet, console, json));
+  for (const std::string& path_of_file : files) {
+    if (json != nullptr) json->line().open('{').field("path", path_of_file);
+    const Result<File> file = File::open(path_of_file, options.open);
+    const Exit code = verify_file(path_of_file, file, options, console, json);
+    (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
   }
   if (json != nullptr) json->close(']').line();
-  if (code == Exit::good) code = verify_set(path, options, console, json);
-  if (json != nullptr && code == Exit::system) {
+  if (format == Exit::good) format = verify_set(path, options, console, json);
+  if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
-    json->field("valid", code == Exit::good);
+    json->field("valid", format == Exit::good);
   }
-  return code;
+  return worse(format, values);
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
-  if (path == kStandardInput) return verify_file(path, open_standard_input(options.open), options.quiet, console, json);
+  if (path == kStandardInput) return verify_file(path, open_standard_input(options.open), options, console, json);
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_file(path, files.error(), options.quiet, console, json);
+  if (!files) return verify_file(path, files.error(), options, console, json);
   if (files->size() == 1 && files->front() == path)
-    return verify_file(path, File::open(path, options.open), options.quiet, console, json);
+    return verify_file(path, File::open(path, options.open), options, console, json);
   return verify_files(path, *files, options, console, json);
+}
+
+// Parses the LIST of --values. Returns false if it is invalid.
+bool parse_values(std::string_view list, VerifyOptions& options) {
+  do {
+    const std::string_view one = list.substr(0, list.find(','));
+    if (one != "nan" && one != "inf") return false;
+    (one == "nan" ? options.nan : options.inf) = true;
+    list.remove_prefix(one.size());
+    if (list.empty()) return true;
+    list.remove_prefix(1);
+  } while (true);
 }
 
 Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
+  std::optional<std::string> values;
   VerifyOptions options;
   bool as_json = false;
   Arguments arguments(kVerify);
@@ -207,6 +283,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("quiet", options.quiet);
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("max-header-bytes", max_header);
+  arguments.value("values", values);
   arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
@@ -216,6 +293,8 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.open.parse.max_header_bytes = *number;
   }
+  if (values && !parse_values(*values, options))
+    return console.usage("verify", formatted("--values is nan, inf, or nan,inf, not {}", printable(*values)));
   return for_each_file("verify", paths, as_json, console,
                        [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
 }
@@ -228,13 +307,13 @@ const Command kVerify = {
     .title = "Check files against every rule of the format.",
     .usage =
         "safetensors verify PATH... [--quiet] [--allow-leading-whitespace]\n"
-        "                   [--max-header-bytes N] [--json]",
+        "                   [--max-header-bytes N] [--values LIST] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,
     .exits =
-        "0 all files are valid; 1 a file is invalid or empty; 2 usage;\n"
-        "3 a file cannot be read",
+        "0 all files are valid; 1 a file is invalid or empty, or has values of\n"
+        "--values; 2 usage; 3 a file cannot be read",
     .run = run_verify,
 };
 

@@ -1,0 +1,257 @@
+// The subcommand stats: statistics of the values of tensors. stats() of the library computes them.
+#include "arguments.h"
+#include "base/glob.h"
+#include "command.h"
+#include "each_file.h"
+#include "input.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "text/formatted.h"
+#include "text/natural_order.h"
+#include "text/size.h"
+#include "text/table.h"
+
+#include <safetensors/stats.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kStatsDescription[] =
+    R"(A PATH is a file, or a folder, an index or a pattern of a model of several
+files. Reads each tensor once, with all processors and in bounded memory, and
+prints the range, mean and deviation of its finite numbers, and counts zeros,
+NaN and infinities. An element of C64 is two numbers, and BOOL is 0 or 1.)";
+
+constexpr Option kStatsTable[] = {
+    {"-m,--match", "GLOB",
+     "tensors whose names match: * any text, ? one character,\n"
+     "[a-z] one of a set; may be given several times"},
+    {"-s,--sort", "KEY",
+     "name    natural order, layer.2 before layer.10 (default)\n"
+     "offset  order of the files and of their bytes\n"
+     "absmax, std, zeros  largest first\n"
+     "nan     most NaN and infinities first",
+     "name|offset|absmax|std|zeros|nan"},
+    {"--histogram", nullptr,
+     "also count the numbers per power of two. The line 2^-3 is\n"
+     "for 0.125 <= |x| < 0.25"},
+    kJsonOption,
+};
+
+constexpr const char kStatsDetails[] = R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS counts
+0.0 and -0.0, INF both infinities. A line of - says that no number is finite.)";
+
+constexpr const char* kStatsExamples[] = {
+    "safetensors stats model.safetensors",
+    "safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax",
+    "safetensors stats model.safetensors --match lm_head.weight --histogram",
+    "safetensors stats --json model.safetensors | jq '.files[].tensors[]|select(.nan>0)'",
+};
+
+struct StatsRequest {
+  std::vector<std::string> paths;
+  std::vector<std::string> globs;
+  std::string sort = "name";
+  bool histogram = false;
+  bool json = false;
+};
+
+std::uint64_t not_finite(const TensorStats& found) {
+  return found.count - found.finite();
+}
+
+// The key of an order in which the largest comes first. Null for name and offset.
+std::function<double(const TensorStats&)> sort_key(std::string_view sort) {
+  if (sort == "absmax") return [](const TensorStats& found) { return found.abs_max(); };
+  if (sort == "std") return [](const TensorStats& found) { return found.standard_deviation(); };
+  if (sort == "zeros") return [](const TensorStats& found) { return static_cast<double>(found.zeros); };
+  if (sort == "nan") return [](const TensorStats& found) { return static_cast<double>(not_finite(found)); };
+  return nullptr;
+}
+
+void sort_stats(std::vector<TensorStats>& found, std::string_view sort) {
+  if (sort == "offset") return;
+  std::ranges::stable_sort(found, [](const TensorStats& a, const TensorStats& b) {
+    return natural_less(a.tensor.name(), b.tensor.name());
+  });
+  const auto key = sort_key(sort);
+  if (key) std::ranges::stable_sort(found, std::greater<>(), key);
+}
+
+std::string number_text(double value) {
+  return formatted("{:.4g}", value);
+}
+
+void print_stats_histogram(Console& console, const TensorStats& found) {
+  constexpr std::uint64_t kBar = 30;
+  using Align = Table::Align;
+  using Narrow = Table::Narrow;
+  if (found.histogram.empty()) return;
+  std::uint64_t most = 0;
+  for (const StatsBin& bin : found.histogram) most = std::max(most, bin.negative + bin.positive);
+  Table table({{"|X| FROM", Align::right},
+               {"NEGATIVE", Align::right, Narrow::hide},
+               {"POSITIVE", Align::right, Narrow::hide},
+               {"SHARE", Align::right},
+               {""}},
+              "  ");
+  for (auto bin = found.histogram.rbegin(); bin != found.histogram.rend(); ++bin) {
+    const std::uint64_t count = bin->negative + bin->positive;
+    const double part = static_cast<double>(count) / static_cast<double>(most);
+    table.row({formatted("2^{}", bin->exponent), grouped(bin->negative), grouped(bin->positive),
+               share_text(count, found.count),
+               std::string(static_cast<std::size_t>(std::ceil(part * static_cast<double>(kBar))), '#')});
+  }
+  console.out(formatted("\n{}\n", printable(found.tensor.name())));
+  table.print(console);
+}
+
+void print_stats_text(Console& console, const std::vector<TensorStats>& list) {
+  using Align = Table::Align;
+  using Narrow = Table::Narrow;
+  Table table({{"NAME", Align::left, Narrow::shorten},
+               {"DTYPE"},
+               {"MIN", Align::right},
+               {"MAX", Align::right},
+               {"MEAN", Align::right},
+               {"STD", Align::right},
+               {"ABSMAX", Align::right, Narrow::hide},
+               {"ZEROS", Align::right, Narrow::hide},
+               {"NAN", Align::right, Narrow::hide},
+               {"INF", Align::right, Narrow::hide}});
+  std::uint64_t numbers = 0;
+  std::uint64_t nan = 0;
+  std::uint64_t infinite = 0;
+  for (const TensorStats& found : list) {
+    const auto text = [&](double value) { return found.finite() == 0 ? "-" : number_text(value); };
+    const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
+    table.row({printable(found.tensor.name()), std::string(to_string(found.tensor.dtype())), text(found.min),
+               text(found.max), text(found.mean), text(found.standard_deviation()), text(found.abs_max()),
+               grouped(found.zeros), grouped(found.nan), grouped(infinities)});
+    numbers += found.count;
+    nan += found.nan;
+    infinite += infinities;
+  }
+  table.print(console);
+  console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
+                        grouped(nan), grouped(infinite)));
+  for (const TensorStats& found : list) print_stats_histogram(console, found);
+}
+
+void json_number(Json& json, const char* key, double value, bool known) {
+  json.key(key);
+  if (!known) {
+    json.null();
+  } else if (std::isfinite(value)) {
+    json.raw(formatted("{}", value));
+  } else {
+    json.string("inf");
+  }
+}
+
+void print_stats_json(Json& json, const std::vector<TensorStats>& list, bool histogram) {
+  json.field("tensor_count", std::uint64_t{list.size()}).key("tensors").open('[');
+  for (const TensorStats& found : list) {
+    const bool known = found.finite() > 0;
+    json.line().open('{').field("name", found.tensor.name()).field("dtype", to_string(found.tensor.dtype()));
+    json.field("shape", found.tensor.shape()).field("count", found.count).field("nan", found.nan);
+    json.field("positive_infinity", found.positive_infinity).field("negative_infinity", found.negative_infinity);
+    json.field("zeros", found.zeros);
+    json_number(json, "min", found.min, known);
+    json_number(json, "max", found.max, known);
+    json_number(json, "absmax", found.abs_max(), known);
+    json_number(json, "mean", found.mean, known);
+    json_number(json, "std", found.standard_deviation(), known);
+    if (histogram) {
+      json.key("histogram").open('[');
+      for (const StatsBin& bin : found.histogram) {
+        json.open('{').key("exponent").raw(formatted("{}", bin.exponent));
+        json.field("negative", bin.negative).field("positive", bin.positive).close('}');
+      }
+      json.close(']');
+    }
+    json.close('}');
+  }
+  json.close(']');
+}
+
+Exit stats_of_path(const std::string& path, const StatsRequest& request, Console& console, Json* json) {
+  const auto fail = [&](const Error& error) {
+    if (json != nullptr) json_input_error(*json, path, error);
+    return input_error(path, error, console);
+  };
+  if (is_pipe(path)) return fail(pipe_without_values());
+  const Result<Input> input = Input::open(path, console);
+  if (!input) return fail(input.error());
+  StatsOptions options{.histogram = request.histogram};
+  options.select = [&](const Tensor& tensor) {
+    return request.globs.empty() || std::ranges::any_of(request.globs, [&](const std::string& glob) {
+             return base::glob_match(glob, tensor.name());
+           });
+  };
+  const Interrupt interrupt;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  Result<std::vector<TensorStats>> found = stats(input->set(), options);
+  if (!found && Interrupt::caught()) return Exit::good;
+  if (!found) return fail(found.error());
+  sort_stats(*found, request.sort);
+  if (json == nullptr && request.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
+  if (json != nullptr) {
+    print_stats_json(*json, *found, request.histogram);
+  } else {
+    print_stats_text(console, *found);
+  }
+  if (!found->empty() || request.globs.empty()) return Exit::good;
+  console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));
+  return Exit::negative;
+}
+
+Exit run_stats(std::span<const std::string> given, Console& console) {
+  StatsRequest request;
+  std::optional<std::string> sort;
+  Arguments arguments(kStats);
+  arguments.positionals(request.paths);
+  arguments.values("match", request.globs);
+  arguments.value("sort", sort);
+  arguments.flag("histogram", request.histogram);
+  arguments.flag("json", request.json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("stats", *wrong);
+  if (request.paths.empty()) return console.usage("stats", "which PATH?");
+  request.sort = sort.value_or(request.sort);
+  if (request.sort != "name" && request.sort != "offset" && !sort_key(request.sort)) {
+    return console.usage(
+        "stats", formatted("--sort is name, offset, absmax, std, zeros or nan, not {}", printable(request.sort)));
+  }
+  return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
+    return stats_of_path(path, request, console, json);
+  });
+}
+
+}  // namespace
+
+const Command kStats = {
+    .name = "stats",
+    .summary = "show ranges, means, deviations, NaN and zeros of values",
+    .title = "Show statistics of the values of tensors.",
+    .usage =
+        "safetensors stats PATH... [--match GLOB]... [--sort KEY] [--histogram]\n"
+        "                  [--json]",
+    .description = kStatsDescription,
+    .options = kStatsTable,
+    .details = kStatsDetails,
+    .examples = kStatsExamples,
+    .exits =
+        "0 shown; 1 a file is invalid, or nothing in it matches; 2 usage;\n"
+        "3 a file cannot be read",
+    .run = run_stats,
+};
+
+}  // namespace safetensors::cli
