@@ -90,6 +90,7 @@ extern const Command kVerify;
 extern const Command kCat;
 extern const Command kLint;
 extern const Command kStats;
+extern const Command kInspect;
 extern const Command kDiff;
 extern const Command kClean;
 extern const Command kCompletions;

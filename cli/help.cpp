@@ -14,6 +14,7 @@ namespace {
 constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat};
 constexpr const Command* kCheck[] = {&kVerify, &kLint, &kDiff};
 constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats};
+constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats, &kInspect};
 constexpr const Command* kCheck[] = {&kVerify, &kDiff};
 constexpr const Command* kEdit[] = {&kMeta, &kClean};
 constexpr const Command* kMore[] = {&kCompletions, &kMan, &kVersion};
