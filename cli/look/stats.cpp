@@ -83,7 +83,9 @@ void sort_stats(std::vector<TensorStats>& found, std::string_view sort) {
   if (key) std::ranges::stable_sort(found, std::greater<>(), key);
 }
 
+// Four digits, or a whole number of up to seven.
 std::string number_text(double value) {
+  if (value == std::trunc(value) && std::abs(value) < 1e7) return formatted("{:.0f}", value);
   return formatted("{:.4g}", value);
 }
 

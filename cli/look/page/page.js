@@ -27,6 +27,7 @@
   const number = (value) => {
     if (value === null) return "-";
     if (typeof value === "string") return value;
+    if (Number.isInteger(value) && Math.abs(value) < 1e7) return grouped(value);
     const short = Number(value.toPrecision(4));
     return short !== 0 && (Math.abs(short) < 1e-4 || Math.abs(short) >= 1e7) ? short.toExponential() : String(short);
   };
@@ -285,7 +286,7 @@
     const bins = t.stats[7];
     if (bins.length === 0) return make("p", "No number is finite and not zero.");
     const low = bins[0][0], high = bins[bins.length - 1][0];
-    const step = 720 / (high - low + 1);
+    const step = Math.min(40, 720 / (high - low + 1));
     const most = Math.max(...bins.map((bin) => bin[1] + bin[2]));
     const picture = svg("svg", { viewBox: "0 0 720 180", class: "wide", role: "img", "aria-label": "Histogram", preserveAspectRatio: "xMinYMin" });
     for (const [exponent, negative, positive] of bins) {
@@ -297,9 +298,9 @@
         svg("rect", { x, y: 155 - n - p, width, height: p, class: "positive" }));
       picture.append(bar);
     }
-    const every = Math.max(1, Math.ceil((high - low + 1) / 14));
+    const every = Math.ceil(48 / step);
     for (let e = high; e >= low; e -= every)
-      picture.append(svg("text", { x: (e - low + 0.5) * step, y: 173, "text-anchor": "middle" }, "2^" + e));
+      picture.append(svg("text", { x: Math.min(700, Math.max(20, (e - low + 0.5) * step)), y: 173, "text-anchor": "middle" }, "2^" + e));
     const all = make("div");
     all.append(make("p", `Numbers per power of two; positive ones in colour, negative ones in grey. ${counted(t.stats[4], "zero")}.`, "note"), picture);
     return all;
@@ -310,8 +311,10 @@
     cell.colSpan = columns.length;
     const facts = [`${t.dtype} ${t.shape}, ${grouped(t.bytes)} bytes from byte ${grouped(t.offset)}`];
     if (several) facts.push("in " + data.files[t.file].name);
-    cell.append(make("p", facts.join(" "), "note"));
-    if (data.stats) cell.append(histogram(t));
+    const box = make("div");
+    box.append(make("p", t.name, "whole"), make("p", facts.join(" "), "note"));
+    if (data.stats) box.append(histogram(t));
+    cell.append(box);
     row.append(cell);
     return row;
   };
@@ -320,7 +323,9 @@
     for (const column of columns) {
       const cell = make("td", undefined, column.name);
       if (column === columns[0]) {
-        const button = make("button", t.name === "" ? "(empty name)" : t.name);
+        const button = make("button");
+        if (t.name === "") button.append("(empty name)");
+        (t.name.match(/[^.]*\.|[^.]+$/g) || []).forEach((part, i) => button.append(...(i === 0 ? [part] : [make("wbr"), part])));
         button.type = "button";
         button.setAttribute("aria-expanded", "false");
         button.addEventListener("click", () => {
@@ -388,13 +393,14 @@
   byId("title").textContent = data.path;
   byId("summary").textContent = [counted(tensors.length, "tensor"), counted(data.parameters, "parameter"), size(total),
     several ? counted(data.files.length, "file") : ""].filter(Boolean).join(" \u00b7 ");
+  byId("modules").hidden = dataBytes === 0;
   byId("metadata").hidden = data.metadata.length === 0;
   byId("pairs").append(...data.metadata.flatMap(([key, value]) => [make("dt", key), make("dd", value)]));
   const drawAll = () => {
     style = getComputedStyle(document.documentElement);
     drawMap();
     drawLegend();
-    drawTree();
+    if (dataBytes > 0) drawTree();
   };
   drawHead();
   update();
