@@ -193,7 +193,8 @@ bool is_pipe(const std::string& argument) {
 }
 
 Error pipe_without_values() {
-  return {.code = Errc::unsupported, .path = {}, .message = "values cannot be read from a pipe: save it to a file first"};
+  return {
+      .code = Errc::unsupported, .path = {}, .message = "values cannot be read from a pipe: save it to a file first"};
 }
 
 std::string shown_path(const std::string& argument) {

@@ -35,8 +35,8 @@ constexpr Option kVerifyTable[] = {
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
     {"--values", "LIST",
-     "also read the values, and fail if there are some of the\n"
-     "LIST: nan, inf, or nan,inf"},
+     "also read the values, and fail if one of\n"
+     "them is in LIST: nan, inf, or nan,inf"},
     {"--json", nullptr,
      "one JSON document, schema\n"
      "safetensors.verify/1"},
@@ -100,8 +100,7 @@ std::string values_text(const TensorStats& found, const VerifyOptions& options) 
   const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
   std::string text;
   if (options.nan && found.nan > 0) text = grouped(found.nan) + " NaN";
-  if (options.inf && infinities > 0)
-    text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
+  if (options.inf && infinities > 0) text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
   return text;
 }
 

@@ -176,9 +176,10 @@ void write_page_tensors(PageWriter& page, const Input& input, const std::vector<
 void write_page(PageWriter& page, const std::string& path, const Input& input, const InspectRequest& request,
                 const std::vector<TensorStats>& stats) {
   page.text("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-  page.text(formatted("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{}'; "
-                      "script-src '{}'; base-uri 'none'; form-action 'none'\">\n",
-                      kPageStyleHash, kPageScriptHash));
+  page.text(
+      formatted("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{}'; "
+                "script-src '{}'; base-uri 'none'; form-action 'none'\">\n",
+                kPageStyleHash, kPageScriptHash));
   page.text("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
   page.text("<meta name=\"referrer\" content=\"no-referrer\">\n<title>safetensors</title>\n<style>");
   page.text(kPageStyle);
@@ -237,8 +238,7 @@ Exit inspect_input(const InspectRequest& request, const Input& input, Console& c
     json.field("path", request.paths[0]).field("output", *request.html).field("dry_run", request.dry_run);
     json.field("output_bytes", page.bytes()).field("stats", request.stats).finish();
   } else if (request.dry_run) {
-    console.out(
-        formatted("would write a page of {} to {}\n", counted(page.bytes(), "byte"), printable(*request.html)));
+    console.out(formatted("would write a page of {} to {}\n", counted(page.bytes(), "byte"), printable(*request.html)));
   }
   return Exit::good;
 }

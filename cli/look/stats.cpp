@@ -43,14 +43,16 @@ constexpr Option kStatsTable[] = {
     kJsonOption,
 };
 
-constexpr const char kStatsDetails[] = R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS counts
-0.0 and -0.0, INF both infinities. A line of - says that no number is finite.)";
+constexpr const char kStatsDetails[] =
+    R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS
+counts 0.0 and -0.0, INF both infinities. A line of - says that no number is
+finite.)";
 
 constexpr const char* kStatsExamples[] = {
     "safetensors stats model.safetensors",
     "safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax",
     "safetensors stats model.safetensors --match lm_head.weight --histogram",
-    "safetensors stats --json model.safetensors | jq '.files[].tensors[]|select(.nan>0)'",
+    "safetensors stats --json model.safetensors | jq '.files[].tensors[].std'",
 };
 
 struct StatsRequest {
@@ -76,9 +78,8 @@ std::function<double(const TensorStats&)> sort_key(std::string_view sort) {
 
 void sort_stats(std::vector<TensorStats>& found, std::string_view sort) {
   if (sort == "offset") return;
-  std::ranges::stable_sort(found, [](const TensorStats& a, const TensorStats& b) {
-    return natural_less(a.tensor.name(), b.tensor.name());
-  });
+  std::ranges::stable_sort(
+      found, [](const TensorStats& a, const TensorStats& b) { return natural_less(a.tensor.name(), b.tensor.name()); });
   const auto key = sort_key(sort);
   if (key) std::ranges::stable_sort(found, std::greater<>(), key);
 }

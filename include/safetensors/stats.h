@@ -37,8 +37,8 @@ struct StatsBin {
 /// Statistics of one tensor.
 ///
 /// Every element is a number: BOOL is the value of its byte, and an integer of more than 53 bits is rounded to the
-/// nearest double. An element of C64 is two numbers, its real and its imaginary part. Minimum, maximum, mean and variance
-/// are those of the finite numbers. They are 0 if there are none.
+/// nearest double. An element of C64 is two numbers, its real and its imaginary part. Minimum, maximum, mean and
+/// variance are those of the finite numbers. They are 0 if there are none.
 struct TensorStats {
   Tensor tensor;                        ///< the tensor
   std::uint64_t count = 0;              ///< number of numbers: the elements, or for C64 twice as many
@@ -52,13 +52,14 @@ struct TensorStats {
   /// Mean of the squared distances of the finite numbers from their mean (the population variance). Infinity if the
   /// sum of the squares is too large for a double, which needs numbers of F64.
   double variance = 0;
-  /// The bins that are not empty, by exponent. Only with StatsOptions::histogram. NaN, infinities and zeros are in no bin.
+  /// The bins that are not empty, by exponent. Only with StatsOptions::histogram. NaN, infinities and zeros are in no
+  /// bin.
   std::vector<StatsBin> histogram = {};
 
   /// Returns the number of finite numbers.
   [[nodiscard]] std::uint64_t finite() const noexcept { return count - nan - positive_infinity - negative_infinity; }
   /// Returns the largest absolute value of the finite numbers.
-  [[nodiscard]] double abs_max() const noexcept { return max > -min ? max : -min; }
+  [[nodiscard]] double abs_max() const noexcept { return -min > max ? -min : max; }
   /// Returns the square root of the variance.
   [[nodiscard]] double standard_deviation() const noexcept { return std::sqrt(variance); }
 };
@@ -72,9 +73,10 @@ struct TensorStats {
 /// @endcode
 ///
 /// The result has the selected tensors in their order. Each tensor is read once, in chunks of 768 KiB. The memory is
-/// about 1 MiB per thread, and the result. Mean and variance are computed in double, per block of 1024 numbers around one
-/// of them, so they are exact to about 1e-10 also if the mean is much larger than the deviation. The variance of F16 and
-/// BF16 is exact to about 1e-7. The result does not depend on the number of threads. Errors: cancelled, out_of_memory, and those of Tensor::read().
+/// about 1 MiB per thread, and the result. Mean and variance are computed in double, per block of 1024 numbers around
+/// one of them. Their relative error is about 1e-10, and for F16 and BF16 1e-7, also if the mean is much larger than
+/// the deviation. The result does not depend on the number of threads. Errors: cancelled, out_of_memory, and those of
+/// Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<std::vector<TensorStats>> stats(Tensors tensors,
                                                                      const StatsOptions& options = {}) noexcept;
 

@@ -2,8 +2,9 @@
 //
 // Range: integer arithmetic on codes, which compilers turn into vector code, and which no floating-point mode changes.
 // Sums: 16 independent sums, of the numbers 0, 16, 32, ... and so on, which are added in a tree at the end. AVX2 holds
-// them in four registers each. Without FMA, both variants round in the same way. To convert 16-bit floats to double costs
-// more than to add them, so the fast sums add four floats first. Their mantissas are short: most of these sums are exact.
+// them in four registers each. Without FMA, both variants round in the same way. To convert 16-bit floats to double
+// costs more than to add them, so the fast sums add four floats first. Their mantissas are short: most of these sums
+// are exact.
 #include "check/sum_kernels.h"
 
 #include <algorithm>

@@ -33,7 +33,7 @@ struct SumKernel {
   CodeRange (*range)(const std::byte* block) noexcept;
   BlockSums (*sums)(const std::byte* block, double center) noexcept;  // all numbers must be finite
   // As sums(), for F16 and BF16, else null. Adds four numbers, or their squares, as floats, and the results as doubles:
-  // twice as fast, and the squares have a relative error of up to 2^-22. kMinFast <= |number| <= kMaxFast must hold for
+  // twice as fast, and the results have a relative error of up to 2^-22. kMinFast <= |number| <= kMaxFast must hold for
   // the largest number.
   BlockSums (*fast_sums)(const std::byte* block, double center) noexcept;
 };

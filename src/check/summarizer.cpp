@@ -4,9 +4,9 @@
 // - Dtypes of up to 8 bits: the elements of each code are counted, and the statistics are those of the counts.
 // - Other integers are converted to double first.
 //
-// The sum of squares of a block is (sum of d^2) - (sum of d)^2 / n, for the distances d from one of its n numbers. Let m
-// be the mean, and S the wanted sum of the (number - m)^2. Then (center - m)^2 <= S, so the sum of d^2 is at most
-// (n + 1) S. Thus rounding costs at most about n roundings of S, however large the mean is.
+// The sum of squares of a block is (sum of d^2) - (sum of d)^2 / n, for the distances d from one of its n numbers. Let
+// m be the mean, and S the wanted sum of the (number - m)^2. Then (center - m)^2 <= S, so the sum of d^2 is at most (n
+// + 1) S. Thus rounding costs at most about n roundings of S, however large the mean is.
 #include <safetensors/element.h>
 
 #include <algorithm>
@@ -110,7 +110,8 @@ class Floats {
   static constexpr std::size_t kFields = kDouble ? 2048 : 256;
   static constexpr std::size_t kTables = 4;  // neighbours with the same exponent do not wait for each other
 
-  // A block of kBlock codes in the byte order of the machine. The codes after the first `count` are copies of the first.
+  // A block of kBlock codes in the byte order of the machine. The codes after the first `count` are copies of the
+  // first.
   void add_block(const std::byte* block, std::size_t count) {
     CodeRange range = kernel_.range(block);
     if (range.max >= std::int64_t{Float::kInfinity} || range.min < -std::int64_t{Float::kInfinity}) {
@@ -270,7 +271,10 @@ void add_codes(Dtype dtype, const std::byte* bytes, std::size_t size, Summary& s
       if (std::isinf(number)) (number > 0 ? summary.positive_infinity : summary.negative_infinity) += counts[code];
       continue;
     }
-    summary.add({.finite = counts[code], .zeros = number == 0 ? counts[code] : 0, .min = number, .max = number,
+    summary.add({.finite = counts[code],
+                 .zeros = number == 0 ? counts[code] : 0,
+                 .min = number,
+                 .max = number,
                  .mean = number});
     if (exponents != nullptr && number != 0) exponents->add(number, counts[code]);
   }

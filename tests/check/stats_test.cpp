@@ -167,7 +167,8 @@ TEST(Stats, SpecialNumbersAreCountedAndLeftOut) {
 }
 
 TEST(Stats, WithoutFiniteNumbersEverythingIsZero) {
-  for (const File& file : {file_of("F32", "[0]", ""), file_of("F4", "[3,0]", ""), file_of("F32", "[]", raw<float>({NAN}))}) {
+  for (const File& file :
+       {file_of("F32", "[0]", ""), file_of("F4", "[3,0]", ""), file_of("F32", "[]", raw<float>({NAN}))}) {
     const TensorStats found = stats_of(file);
     EXPECT_EQ(found.finite(), 0U);
     EXPECT_EQ(found.min, 0);
@@ -191,8 +192,8 @@ TEST(Stats, BytesOfBoolAndPartsOfC64AreNumbers) {
 }
 
 TEST(Stats, LargeIntegersAreRounded) {
-  const TensorStats found = stats_of(file_of(
-      Dtype::I64, raw<std::int64_t>({std::numeric_limits<std::int64_t>::min(), (std::int64_t{1} << 53) + 1})));
+  const TensorStats found = stats_of(
+      file_of(Dtype::I64, raw<std::int64_t>({std::numeric_limits<std::int64_t>::min(), (std::int64_t{1} << 53) + 1})));
   EXPECT_EQ(found.min, -0x1p63);
   EXPECT_EQ(found.max, 0x1p53);
   EXPECT_EQ(stats_of(file_of(Dtype::U64, std::string(8, '\xFF'))).max, 0x1p64);

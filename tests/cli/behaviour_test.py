@@ -21,6 +21,9 @@ import make_inputs
 
 PROGRAM = ""
 COMMANDS = ("ls", "info", "header", "meta", "verify", "lint", "cat", "diff", "clean", "completions", "man", "version")
+COMMANDS = (
+    "ls", "info", "header", "meta", "verify", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version"
+)  # fmt: skip
 
 
 def environment(**changes):

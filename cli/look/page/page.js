@@ -286,9 +286,10 @@
     const bins = t.stats[7];
     if (bins.length === 0) return make("p", "No number is finite and not zero.");
     const low = bins[0][0], high = bins[bins.length - 1][0];
-    const step = Math.min(40, 720 / (high - low + 1));
+    const room = Math.min(720, window.innerWidth - 80);
+    const step = Math.min(40, room / (high - low + 1));
     const most = Math.max(...bins.map((bin) => bin[1] + bin[2]));
-    const picture = svg("svg", { viewBox: "0 0 720 180", class: "wide", role: "img", "aria-label": "Histogram", preserveAspectRatio: "xMinYMin" });
+    const picture = svg("svg", { viewBox: `0 0 ${room} 180`, class: "wide", role: "img", "aria-label": "Histogram", preserveAspectRatio: "xMinYMin" });
     for (const [exponent, negative, positive] of bins) {
       const x = (exponent - low) * step, width = Math.max(step - 1, 0.5);
       const n = 150 * negative / most, p = 150 * positive / most;
@@ -298,9 +299,9 @@
         svg("rect", { x, y: 155 - n - p, width, height: p, class: "positive" }));
       picture.append(bar);
     }
-    const every = Math.ceil(48 / step);
+    const every = Math.ceil(38 / step);
     for (let e = high; e >= low; e -= every)
-      picture.append(svg("text", { x: Math.min(700, Math.max(20, (e - low + 0.5) * step)), y: 173, "text-anchor": "middle" }, "2^" + e));
+      picture.append(svg("text", { x: Math.min(room - 20, Math.max(20, (e - low + 0.5) * step)), y: 173, "text-anchor": "middle" }, "2^" + e));
     const all = make("div");
     all.append(make("p", `Numbers per power of two; positive ones in colour, negative ones in grey. ${counted(t.stats[4], "zero")}.`, "note"), picture);
     return all;

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""stats of random values, with NaN, infinities and subnormal numbers, against exact fractions, and NumPy and torch if
+they are there.
+
+    stats_test.py SAFETENSORS [unittest's arguments]
+"""
+import fractions
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import make_inputs
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+PROGRAM = ""
+SEED = int(os.environ.get("SAFETENSORS_TEST_SEED", "1"))
+# dtype: bits, struct's code of the elements. BF16 is the upper half of F32.
+DTYPES = {
+    "F64": (64, "d"),
+    "F32": (32, "f"),
+    "F16": (16, "e"),
+    "BF16": (16, None),
+    "I64": (64, "q"),
+    "U64": (64, "Q"),
+    "I32": (32, "i"),
+    "U32": (32, "I"),
+    "I16": (16, "h"),
+    "U16": (16, "H"),
+    "I8": (8, "b"),
+    "U8": (8, "B"),
+}
+TORCH_DTYPES = {
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+}
+
+
+def decode(dtype, data):
+    width, code = DTYPES[dtype]
+    if code is None:
+        data = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
+        width, code = 32, "f"
+    return [float(x) for x in struct.unpack(f"<{len(data) * 8 // width}{code}", data)]
+
+
+def random_bytes(dtype, count, source):
+    """Elements of one of several kinds: any bits, a normal distribution, small integers, or one value."""
+    width, code = DTYPES[dtype]
+    kind = source.randrange(4)
+    if kind == 0 or code not in ("d", "f", "e", None):
+        data = bytearray(source.randbytes(count * width // 8))
+    else:
+        mean, deviation = source.choice([(0, 0.02), (1, 1e-3), (100, 5), (-3, 0), (0, 1e-6)])
+        make = {1: lambda: source.gauss(mean, deviation), 2: lambda: float(source.randrange(-2, 3)), 3: lambda: mean}[kind]
+        pack = {"d": "<d", "f": "<f", "e": "<e", None: "<f"}[code]
+        elements = [struct.pack(pack, make()) for _ in range(count)]
+        data = bytearray(b"".join(x[2:] if code is None else x for x in elements))
+        for special in (math.nan, math.inf, -math.inf, -0.0):
+            if source.randrange(3) == 0:
+                at = source.randrange(count)
+                element = struct.pack(pack, special)
+                element = element[2:] if code is None else element
+                data[at * len(element) : (at + 1) * len(element)] = element
+    if code == "d":  # squares must not be too large for a double
+        for i in range(7, len(data), 8):
+            special = data[i] & 0x7F == 0x7F and data[i - 1] >= 0xF0
+            if kind == 0 and data[i] & 0x70 != 0x30 and not special:
+                data[i] = data[i] & 0x8F | 0x30
+    return bytes(data)
+
+
+class StatsTest(unittest.TestCase):
+    def setUp(self):
+        self.holder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.holder.cleanup)
+
+    def stats(self, tensors):
+        path = os.path.join(self.holder.name, "values.safetensors")
+        with open(path, "wb") as file:
+            file.write(make_inputs.of_tensors(tensors))
+        command = [PROGRAM, "stats", path, "--json", "--histogram", "--sort", "offset"]
+        output = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        return {found["name"]: found for found in json.loads(output)["files"][0]["tensors"]}
+
+    def near(self, found, wanted, scale, tolerance):
+        self.assertLessEqual(abs(found - wanted), tolerance * scale + 1e-300, (found, wanted))
+
+    def compare(self, dtype, found, values):
+        finite = [x for x in values if math.isfinite(x)]
+        self.assertEqual(found["count"], len(values))
+        self.assertEqual(found["nan"], sum(map(math.isnan, values)))
+        self.assertEqual(found["positive_infinity"], values.count(math.inf))
+        self.assertEqual(found["negative_infinity"], values.count(-math.inf))
+        self.assertEqual(found["zeros"], finite.count(0))
+        bins = {}
+        for x in finite:
+            if x != 0:
+                bins.setdefault(math.frexp(x)[1] - 1, [0, 0])[x > 0] += 1
+        self.assertEqual({b["exponent"]: [b["negative"], b["positive"]] for b in found["histogram"]}, bins)
+        if not finite:
+            return self.assertEqual([found[key] for key in ("min", "max", "mean", "std", "absmax")], [None] * 5)
+        self.assertEqual((found["min"], found["max"]), (min(finite), max(finite)))
+        self.assertEqual(found["absmax"], max(map(abs, finite)))
+        mean = sum(map(fractions.Fraction, finite)) / len(finite)
+        variance = sum((fractions.Fraction(x) - mean) ** 2 for x in finite) / len(finite)
+        deviation = math.sqrt(variance) if variance < 1e300 else math.inf
+        tolerance = 1e-7 if dtype in ("F16", "BF16") else 1e-10
+        self.near(found["mean"], float(mean), abs(float(mean)) + deviation, tolerance)
+        self.near(found["std"], deviation, deviation, tolerance)
+
+    def test_random_values_equal_fractions(self):
+        source = random.Random(SEED)
+        for turn in range(12):
+            tensors = []
+            for dtype in DTYPES:
+                count = source.choice([1, 7, 100, 1023, 1024, 1025, 3000])
+                tensors.append((dtype, dtype, [count], random_bytes(dtype, count, source)))
+            found = self.stats(tensors)
+            for dtype, _, _, data in tensors:
+                with self.subTest(seed=SEED, turn=turn, dtype=dtype):
+                    self.compare(dtype, found[dtype], decode(dtype, data))
+
+    @unittest.skipIf(numpy is None, "needs NumPy")
+    def test_equals_numpy_over_several_chunks(self):
+        source = numpy.random.default_rng(SEED)
+        tensors = []
+        for dtype, name in (("F64", "<f8"), ("F32", "<f4"), ("F16", "<f2")):
+            values = source.normal(0.01, 0.02, 700001).astype(name)
+            values[source.integers(0, values.size, 50)] = numpy.nan
+            values[source.integers(0, values.size, 50)] = -numpy.inf
+            tensors.append((dtype, dtype, [values.size], values))
+        found = self.stats([(a, b, c, values.tobytes()) for a, b, c, values in tensors])
+        for dtype, _, _, values in tensors:
+            with self.subTest(dtype=dtype):
+                finite = values[numpy.isfinite(values)].astype("f8")
+                self.assertEqual(found[dtype]["nan"], int(numpy.isnan(values).sum()))
+                self.near(found[dtype]["mean"], finite.mean(), finite.std(), 1e-9)
+                self.near(found[dtype]["std"], finite.std(), finite.std(), 1e-7 if dtype == "F16" else 1e-10)
+
+    @unittest.skipIf(torch is None, "needs torch")
+    def test_every_code_equals_torch(self):
+        tensors = []
+        for dtype, name in TORCH_DTYPES.items():
+            kind = getattr(torch, name)
+            codes = torch.arange(4096, dtype=torch.int64) * 40503
+            raw = codes.to(torch.uint8) if kind.itemsize == 1 else codes.to(torch.int16) if kind.itemsize == 2 else None
+            values = torch.randn(5000).to(kind) if raw is None else raw.view(kind)
+            tensors.append((dtype, values))
+        found = self.stats([(d, d, [len(v)], v.view(torch.uint8).numpy().tobytes()) for d, v in tensors])
+        for dtype, values in tensors:
+            with self.subTest(dtype=dtype):
+                self.compare(dtype, found[dtype], values.double().tolist())
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
