@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""stats of random values, with NaN, infinities and subnormal numbers, against exact fractions, and NumPy and torch if
-they are there.
+"""stats of random values, with NaN, infinities and subnormal numbers, against exact fractions, and
+against NumPy and torch if they are there.
 
     stats_test.py SAFETENSORS [unittest's arguments]
 """
+
 import fractions
+import importlib
 import json
 import math
 import os
@@ -14,18 +16,22 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Any
 
 import make_inputs
 
-try:
-    import numpy
-except ImportError:
-    numpy = None
-try:
-    import torch
-except ImportError:
-    torch = None
 
+def imported(name: str) -> Any:
+    """A module, or None."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+numpy = imported("numpy")
+torch = imported("torch")
+inputs: Any = make_inputs
 PROGRAM = ""
 SEED = int(os.environ.get("SAFETENSORS_TEST_SEED", "1"))
 # dtype: bits, struct's code of the elements. BF16 is the upper half of F32.
@@ -56,7 +62,7 @@ TORCH_DTYPES = {
 }
 
 
-def decode(dtype, data):
+def decode(dtype: str, data: bytes) -> list[float]:
     width, code = DTYPES[dtype]
     if code is None:
         data = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
@@ -64,7 +70,7 @@ def decode(dtype, data):
     return [float(x) for x in struct.unpack(f"<{len(data) * 8 // width}{code}", data)]
 
 
-def random_bytes(dtype, count, source):
+def random_bytes(dtype: str, count: int, source: random.Random) -> bytes:
     """Elements of one of several kinds: any bits, a normal distribution, small integers, or one value."""
     width, code = DTYPES[dtype]
     kind = source.randrange(4)
@@ -72,7 +78,11 @@ def random_bytes(dtype, count, source):
         data = bytearray(source.randbytes(count * width // 8))
     else:
         mean, deviation = source.choice([(0, 0.02), (1, 1e-3), (100, 5), (-3, 0), (0, 1e-6)])
-        make = {1: lambda: source.gauss(mean, deviation), 2: lambda: float(source.randrange(-2, 3)), 3: lambda: mean}[kind]
+        make: Any = {
+            1: lambda: source.gauss(mean, deviation),
+            2: lambda: float(source.randrange(-2, 3)),
+            3: lambda: mean,
+        }[kind]
         pack = {"d": "<d", "f": "<f", "e": "<e", None: "<f"}[code]
         elements = [struct.pack(pack, make()) for _ in range(count)]
         data = bytearray(b"".join(x[2:] if code is None else x for x in elements))
@@ -91,35 +101,40 @@ def random_bytes(dtype, count, source):
 
 
 class StatsTest(unittest.TestCase):
-    def setUp(self):
+    def setUp(self) -> None:
         self.holder = tempfile.TemporaryDirectory()
         self.addCleanup(self.holder.cleanup)
 
-    def stats(self, tensors):
+    def stats(self, tensors: list[tuple[str, str, list[int], bytes]]) -> dict[str, Any]:
         path = os.path.join(self.holder.name, "values.safetensors")
         with open(path, "wb") as file:
-            file.write(make_inputs.of_tensors(tensors))
+            file.write(inputs.of_tensors(tensors))
         command = [PROGRAM, "stats", path, "--json", "--histogram", "--sort", "offset"]
         output = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
         return {found["name"]: found for found in json.loads(output)["files"][0]["tensors"]}
 
-    def near(self, found, wanted, scale, tolerance):
+    def near(self, found: float, wanted: float, scale: float, tolerance: float) -> None:
         self.assertLessEqual(abs(found - wanted), tolerance * scale + 1e-300, (found, wanted))
 
-    def compare(self, dtype, found, values):
+    def compare(self, dtype: str, found: dict[str, Any], values: list[float]) -> None:
         finite = [x for x in values if math.isfinite(x)]
         self.assertEqual(found["count"], len(values))
         self.assertEqual(found["nan"], sum(map(math.isnan, values)))
         self.assertEqual(found["positive_infinity"], values.count(math.inf))
         self.assertEqual(found["negative_infinity"], values.count(-math.inf))
         self.assertEqual(found["zeros"], finite.count(0))
-        bins = {}
+        bins: dict[int, list[int]] = {}
         for x in finite:
             if x != 0:
                 bins.setdefault(math.frexp(x)[1] - 1, [0, 0])[x > 0] += 1
-        self.assertEqual({b["exponent"]: [b["negative"], b["positive"]] for b in found["histogram"]}, bins)
+        self.assertEqual(
+            {b["exponent"]: [b["negative"], b["positive"]] for b in found["histogram"]}, bins
+        )
         if not finite:
-            return self.assertEqual([found[key] for key in ("min", "max", "mean", "std", "absmax")], [None] * 5)
+            self.assertEqual(
+                [found[key] for key in ("min", "max", "mean", "std", "absmax")], [None] * 5
+            )
+            return
         self.assertEqual((found["min"], found["max"]), (min(finite), max(finite)))
         self.assertEqual(found["absmax"], max(map(abs, finite)))
         mean = sum(map(fractions.Fraction, finite)) / len(finite)
@@ -129,7 +144,7 @@ class StatsTest(unittest.TestCase):
         self.near(found["mean"], float(mean), abs(float(mean)) + deviation, tolerance)
         self.near(found["std"], deviation, deviation, tolerance)
 
-    def test_random_values_equal_fractions(self):
+    def test_random_values_equal_fractions(self) -> None:
         source = random.Random(SEED)
         for turn in range(12):
             tensors = []
@@ -142,7 +157,7 @@ class StatsTest(unittest.TestCase):
                     self.compare(dtype, found[dtype], decode(dtype, data))
 
     @unittest.skipIf(numpy is None, "needs NumPy")
-    def test_equals_numpy_over_several_chunks(self):
+    def test_equals_numpy_over_several_chunks(self) -> None:
         source = numpy.random.default_rng(SEED)
         tensors = []
         for dtype, name in (("F64", "<f8"), ("F32", "<f4"), ("F16", "<f2")):
@@ -156,18 +171,31 @@ class StatsTest(unittest.TestCase):
                 finite = values[numpy.isfinite(values)].astype("f8")
                 self.assertEqual(found[dtype]["nan"], int(numpy.isnan(values).sum()))
                 self.near(found[dtype]["mean"], finite.mean(), finite.std(), 1e-9)
-                self.near(found[dtype]["std"], finite.std(), finite.std(), 1e-7 if dtype == "F16" else 1e-10)
+                self.near(
+                    found[dtype]["std"],
+                    finite.std(),
+                    finite.std(),
+                    1e-7 if dtype == "F16" else 1e-10,
+                )
 
     @unittest.skipIf(torch is None, "needs torch")
-    def test_every_code_equals_torch(self):
+    def test_every_code_equals_torch(self) -> None:
         tensors = []
         for dtype, name in TORCH_DTYPES.items():
             kind = getattr(torch, name)
             codes = torch.arange(4096, dtype=torch.int64) * 40503
-            raw = codes.to(torch.uint8) if kind.itemsize == 1 else codes.to(torch.int16) if kind.itemsize == 2 else None
+            raw = (
+                codes.to(torch.uint8)
+                if kind.itemsize == 1
+                else codes.to(torch.int16)
+                if kind.itemsize == 2
+                else None
+            )
             values = torch.randn(5000).to(kind) if raw is None else raw.view(kind)
             tensors.append((dtype, values))
-        found = self.stats([(d, d, [len(v)], v.view(torch.uint8).numpy().tobytes()) for d, v in tensors])
+        found = self.stats(
+            [(d, d, [len(v)], v.view(torch.uint8).numpy().tobytes()) for d, v in tensors]
+        )
         for dtype, values in tensors:
             with self.subTest(dtype=dtype):
                 self.compare(dtype, found[dtype], values.double().tolist())
