@@ -11,11 +11,8 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat};
-constexpr const Command* kCheck[] = {&kVerify, &kLint, &kDiff};
-constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats};
 constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats, &kInspect};
-constexpr const Command* kCheck[] = {&kVerify, &kDiff};
+constexpr const Command* kCheck[] = {&kVerify, &kLint, &kDiff};
 constexpr const Command* kEdit[] = {&kMeta, &kClean};
 constexpr const Command* kMore[] = {&kCompletions, &kMan, &kVersion};
 constexpr CommandGroup kGroups[] = {{"look", kLook}, {"check", kCheck}, {"edit", kEdit}, {"more", kMore}};

@@ -9,29 +9,32 @@
 namespace safetensors::cli {
 namespace {
 
-using Align = Table::Align;
-using Narrow = Table::Narrow;
-
 constexpr ListColumn kColumns[] = {
-    {"name", "NAME", Align::left, Narrow::shorten, [](const ListRow& row) { return printable(row.tensor.name); }},
-    {"dtype", "DTYPE", Align::left, Narrow::keep,
+    {"name", "NAME", Table::Align::left, Table::Narrow::shorten,
+     [](const ListRow& row) { return printable(row.tensor.name); }},
+    {"dtype", "DTYPE", Table::Align::left, Table::Narrow::keep,
      [](const ListRow& row) { return std::string(to_string(row.tensor.dtype)); }},
-    {"shape", "SHAPE", Align::left, Narrow::shorten, [](const ListRow& row) { return shape_text(row.tensor.shape); }},
-    {"rank", "RANK", Align::right, Narrow::hide,
+    {"shape", "SHAPE", Table::Align::left, Table::Narrow::shorten,
+     [](const ListRow& row) { return shape_text(row.tensor.shape); }},
+    {"rank", "RANK", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return std::to_string(row.tensor.shape.size()); }},
-    {"parameters", "PARAMETERS", Align::right, Narrow::hide,
+    {"parameters", "PARAMETERS", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return grouped(parameters(row.tensor)); }},
-    {"size", "SIZE", Align::right, Narrow::keep, [](const ListRow& row) { return size_text(row.tensor.nbytes()); }},
-    {"bytes", "BYTES", Align::right, Narrow::hide, [](const ListRow& row) { return grouped(row.tensor.nbytes()); }},
-    {"share", "SHARE", Align::right, Narrow::hide,
+    {"size", "SIZE", Table::Align::right, Table::Narrow::keep,
+     [](const ListRow& row) { return size_text(row.tensor.nbytes()); }},
+    {"bytes", "BYTES", Table::Align::right, Table::Narrow::hide,
+     [](const ListRow& row) { return grouped(row.tensor.nbytes()); }},
+    {"share", "SHARE", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return share_text(row.tensor.nbytes(), row.total_bytes); }},
-    {"begin", "BEGIN", Align::right, Narrow::hide, [](const ListRow& row) { return std::to_string(row.tensor.begin); }},
-    {"end", "END", Align::right, Narrow::hide, [](const ListRow& row) { return std::to_string(row.tensor.end); }},
-    {"offset", "FILE OFFSET", Align::right, Narrow::hide,
+    {"begin", "BEGIN", Table::Align::right, Table::Narrow::hide,
+     [](const ListRow& row) { return std::to_string(row.tensor.begin); }},
+    {"end", "END", Table::Align::right, Table::Narrow::hide,
+     [](const ListRow& row) { return std::to_string(row.tensor.end); }},
+    {"offset", "FILE OFFSET", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return std::to_string(row.tensor.file_offset); }},
-    {"alignment", "ALIGNMENT", Align::right, Narrow::hide,
+    {"alignment", "ALIGNMENT", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return std::to_string(alignment_of(row.tensor.file_offset)); }},
-    {"file", "FILE", Align::left, Narrow::hide,
+    {"file", "FILE", Table::Align::left, Table::Narrow::hide,
      [](const ListRow& row) {
        const std::string name = row.input.file_name(row.file);
        return printable(name.empty() ? shown_path(std::string(kStandardInput)) : name);

@@ -20,9 +20,8 @@ import unittest
 import make_inputs
 
 PROGRAM = ""
-COMMANDS = ("ls", "info", "header", "meta", "verify", "lint", "cat", "diff", "clean", "completions", "man", "version")
 COMMANDS = (
-    "ls", "info", "header", "meta", "verify", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version"
+    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version"
 )  # fmt: skip
 
 
