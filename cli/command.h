@@ -92,6 +92,7 @@ extern const Command kLint;
 extern const Command kStats;
 extern const Command kInspect;
 extern const Command kDiff;
+extern const Command kHash;
 extern const Command kClean;
 extern const Command kCompletions;
 extern const Command kMan;

@@ -7,6 +7,9 @@
 #include <safetensors/c.h>
 #include <safetensors/dtype.h>
 #include <safetensors/header.h>
+#if defined(SAFETENSORS_HAVE_HASH)
+#include <safetensors/hash.h>
+#endif
 
 namespace safetensors::cli {
 namespace {
@@ -51,12 +54,28 @@ std::string fmt_version() {
   return formatted("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
+// The libraries that compute hashes, "none" where this build has none.
+struct HashLibraries {
+  std::string sha256 = "none";
+  std::string blake3 = "none";
+};
+
+HashLibraries hash_libraries() {
+  HashLibraries libraries;
+#if defined(SAFETENSORS_HAVE_HASH)
+  libraries.sha256 = hash_library(HashAlgorithm::sha256);
+  if (!hash_library(HashAlgorithm::blake3).empty()) libraries.blake3 = hash_library(HashAlgorithm::blake3);
+#endif
+  return libraries;
+}
+
 void print_text(Console& console) {
   const ParseOptions limits;
   console.out(formatted("safetensors {}\n", safetensors_version_string()));
   console.out(formatted("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
                         __cplusplus / 100 % 100, build_kind()));
   console.out(formatted("  built in    fmt {}\n", fmt_version()));
+  console.out(formatted("  hashes      sha256: {}, blake3: {}\n", hash_libraries().sha256, hash_libraries().blake3));
   std::string dtypes;
   for (const Dtype dtype : all_dtypes()) {
     dtypes += dtypes.size() / 60 == (dtypes.size() + to_string(dtype).size() + 1) / 60 ? " " : "\n              ";
@@ -72,7 +91,9 @@ void print_json(Console& console) {
   json.field("version", safetensors_version_string()).line().key("compiler").open('{').field("name", compiler_name());
   json.field("version", compiler_version()).close('}').field("cplusplus", std::uint64_t{__cplusplus});
   json.field("build", build_kind()).line().key("built_in").open('{');
-  json.field("fmt", fmt_version()).close('}').line().key("dtypes").open('[');
+  json.field("fmt", fmt_version()).close('}').line().key("hashes").open('{');
+  json.field("sha256", hash_libraries().sha256).field("blake3", hash_libraries().blake3).close('}');
+  json.line().key("dtypes").open('[');
   for (const Dtype dtype : all_dtypes()) json.string(to_string(dtype));
   json.close(']').line().key("limits").open('{').field("max_header_bytes", limits.max_header_bytes).close('}');
   json.finish();

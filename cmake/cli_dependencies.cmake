@@ -4,30 +4,7 @@
 # and the build goes on without the command.
 set(SAFETENSORS_CLI_POSSIBLE FALSE)
 
-# Fetches an archive of headers and sets NAME_include in the caller's scope, or leaves it empty.
-function(safetensors_fetch_headers name url sha256 include)
-  set(${name}_include "" PARENT_SCOPE)
-  set(archive ${PROJECT_BINARY_DIR}/_deps/${name}.tar.gz)
-  set(tree ${PROJECT_BINARY_DIR}/_deps/${name}-${sha256})
-  if(NOT EXISTS ${tree}/${include})
-    if(FETCHCONTENT_FULLY_DISCONNECTED)
-      return()
-    endif()
-    file(DOWNLOAD ${url} ${archive} TIMEOUT 30 INACTIVITY_TIMEOUT 10 TLS_VERIFY ON STATUS status)
-    list(GET status 0 code)
-    if(NOT code EQUAL 0)
-      return()
-    endif()
-    file(SHA256 ${archive} found)
-    if(NOT found STREQUAL sha256)
-      message(WARNING "${url} has SHA-256 ${found}, not the pinned ${sha256}: not used")
-      return()
-    endif()
-    file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${tree})
-  endif()
-  set(${name}_include ${tree}/${include} PARENT_SCOPE)
-endfunction()
-
+include(${CMAKE_CURRENT_LIST_DIR}/fetch.cmake)
 add_library(safetensors_cli_dependencies INTERFACE)
 
 find_package(fmt 8 QUIET)
@@ -36,12 +13,12 @@ if(fmt_FOUND)
   target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE
     $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 else()
-  safetensors_fetch_headers(fmt https://github.com/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
+  safetensors_fetch(fmt https://github.com/fmtlib/fmt/archive/refs/tags/9.1.0.tar.gz
     5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2 fmt-9.1.0/include)
-  target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE ${fmt_include})
+  target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE ${fmt_folder})
 endif()
 
-if(fmt_FOUND OR fmt_include)
+if(fmt_FOUND OR fmt_folder)
   set(SAFETENSORS_CLI_POSSIBLE TRUE)
 else()
   message(STATUS "The safetensors command is left out: fmt 8+ is neither installed nor could it be fetched (Debian: "

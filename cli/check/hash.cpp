@@ -1,0 +1,322 @@
+// The subcommand hash: prints digests of files, of their data and of their tensors, and writes manifests. hash_file()
+// of the component hash computes them. A build without that component has the subcommand, and says what is missing.
+#include "arguments.h"
+#include "command.h"
+#include "each_file.h"
+#include "input.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "new_file.h"
+#include "text/formatted.h"
+#include "text/size.h"
+
+#if defined(SAFETENSORS_HAVE_HASH)
+#include <safetensors/hash.h>
+#endif
+
+#include <sys/stat.h>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kHashDescription[] =
+    R"(PATH is a file, or a folder, an index or a pattern of a model of several files.
+Prints one line per file: the digest, two spaces and the path, as sha256sum and
+b3sum do, so that their option --check reads it. Each byte is read once.)";
+
+constexpr Option kHashTable[] = {
+    {"--algorithm", "NAME", "the hash function (default sha256)", "sha256|blake3"},
+    {"--of", "PART",
+     "what to hash (default file). data: the bytes after the\n"
+     "header, which metadata does not change. tensors: one line\n"
+     "per tensor, with its name",
+     "file|data|tensors"},
+    {"--format", "FORMAT",
+     "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
+     "sd-scripts stores them. modelspec: modelspec.hash_sha256.\n"
+     "The lines KEY=VALUE suit 'safetensors meta set'",
+     "lines|kohya|modelspec"},
+    {"--manifest", nullptr,
+     "write the digests of the files, their chunks and tensors to\n"
+     "FILE.manifest.json, or to manifest.json in the folder of a\n"
+     "model of several files. 'safetensors verify --manifest' and\n"
+     "load(..., verify=...) in Python read it"},
+    {"-o,--output", "OUT", "write the manifest to OUT", nullptr, Values::path},
+    {"--chunk-bytes", "N",
+     "size of a chunk: a multiple of 64KiB up to 16MiB (default\n"
+     "1MiB). A manifest has 32 bytes of digest per chunk"},
+    {"--force", nullptr, "replace a manifest that exists"},
+    {"--dry-run", nullptr, "with --manifest: say what would be written, read no data"},
+    kJsonOption,
+};
+
+constexpr const char* kHashExamples[] = {
+    "safetensors hash model.safetensors",
+    "safetensors hash llama-7b/ > SHA256SUMS",
+    "safetensors hash model.safetensors --of tensors --algorithm blake3",
+    "safetensors hash llama-7b/ --manifest",
+};
+
+#if defined(SAFETENSORS_HAVE_HASH)
+
+enum class Part : unsigned char { file, data, tensors };
+
+struct HashRequest {
+  std::vector<std::string> paths;
+  HashAlgorithm algorithm = HashAlgorithm::sha256;
+  Part part = Part::file;
+  std::string format = "lines";
+  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
+  std::optional<std::string> output;
+  bool manifest = false;
+  bool force = false;
+  bool dry_run = false;
+  bool json = false;
+};
+
+// Shows progress, and stops after a signal.
+std::function<bool(std::uint64_t, std::uint64_t)> shown_progress(Console& console) {
+  return [&console](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+}
+
+// Values cannot be read twice from a pipe, and a name is needed for the output.
+Result<Input> open_hashable(const std::string& path, Console& console) {
+  if (is_pipe(path))
+    return Error{.code = Errc::unsupported, .path = {}, .message = "a pipe cannot be hashed: save it to a file first"};
+  return Input::open(path, console);
+}
+
+void print_tensor_lines(Console& console, const File& file, const FileHashes& hashes) {
+  const TensorList tensors = file.header().tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    console.out(formatted("{}  {}\n", to_hex(hashes.tensors[i]), printable(tensors[i].name)));
+}
+
+void print_file_json(Json& json, const std::string& path, const File& file, const FileHashes& hashes) {
+  json.line().open('{').field("path", path).field("file_bytes", file.header().file_bytes());
+  json.field("data_start", file.header().data_start()).field("header", to_hex(hashes.header));
+  if (hashes.file) json.field("file", to_hex(*hashes.file));
+  if (hashes.data) json.field("data", to_hex(*hashes.data));
+  if (!hashes.tensors.empty()) {
+    json.line().key("tensors").open('[');
+    const TensorList tensors = file.header().tensors();
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      json.line().open('{').field("name", tensors[i].name).field("digest", to_hex(hashes.tensors[i])).close('}');
+    json.close(']');
+  }
+  json.close('}');
+}
+
+// The digests of one file.
+Status hash_one(const HashRequest& request, const std::string& path, const File& file, Console& console, Json* json) {
+  const HashOptions options{.algorithm = request.algorithm,
+                            .file = request.part == Part::file,
+                            .data = request.part == Part::data,
+                            .tensors = request.part == Part::tensors,
+                            .progress = shown_progress(console)};
+  const Result<FileHashes> hashes = hash_file(file, options);
+  if (!hashes) return hashes.error();
+  if (json != nullptr) {
+    print_file_json(*json, path, file, *hashes);
+  } else if (request.part == Part::tensors) {
+    print_tensor_lines(console, file, *hashes);
+  } else {
+    console.out(formatted("{}  {}\n", to_hex(hashes->file ? *hashes->file : *hashes->data), printable(path)));
+  }
+  return {};
+}
+
+// The hashes that programs store in the metadata.
+Status hash_model(const HashRequest& request, const std::string& path, const File& file, Console& console, Json* json) {
+  const Result<ModelHashes> hashes = model_hashes(file, {.progress = shown_progress(console)});
+  if (!hashes) return hashes.error();
+  std::vector<std::pair<const char*, std::string>> pairs;
+  if (request.format == "kohya") {
+    pairs = {{"sshs_model_hash", hashes->model}, {"sshs_legacy_hash", hashes->legacy}};
+  } else {
+    pairs = {{"modelspec.hash_sha256", "0x" + hashes->model}};
+  }
+  if (json != nullptr) json->line().open('{').field("path", path);
+  for (const auto& [key, value] : pairs) {
+    if (json != nullptr) json->field(key, value);
+    if (json == nullptr) console.out(formatted("{}={}\n", key, value));
+  }
+  if (json != nullptr) json->close('}');
+  return {};
+}
+
+Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
+  const Result<Input> input = open_hashable(path, console);
+  if (!input) {
+    if (json != nullptr) json_input_error(*json, path, input.error());
+    return input_error(path, input.error(), console);
+  }
+  if (json != nullptr) json->field("algorithm", to_string(request.algorithm)).line().key("files").open('[');
+  Status status;
+  for (std::size_t i = 0; status && i < input->files().size(); ++i) {
+    const File& file = input->files()[i];
+    const std::string shown = path == kStandardInput ? path : file.path();
+    const bool titled = json == nullptr && input->files().size() > 1;
+    if (titled && (request.part == Part::tensors || request.format != "lines"))
+      console.heading(printable(input->file_name(i)) + ":");
+    status = request.format == "lines" ? hash_one(request, shown, file, console, json)
+                                       : hash_model(request, shown, file, console, json);
+  }
+  if (json != nullptr) json->close(']');
+  if (status) return Exit::good;
+  if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process
+  if (json != nullptr) json_input_error(*json, path, status.error());
+  return input_error(path, status.error(), console);
+}
+
+// The sidecar of a file is beside it, the one of several files is in their folder.
+std::string manifest_path(const HashRequest& request, const Input& input) {
+  if (request.output) return *request.output;
+  const std::string& first = input.files()[0].path();
+  if (input.files().size() == 1) return first + ".manifest.json";
+  return first.substr(0, first.size() - input.file_name(0).size()) + "manifest.json";
+}
+
+Result<std::string> manifest_text(const HashRequest& request, const Input& input, Console& console) {
+  const ManifestOptions options{
+      .algorithm = request.algorithm, .chunk_bytes = request.chunk_bytes, .progress = shown_progress(console)};
+  const Result<Manifest> manifest = Manifest::make(input.files(), options);
+  if (!manifest) return manifest.error();
+  return manifest->text();
+}
+
+Status write_manifest(const HashRequest& request, const Input& input, const std::string& path, Console& console) {
+  const auto named = [&](const Status& status) {
+    Error error = status.error();
+    if (error.path.empty()) error.path = path;
+    return error;
+  };
+  if (Status status = NewFile::check(path, request.force); !status) return named(status);
+  if (request.dry_run) return {};
+  const Result<std::string> text = manifest_text(request, input, console);
+  if (!text) return text.error();
+  Result<NewFile> file = NewFile::create(path, request.force);
+  if (!file) return named(file.error());
+  Status status = file->write(*text);
+  if (status) status = file->commit();
+  return status ? status : Status(named(status));
+}
+
+Exit make_manifest(const HashRequest& request, Console& console) {
+  const std::string& path = request.paths[0];
+  const Interrupt interrupt;
+  const Result<Input> input = open_hashable(path, console);
+  Status status = input ? Status() : Status(input.error());
+  if (status && (path == kStandardInput || input->files().empty()))
+    status = Error{.code = Errc::invalid_argument, .path = {}, .message = "a manifest needs files with names"};
+  const std::string output = status ? manifest_path(request, *input) : "";
+  if (status) status = write_manifest(request, *input, output, console);
+  if (!status && Interrupt::caught()) return Exit::good;
+  if (request.json) {
+    Json json(console, "hash");
+    json.field("path", path).field("algorithm", to_string(request.algorithm)).field("chunk_bytes", request.chunk_bytes);
+    json.field("dry_run", request.dry_run);
+    if (status) json.field("manifest", output).field("file_count", std::uint64_t{input->files().size()});
+    if (!status) json_input_error(json, path, status.error());
+    json.finish();
+  } else if (status) {
+    console.out(formatted("{}{}: {}\n", request.dry_run ? "would write " : "", printable(output),
+                          counted(input->files().size(), "file")));
+  }
+  return status ? Exit::good : input_error(path, status.error(), console);
+}
+
+// Returns nullopt, or the text of an error.
+std::optional<std::string> check_choices(HashRequest& request, const std::string& algorithm, const std::string& part) {
+  const std::optional<HashAlgorithm> known = hash_algorithm(algorithm);
+  if (!known) return formatted("--algorithm is sha256 or blake3, not {}", printable(algorithm));
+  request.algorithm = *known;
+  if (part != "file" && part != "data" && part != "tensors")
+    return formatted("--of is file, data or tensors, not {}", printable(part));
+  request.part = part == "file" ? Part::file : part == "data" ? Part::data : Part::tensors;
+  if (request.format != "lines" && request.format != "kohya" && request.format != "modelspec")
+    return formatted("--format is lines, kohya or modelspec, not {}", printable(request.format));
+  if (request.format != "lines" && request.algorithm != HashAlgorithm::sha256)
+    return formatted("--format {} is SHA-256 only", request.format);
+  if (request.chunk_bytes % 65536 != 0 || request.chunk_bytes == 0 || request.chunk_bytes > (16U << 20))
+    return "--chunk-bytes is a multiple of 64KiB up to 16MiB";
+  return std::nullopt;
+}
+
+// Returns nullopt, or the text of an error.
+std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request) {
+  std::optional<std::string> algorithm;
+  std::optional<std::string> part;
+  std::optional<std::string> format;
+  std::optional<std::string> chunk_bytes;
+  Arguments arguments(kHash);
+  arguments.positionals(request.paths);
+  arguments.value("algorithm", algorithm);
+  arguments.value("of", part);
+  arguments.value("format", format);
+  arguments.flag("manifest", request.manifest);
+  arguments.value("output", request.output);
+  arguments.value("chunk-bytes", chunk_bytes);
+  arguments.flag("force", request.force);
+  arguments.flag("dry-run", request.dry_run);
+  arguments.flag("json", request.json);
+  if (auto wrong = arguments.parse(given)) return wrong;
+  if (request.paths.empty()) return "which PATH?";
+  if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
+    return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
+  if (request.manifest && (part || format)) return "--manifest holds all digests: --of and --format do not go with it";
+  if (request.manifest && request.paths.size() != 1) return "--manifest takes one PATH";
+  if (part && format) return "--of does not go with --format";
+  if (format) request.format = *format;
+  request.chunk_bytes = parse_bytes(chunk_bytes.value_or("1MiB")).value_or(0);
+  return check_choices(request, algorithm.value_or("sha256"), part.value_or("file"));
+}
+
+Exit run_hash(std::span<const std::string> given, Console& console) {
+  HashRequest request;
+  if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
+  if (hash_library(request.algorithm).empty()) {
+    console.message(formatted("hash: this build has no {}: build it with the BLAKE3 C library, or use sha256",
+                              to_string(request.algorithm)));
+    return Exit::system;
+  }
+  if (request.manifest) return make_manifest(request, console);
+  const Interrupt interrupt;
+  return for_each_file(
+      "hash", request.paths, request.json, console,
+      [&](const std::string& path, Json* json) { return hash_path(request, path, console, json); }, "paths");
+}
+
+#else
+
+Exit run_hash(std::span<const std::string>, Console& console) {
+  console.message("hash: this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)");
+  return Exit::system;
+}
+
+#endif
+
+}  // namespace
+
+const Command kHash = {
+    .name = "hash",
+    .summary = "print digests of files and tensors, or write a manifest",
+    .title = "Print digests of files, data and tensors, or write a manifest of them.",
+    .usage =
+        "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
+        "                 [--json]\n"
+        "safetensors hash PATH --manifest [--algorithm NAME] [--chunk-bytes N]\n"
+        "                 [--output OUT] [--force] [--dry-run] [--json]",
+    .description = kHashDescription,
+    .options = kHashTable,
+    .examples = kHashExamples,
+    .exits =
+        "0 done; 1 a file is invalid, or the manifest exists; 2 usage; 3 a file\n"
+        "cannot be read or written, or this build has no such hash function",
+    .run = run_hash,
+};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,72 @@
+# safetensors::hash, from src/hash: digests and manifests. A component of its own, because it needs OpenSSL (SHA-256)
+# and, for BLAKE3, the BLAKE3 C library. The library safetensors needs neither.
+#
+# BLAKE3 is found on the system, else in the folder SAFETENSORS_BLAKE3_SOURCE, else fetched and checked against a pinned
+# hash. Without it, SHA-256 remains. Sets SAFETENSORS_HASH_POSSIBLE. If not, one line says why.
+set(SAFETENSORS_HASH_POSSIBLE FALSE)
+set(SAFETENSORS_BLAKE3_SOURCE "" CACHE PATH "Folder with the C sources of BLAKE3: blake3.h, blake3.c and others")
+
+find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
+if(NOT OpenSSL_FOUND)
+  message(STATUS "The component hash is left out: OpenSSL 3 is not installed (Debian: apt-get install libssl-dev)")
+  return()
+endif()
+set(SAFETENSORS_HASH_POSSIBLE TRUE)
+
+# Builds the C sources of BLAKE3 in a folder. On x86-64 the code picks the widest vectors of the processor at run time.
+function(safetensors_build_blake3 source)
+  add_library(safetensors_blake3 STATIC EXCLUDE_FROM_ALL
+    ${source}/blake3.c ${source}/blake3_dispatch.c ${source}/blake3_portable.c)
+  set_target_properties(safetensors_blake3 PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF
+    C_VISIBILITY_PRESET hidden)
+  target_include_directories(safetensors_blake3 SYSTEM PUBLIC ${source})
+  set(sse2_flags -msse2)
+  set(sse41_flags -msse4.1)
+  set(avx2_flags -mavx2)
+  set(avx512_flags -mavx512f -mavx512vl)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    foreach(set IN ITEMS sse2 sse41 avx2 avx512)
+      target_sources(safetensors_blake3 PRIVATE ${source}/blake3_${set}.c)
+      set_source_files_properties(${source}/blake3_${set}.c PROPERTIES COMPILE_OPTIONS "${${set}_flags}")
+    endforeach()
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    target_sources(safetensors_blake3 PRIVATE ${source}/blake3_neon.c)
+    target_compile_definitions(safetensors_blake3 PRIVATE BLAKE3_USE_NEON=1)
+  else()
+    target_compile_definitions(safetensors_blake3 PRIVATE BLAKE3_USE_NEON=0 BLAKE3_NO_SSE2 BLAKE3_NO_SSE41
+      BLAKE3_NO_AVX2 BLAKE3_NO_AVX512)
+  endif()
+endfunction()
+
+include(${CMAKE_CURRENT_LIST_DIR}/fetch.cmake)
+find_package(blake3 QUIET CONFIG)
+if(TARGET BLAKE3::blake3)
+  set(safetensors_blake3_target BLAKE3::blake3)
+else()
+  set(source ${SAFETENSORS_BLAKE3_SOURCE})
+  if(NOT source)
+    safetensors_fetch(blake3 https://github.com/BLAKE3-team/BLAKE3/archive/refs/tags/1.8.2.tar.gz
+      6b51aefe515969785da02e87befafc7fdc7a065cd3458cf1141f29267749e81f BLAKE3-1.8.2/c)
+    set(source ${blake3_folder})
+  endif()
+  if(source AND EXISTS ${source}/blake3.h)
+    safetensors_build_blake3(${source})
+    set(safetensors_blake3_target safetensors_blake3)
+  else()
+    set(safetensors_blake3_target "")
+    message(STATUS "Hashes are built without BLAKE3: its C library is neither installed nor could it be fetched")
+  endif()
+endif()
+
+file(GLOB safetensors_hash_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/hash/*.cpp)
+add_library(safetensors_hash STATIC ${safetensors_hash_sources})
+add_library(safetensors::hash ALIAS safetensors_hash)
+safetensors_own_target(safetensors_hash)
+set_target_properties(safetensors_hash PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+  VISIBILITY_INLINES_HIDDEN ON EXPORT_NAME hash)
+# It uses internal functions of the library, so it is always linked with the static one.
+target_link_libraries(safetensors_hash PUBLIC safetensors_internal PRIVATE OpenSSL::Crypto)
+if(safetensors_blake3_target)
+  target_compile_definitions(safetensors_hash PRIVATE SAFETENSORS_HAVE_BLAKE3)
+  target_link_libraries(safetensors_hash PRIVATE ${safetensors_blake3_target})
+endif()

@@ -1,0 +1,158 @@
+// SHA-256 by OpenSSL's EVP, which picks the instructions of the processor, and BLAKE3 by its C library. Each hasher has
+// a context of its own, so threads share nothing.
+#include "hash/hasher.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+#include <blake3.h>
+#endif
+
+namespace safetensors {
+namespace hash {
+namespace {
+
+Error openssl_failed() noexcept {
+  return base::guarded([] { return base::make_error(Errc::unsupported, "OpenSSL cannot compute SHA-256"); });
+}
+
+class Sha256 final : public Hasher {
+ public:
+  // Returns false if OpenSSL refuses.
+  [[nodiscard]] bool begin() noexcept {
+    digest_.reset(EVP_MD_fetch(nullptr, "SHA256", nullptr));
+    context_.reset(EVP_MD_CTX_new());
+    return digest_ && context_ && restart();
+  }
+  void update(std::span<const std::byte> bytes) noexcept override {
+    good_ = good_ && EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1;
+  }
+  [[nodiscard]] Result<Digest> finish() noexcept override {
+    Digest digest;
+    const bool good = good_ && EVP_DigestFinal_ex(context_.get(), digest.bytes.data(), nullptr) == 1;
+    if (!restart() || !good) return openssl_failed();
+    return digest;
+  }
+
+ private:
+  bool restart() noexcept {
+    good_ = EVP_DigestInit_ex2(context_.get(), digest_.get(), nullptr) == 1;
+    return good_;
+  }
+  std::unique_ptr<EVP_MD, decltype(&EVP_MD_free)> digest_{nullptr, &EVP_MD_free};
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{nullptr, &EVP_MD_CTX_free};
+  bool good_ = false;
+};
+
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+class Blake3 final : public Hasher {
+ public:
+  Blake3() noexcept { blake3_hasher_init(&state_); }
+  void update(std::span<const std::byte> bytes) noexcept override {
+    blake3_hasher_update(&state_, bytes.data(), bytes.size());
+  }
+  [[nodiscard]] Result<Digest> finish() noexcept override {
+    Digest digest;
+    blake3_hasher_finalize(&state_, digest.bytes.data(), digest.bytes.size());
+    blake3_hasher_init(&state_);
+    return digest;
+  }
+
+ private:
+  blake3_hasher state_;
+};
+#endif
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Hasher>> make_hasher(HashAlgorithm algorithm) noexcept {
+  return base::guarded([&]() -> Result<std::unique_ptr<Hasher>> {
+    if (algorithm == HashAlgorithm::sha256) {
+      auto hasher = std::make_unique<Sha256>();
+      if (!hasher->begin()) return openssl_failed();
+      return std::unique_ptr<Hasher>(std::move(hasher));
+    }
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+    if (algorithm == HashAlgorithm::blake3) return std::unique_ptr<Hasher>(std::make_unique<Blake3>());
+#else
+    if (algorithm == HashAlgorithm::blake3)
+      return base::make_error(Errc::unsupported, "this build has no BLAKE3: build with the BLAKE3 C library");
+#endif
+    return base::make_error(Errc::unsupported,
+                            "unknown hash algorithm " + std::to_string(static_cast<unsigned>(algorithm)));
+  });
+}
+
+}  // namespace hash
+
+inline namespace v0 {
+
+const char* to_string(HashAlgorithm algorithm) noexcept {
+  switch (algorithm) {
+    case HashAlgorithm::sha256:
+      return "sha256";
+    case HashAlgorithm::blake3:
+      return "blake3";
+  }
+  return "unknown";
+}
+
+std::optional<HashAlgorithm> hash_algorithm(std::string_view name) noexcept {
+  if (name == "sha256") return HashAlgorithm::sha256;
+  if (name == "blake3") return HashAlgorithm::blake3;
+  return std::nullopt;
+}
+
+std::string hash_library(HashAlgorithm algorithm) {
+  if (algorithm == HashAlgorithm::sha256) return std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING);
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+  if (algorithm == HashAlgorithm::blake3) return std::string("BLAKE3 ") + blake3_version();
+#endif
+  return {};
+}
+
+std::string to_hex(const Digest& digest) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * digest.bytes.size());
+  for (const std::uint8_t byte : digest.bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::optional<Digest> digest_from_hex(std::string_view text) noexcept {
+  Digest digest;
+  if (text.size() != 2 * digest.bytes.size()) return std::nullopt;
+  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
+    const int high = hash::hex_digit(text[2 * i]);
+    const int low = hash::hex_digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    digest.bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return digest;
+}
+
+Result<Digest> hash_bytes(std::span<const std::byte> bytes, HashAlgorithm algorithm) noexcept {
+  Result<std::unique_ptr<hash::Hasher>> hasher = hash::make_hasher(algorithm);
+  if (!hasher) return std::move(hasher).error();
+  (*hasher)->update(bytes);
+  return (*hasher)->finish();
+}
+
+}  // namespace v0
+}  // namespace safetensors
