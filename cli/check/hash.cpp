@@ -14,7 +14,7 @@
 #include <safetensors/hash.h>
 #endif
 
-#include <sys/stat.h>
+#include <bit>
 
 namespace safetensors::cli {
 namespace {
@@ -43,8 +43,8 @@ constexpr Option kHashTable[] = {
      "load(..., verify=...) in Python read it"},
     {"-o,--output", "OUT", "write the manifest to OUT", nullptr, Values::path},
     {"--chunk-bytes", "N",
-     "size of a chunk: a multiple of 64KiB up to 16MiB (default\n"
-     "1MiB). A manifest has 32 bytes of digest per chunk"},
+     "size of a chunk: a power of two from 64KiB to 16MiB\n"
+     "(default 1MiB). A chunk adds 70 bytes to the manifest"},
     {"--force", nullptr, "replace a manifest that exists"},
     {"--dry-run", nullptr, "with --manifest: say what would be written, read no data"},
     kJsonOption,
@@ -241,8 +241,8 @@ std::optional<std::string> check_choices(HashRequest& request, const std::string
     return formatted("--format is lines, kohya or modelspec, not {}", printable(request.format));
   if (request.format != "lines" && request.algorithm != HashAlgorithm::sha256)
     return formatted("--format {} is SHA-256 only", request.format);
-  if (request.chunk_bytes % 65536 != 0 || request.chunk_bytes == 0 || request.chunk_bytes > (16U << 20))
-    return "--chunk-bytes is a multiple of 64KiB up to 16MiB";
+  if (!std::has_single_bit(request.chunk_bytes) || request.chunk_bytes < 65536 || request.chunk_bytes > (16U << 20))
+    return "--chunk-bytes is a power of two from 64KiB to 16MiB";
   return std::nullopt;
 }
 

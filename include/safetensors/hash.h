@@ -62,7 +62,7 @@ struct HashOptions {
   bool file = true;                                 ///< the digest of all bytes of the file
   bool data = false;                                ///< the digest of the bytes after the header
   bool tensors = false;                             ///< one digest per tensor
-  /// Size of a chunk in bytes: a multiple of 65536 from 65536 to 16777216. 0: no digests of chunks.
+  /// Size of a chunk in bytes: a power of two from 65536 to 16777216. 0: no digests of chunks.
   std::uint64_t chunk_bytes = 0;
   /// Number of threads that read and hash, including the calling thread. 0: one per usable processor, at most 16.
   unsigned threads = 0;

@@ -1,6 +1,7 @@
 // Sizes and counts of the chunks that have digests.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace safetensors::hash {
@@ -9,7 +10,7 @@ inline constexpr std::uint64_t kMinChunkBytes = std::uint64_t{64} << 10;
 inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{16} << 20;
 
 [[nodiscard]] constexpr bool is_chunk_size(std::uint64_t bytes) noexcept {
-  return bytes % kMinChunkBytes == 0 && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
+  return std::has_single_bit(bytes) && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
 }
 
 // Returns the number of chunks of a file. chunk_bytes must not be 0.

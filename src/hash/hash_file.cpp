@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "format/header_edit.h"
 #include "format/header_writer.h"
+#include "hash/blake3_tree.h"
 #include "hash/chunks.h"
 #include "hash/hasher.h"
 #include "hash/ranges.h"
@@ -24,6 +25,9 @@ namespace hash {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+constexpr std::size_t kTreeBlockBytes = std::size_t{64} << 10;  // the ring stays in the cache of a core
+#endif
 
 unsigned threads_of(const HashOptions& options) {
   return options.threads == 0 ? os::usable_processors() : options.threads;
@@ -87,11 +91,11 @@ class FilePass {
         options_(options),
         header_(file.header()),
         meter_(options.progress, header_.file_bytes(), 0, file.path(), std::this_thread::get_id()),
-        scan_(file.source(), header_.file_bytes(),
-              options.chunk_bytes == 0 ? kBlockBytes : static_cast<std::size_t>(options.chunk_bytes), meter_) {}
+        block_bytes_(block_bytes(options)),
+        scan_(file.source(), header_.file_bytes(), block_bytes_, meter_) {}
 
   Status run(FileHashes& hashes) {
-    if (options_.file) {
+    if (options_.file && !begin_tree()) {
       if (Status status = add_range(whole_, 0); !status) return status;
     }
     if (options_.data) {
@@ -100,9 +104,10 @@ class FilePass {
     if (options_.tensors) {
       if (Status status = add_tensors(hashes.tensors); !status) return status;
     }
-    if (options_.chunk_bytes != 0) set_chunks(hashes.chunks);
+    set_unordered(hashes.chunks);
     if (Status status = scan_.run_all(threads_of(options_)); !status) return status;
     if (Status status = meter_.finish(); !status) return status;
+    finish_tree(hashes.file);
     if (Status status = finish_range(whole_, hashes.file); !status) return status;
     if (Status status = finish_range(data_, hashes.data); !status) return status;
     return tensors_ ? tensors_->finish() : Status();
@@ -135,21 +140,60 @@ class FilePass {
     });
     return {};
   }
-  void set_chunks(std::vector<Digest>& digests) {
+  // The digests that need no order: those of the chunks, and the tree of BLAKE3.
+  void set_unordered(std::vector<Digest>& chunks) {
     const std::uint64_t bytes = options_.chunk_bytes;
-    digests.resize(static_cast<std::size_t>(chunk_count(header_.file_bytes(), bytes)));
-    scan_.set_unordered([&digests, bytes, this](std::uint64_t offset, std::span<const std::byte> chunk) -> Status {
-      const Result<Digest> digest = hash_bytes(chunk, options_.algorithm);
+    if (bytes != 0) chunks.resize(static_cast<std::size_t>(chunk_count(header_.file_bytes(), bytes)));
+    if (bytes == 0 && !has_tree()) return;
+    scan_.set_unordered([&chunks, bytes, this](std::uint64_t offset, std::span<const std::byte> block) -> Status {
+      take_into_tree(offset, block);
+      if (bytes == 0) return {};
+      const Result<Digest> digest = hash_bytes(block, options_.algorithm);
       if (!digest) return digest.error();
-      digests[static_cast<std::size_t>(offset / bytes)] = *digest;
+      chunks[static_cast<std::size_t>(offset / bytes)] = *digest;
       return {};
     });
   }
+
+#if defined(SAFETENSORS_HAVE_BLAKE3)
+  static std::size_t block_bytes(const HashOptions& options) {
+    if (options.chunk_bytes != 0) return static_cast<std::size_t>(options.chunk_bytes);
+    const bool tree_only = options.algorithm == HashAlgorithm::blake3 && !options.data && !options.tensors;
+    return tree_only ? kTreeBlockBytes : kBlockBytes;
+  }
+  bool begin_tree() {
+    if (options_.algorithm == HashAlgorithm::blake3) tree_.emplace(header_.file_bytes(), block_bytes_);
+    return has_tree();
+  }
+  [[nodiscard]] bool has_tree() const {
+    return tree_.has_value();
+  }
+  void take_into_tree(std::uint64_t offset, std::span<const std::byte> block) {
+    if (tree_) tree_->take(offset, block);
+  }
+  void finish_tree(std::optional<Digest>& out) {
+    if (tree_) out = tree_->finish();
+  }
+  std::optional<Blake3Tree> tree_;
+#else
+  static std::size_t block_bytes(const HashOptions& options) {
+    return options.chunk_bytes == 0 ? kBlockBytes : static_cast<std::size_t>(options.chunk_bytes);
+  }
+  static bool begin_tree() {
+    return false;
+  }
+  static bool has_tree() {
+    return false;
+  }
+  static void take_into_tree(std::uint64_t, std::span<const std::byte>) {}
+  static void finish_tree(std::optional<Digest>&) {}
+#endif
 
   const File& file_;
   const HashOptions& options_;
   const Header& header_;
   io::ProgressMeter meter_;
+  const std::size_t block_bytes_;
   Scan scan_;
   std::unique_ptr<RangeDigest> whole_;
   std::unique_ptr<RangeDigest> data_;
@@ -167,7 +211,7 @@ Status hash_tensors(const File& file, const HashOptions& options, FileHashes& ha
 Result<FileHashes> hash_all(const File& file, const HashOptions& options) {
   if (options.chunk_bytes != 0 && !is_chunk_size(options.chunk_bytes))
     return base::make_error(Errc::invalid_argument, "chunks of " + std::to_string(options.chunk_bytes) +
-                                                        " bytes: expected a multiple of 65536 up to 16777216");
+                                                        " bytes: expected a power of two from 65536 to 16777216");
   Result<std::unique_ptr<Hasher>> hasher = make_hasher(options.algorithm);
   if (!hasher) return std::move(hasher).error();
   FileHashes hashes;

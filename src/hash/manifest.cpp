@@ -139,7 +139,7 @@ class Parser {
     const auto fail = [](std::string what) { return base::make_error(Errc::invalid_argument, std::move(what)); };
     if (!is_chunk_size(manifest_.chunk_bytes))
       return fail("chunk_bytes is " + std::to_string(manifest_.chunk_bytes) +
-                  ", expected a multiple of 65536 from 65536 to 16777216");
+                  ", expected a power of two from 65536 to 16777216");
     const ManifestFile* before = nullptr;
     for (const ManifestFile& file : manifest_.files) {
       if (const char* const why = format::check_relative_name(file.name))

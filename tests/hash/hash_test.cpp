@@ -69,6 +69,23 @@ TEST(Hash, Blake3HasKnownVectors) {
   EXPECT_EQ(blake3(1025), "d00278ae47eb27b34faecf67b4fe263f82d5412916c1ffd97c8cb7fb814b8444");
 }
 
+// The tree of blocks that threads hash has the root that one hasher finds.
+TEST(Hash, Blake3OfAnySize) {
+  if (hash_library(HashAlgorithm::blake3).empty()) GTEST_SKIP() << "this build has no BLAKE3";
+  const std::size_t block = std::size_t{256} << 10;
+  for (const std::size_t blocks : {1U, 2U, 3U, 4U, 7U, 8U, 13U}) {
+    for (const std::size_t more : {0U, 1U, 1024U, 100000U}) {
+      const std::size_t head = one_tensor("U8", "[1000000]", 0).size();  // about that of the file below
+      const std::size_t size = blocks * block + more - head;
+      const std::string bytes = one_tensor("U8", "[" + std::to_string(size) + "]", size);
+      const Result<FileHashes> hashes =
+          hash_file(memory_file(bytes), {.algorithm = HashAlgorithm::blake3, .threads = 3});
+      ASSERT_TRUE(succeeds(hashes));
+      EXPECT_EQ(to_hex(*hashes->file), hex(bytes, HashAlgorithm::blake3)) << bytes.size();
+    }
+  }
+}
+
 TEST(Hash, HexRoundTrips) {
   const std::string text = hex("abc");
   ASSERT_TRUE(digest_from_hex(text));
@@ -115,12 +132,12 @@ TEST(Hash, FileWithoutTensors) {
 }
 
 TEST(Hash, RefusesUnsuitableChunks) {
-  for (const std::uint64_t size : {std::uint64_t{1}, std::uint64_t{65537}, std::uint64_t{32} << 20}) {
+  for (const std::uint64_t size : {std::uint64_t{1}, std::uint64_t{3 * 65536}, std::uint64_t{32} << 20}) {
     const Result<FileHashes> hashes = hash_file(memory_file(two_tensors()), {.chunk_bytes = size});
     ASSERT_FALSE(hashes);
     EXPECT_EQ(hashes.error().code, Errc::invalid_argument);
     EXPECT_EQ(hashes.error().message,
-              "chunks of " + std::to_string(size) + " bytes: expected a multiple of 65536 up to 16777216");
+              "chunks of " + std::to_string(size) + " bytes: expected a power of two from 65536 to 16777216");
   }
 }
 

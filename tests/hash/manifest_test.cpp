@@ -98,8 +98,8 @@ TEST_F(ManifestTest, RefusesHostileTexts) {
   EXPECT_EQ(parse_error(""), "not a manifest: the text ends too early (byte 0)");
   EXPECT_EQ(change("manifest/1", "manifest/2"), "not a manifest: the schema is not `safetensors.manifest/1` (byte 11)");
   EXPECT_EQ(change("sha256", "md5"), "not a manifest: unknown algorithm, expected sha256 or blake3 (byte 50)");
-  EXPECT_EQ(change("65536", "65537"), "chunk_bytes is 65537, expected a multiple of 65536 from 65536 to 16777216");
-  EXPECT_EQ(change("65536", "0"), "chunk_bytes is 0, expected a multiple of 65536 from 65536 to 16777216");
+  EXPECT_EQ(change("65536", "65537"), "chunk_bytes is 65537, expected a power of two from 65536 to 16777216");
+  EXPECT_EQ(change("65536", "0"), "chunk_bytes is 0, expected a power of two from 65536 to 16777216");
   EXPECT_EQ(change("65536", "131072"), "file `x.safetensors`: 5 chunks, expected 3 for 300204 bytes");
   EXPECT_EQ(change("\"bytes\": 300204", "\"bytes\": 18446744073709551615"),
             "file `x.safetensors`: 5 chunks, expected 281474976710656 for 18446744073709551615 bytes");
