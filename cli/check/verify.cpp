@@ -8,6 +8,9 @@
 #include "json_output.h"
 #include "text/formatted.h"
 #include "text/size.h"
+#include "verify_manifest.h"
+
+#include <algorithm>
 
 #include <safetensors/stats.h>
 
@@ -22,13 +25,18 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --values.
+are no rules for the data, so it is read only with --values and --manifest.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file, and no tensor is in two files. Notes name the tensors and files
 that the index does not have, and a wrong total_size. These are not errors.)";
 
 constexpr Option kVerifyTable[] = {
+    {"--manifest", "FILE",
+     "also compare all bytes with the digests in FILE, which\n"
+     "'safetensors hash --manifest' wrote. Names the tensors\n"
+     "that differ",
+     nullptr, Values::path},
     {"-q,--quiet", nullptr, "print only what is invalid"},
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
     {"--max-header-bytes", "N",
@@ -47,11 +55,13 @@ constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --values nan,inf",
+    "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
 
 struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
+  std::optional<GivenManifest> manifest = std::nullopt;
   bool quiet = false;
   bool nan = false;  // --values
   bool inf = false;
@@ -243,20 +253,27 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& files
   }
   if (json != nullptr) json->close(']').line();
   if (format == Exit::good) format = verify_set(path, options, console, json);
+  Exit manifest = Exit::good;
+  if (format == Exit::good && options.manifest)
+    manifest = options.manifest->compare(files, true, options.open, options.quiet, console, json);
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
     json->field("valid", format == Exit::good);
   }
-  return worse(format, values);
+  return worse(worse(format, values), manifest);
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
   if (path == kStandardInput) return verify_file(path, open_standard_input(options.open), options, console, json);
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
   if (!files) return verify_file(path, files.error(), options, console, json);
-  if (files->size() == 1 && files->front() == path)
-    return verify_file(path, File::open(path, options.open), options, console, json);
+  if (files->size() == 1 && files->front() == path) {
+    const Result<File> file = File::open(path, options.open);
+    const Exit code = verify_file(path, file, options, console, json);
+    if (!file || !options.manifest) return code;
+    return worse(code, options.manifest->compare(*files, false, options.open, options.quiet, console, json));
+  }
   return verify_files(path, *files, options, console, json);
 }
 
@@ -264,11 +281,13 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
   std::optional<std::string> values;
+  std::optional<std::string> manifest;
   VerifyOptions options;
   bool as_json = false;
   Arguments arguments(kVerify);
   arguments.positionals(paths);
   arguments.flag("quiet", options.quiet);
+  arguments.value("manifest", manifest);
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("max-header-bytes", max_header);
   arguments.value("values", values);
@@ -283,6 +302,13 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   }
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
+  if (manifest) {
+    if (std::ranges::find(paths, kStandardInput) != paths.end())
+      return console.usage("verify", "--manifest needs files, not standard input");
+    Result<GivenManifest> read = GivenManifest::read(*manifest);
+    if (!read) return input_error(*manifest, read.error(), console);
+    options.manifest = *std::move(read);
+  }
   return for_each_file("verify", paths, as_json, console,
                        [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
 }
@@ -294,14 +320,15 @@ const Command kVerify = {
     .summary = "check files against every rule of the format",
     .title = "Check files against every rule of the format.",
     .usage =
-        "safetensors verify PATH... [--quiet] [--allow-leading-whitespace]\n"
-        "                   [--max-header-bytes N] [--values LIST] [--json]",
+        "safetensors verify PATH... [--manifest FILE] [--values LIST] [--quiet]\n"
+        "                   [--allow-leading-whitespace] [--max-header-bytes N]\n"
+        "                   [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,
     .exits =
-        "0 all files are valid; 1 a file is invalid or empty, or has values of\n"
-        "--values; 2 usage; 3 a file cannot be read",
+        "0 all files are valid; 1 a file is invalid or empty, has values of\n"
+        "--values, or differs from the manifest; 2 usage; 3 a file cannot be read",
     .run = run_verify,
 };
 

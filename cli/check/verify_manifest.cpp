@@ -1,0 +1,211 @@
+// Compares files with the digests of a manifest. verify_file() of the component hash finds the damaged chunks, and the
+// tensors in them. Chunks that follow each other are shown as one range.
+#include "verify_manifest.h"
+
+#include "interrupt.h"
+#include "text/formatted.h"
+#include "text/size.h"
+
+#if defined(SAFETENSORS_HAVE_HASH)
+#include <safetensors/hash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <set>
+#endif
+
+namespace safetensors::cli {
+
+#if defined(SAFETENSORS_HAVE_HASH)
+
+struct GivenManifest::State {
+  std::string path;
+  Manifest manifest;
+};
+
+namespace {
+
+// The largest manifest: that of 8 TiB in chunks of 1 MiB.
+constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 30;
+
+Result<std::string> read_text(const std::string& path) {
+  const auto fail = [&](Errc code, std::string message, int error_number = 0) {
+    return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
+  std::string text;
+  char buffer[65536];
+  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
+    text.append(buffer, got);
+    if (text.size() > kMaxManifestBytes) return fail(Errc::invalid_argument, "not a manifest: over 1 GiB");
+  }
+  if (std::ferror(file.get()) != 0) return fail(Errc::read_failed, "cannot read: " + system_text(errno), errno);
+  return text;
+}
+
+// The verdict of one file. error: the file could not be compared, or has another size.
+struct ManifestVerdict {
+  std::string name;
+  std::vector<DamagedRange> damaged;
+  std::optional<Error> error;
+
+  [[nodiscard]] bool matches() const { return !error && damaged.empty(); }
+  [[nodiscard]] Exit code() const {
+    if (error) return exit_of(*error);
+    return damaged.empty() ? Exit::good : Exit::negative;
+  }
+};
+
+// Joins ranges that follow each other and differ in the same things.
+std::vector<DamagedRange> joined(const std::vector<DamagedRange>& ranges) {
+  std::vector<DamagedRange> list;
+  for (const DamagedRange& range : ranges) {
+    if (!list.empty() && list.back().end == range.begin && list.back().tensors == range.tensors &&
+        list.back().header == range.header) {
+      list.back().end = range.end;
+    } else {
+      list.push_back(range);
+    }
+  }
+  return list;
+}
+
+std::string damage_text(const DamagedRange& range) {
+  constexpr std::size_t kNamed = 4;
+  std::string text = range.header ? "the header" : "";
+  for (std::size_t i = 0; i < range.tensors.size() && i < kNamed; ++i)
+    text += formatted("{}tensor {}", text.empty() ? "" : ", ", printable(range.tensors[i]));
+  if (range.tensors.size() > kNamed)
+    text += formatted(" and {} more", counted(range.tensors.size() - kNamed, "tensor"));
+  if (text.empty()) text = "bytes outside of all tensors";
+  return formatted("{}, in bytes [{}, {})", text, range.begin, range.end);
+}
+
+void print_verdict_of(const ManifestVerdict& verdict, const std::string& path, bool quiet, Console& console) {
+  if (verdict.error && exit_of(*verdict.error) == Exit::system) {
+    console.error(path, *verdict.error);
+  } else if (verdict.error) {
+    console.out(formatted("{}: {}: {}\n", printable(path), console.red("differs"), describe(*verdict.error)));
+  }
+  for (const DamagedRange& range : verdict.damaged)
+    console.out(formatted("{}: {}: {}\n", printable(path), console.red("differs"), damage_text(range)));
+  if (verdict.matches() && !quiet)
+    console.out(formatted("{}: {} the manifest\n", printable(path), console.green("matches")));
+}
+
+void print_verdict_json_of(const ManifestVerdict& verdict, Json& json) {
+  json.line().open('{').field("name", verdict.name).field("matches", verdict.matches());
+  if (verdict.error) json.error(*verdict.error);
+  if (!verdict.damaged.empty()) {
+    json.key("damaged").open('[');
+    for (const DamagedRange& range : verdict.damaged) {
+      json.line().open('{').field("begin", range.begin).field("end", range.end).field("header", range.header);
+      json.key("tensors").open('[');
+      for (const std::string& name : range.tensors) json.string(name);
+      json.close(']').close('}');
+    }
+    json.close(']');
+  }
+  json.close('}');
+}
+
+// The length of the folder that all paths have in common.
+std::size_t folder_length(std::span<const std::string> paths) {
+  std::string_view common = paths.front();
+  common = common.substr(0, common.rfind('/') + 1);
+  for (const std::string& path : paths) {
+    while (!path.starts_with(common)) common = common.substr(0, common.substr(0, common.size() - 1).rfind('/') + 1);
+  }
+  return common.size();
+}
+
+ManifestVerdict compare_file(const std::string& path, std::string name, const Manifest& manifest,
+                             const OpenOptions& open, Console& console) {
+  ManifestVerdict verdict{.name = std::move(name), .damaged = {}, .error = {}};
+  const ManifestFile* const expected = manifest.find(verdict.name);
+  if (expected == nullptr) {
+    verdict.error = Error{.code = Errc::not_found, .path = {}, .message = "the file is not in the manifest"};
+    return verdict;
+  }
+  const ManifestOptions options{.progress = [&](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  }};
+  const Result<File> file = File::open(path, open);
+  if (!file) {
+    verdict.error = file.error();
+    return verdict;
+  }
+  const Result<std::vector<DamagedRange>> ranges = verify_file(*file, *expected, manifest, options);
+  if (ranges) {
+    verdict.damaged = joined(*ranges);
+  } else {
+    verdict.error = ranges.error();
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Result<GivenManifest> GivenManifest::read(const std::string& path) {
+  const Result<std::string> text = read_text(path);
+  if (!text) return text.error();
+  Result<Manifest> manifest = Manifest::parse(*text);
+  if (!manifest) {
+    Error error = manifest.error();
+    error.path = path;
+    return error;
+  }
+  if (hash_library(manifest->algorithm).empty())
+    return Error{.code = Errc::unsupported,
+                 .path = path,
+                 .message = formatted("this build has no {}", to_string(manifest->algorithm))};
+  return GivenManifest(std::make_shared<const State>(State{path, *std::move(manifest)}));
+}
+
+Exit GivenManifest::compare(std::span<const std::string> files, bool whole, const OpenOptions& options, bool quiet,
+                            Console& console, Json* json) const {
+  const Interrupt interrupt;
+  const std::size_t folder = folder_length(files);
+  std::set<std::string> found;
+  Exit code = Exit::good;
+  if (json != nullptr) json->line().key("manifest").open('{').field("path", state_->path).key("files").open('[');
+  const auto show = [&](const ManifestVerdict& verdict, const std::string& path) {
+    if (json != nullptr) print_verdict_json_of(verdict, *json);
+    if (json == nullptr) print_verdict_of(verdict, path, quiet, console);
+    code = worse(code, verdict.code());
+  };
+  for (const std::string& path : files) {
+    const ManifestVerdict verdict = compare_file(path, path.substr(folder), state_->manifest, options, console);
+    if (Interrupt::caught()) return code;
+    found.insert(verdict.name);
+    show(verdict, path);
+  }
+  for (const ManifestFile& file : state_->manifest.files) {
+    if (!whole || found.contains(file.name)) continue;
+    const Error error{.code = Errc::not_found, .path = {}, .message = "the file of the manifest is not in the model"};
+    show({.name = file.name, .damaged = {}, .error = error}, files[0].substr(0, folder) + file.name);
+  }
+  if (json != nullptr) json->close(']').field("matches", code == Exit::good).close('}');
+  return code;
+}
+
+#else
+
+struct GivenManifest::State {};
+
+Result<GivenManifest> GivenManifest::read(const std::string& path) {
+  return Error{.code = Errc::unsupported,
+               .path = path,
+               .message = "this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)"};
+}
+
+Exit GivenManifest::compare(std::span<const std::string>, bool, const OpenOptions&, bool, Console&, Json*) const {
+  return Exit::system;
+}
+
+#endif
+
+}  // namespace safetensors::cli

@@ -1,0 +1,33 @@
+// The comparison of files with a manifest, for the subcommand verify.
+#pragma once
+
+#include "console.h"
+#include "exit_code.h"
+#include "json_output.h"
+
+#include <safetensors/file.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+namespace safetensors::cli {
+
+// The manifest that --manifest names.
+class GivenManifest {
+ public:
+  // Reads and checks it. Errors: those of opening and reading the file, invalid_argument, unsupported.
+  [[nodiscard]] static Result<GivenManifest> read(const std::string& path);
+
+  // Prints a verdict per file, or adds the member "manifest" to the object of the path. The files are known to be
+  // valid. whole: they are all files of a model, so each file of the manifest must be there.
+  Exit compare(std::span<const std::string> files, bool whole, const OpenOptions& options, bool quiet, Console& console,
+               Json* json) const;
+
+ private:
+  struct State;
+  explicit GivenManifest(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace safetensors::cli
