@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         serialize_file,
     )
     from ._diff import DiffResult, TensorDiff, TensorSummary, diff
+    from ._manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
     from ._native import (
         MissingTensorError,
         PrefetchLoader,
@@ -44,6 +45,9 @@ __all__ = [
     "CheckpointStream",
     "CheckpointWriter",
     "DiffResult",
+    "Manifest",
+    "ManifestFile",
+    "ManifestTensor",
     "MissingTensorError",
     "PrefetchLoader",
     "PrefetchPlan",
@@ -60,6 +64,8 @@ __all__ = [
     "deserialize",
     "diff",
     "load",
+    "make_manifest",
+    "read_manifest",
     "reshard",
     "safe_open",
     "save",
@@ -77,6 +83,9 @@ if not TYPE_CHECKING:
         "CheckpointStream": "_stream",
         "CheckpointWriter": "_save_checkpoint",
         "DiffResult": "_diff",
+        "Manifest": "_manifest",
+        "ManifestFile": "_manifest",
+        "ManifestTensor": "_manifest",
         "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
@@ -93,6 +102,8 @@ if not TYPE_CHECKING:
         "deserialize": "_functions",
         "diff": "_diff",
         "load": "_checkpoint",
+        "make_manifest": "_manifest",
+        "read_manifest": "_manifest",
         "reshard": "_reshard",
         "safe_open": "_native",
         "save": "_save",

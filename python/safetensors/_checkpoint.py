@@ -17,7 +17,7 @@ from ._native import PySafeSlice, SafetensorError, TensorMeta
 from ._options import Progress, reporter, to_bytes
 from ._requests import Rename, Request, make_requests, rename_all, select
 from ._stream import CheckpointStream
-from ._types import Backend, Buffer, Cache, Framework
+from ._types import Backend, Buffer, Cache, Framework, Verify
 
 __all__ = ["Checkpoint", "CheckpointStream", "Paths", "load", "stream"]
 
@@ -230,9 +230,16 @@ class Checkpoint(Mapping[str, Any]):
         cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
+        verify: Verify | None = None,
     ) -> dict[str, Any]:
         """Load many tensors at once. See `safetensors.load`."""
         native = self._native
+        if verify is not None:
+            if slices is not None or dtype is not None:
+                raise ValueError("verify checks whole tensors: give it without slices and dtype")
+            return self._load_verified(
+                verify, select(native, keys), rename, out, progress, threads, memory_limit, cache
+            )
         if all(given is None for given in (keys, slices, rename, dtype, out)) and self._copies():
             return self._reported(native.load_all, progress, threads, memory_limit, cache)
         names = select(native, keys)
@@ -246,6 +253,38 @@ class Checkpoint(Mapping[str, Any]):
         read = partial(self._load, others)
         rest = iter(self._reported(read, progress, threads, memory_limit, cache))
         values = (views[name] if name in views else next(rest) for name in names)
+        return dict(zip(renamed, values, strict=True))
+
+    def _load_verified(
+        self,
+        verify: Verify,
+        names: list[str],
+        rename: Rename | None,
+        out: Mapping[str, Any] | None,
+        progress: bool | Progress | None,
+        threads: int,
+        memory_limit: int | str,
+        cache: Cache,
+    ) -> dict[str, Any]:
+        """Load whole tensors through a stream, and check each one while the next ones are read."""
+        from ._verify import expected_tensors, load_verified, to_manifest
+
+        native = self._native
+        if native.device() != "cpu":
+            raise ValueError(
+                f"verify checks tensors on the CPU, not on {native.device()}: load them to the CPU"
+            )
+        manifest = to_manifest(verify)
+        renamed = rename_all(native, names, rename)
+        requests = make_requests(native, names, slices=None, dtype=None, out=out)
+        expected = expected_tensors(native, names, manifest)
+        limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
+
+        def read(**options: Any) -> list[Any]:
+            items = native.stream(requests, **{**options, "memory_limit": limit})
+            return load_verified(items, expected, native.framework(), manifest.algorithm)
+
+        values = self._reported(read, progress, threads, memory_limit, cache)
         return dict(zip(renamed, values, strict=True))
 
     def _copies(self) -> bool:
@@ -338,6 +377,7 @@ def load(
     backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
+    verify: Verify | None = None,
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
 
@@ -363,6 +403,9 @@ def load(
     `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
     `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
     completed and the total. An exception that it raises ends the load.
+    `verify`: a `Manifest`, or the path of one. Each loaded tensor is checked while the next ones are
+    read, and the headers of all files before. If a byte differs, SafetensorError names the file and
+    the tensor. It works for whole tensors of NumPy, torch and JAX on the CPU, without `dtype`.
 
     Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
     MissingTensorError for an unknown name and for a pattern without a match, ValueError and
@@ -379,6 +422,7 @@ def load(
         cache=cache,
         out=out,
         progress=progress,
+        verify=verify,
     )
 
 

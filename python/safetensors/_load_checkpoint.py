@@ -9,7 +9,7 @@ from ._adapted import adapted
 from ._checkpoint import Paths, load
 from ._options import Progress
 from ._requests import Rename
-from ._types import Backend, Cache, Framework
+from ._types import Backend, Cache, Framework, Verify
 
 __all__ = ["LoadCheckpoint", "LoadCheckpointTo", "for_cpu", "for_devices"]
 
@@ -33,6 +33,7 @@ class LoadCheckpoint(Protocol[Tensor]):
         backend: Backend = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
+        verify: Verify | None = None,
     ) -> dict[str, Tensor]: ...
 
 
@@ -54,6 +55,7 @@ class LoadCheckpointTo(Protocol[Tensor]):
         backend: Backend = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
+        verify: Verify | None = None,
     ) -> dict[str, Tensor]: ...
 
 
@@ -76,6 +78,7 @@ def for_cpu(module: str, framework: Framework, tensor: str, noun: str) -> Any:
         backend: Backend = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
+        verify: Verify | None = None,
     ) -> dict[str, Tensor]:
         """Load the {noun} of a checkpoint at once, into memory of their own.
 
@@ -96,6 +99,7 @@ def for_cpu(module: str, framework: Framework, tensor: str, noun: str) -> Any:
             backend=backend,
             out=out,
             progress=progress,
+            verify=verify,
         )
 
     return adapted(load_checkpoint, module, tensor, noun)
@@ -121,6 +125,7 @@ def for_devices(module: str, framework: Framework, tensor: str, noun: str) -> An
         backend: Backend = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
+        verify: Verify | None = None,
     ) -> dict[str, Tensor]:
         """Load the {noun} of a checkpoint at once, into memory of their own.
 
@@ -142,6 +147,7 @@ def for_devices(module: str, framework: Framework, tensor: str, noun: str) -> An
             backend=backend,
             out=out,
             progress=progress,
+            verify=verify,
         )
 
     return adapted(load_checkpoint, module, tensor, noun)

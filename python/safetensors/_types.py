@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from ._manifest import Manifest
 elif sys.version_info >= (3, 12):
     from collections.abc import Buffer
 else:
     Buffer = Any
 
-__all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework"]
+if not TYPE_CHECKING:
+    Manifest = Any  # its module imports more than a load without `verify` needs
+
+__all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework", "Verify"]
 
 Backend = Literal["mmap", "pread", "auto"]
 Cache = Literal["keep", "fill", "drop", "bypass"]
@@ -30,3 +36,4 @@ Framework = Literal[
     "mlx",
     "paddle",
 ]
+Verify = Union[Manifest, str, PathLike[str]]  # noqa: UP007
