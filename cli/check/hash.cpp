@@ -34,8 +34,10 @@ constexpr Option kHashTable[] = {
     {"--format", "FORMAT",
      "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
      "sd-scripts stores them. modelspec: modelspec.hash_sha256.\n"
-     "The lines KEY=VALUE suit 'safetensors meta set'",
-     "lines|kohya|modelspec"},
+     "Their lines KEY=VALUE suit 'safetensors meta set'.\n"
+     "model-signing: the statement over all files of a folder\n"
+     "that the PyPI package model-signing verifies once signed",
+     "lines|kohya|modelspec|model-signing"},
     {"--manifest", nullptr,
      "write the digests of the files, their chunks and tensors to\n"
      "FILE.manifest.json, or to manifest.json in the folder of a\n"
@@ -229,6 +231,18 @@ Exit make_manifest(const HashRequest& request, Console& console) {
   return status ? Exit::good : input_error(path, status.error(), console);
 }
 
+// The statement of model-signing, which covers all files of a folder.
+Exit print_statement(const HashRequest& request, Console& console) {
+  const std::string& path = request.paths[0];
+  const Interrupt interrupt;
+  const Result<std::string> text = model_signing_statement(path, {.progress = shown_progress(console)});
+  if (text) {
+    console.out(*text);
+    return Exit::good;
+  }
+  return Interrupt::caught() ? Exit::good : input_error(path, text.error(), console);
+}
+
 // Returns nullopt, or the text of an error.
 std::optional<std::string> check_choices(HashRequest& request, const std::string& algorithm, const std::string& part) {
   const std::optional<HashAlgorithm> known = hash_algorithm(algorithm);
@@ -237,8 +251,11 @@ std::optional<std::string> check_choices(HashRequest& request, const std::string
   if (part != "file" && part != "data" && part != "tensors")
     return formatted("--of is file, data or tensors, not {}", printable(part));
   request.part = part == "file" ? Part::file : part == "data" ? Part::data : Part::tensors;
-  if (request.format != "lines" && request.format != "kohya" && request.format != "modelspec")
-    return formatted("--format is lines, kohya or modelspec, not {}", printable(request.format));
+  if (request.format == "model-signing" && (request.paths.size() != 1 || request.json))
+    return "--format model-signing takes one PATH, and prints JSON without --json";
+  if (request.format != "lines" && request.format != "kohya" && request.format != "modelspec" &&
+      request.format != "model-signing")
+    return formatted("--format is lines, kohya, modelspec or model-signing, not {}", printable(request.format));
   if (request.format != "lines" && request.algorithm != HashAlgorithm::sha256)
     return formatted("--format {} is SHA-256 only", request.format);
   if (!std::has_single_bit(request.chunk_bytes) || request.chunk_bytes < 65536 || request.chunk_bytes > (16U << 20))
@@ -284,6 +301,7 @@ Exit run_hash(std::span<const std::string> given, Console& console) {
     return Exit::system;
   }
   if (request.manifest) return make_manifest(request, console);
+  if (request.format == "model-signing") return print_statement(request, console);
   const Interrupt interrupt;
   return for_each_file(
       "hash", request.paths, request.json, console,

@@ -8,6 +8,7 @@
 #include <safetensors/checkpoint.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
+#include <safetensors/path.h>
 #include <safetensors/source.h>
 
 #include <array>
@@ -136,7 +137,7 @@ struct ManifestOptions {
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
-/// The digests of the files of a model. Its text is JSON: docs/manifest.md defines the format.
+/// The digests of the files of a model. Its text is JSON: docs/hashes.md defines the format.
 struct Manifest {
   HashAlgorithm algorithm = HashAlgorithm::sha256;  ///< the algorithm of all digests
   std::uint64_t chunk_bytes = 0;                    ///< size of a chunk in bytes
@@ -190,6 +191,16 @@ struct DamagedRange {
 /// Errors: data_length (the size of the file differs), unsupported, out_of_memory.
 [[nodiscard]] Result<std::shared_ptr<const Source>> verified_source(const File& file, const ManifestFile& expected,
                                                                     const Manifest& manifest) noexcept;
+
+/// Returns the statement that the PyPI package model-signing (1.x) signs for a folder or a file, as JSON: an in-toto
+/// statement with the SHA-256 of every file. Sign it in a DSSE envelope with your key, and the package verifies it.
+///
+/// The statement covers all files of the folder and of the folders below, except `.git`, `.gitattributes`, `.github`
+/// and
+/// `.gitignore`. They need not be safetensors files. `options`: threads and progress.
+/// Errors: invalid_argument (a symbolic link), invalid_utf8 (a name), open_failed, not_regular_file, read_failed,
+/// file_truncated, cancelled, out_of_memory.
+[[nodiscard]] Result<std::string> model_signing_statement(PathView path, const ManifestOptions& options = {}) noexcept;
 
 }  // namespace v0
 }  // namespace safetensors

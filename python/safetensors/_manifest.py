@@ -89,7 +89,7 @@ class Manifest:
 
     `make_manifest` computes them, `read_manifest` reads a file that `write` or the command
     `safetensors hash --manifest` wrote. `safetensors.load(..., verify=manifest)` checks what it
-    loads. The format is in docs/manifest.md.
+    loads. The format is in docs/hashes.md.
     """
 
     def __init__(self, algorithm: str, chunk_bytes: int, files: Sequence[ManifestFile]) -> None:
