@@ -245,17 +245,10 @@ Exit print_statement(const HashRequest& request, Console& console) {
 
 // Returns nullopt, or the text of an error.
 std::optional<std::string> check_choices(HashRequest& request, const std::string& algorithm, const std::string& part) {
-  const std::optional<HashAlgorithm> known = hash_algorithm(algorithm);
-  if (!known) return formatted("--algorithm is sha256 or blake3, not {}", printable(algorithm));
-  request.algorithm = *known;
-  if (part != "file" && part != "data" && part != "tensors")
-    return formatted("--of is file, data or tensors, not {}", printable(part));
+  request.algorithm = hash_algorithm(algorithm).value_or(HashAlgorithm::sha256);
   request.part = part == "file" ? Part::file : part == "data" ? Part::data : Part::tensors;
   if (request.format == "model-signing" && (request.paths.size() != 1 || request.json))
     return "--format model-signing takes one PATH, and prints JSON without --json";
-  if (request.format != "lines" && request.format != "kohya" && request.format != "modelspec" &&
-      request.format != "model-signing")
-    return formatted("--format is lines, kohya, modelspec or model-signing, not {}", printable(request.format));
   if (request.format != "lines" && request.algorithm != HashAlgorithm::sha256)
     return formatted("--format {} is SHA-256 only", request.format);
   if (!std::has_single_bit(request.chunk_bytes) || request.chunk_bytes < 65536 || request.chunk_bytes > (16U << 20))

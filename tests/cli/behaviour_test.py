@@ -21,7 +21,8 @@ import make_inputs
 
 PROGRAM = ""
 COMMANDS = (
-    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version"
+    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "hash", "diff", "clean", "completions",
+    "man", "version"
 )  # fmt: skip
 
 
@@ -351,6 +352,7 @@ class ValueTest(CommandTest):
         self.assertEqual(len(document["dtypes"]), 22)
         self.assertEqual(document["limits"], {"max_header_bytes": 100_000_000})
         self.assertEqual(sorted(document["built_in"]), ["fmt"])
+        self.assertEqual(sorted(document["hashes"]), ["blake3", "sha256"])
         self.assertEqual(sorted(document["compiler"]), ["name", "version"])
         self.assertEqual(self.output("--version"), self.output("version"))
 
