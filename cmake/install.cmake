@@ -16,7 +16,23 @@ install(TARGETS safetensors EXPORT safetensorsTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  ${safetensors_component})
+  ${safetensors_component} PATTERN hash.h EXCLUDE)
+# find_package(safetensors COMPONENTS hash) gives safetensors::hash. Others need no OpenSSL.
+set(safetensors_hash_blake3_package FALSE)
+if(SAFETENSORS_HASH_INSTALLABLE)
+  set(safetensors_hash_targets safetensors_hash)
+  if(TARGET safetensors_blake3)
+    list(APPEND safetensors_hash_targets safetensors_blake3)
+  elseif(TARGET BLAKE3::blake3)
+    set(safetensors_hash_blake3_package TRUE)
+  endif()
+  install(TARGETS ${safetensors_hash_targets} EXPORT safetensorsHashTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component})
+  install(FILES ${PROJECT_SOURCE_DIR}/include/safetensors/hash.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safetensors ${safetensors_component})
+  install(EXPORT safetensorsHashTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
+    ${safetensors_component})
+endif()
 install(EXPORT safetensorsTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
   ${safetensors_component})
 

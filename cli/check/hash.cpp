@@ -28,27 +28,31 @@ constexpr Option kHashTable[] = {
     {"--algorithm", "NAME", "the hash function (default sha256)", "sha256|blake3"},
     {"--of", "PART",
      "what to hash (default file). data: the bytes after the\n"
-     "header, which metadata does not change. tensors: one line\n"
-     "per tensor, with its name",
+     "header, which metadata does not change. tensors: one\n"
+     "line per tensor, with its name",
      "file|data|tensors"},
     {"--format", "FORMAT",
-     "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
-     "sd-scripts stores them. modelspec: modelspec.hash_sha256.\n"
+     "kohya: sshs_model_hash and sshs_legacy_hash, as sd-\n"
+     "scripts stores them. modelspec: modelspec.hash_sha256.\n"
      "Their lines KEY=VALUE suit 'safetensors meta set'.\n"
-     "model-signing: the statement over all files of a folder\n"
-     "that the PyPI package model-signing verifies once signed",
+     "model-signing: the statement over all files of a\n"
+     "folder that the PyPI package model-signing verifies\n"
+     "once signed",
      "lines|kohya|modelspec|model-signing"},
     {"--manifest", nullptr,
-     "write the digests of the files, their chunks and tensors to\n"
-     "FILE.manifest.json, or to manifest.json in the folder of a\n"
-     "model of several files. 'safetensors verify --manifest' and\n"
-     "load(..., verify=...) in Python read it"},
+     "write the digests of the files, their chunks and\n"
+     "tensors to FILE.manifest.json, or to manifest.json in\n"
+     "the folder of a model of several files. 'safetensors\n"
+     "verify --manifest' and load(..., verify=...) in Python\n"
+     "read it"},
     {"-o,--output", "OUT", "write the manifest to OUT", nullptr, Values::path},
     {"--chunk-bytes", "N",
      "size of a chunk: a power of two from 64KiB to 16MiB\n"
      "(default 1MiB). A chunk adds 70 bytes to the manifest"},
     {"--force", nullptr, "replace a manifest that exists"},
-    {"--dry-run", nullptr, "with --manifest: say what would be written, read no data"},
+    {"--dry-run", nullptr,
+     "with --manifest: say what would be written; read no\n"
+     "data"},
     kJsonOption,
 };
 

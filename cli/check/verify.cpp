@@ -33,9 +33,9 @@ that the index does not have, and a wrong total_size. These are not errors.)";
 
 constexpr Option kVerifyTable[] = {
     {"--manifest", "FILE",
-     "also compare all bytes with the digests in FILE,\n"
-     "which 'safetensors hash --manifest' wrote, and\n"
-     "name the tensors that differ",
+     "also compare all bytes with the digests in\n"
+     "FILE, which 'safetensors hash --manifest'\n"
+     "wrote, and name the tensors that differ",
      nullptr, Values::path},
     {"-q,--quiet", nullptr, "print only what is invalid"},
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
