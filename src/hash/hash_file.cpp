@@ -87,8 +87,7 @@ class TensorTasks final : public os::Tasks {
 class FilePass {
  public:
   FilePass(const File& file, const HashOptions& options)
-      : file_(file),
-        options_(options),
+      : options_(options),
         header_(file.header()),
         meter_(options.progress, header_.file_bytes(), 0, file.path(), std::this_thread::get_id()),
         block_bytes_(block_bytes(options)),
@@ -189,7 +188,6 @@ class FilePass {
   static void finish_tree(std::optional<Digest>&) {}
 #endif
 
-  const File& file_;
   const HashOptions& options_;
   const Header& header_;
   io::ProgressMeter meter_;
