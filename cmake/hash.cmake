@@ -4,7 +4,7 @@
 # BLAKE3 is found on the system, else in the folder SAFETENSORS_BLAKE3_SOURCE, else fetched and checked against a pinned
 # hash. Without it, SHA-256 remains. Sets SAFETENSORS_HASH_POSSIBLE. If not, one line says why.
 set(SAFETENSORS_HASH_POSSIBLE FALSE)
-set(SAFETENSORS_BLAKE3_SOURCE "" CACHE PATH "Folder with the C sources of BLAKE3: blake3.h, blake3.c and others")
+set(SAFETENSORS_BLAKE3_SOURCE "$ENV{SAFETENSORS_BLAKE3_SOURCE}" CACHE PATH "Folder with the C sources of BLAKE3: blake3.h, blake3.c and others")
 
 find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
 if(NOT OpenSSL_FOUND)
