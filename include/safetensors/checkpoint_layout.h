@@ -31,6 +31,9 @@ struct CheckpointTensor {
   /// The size of the tensor in the split and in `total_size`, in bytes. nullopt: the size of its elements.
   /// huggingface_hub uses the size of the whole storage of a torch tensor.
   std::optional<std::uint64_t> storage_bytes = std::nullopt;
+  /// Chooses the file of the tensor. Tensors with the same value go into one file, and the files are in the order of
+  /// the values. Either all tensors have a value or none has one. `max_shard_size` has then no effect.
+  std::optional<std::size_t> file = std::nullopt;
 };
 
 /// Options of CheckpointLayout::make().
@@ -43,6 +46,8 @@ struct CheckpointLayoutOptions {
   std::string_view stem = "model";
   /// `__metadata__` of every file. No pairs: no `__metadata__`.
   MetadataPairs metadata = {};
+  /// Writes an empty `__metadata__` if there are no pairs.
+  bool metadata_present = false;
   /// `metadata` of the index, as the text of a JSON object. `total_size` is replaced, all other members stay. Empty:
   /// only `total_size`. Checkpoint::index_metadata() returns such a text.
   std::string_view index_metadata = {};
@@ -81,7 +86,8 @@ class CheckpointLayout {
   ///   one file without tensors.
   ///
   /// Copies all texts. Errors: those of HeaderBuilder, duplicate_name (also across files); size_overflow (`total_size`
-  /// is larger than 2^64-1); invalid_argument (a stem that is not allowed, or `index_metadata` is not an object).
+  /// is larger than 2^64-1); invalid_argument (a stem that is not allowed, `index_metadata` is not an object, or only
+  /// some tensors have CheckpointTensor::file).
   static SAFETENSORS_API Result<CheckpointLayout> make(std::span<const CheckpointTensor> tensors,
                                                        const CheckpointLayoutOptions& options = {}) noexcept;
   static Result<CheckpointLayout> make(std::initializer_list<CheckpointTensor> tensors,

@@ -245,6 +245,19 @@ class Header {
 /// Keys and values of `__metadata__`. No pairs make an empty object. In an optional, nullopt makes no `__metadata__`.
 using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
 
+/// The order of tensors in a new file.
+enum class TensorOrder : std::uint8_t {
+  /// By dtype rank() (highest first), then by the bytes of their names. Each tensor then begins at a multiple of its
+  /// element size.
+  writer,
+  /// The order in which the tensors are given. A tensor may then begin at any byte.
+  given,
+  /// So that many tensors begin at a multiple of LayoutOptions::data_alignment. The format allows no gaps between
+  /// tensors. So tensors whose size is a multiple of the alignment come first. Then come groups of tensors whose sizes
+  /// together are a multiple: the first tensor of each group is aligned. Otherwise, the order is that of `writer`.
+  aligned,
+};
+
 /// Options of HeaderBuilder::build() and of the functions that write files.
 struct LayoutOptions {
   /// Alignment of the data in the file, in bytes: a power of two from 1 to 65536. 0 selects 8.
@@ -252,6 +265,8 @@ struct LayoutOptions {
   /// Minimum number of spaces at the end of the header. The alignment may add more spaces. edit_metadata() can use
   /// these spaces later to add metadata in place.
   std::uint64_t metadata_slack = 0;
+  /// Order of the tensors.
+  TensorOrder order = TensorOrder::writer;
 };
 
 /// Collects tensors and metadata, and builds the Header of a new file.
@@ -282,8 +297,8 @@ class HeaderBuilder {
   /// Without this call, a header without pairs has no `__metadata__`. Error: out_of_memory.
   SAFETENSORS_API Status metadata_present() noexcept;
 
-  /// Builds the header. Places the tensors one after the other from offset 0, sorted by dtype rank() (highest first)
-  /// and then by the bytes of their names. You may call build() several times.
+  /// Builds the header. Places the tensors one after the other from offset 0, in the order of LayoutOptions::order. You
+  /// may call build() several times.
   /// Errors: invalid_alignment, header_too_large (more than 100,000,000 bytes with padding), size_overflow (more than
   /// 2^64-1 bytes of data), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;

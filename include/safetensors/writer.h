@@ -54,6 +54,9 @@ struct WriteOptions {
   /// gets the mode and owner of the file that it led to, and that file does not change. A link to a device, a FIFO or a
   /// socket, or into `/proc`, `/sys` or a similar file system, is then refused with Errc::not_regular_file.
   bool replace_symlinks = false;
+  /// Replace nothing. If something is at the path, even a symlink, the error is replace_failed with EEXIST, also if it
+  /// appears while the file is written.
+  bool new_file = false;
 };
 
 /// A tensor in memory of the caller. All members must stay valid during the call.

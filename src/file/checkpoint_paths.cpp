@@ -70,6 +70,8 @@ Error ambiguous(const std::string& folder, const std::vector<std::string_view>& 
   return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
 }
 
+}  // namespace
+
 Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
                                                              base::Cancellation& cancellation) {
   const auto file = os::PosixFile::open(path);
@@ -85,8 +87,6 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   if (Status status = os::read_parallel(**file, 0, bytes, 0, &cancellation); !status) return std::move(status).error();
   return format::ShardIndex::parse(std::move(text), length, &cancellation);
 }
-
-}  // namespace
 
 Status CheckpointPaths::add(const std::string& path) {
   if (path.find('\0') != std::string::npos)

@@ -13,6 +13,10 @@
 
 namespace safetensors::file {
 
+// Reads an index. Errors: those of opening and reading a file, invalid_index, cancelled. Throws std::bad_alloc.
+[[nodiscard]] Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
+                                                                           base::Cancellation& cancellation);
+
 struct IndexFile {
   std::string path;
   std::string folder;  // folder of the shards; empty, or ends with a separator

@@ -55,13 +55,19 @@ class Splitter {
 
   Result<Split> run() && {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].file.has_value() != tensors_[0].file.has_value())
+        return base::make_error(Errc::invalid_argument, "some tensors have a file and others have none");
       if (shares_earlier(i)) continue;
       const Result<std::uint64_t> size = size_in_split(tensors_[i]);
       if (!size) return size.error();
       if (!base::add(split_.total_size, *size, split_.total_size))
         return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes");
-      place(i, *size);
+      if (tensors_[i].file)
+        chosen_[*tensors_[i].file].push_back(i);
+      else
+        place(i, *size);
     }
+    for (auto& [number, file] : chosen_) split_.files.push_back(std::move(file));
     if (!current_.empty() || split_.files.empty()) split_.files.push_back(std::move(current_));
     place_sharing();
     return std::move(split_);
@@ -107,8 +113,9 @@ class Splitter {
   Split split_;
   std::vector<std::size_t> current_;
   std::uint64_t current_size_ = 0;
-  std::map<std::uint64_t, std::size_t> group_of_;  // storage to the position in groups_
-  std::vector<std::vector<std::size_t>> groups_;   // tensors that share a storage, in the order of the first of each
+  std::map<std::size_t, std::vector<std::size_t>> chosen_;  // by CheckpointTensor::file
+  std::map<std::uint64_t, std::size_t> group_of_;           // storage to the position in groups_
+  std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
 };
 
 Status check_stem(std::string_view stem) {
@@ -138,6 +145,9 @@ Result<Header> header_of_file(std::span<const CheckpointTensor> tensors, const s
   for (const std::size_t i : chosen) {
     Status status = builder.add(tensors[i].name, tensors[i].dtype, tensors[i].shape);
     if (!status) return std::move(status).error();
+  }
+  if (options.metadata_present) {
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
   }
   for (const auto& [key, value] : options.metadata) {
     if (Status status = builder.metadata(key, value); !status) return std::move(status).error();

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "format/aligned_order.h"
 #include "format/header.h"
 #include "format/header_writer.h"
 #include "format/layout.h"
@@ -48,14 +49,26 @@ struct HeaderBuilder::State {
 
   // Returns the entries in the order of the writer: by descending rank of the dtype, then by name. Large elements come
   // first, so each tensor begins at a multiple of its element size, without gaps in the data.
-  [[nodiscard]] std::vector<const Entry*> in_order() const {
+  [[nodiscard]] std::vector<const Entry*> in_order(TensorOrder wanted, std::uint32_t alignment) const {
     std::vector<const Entry*> order;
     order.reserve(entries.size());
     for (const Entry& entry : entries) order.push_back(&entry);
+    if (wanted == TensorOrder::given) return order;
     std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
       return format::written_before(a->dtype, a->name, b->dtype, b->name);
     });
-    return order;
+    return wanted == TensorOrder::aligned ? aligned(order, alignment) : order;
+  }
+
+  // Returns the entries in the order of format::aligned_order().
+  static std::vector<const Entry*> aligned(const std::vector<const Entry*>& order, std::uint32_t alignment) {
+    std::vector<std::uint64_t> sizes;
+    sizes.reserve(order.size());
+    for (const Entry* entry : order) sizes.push_back(entry->nbytes);
+    std::vector<const Entry*> result;
+    result.reserve(order.size());
+    for (const std::size_t i : format::aligned_order(sizes, alignment)) result.push_back(order[i]);
+    return result;
   }
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
@@ -103,7 +116,7 @@ struct HeaderBuilder::State {
     format::HeaderWriter writer;
     if (metadata_present) writer.metadata(metadata);
     std::uint64_t offset = 0;
-    for (const Entry* entry : in_order()) {
+    for (const Entry* entry : in_order(options.order, alignment)) {
       std::uint64_t end = 0;
       if (!base::add(offset, entry->nbytes, end)) {
         return base::make_error(Errc::size_overflow, "tensor `" + printable(entry->name) + "` of " +

@@ -54,7 +54,9 @@ io::Sync to_sync(Durability durability) noexcept {
 io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept {
   return {.sync = to_sync(options.durability),
           .in_place_if_no_rename = options.in_place_if_no_rename,
-          .links = options.replace_symlinks ? io::Links::replace : io::Links::follow};
+          .links = options.new_file           ? io::Links::refuse
+                   : options.replace_symlinks ? io::Links::replace
+                                              : io::Links::follow};
 }
 
 }  // namespace safetensors::write

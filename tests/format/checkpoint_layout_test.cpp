@@ -141,6 +141,20 @@ TEST(CheckpointLayout, WritesIndex) {
 })");
 }
 
+TEST(CheckpointLayout, PutsTensorsIntoChosenFiles) {
+  const Shape shape{3};
+  std::vector<CheckpointTensor> tensors{bytes("a", shape), bytes("b", shape), bytes("c", shape)};
+  tensors[0].file = 7;
+  tensors[1].file = 2;
+  tensors[2].file = 7;
+  EXPECT_EQ(files_of(CheckpointLayout::make(tensors, {.max_shard_size = 1}).value(), {"a", "b", "c"}),
+            (Files{"model-00001-of-00002.safetensors: b", "model-00002-of-00002.safetensors: a c"}));
+  tensors[1].file.reset();
+  const Error error = error_of(CheckpointLayout::make(tensors));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "some tensors have a file and others have none");
+}
+
 TEST(CheckpointLayout, RefusesBadArguments) {
   const Shape two{2};
   const auto error = [&](const std::vector<CheckpointTensor>& tensors, const CheckpointLayoutOptions& options = {}) {

@@ -1,0 +1,129 @@
+/// @file
+/// Writes tensors of open files again: selected, renamed, cast, in other files or in another order.
+#pragma once
+
+#include <safetensors/checkpoint_layout.h>
+#include <safetensors/checkpoint_writer.h>
+#include <safetensors/dtype.h>
+#include <safetensors/error.h>
+#include <safetensors/file.h>
+#include <safetensors/header.h>
+#include <safetensors/path.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors {
+inline namespace v0 {
+
+/// A tensor of the output of a Rewrite, and the tensor of an open file that it comes from.
+struct RewriteTensor {
+  Tensor tensor;                              ///< the tensor of the input
+  std::optional<std::string> name = {};       ///< its name in the output; nullopt: the same name
+  std::optional<Dtype> dtype = std::nullopt;  ///< the dtype to cast it to; nullopt: the same dtype
+};
+
+/// Options of Rewrite::plan().
+struct RewriteOptions {
+  /// Writes a folder: the model `stem.safetensors`, or several files and their index. false: one file.
+  bool folder = false;
+  /// For a folder: the maximum size of the tensors in one file, as CheckpointLayoutOptions::max_shard_size. nullopt:
+  /// tensors that are in one file of the input stay together.
+  std::optional<std::uint64_t> max_shard_size = std::nullopt;
+  /// For a folder: the beginning of all file names. nullopt: that of the input, if its files are called
+  /// `stem.safetensors` or `stem-NNNNN-of-NNNNN.safetensors` with one stem, otherwise `model`.
+  std::optional<std::string> stem = std::nullopt;
+  /// `__metadata__` of every file. nullopt: no `__metadata__`. See merge_metadata().
+  std::optional<MetadataPairs> metadata = std::nullopt;
+  /// For a folder: `metadata` of the index, as CheckpointLayoutOptions::index_metadata.
+  std::string index_metadata = {};
+  /// Order of the tensors in each file. nullopt: TensorOrder::writer if all files of the input have this order,
+  /// otherwise TensorOrder::given.
+  std::optional<TensorOrder> order = std::nullopt;
+  /// Alignment of the data in each file, as LayoutOptions::data_alignment.
+  std::uint32_t data_alignment = 0;
+};
+
+/// The result of the cast of one tensor.
+struct CastReport {
+  std::string name;         ///< name in the output
+  Dtype from = Dtype::U8;   ///< dtype in the input
+  Dtype to = Dtype::U8;     ///< dtype in the output
+  std::uint64_t numel = 0;  ///< number of elements
+  /// Number of elements that are too large for the new dtype. They become infinity, or the largest number or NaN if the
+  /// new dtype has no infinity. An infinity counts only if the new dtype has none.
+  std::uint64_t overflow = 0;
+  std::uint64_t underflow = 0;  ///< number of elements that become zero, but are not zero
+  std::uint64_t nan = 0;        ///< number of elements that are NaN in the input
+};
+
+/// The result of Rewrite::write().
+struct RewriteReport {
+  std::vector<CastReport> casts;  ///< the tensors that were cast, in the order given
+};
+
+/// Writes tensors of open files to a new file, or to the files of a new model:
+/// @code
+/// const Checkpoint model = Checkpoint::open("llama").value();
+/// std::vector<RewriteTensor> tensors;
+/// for (const Tensor& tensor : model.tensors()) tensors.push_back({.tensor = tensor, .dtype = Dtype::BF16});
+/// Rewrite::plan(tensors).value().write("llama.safetensors").value();
+/// @endcode
+///
+/// plan() reads no tensor and writes nothing. So you can look at the layout before you write. A tensor that is not cast
+/// keeps its exact bytes. Copies share the contents. Call const functions from any thread.
+class Rewrite {
+ public:
+  /// Arranges tensors in files.
+  ///
+  /// `tensors` is a list in any order; two tensors must not get one name. The files of the tensors stay open as long as
+  /// any copy of the result exists.
+  /// Errors: those of CheckpointLayout::make(); duplicate_name, with the names of both tensors and of their files;
+  /// dtype_mismatch (there is no such cast; the message lists those that exist); size_overflow.
+  static SAFETENSORS_API Result<Rewrite> plan(std::span<const RewriteTensor> tensors,
+                                              const RewriteOptions& options = {}) noexcept;
+
+  /// Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
+  /// exists.
+  [[nodiscard]] SAFETENSORS_API const CheckpointLayout& layout() const& noexcept;
+  const CheckpointLayout& layout() const&& = delete;
+  /// Returns whether write() writes a folder.
+  [[nodiscard]] SAFETENSORS_API bool folder() const noexcept;
+
+  /// Writes the file or the folder `output`. It replaces an existing file as write_file() does, and an existing model
+  /// as CheckpointWriter does. `output` may be the input. After any error, the old files are unchanged, except after
+  /// those errors of CheckpointWriter::commit() that say how many files were replaced.
+  ///
+  /// The system copies the bytes from file to file where it can. Other bytes are copied by up to four threads. Memory:
+  /// at most 24 MiB, and about 1 KiB per tensor. For one file, `options.new_folder` refuses a path that
+  /// exists, and `remove_old_files` has no effect. `options.write.progress` runs in any of these threads, never in two
+  /// at once.
+  /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set).
+  [[nodiscard]] SAFETENSORS_API Result<RewriteReport> write(PathView output,
+                                                            const CheckpointWriteOptions& options = {}) const noexcept;
+
+ private:
+  struct State;
+  explicit Rewrite(std::shared_ptr<const State> state) noexcept;
+  std::shared_ptr<const State> state_;
+};
+
+/// The metadata that merge_metadata() takes if two files have different values for one key.
+enum class MetadataConflict : std::uint8_t {
+  refuse,  ///< none: the error is invalid_argument, and names the key, both values and both files
+  first,   ///< the value of the first file
+  last,    ///< the value of the last file
+};
+
+/// Returns the metadata of several files as one: all pairs, sorted by key. Returns nullopt if no file has a
+/// `__metadata__`. Errors: invalid_argument (see MetadataConflict), out_of_memory.
+[[nodiscard]] SAFETENSORS_API Result<std::optional<MetadataPairs>> merge_metadata(
+    std::span<const File> files, MetadataConflict conflict = MetadataConflict::refuse) noexcept;
+
+}  // namespace v0
+}  // namespace safetensors

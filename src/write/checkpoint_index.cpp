@@ -1,0 +1,314 @@
+// Makes, checks and fixes indexes. Only headers are read, one file after the other, and no file stays open.
+#include <safetensors/checkpoint_index.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/cancellation.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "file/checkpoint_paths.h"
+#include "format/index_text.h"
+#include "format/printable.h"
+#include "format/shard_index.h"
+#include "io/atomic_file.h"
+#include "os/directory.h"
+#include "write/file_head.h"
+
+namespace safetensors {
+namespace write {
+namespace {
+
+constexpr std::string_view kFileEnd = ".safetensors";
+constexpr std::string_view kIndexEnd = ".safetensors.index.json";
+
+std::string quoted_name(std::string_view name) {
+  return "`" + printable(name) + "`";
+}
+
+// Numbered files that belong together.
+struct NumberedFiles {
+  std::string stem;
+  std::string count;
+  std::vector<std::string> files;
+};
+
+// Returns the numbered files by stem and count, in the order of their names.
+std::vector<NumberedFiles> numbered_files(const std::vector<std::string>& names) {
+  std::vector<NumberedFiles> groups;
+  for (const std::string& name : names) {
+    const auto shard = format::parse_numbered_shard(name);
+    if (!shard) continue;
+    const auto same = [&](const NumberedFiles& group) {
+      return group.stem == shard->stem && group.count == shard->count;
+    };
+    auto group = std::ranges::find_if(groups, same);
+    if (group == groups.end()) group = groups.insert(group, {std::string(shard->stem), std::string(shard->count), {}});
+    group->files.push_back(name);
+  }
+  return groups;
+}
+
+// Error: not_found, if a number is missing.
+Status check_numbers(const NumberedFiles& group, std::string_view folder) {
+  std::size_t count = 0;
+  const auto [end, failed] = std::from_chars(group.count.data(), group.count.data() + group.count.size(), count);
+  if (failed == std::errc() && end == group.count.data() + group.count.size() && count == group.files.size()) return {};
+  return base::make_error(Errc::not_found,
+                          "the folder has " + std::to_string(group.files.size()) + " of the " + printable(group.count) +
+                              " files `" + printable(group.stem) + "-*-of-" + printable(group.count) + ".safetensors`",
+                          folder);
+}
+
+struct ChosenFiles {
+  std::string stem;
+  std::vector<std::string> names;
+};
+
+Result<ChosenFiles> choose_files(const std::string& folder, const std::optional<std::string>& stem) {
+  Result<std::vector<std::string>> names = os::list_directory(folder);
+  if (!names) return std::move(names).error();
+  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(kFileEnd); });
+  std::vector<NumberedFiles> groups = numbered_files(*names);
+  if (stem) std::erase_if(groups, [&](const NumberedFiles& group) { return group.stem != *stem; });
+  if (groups.size() > 1) {
+    std::string message = "a folder with numbered files of " + std::to_string(groups.size()) + " models:";
+    for (const NumberedFiles& group : groups) message += " " + quoted_name(group.files[0]);
+    return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+  }
+  if (groups.size() == 1) {
+    if (Status status = check_numbers(groups[0], folder); !status) return std::move(status).error();
+    return ChosenFiles{std::move(groups[0].stem), std::move(groups[0].files)};
+  }
+  if (names->empty()) return base::make_error(Errc::not_found, "a folder without a safetensors file", folder);
+  return ChosenFiles{stem.value_or("model"), *std::move(names)};
+}
+
+// names: of the files in the folder, in the order of the index.
+Result<CheckpointIndex> index_of(const std::string& folder, std::string index_name, std::vector<std::string> names,
+                                 std::string_view metadata) {
+  CheckpointIndex index{.name = std::move(index_name), .text = {}, .files = std::move(names)};
+  std::vector<Header> headers;
+  std::map<std::string_view, std::size_t> seen;
+  for (std::size_t i = 0; i < index.files.size(); ++i) {
+    const Result<File> file = File::open(os::join_path(folder, index.files[i]), {.access = Access::read});
+    if (!file) return file.error();
+    headers.push_back(file->header());
+    for (const TensorInfo& tensor : headers.back().tensors()) {
+      const auto [first, added] = seen.emplace(tensor.name, i);
+      if (!added)
+        return base::make_error(Errc::duplicate_name,
+                                format::tensor_named(tensor.name) + " is in two files: " +
+                                    quoted_name(index.files[first->second]) + " and " + quoted_name(index.files[i]),
+                                folder);
+      if (!base::add(index.total_size, tensor.nbytes(), index.total_size))
+        return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder);
+      ++index.tensors;
+    }
+  }
+  format::IndexText text;
+  if (Status status = text.metadata(index.total_size, metadata); !status) return std::move(status).error();
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    for (const TensorInfo& tensor : headers[i].tensors()) text.tensor(tensor.name, index.files[i]);
+  }
+  index.text = std::move(text).finish();
+  return index;
+}
+
+Result<CheckpointIndex> make_index_of(const std::string& folder, const MakeIndexOptions& options) {
+  Result<ChosenFiles> chosen = choose_files(folder, options.stem);
+  if (!chosen) return std::move(chosen).error();
+  return index_of(folder, chosen->stem + std::string(kIndexEnd), std::move(chosen->names), options.index_metadata);
+}
+
+Result<std::string> find_index(const std::string& path) {
+  if (os::kind_of(path) != os::PathKind::directory) {
+    if (path.ends_with(".json")) return path;
+    return base::make_error(Errc::invalid_argument, "is neither a folder nor an index (a file that ends in .json)",
+                            path);
+  }
+  Result<std::vector<std::string>> names = os::list_directory(path);
+  if (!names) return std::move(names).error();
+  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(kIndexEnd); });
+  const std::string first = "model" + std::string(kIndexEnd);
+  if (std::ranges::find(*names, first) != names->end()) return os::join_path(path, first);
+  if (names->size() == 1) return os::join_path(path, names->front());
+  if (names->empty()) return base::make_error(Errc::not_found, "a folder without an index", path);
+  return base::make_error(Errc::ambiguous_checkpoint,
+                          "a folder with " + std::to_string(names->size()) + " indexes: name one of them", path);
+}
+
+// Compares an index with its files, and collects the problems.
+class IndexChecker {
+ public:
+  IndexChecker(std::string folder, const format::ShardIndex& index) : folder_(std::move(folder)), index_(index) {}
+
+  Status run() {
+    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
+      if (Status status = open(i); !status) return status;
+    }
+    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) check_shard(i);
+    check_total_size();
+    return add_stray_files();
+  }
+
+  [[nodiscard]] bool all_files_exist() const { return all_exist_; }
+  [[nodiscard]] std::vector<IndexProblem> take_problems() { return std::move(problems_); }
+
+ private:
+  void add(IndexProblemKind kind, std::string_view tensor, std::string_view file, std::string message) {
+    problems_.push_back({kind, std::string(tensor), std::string(file), std::move(message)});
+  }
+
+  Status open(std::uint32_t shard) {
+    const std::string_view name = index_.shard(shard);
+    headers_.emplace_back();
+    const Result<File> file = File::open(os::join_path(folder_, name), {.access = Access::read});
+    if (file) {
+      headers_.back() = file->header();
+      for (const TensorInfo& tensor : headers_.back()->tensors()) holders_.emplace(tensor.name, shard);
+      return {};
+    }
+    if (file.error().code == Errc::out_of_memory) return file.error();
+    const bool missing = file.error().os_error == ENOENT;
+    all_exist_ = all_exist_ && !missing;
+    if (missing)
+      add(IndexProblemKind::missing_file, {}, name, "file " + quoted_name(name) + " does not exist");
+    else
+      add(IndexProblemKind::invalid_file, {}, name, "file " + quoted_name(name) + ": " + file.error().message);
+    return {};
+  }
+
+  void check_shard(std::uint32_t shard) {
+    if (!headers_[shard]) return;  // already a problem
+    const std::string_view name = index_.shard(shard);
+    for (const std::uint32_t entry : index_.of_shard(shard)) {
+      const std::string_view tensor = index_[entry].tensor;
+      if (headers_[shard]->find(tensor) != nullptr) continue;
+      const auto holder = holders_.find(tensor);
+      if (holder == holders_.end())
+        add(IndexProblemKind::missing_tensor, tensor, name,
+            format::tensor_named(tensor) + " is not in " + quoted_name(name));
+      else
+        add(IndexProblemKind::wrong_file, tensor, name,
+            format::tensor_named(tensor) + " is not in " + quoted_name(name) + ", but in " +
+                quoted_name(index_.shard(holder->second)));
+    }
+    for (const TensorInfo& tensor : headers_[shard]->tensors()) {
+      const std::uint32_t entry = index_.find(tensor.name);
+      if (entry == index_.kNone)
+        add(IndexProblemKind::unindexed_tensor, tensor.name, name,
+            format::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index");
+      if (!base::add(size_, tensor.nbytes(), size_)) size_ = ~std::uint64_t{0};
+    }
+  }
+
+  void check_total_size() {
+    // Without all files, their size is unknown.
+    if (std::ranges::any_of(headers_, [](const auto& header) { return !header.has_value(); })) return;
+    const std::optional<std::uint64_t> says = index_.total_size();
+    if (says == size_) return;
+    add(IndexProblemKind::total_size, {}, {},
+        "total_size is " + (says ? std::to_string(*says) : std::string("missing")) + ", the tensors have " +
+            std::to_string(size_) + " bytes");
+  }
+
+  Status add_stray_files() {
+    const Result<std::vector<std::string>> names = os::list_directory(folder_.empty() ? "." : folder_);
+    if (!names) return names.error();
+    for (const std::string& name : *names) {
+      if (!name.ends_with(kFileEnd)) continue;
+      if (!names_file(name))
+        add(IndexProblemKind::stray_file, {}, name, "file " + quoted_name(name) + " is not in the index");
+    }
+    return {};
+  }
+
+  // The shards are in the order of shard_less().
+  [[nodiscard]] bool names_file(std::string_view name) const {
+    std::uint32_t low = 0;
+    for (std::uint32_t high = index_.shard_count(); low < high;) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      if (format::shard_less(index_.shard(middle), name))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low < index_.shard_count() && !format::shard_less(name, index_.shard(low));
+  }
+
+  const std::string folder_;
+  const format::ShardIndex& index_;
+  std::vector<std::optional<Header>> headers_;  // by shard; nullopt: the file cannot be opened
+  std::map<std::string_view, std::uint32_t> holders_;
+  std::uint64_t size_ = 0;  // of the tensors in all files
+  bool all_exist_ = true;
+  std::vector<IndexProblem> problems_;
+};
+
+Result<IndexCheck> check_index_of(const std::string& path, bool fix) {
+  const Result<std::string> found = find_index(path);
+  if (!found) return found.error();
+  const std::function<bool()> never;
+  base::Cancellation cancellation(never);
+  const auto index = file::read_index(*found, cancellation);
+  if (!index) return base::with_path(Error(index.error()), *found);
+  const std::size_t name_begin = found->rfind('/') + 1;
+  const std::string folder = found->substr(0, name_begin);
+  IndexChecker checker(folder, **index);
+  if (Status status = checker.run(); !status) return std::move(status).error();
+  IndexCheck check{.path = *found, .problems = checker.take_problems(), .fixed = {}};
+  if (!fix) return check;
+  std::vector<std::string> files;
+  for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) files.emplace_back((*index)->shard(i));
+  if (!checker.all_files_exist() || files.empty()) {
+    Result<ChosenFiles> chosen = choose_files(folder.empty() ? "." : folder, std::nullopt);
+    if (!chosen) return std::move(chosen).error();
+    files = std::move(chosen->names);
+  }
+  Result<CheckpointIndex> fixed = index_of(folder, found->substr(name_begin), std::move(files), (*index)->metadata());
+  if (!fixed) return std::move(fixed).error();
+  check.fixed = *std::move(fixed);
+  return check;
+}
+
+}  // namespace
+}  // namespace write
+
+inline namespace v0 {
+
+Result<CheckpointIndex> make_index(PathView folder, const MakeIndexOptions& options) noexcept {
+  return base::guarded([&] { return write::make_index_of(std::string(folder), options); });
+}
+
+Result<IndexCheck> check_index(PathView path) noexcept {
+  return base::guarded([&] { return write::check_index_of(std::string(path), false); });
+}
+
+Result<IndexCheck> fix_index(PathView path) noexcept {
+  return base::guarded([&] { return write::check_index_of(std::string(path), true); });
+}
+
+Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {
+  return base::guarded([&]() -> Status {
+    const std::string path = os::join_path(folder, index.name);
+    if (index.text.size() > format::kMaxIndexBytes)
+      return base::make_error(Errc::invalid_argument,
+                              "the index would have " + std::to_string(index.text.size()) + " bytes, readers accept " +
+                                  std::to_string(format::kMaxIndexBytes),
+                              path);
+    const auto file = io::AtomicFile::create(path, index.text.size(), write::to_atomic_file_options(options));
+    if (!file) return file.error();
+    if (Status status = (*file)->write_at(0, write::bytes_of(index.text)); !status) return status;
+    return (*file)->commit();
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

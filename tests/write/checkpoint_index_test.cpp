@@ -1,0 +1,109 @@
+// make_index(), check_index(), fix_index() and write_index(): choices of files, each problem, and errors.
+#include <safetensors/checkpoint_index.h>
+
+#include <gtest/gtest.h>
+#include <safetensors/checkpoint.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/checkpoint_support.h"
+
+namespace safetensors::test {
+namespace {
+
+class CheckpointIndexTest : public ::testing::Test {
+ protected:
+  void put_file(const std::string& name, const std::string& tensor) {
+    put(directory_ / name, u8_file({{tensor, "abc"}}));
+  }
+  [[nodiscard]] std::vector<std::string> problems() const {
+    std::vector<std::string> messages;
+    for (const IndexProblem& problem : check_index(directory_.path()).value().problems)
+      messages.push_back(problem.message);
+    return messages;
+  }
+  TemporaryDirectory directory_;
+  const std::string first_ = "m-00001-of-00002.safetensors";
+  const std::string second_ = "m-00002-of-00002.safetensors";
+};
+
+TEST_F(CheckpointIndexTest, TakesNumberedFilesOnly) {
+  put_file(first_, "a");
+  put_file(second_, "b");
+  put_file("consolidated.safetensors", "a");
+  const CheckpointIndex index = make_index(directory_.path()).value();
+  EXPECT_EQ(index.name, "m.safetensors.index.json");
+  EXPECT_EQ(index.files, (std::vector<std::string>{first_, second_}));
+  EXPECT_EQ(index.tensors, 2U);
+  EXPECT_EQ(index.total_size, 6U);
+  ASSERT_TRUE(succeeds(write_index(directory_.path(), index)));
+  EXPECT_EQ(Checkpoint::open(directory_.path()).value().size(), 2U);
+  EXPECT_EQ(problems(), (std::vector<std::string>{"file `consolidated.safetensors` is not in the index"}));
+}
+
+TEST_F(CheckpointIndexTest, TakesAllFilesWithoutNumbers) {
+  put_file("x.safetensors", "a");
+  put_file("y.safetensors", "b");
+  const CheckpointIndex index = make_index(directory_.path(), {.index_metadata = "{\"k\":1}"}).value();
+  EXPECT_EQ(index.name, "model.safetensors.index.json");
+  EXPECT_EQ(index.text,
+            "{\n  \"metadata\": {\n    \"total_size\": 6,\n    \"k\": 1\n  },\n  \"weight_map\": {\n"
+            "    \"a\": \"x.safetensors\",\n    \"b\": \"y.safetensors\"\n  }\n}");
+  EXPECT_EQ(make_index(directory_.path(), {.stem = "s"}).value().name, "s.safetensors.index.json");
+}
+
+TEST_F(CheckpointIndexTest, RefusesUnclearFolders) {
+  Error error = error_of(make_index(directory_.path()));
+  EXPECT_EQ(error.code, Errc::not_found);
+  put_file(second_, "b");
+  error = error_of(make_index(directory_.path()));
+  EXPECT_EQ(error.code, Errc::not_found);
+  EXPECT_EQ(error.message, "the folder has 1 of the 00002 files `m-*-of-00002.safetensors`");
+  put_file(first_, "b");
+  error = error_of(make_index(directory_.path()));
+  EXPECT_EQ(error.code, Errc::duplicate_name);
+  EXPECT_EQ(error.message, "tensor `b` is in two files: `" + first_ + "` and `" + second_ + "`");
+  put_file("n-00001-of-00001.safetensors", "c");
+  EXPECT_EQ(error_of(make_index(directory_.path())).code, Errc::ambiguous_checkpoint);
+  EXPECT_EQ(make_index(directory_.path(), {.stem = "n"}).value().files.size(), 1U);
+  EXPECT_EQ(error_of(make_index(directory_ / "none")).code, Errc::open_failed);
+}
+
+TEST_F(CheckpointIndexTest, FindsProblemsAndFixesThem) {
+  put_file(first_, "a");
+  put_file(second_, "b");
+  put(directory_ / "m.safetensors.index.json", index_text({{"b", first_}, {"gone", second_}}));
+  EXPECT_EQ(problems(), (std::vector<std::string>{
+                            "tensor `b` is not in `" + first_ + "`, but in `" + second_ + "`",
+                            "tensor `a` of `" + first_ + "` is not in the index",
+                            "tensor `gone` is not in `" + second_ + "`",
+                            "total_size is 1, the tensors have 6 bytes",
+                        }));
+  const IndexCheck check = fix_index(directory_ / "m.safetensors.index.json").value();
+  EXPECT_EQ(check.path, directory_ / "m.safetensors.index.json");
+  ASSERT_TRUE(succeeds(write_index(directory_.path(), check.fixed)));
+  EXPECT_EQ(problems(), std::vector<std::string>{});
+}
+
+TEST_F(CheckpointIndexTest, FixesRenamedFiles) {
+  put_file(first_, "a");
+  put_file(second_, "b");
+  put(directory_ / "m.safetensors.index.json", index_text({{"a", "old-1.safetensors"}, {"b", "old-2.safetensors"}}));
+  EXPECT_EQ(problems().size(), 4U);  // two files are missing, and two are stray
+  EXPECT_EQ(fix_index(directory_.path()).value().fixed.files, (std::vector<std::string>{first_, second_}));
+}
+
+TEST_F(CheckpointIndexTest, ReplacesNothingWithNewFile) {
+  put_file("x.safetensors", "a");
+  const CheckpointIndex index = make_index(directory_.path()).value();
+  put(directory_ / index.name, "old");
+  EXPECT_EQ(error_of(write_index(directory_.path(), index, {.new_file = true})).code, Errc::replace_failed);
+  EXPECT_EQ(contents(directory_ / index.name), "old");
+  EXPECT_EQ(error_of(check_index(directory_.path())).code, Errc::invalid_index);
+  EXPECT_EQ(error_of(check_index(directory_ / "x.safetensors")).code, Errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace safetensors::test
