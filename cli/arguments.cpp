@@ -172,9 +172,19 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   const auto [rest, code] = std::from_chars(text.data(), end, number);
   if (code != std::errc{}) return std::nullopt;
   const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  const unsigned shift = unit == "KiB" ? 10 : unit == "MiB" ? 20 : unit == "GiB" ? 30 : 0;
-  if ((shift == 0 && !unit.empty()) || (number << shift) >> shift != number) return std::nullopt;
-  return number << shift;
+  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {{"", 1},
+                                                                          {"KB", 1'000},
+                                                                          {"MB", 1'000'000},
+                                                                          {"GB", 1'000'000'000},
+                                                                          {"TB", 1'000'000'000'000},
+                                                                          {"KiB", std::uint64_t{1} << 10},
+                                                                          {"MiB", std::uint64_t{1} << 20},
+                                                                          {"GiB", std::uint64_t{1} << 30},
+                                                                          {"TiB", std::uint64_t{1} << 40}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name) return number <= UINT64_MAX / bytes ? std::optional(number * bytes) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace safetensors::cli

@@ -136,10 +136,16 @@ Result<Input> Input::open(const std::string& argument, Console& console, const P
     notice_white_space(*file, shown_path(argument), console);
     return Input(*file);
   }
-  Result<Checkpoint> opened = Checkpoint::open(argument, {.open = options});
+  return open(std::span(&argument, 1), console, parse);
+}
+
+Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse) {
+  OpenOptions options{.access = Access::read, .parse = parse};
+  options.parse.allow_leading_whitespace = true;
+  Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
   if (!opened) return std::move(opened).error();
   for (const File& file : opened->files()) notice_white_space(file, file.path(), console);
-  const bool is_file = opened->files().size() == 1 && opened->files()[0].path() == argument;
+  const bool is_file = opened->files().size() == 1 && opened->files()[0].path() == arguments[0];
   return Input(*std::move(opened), is_file);
 }
 

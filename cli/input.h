@@ -33,6 +33,9 @@ class Input {
   // is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console,
                                           const ParseOptions& parse = {});
+  // Opens several arguments as one set of tensors. None may be standard input.
+  [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
+                                          const ParseOptions& parse = {});
 
   [[nodiscard]] std::span<const File> files() const { return files_; }
   // Whether the argument is a file itself, and not a folder, an index or a pattern of files.

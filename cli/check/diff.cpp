@@ -4,6 +4,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "name_map.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -14,10 +15,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <map>
-#include <memory>
-#include <set>
 
 namespace safetensors::cli {
 namespace {
@@ -57,8 +55,8 @@ constexpr const char* kDiffExamples[] = {
 struct DiffRequest {
   std::vector<std::string> paths;
   DiffOptions options;
-  std::optional<std::string> map;                         // --map
-  std::map<std::string, std::string, std::less<>> names;  // its lines
+  std::optional<std::string> map;  // --map
+  NameMap names;                   // its lines
   bool brief = false;
   bool json = false;
 };
@@ -75,50 +73,6 @@ std::optional<double> parse_tolerance(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool valid = error == std::errc() && end == text.data() + text.size() && value >= 0 && std::isfinite(value);
   return valid ? std::optional(value) : std::nullopt;
-}
-
-// Reads the lines of --map. Errors: open_failed, read_failed, invalid_argument.
-Status read_map(const std::string& path, std::map<std::string, std::string, std::less<>>& names) {
-  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
-  const auto fail = [&](Errc code, std::string message, int error_number = 0) {
-    return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
-  if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
-  std::string text;
-  char buffer[4096];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
-    text.append(buffer, got);
-    if (text.size() > kMaxBytes) return fail(Errc::invalid_argument, "more than 256 MiB of names");
-  }
-  if (std::ferror(file.get()) != 0) return fail(Errc::read_failed, "cannot read: " + system_text(errno), errno);
-  std::string_view rest = text;
-  for (std::size_t line = 1; !rest.empty(); ++line) {
-    std::string_view one = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    if (one.ends_with('\r')) one.remove_suffix(1);
-    if (one.empty()) continue;
-    const std::size_t tab = one.find('\t');
-    if (tab == std::string_view::npos || one.find('\t', tab + 1) != std::string_view::npos)
-      return fail(Errc::invalid_argument, formatted("line {}: expected OLD, a tab and NEW", line));
-    if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
-      return fail(Errc::invalid_argument, formatted("line {}: an earlier line has the same OLD", line));
-  }
-  return {};
-}
-
-// Every OLD must be a tensor of A. Error: not_found.
-Status check_map(const Input& first, const DiffRequest& request) {
-  std::set<std::string_view> known;
-  for (const Listed& listed : first.tensors()) known.insert(listed.info->name);
-  for (const auto& [old, renamed] : request.names) {
-    if (known.contains(old)) continue;
-    return Error{
-        .code = Errc::not_found,
-        .path = *request.map,
-        .message = formatted("`{}` is not a tensor of {}", printable(old), printable(shown_path(request.paths[0])))};
-  }
-  return {};
 }
 
 std::map<std::string_view, std::string_view> pairs_of(const Input& input) {
@@ -314,8 +268,8 @@ Exit compare(DiffRequest& request, Console& console) {
   const Result<Input> second = Input::open(request.paths[1], console);
   if (!second) return fail(request, request.paths[1], second.error(), console);
   if (request.map) {
-    Status status = read_map(*request.map, request.names);
-    if (status) status = check_map(*first, request);
+    Status status = read_name_map(*request.map, request.names);
+    if (status) status = check_name_map(*first, request.paths[0], *request.map, request.names);
     if (!status) return fail(request, *request.map, status.error(), console);
     request.options.rename = [&](std::string_view name) {
       const auto found = request.names.find(name);

@@ -23,6 +23,8 @@ PROGRAM = ""
 COMMANDS = (
     "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "hash", "diff", "clean", "completions",
     "man", "version"
+    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version",
+    "select", "drop", "rename", "cast", "merge", "split", "reshard", "repack", "index",
 )  # fmt: skip
 
 

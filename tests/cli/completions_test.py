@@ -121,8 +121,8 @@ class Completions(unittest.TestCase):
     def test_first_words(self) -> None:
         self.check(["meta", ""], {"ls", "get", "set", "rm"})
         self.check(["completions", ""], {"bash", "zsh", "fish"})
-        self.check(["help", "d"], {"diff"})
-        self.check(["man", "d"], {"diff"})
+        self.check(["help", "d"], {"diff", "drop"})
+        self.check(["man", "d"], {"diff", "drop"})
         self.assertFalse(self.offers(["version", ""]) & (MODELS | OTHERS))
 
     def test_folders(self) -> None:

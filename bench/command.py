@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Times the command beside plain tools of the system, in one interleaved run, and prints ratios and memory.
+
+Each row races one command with tools that move the same bytes. They take turns. The table has medians of seconds. A ratio
+is the time of the tool divided by ours: above 1, the command is faster. The command makes its output durable before it
+ends, so `cp` is timed twice: followed by `sync` of its output, and alone, which leaves the bytes in the page cache. The
+limit of the machine stands beside: the time in which `dd` writes as many bytes to the disk with O_DIRECT.
+
+To add a row, append a Row to ROWS. `make` gets the folder of the inputs and returns the two command lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEAK = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, code)
+"""
+
+
+@dataclass
+class Row:
+    """A race: its name, and a function from (program, folder of inputs, output) to the command and the tools."""
+
+    name: str
+    make: Callable[[str, Path, Path], tuple[list[str], dict[str, list[str]]]]
+
+
+def copies(folder: Path, output: Path, source: str) -> dict[str, list[str]]:
+    """Return the command lines that copy a file or a folder."""
+    copy = f"cp -r '{folder / source}' '{output}'"
+    return {
+        "cp + sync": ["sh", "-c", f"{copy} && sync $(find '{output}' -type f)"],
+        "cp": ["sh", "-c", copy],
+    }
+
+
+def merge(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Join a model of several files."""
+    return [program, "merge", str(folder / "model"), str(output)], copies(folder, output, "model")
+
+
+def split(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Split a file in about eight."""
+    size = str((folder / "one.safetensors").stat().st_size // 8 + (1 << 20))
+    command = [program, "split", str(folder / "one.safetensors"), str(output)]
+    return command + ["--max-shard-size", size], copies(folder, output, "one.safetensors")
+
+
+def repack(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Align the tensors of a file."""
+    command = [program, "repack", str(folder / "one.safetensors"), str(output), "--align", "4096"]
+    return command, copies(folder, output, "one.safetensors")
+
+
+ROWS = [Row("merge", merge), Row("split", split), Row("repack", repack)]
+
+
+def write_model(path: Path, mebibytes: int) -> None:
+    """Write a file of many tensors: 9 of 10 bytes in large ones, the rest in 200 small ones."""
+    large = [(f"layers.{i:02}.weight", mebibytes * (1 << 20) // 16 // 4) for i in range(15)]
+    small = [(f"layers.{i:03}.bias", 1000 + 7 * i) for i in range(200)]
+    header: dict[str, dict[str, object]] = {}
+    offset = 0
+    for name, count in sorted(large + small):
+        offsets = [offset, offset + 4 * count]
+        header[name] = {"dtype": "F32", "shape": [count], "data_offsets": offsets}
+        offset += 4 * count
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    block = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        while offset > 0:
+            offset -= file.write(block[: min(offset, len(block))])
+
+
+def measure(command: list[str], output: Path) -> tuple[float, float]:
+    """Run a command and return its seconds and its peak memory in MiB. Removes its output."""
+    done = subprocess.run([sys.executable, "-c", PEAK, *command], capture_output=True, text=True)
+    seconds, peak, code = done.stdout.split()
+    if code != "0":
+        sys.exit(f"{' '.join(command)}: exit code {code}\n{done.stderr}")
+    if output.is_dir():
+        shutil.rmtree(output)
+    else:
+        output.unlink(missing_ok=True)
+    return float(seconds), int(peak) / 1024
+
+
+def direct_seconds(folder: Path, mebibytes: int) -> float:
+    """Return the seconds that the disk needs for these bytes: a write with O_DIRECT."""
+    output = folder / "direct"
+    count = [f"count={mebibytes // 4}", "bs=4M"]
+    start = time.perf_counter()
+    command = ["dd", "if=/dev/zero", f"of={output}", "oflag=direct", "conv=fsync", *count]
+    failed = subprocess.run(command, capture_output=True).returncode != 0
+    output.unlink(missing_ok=True)
+    return float("nan") if failed else time.perf_counter() - start
+
+
+def race(row: Row, program: str, folder: Path, rounds: int, mebibytes: int) -> str:
+    """Run one row and return its line of the table."""
+    output = folder / "out"
+    command, tools = row.make(program, folder, output)
+    times: dict[str, list[float]] = {name: [] for name in ["ours", "disk", *tools]}
+    peak = 0.0
+    for turn in range(rounds + 1):
+        contenders = list({"ours": command, **tools}.items())
+        for name, line in contenders[turn % 3 :] + contenders[: turn % 3]:
+            seconds, memory = measure(line, output)
+            if turn > 0:  # the first turn fills the page cache
+                times[name].append(seconds)
+            if name == "ours":
+                peak = max(peak, memory)
+        times["disk"].append(direct_seconds(folder, mebibytes))
+    median = {name: statistics.median(each) for name, each in times.items()}
+    cells = [f"{median['ours']:.2f}"]
+    for name in tools:
+        cells += [f"{median[name]:.2f}", f"{median[name] / median['ours']:.2f}"]
+    cells += [f"{median['disk']:.2f}", f"{median['disk'] / median['ours']:.2f}", f"{peak:.0f}"]
+    return f"| {row.name} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Make the inputs, race all rows and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("program", help="the command safetensors")
+    parser.add_argument("--size", type=int, default=512, metavar="MIB", help="of the model")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="rows: " + ",".join(row.name for row in ROWS))
+    parser.add_argument("--directory", help="where the files go (a temporary folder of it)")
+    arguments = parser.parse_args()
+    chosen = list(filter(None, arguments.only.split(",")))
+    program = str(Path(arguments.program).resolve())
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+        folder = Path(name)
+        write_model(folder / "one.safetensors", arguments.size)
+        source = str(folder / "one.safetensors")
+        parts = ["--max-shard-size", str(arguments.size * (1 << 20) // 8)]
+        subprocess.run(
+            [program, "split", source, str(folder / "model"), *parts],
+            check=True,
+            capture_output=True,
+        )
+        print(
+            f"{arguments.size} MiB, medians of {arguments.rounds} rounds, {os.cpu_count()} processors\n"
+        )
+        print(
+            "| row | ours, s | cp + sync, s | ratio | cp, s | ratio | disk, s | ratio | peak, MiB |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
+        for row in ROWS:
+            if not chosen or row.name in chosen:
+                line = race(row, program, folder, arguments.rounds, arguments.size)
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+// The subcommand cast: a new file or model whose floats have another dtype.
+#include "rewrite_request.h"
+
+#include "command.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
+
+#include <algorithm>
+#include <array>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kCastDescription[] =
+    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
+OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
+folder, and tensors of one file stay together.
+
+Casts tensors of F64, F32, F16 and BF16, and keeps all others. A cast to fewer
+bits rounds to nearest, ties to even. Floats of 8 bits usually have scales in
+other tensors, so they are only cast with --from.)";
+
+constexpr Option kCastTable[] = {
+    {"--to", "DTYPE",
+     "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
+     "f8_e5m2, f8_e4m3fnuz or f8_e5m2fnuz"},
+    {"--from", "DTYPE",
+     "cast only tensors of this dtype; may be given\n"
+     "several times"},
+    {"-m,--match", "GLOB",
+     "cast only tensors whose names match; may be given\n"
+     "several times"},
+    kShardSizeOption,
+    kStemOption,
+    kMetadataOption,
+    kForceOption,
+    kDryRunOption,
+    kJsonOption,
+};
+
+constexpr const char kCastDetails[] = R"(OVERFLOW counts elements that are too large for the new dtype: they become
+infinity, or in F8_E4M3 the largest number, or in the FNUZ dtypes NaN. UNDERFLOW
+counts elements that become zero, but are not zero. NAN counts elements that
+were NaN. Only tensors with such elements are listed.)";
+
+constexpr const char* kCastExamples[] = {
+    "safetensors cast model.safetensors half.safetensors --to bf16",
+    "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --match '*.weight'",
+};
+
+std::optional<Dtype> dtype_named(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  return parse_dtype(text);
+}
+
+struct Casting {
+  Dtype to = Dtype::F32;
+  std::vector<Dtype> from = {Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16};
+  std::vector<std::string> globs;
+
+  std::optional<std::string> parse(const std::optional<std::string>& to_text,
+                                   const std::vector<std::string>& from_text) {
+    if (!to_text) return "which dtype? Give --to DTYPE";
+    const auto unknown = [](const char* option, const std::string& text) {
+      return formatted("{} {}: no such dtype", option, printable(text));
+    };
+    const auto wanted = dtype_named(*to_text);
+    if (!wanted) return unknown("--to", *to_text);
+    to = *wanted;
+    if (!from_text.empty()) from.clear();
+    for (const std::string& text : from_text) {
+      const auto dtype = dtype_named(text);
+      if (!dtype) return unknown("--from", text);
+      from.push_back(*dtype);
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
+    const Result<std::vector<bool>> matches = match_names(tensors, globs);
+    if (!matches) return matches.error();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!globs.empty() && !(*matches)[i]) continue;
+      if (std::ranges::find(from, tensors[i].tensor.dtype()) != from.end()) tensors[i].dtype = to;
+    }
+    return {};
+  }
+};
+
+void print_casts(Console& console, const RewriteReport& report) {
+  using Align = Table::Align;
+  Table table({{"NAME", Align::left, Table::Narrow::shorten},
+               {"FROM"},
+               {"TO"},
+               {"ELEMENTS", Align::right},
+               {"OVERFLOW", Align::right},
+               {"UNDERFLOW", Align::right},
+               {"NAN", Align::right}});
+  CastReport sum;
+  bool any = false;
+  for (const CastReport& cast : report.casts) {
+    sum.overflow += cast.overflow;
+    sum.underflow += cast.underflow;
+    sum.nan += cast.nan;
+    if (cast.overflow + cast.underflow + cast.nan == 0) continue;
+    any = true;
+    table.row({printable(cast.name), std::string(to_string(cast.from)), std::string(to_string(cast.to)),
+               grouped(cast.numel), grouped(cast.overflow), grouped(cast.underflow), grouped(cast.nan)});
+  }
+  if (any) table.print(console);
+  console.out(formatted("cast {}: {} overflow, {} underflow, {} NaN\n", counted(report.casts.size(), "tensor"),
+                        grouped(sum.overflow), grouped(sum.underflow), grouped(sum.nan)));
+}
+
+void json_casts(Json& json, const RewriteReport& report) {
+  json.key("casts").open('[');
+  for (const CastReport& cast : report.casts) {
+    json.line().open('{').field("name", cast.name).field("from", to_string(cast.from)).field("to", to_string(cast.to));
+    json.field("numel", cast.numel).field("overflow", cast.overflow).field("underflow", cast.underflow);
+    json.field("nan", cast.nan).close('}');
+  }
+  json.close(']');
+}
+
+Exit run_cast(std::span<const std::string> given, Console& console) {
+  Casting casting;
+  std::optional<std::string> to;
+  std::vector<std::string> from;
+  RewriteRequest request;
+  Arguments arguments(kCast);
+  request.bind(arguments, kCast);
+  arguments.value("to", to);
+  arguments.values("from", from);
+  arguments.values("match", casting.globs);
+  auto wrong = arguments.parse(given);
+  if (!wrong) wrong = request.take(1);
+  if (!wrong) wrong = casting.parse(to, from);
+  if (wrong) return console.usage("cast", *wrong);
+  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) { return casting.change(tensors); };
+  request.print = [](Console& out, const Rewrite&, const RewriteReport* report) {
+    if (report != nullptr) print_casts(out, *report);
+  };
+  request.print_json = [](Json& json, const Rewrite&, const RewriteReport* report) {
+    if (report != nullptr) json_casts(json, *report);
+  };
+  return request.run(console);
+}
+
+}  // namespace
+
+const Command kCast = {
+    .name = "cast",
+    .summary = "write a new file whose floats have another dtype",
+    .title = "Write a new file or model whose floats have another dtype.",
+    .usage =
+        "safetensors cast IN OUT --to DTYPE [--from DTYPE]... [--match GLOB]...\n"
+        "                 [--max-shard-size SIZE] [--name STEM]\n"
+        "                 [--metadata WHICH] [--force] [--dry-run] [--json]",
+    .description = kCastDescription,
+    .options = kCastTable,
+    .details = kCastDetails,
+    .examples = kCastExamples,
+    .exits =
+        "0 written; 1 a file is invalid, there is no such cast, or OUT exists;\n"
+        "2 usage; 3 a file cannot be read or written",
+    .run = run_cast,
+};
+
+}  // namespace safetensors::cli

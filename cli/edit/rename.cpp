@@ -1,0 +1,137 @@
+// The subcommand rename: a new file or model whose tensors have other names.
+#include "rewrite_request.h"
+
+#include "command.h"
+#include "name_map.h"
+#include "substitution.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kRenameDescription[] =
+    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
+OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
+folder, and tensors of one file stay together.
+
+Each EXPRESSION is applied to each name, one after the other, as sed -E does:
+s/RE/TEXT/, where RE is an extended regular expression of POSIX. In TEXT, & is
+the whole match, and \1 to \9 are the groups. After the last /, g replaces every
+match, and i ignores upper and lower case. A character other than / may take its
+place. A character outside ASCII counts as several. If two tensors would get one
+name, that is an error.)";
+
+constexpr Option kRenameTable[] = {
+    {"--map", "FILE",
+     "new names: lines of OLD, a tab and NEW, the exact\n"
+     "names. Expressions apply to the names after this",
+     nullptr, Values::path},
+    kShardSizeOption,
+    kStemOption,
+    kMetadataOption,
+    kForceOption,
+    {"-n,--dry-run", nullptr, "show the new names and the files, write nothing"},
+    kJsonOption,
+};
+
+constexpr const char* kRenameExamples[] = {
+    "safetensors rename in.safetensors out.safetensors 's/^model\\.//'",
+    "safetensors rename lora.safetensors out.safetensors 's/down/A/' --dry-run",
+    "safetensors rename llama-7b/ renamed/ --map names.tsv",
+};
+
+struct Renaming {
+  std::vector<std::string> expressions;
+  std::vector<Substitution> substitutions;
+  std::optional<std::string> map;
+  NameMap names;
+
+  std::optional<std::string> parse() {
+    if (expressions.empty() && !map) return "which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE";
+    for (const std::string& expression : expressions) {
+      Result<Substitution> parsed = Substitution::parse(expression);
+      if (!parsed) return parsed.error().message;
+      substitutions.push_back(*std::move(parsed));
+    }
+    return std::nullopt;
+  }
+
+  Status change(const Input& input, const std::string& path, std::vector<RewriteTensor>& tensors) {
+    if (map) {
+      Status status = read_name_map(*map, names);
+      if (status) status = check_name_map(input, path, *map, names);
+      if (!status) return status;
+    }
+    bool changed = false;
+    for (RewriteTensor& tensor : tensors) {
+      const auto mapped = names.find(tensor.tensor.name());
+      std::string name = mapped != names.end() ? mapped->second : std::string(tensor.tensor.name());
+      for (const Substitution& substitution : substitutions) {
+        Result<std::string> next = substitution.apply(name);
+        if (!next) return next.error();
+        name = *std::move(next);
+      }
+      if (name == tensor.tensor.name()) continue;
+      tensor.name = std::move(name);
+      renamed.emplace_back(tensor.tensor.name(), *tensor.name);
+      changed = true;
+    }
+    if (changed) return {};
+    return Error{.code = Errc::not_found, .path = {}, .message = "no tensor gets another name"};
+  }
+
+  std::vector<std::pair<std::string, std::string>> renamed;
+};
+
+Exit run_rename(std::span<const std::string> given, Console& console) {
+  Renaming renaming;
+  RewriteRequest request;
+  Arguments arguments(kRename);
+  request.bind(arguments, kRename);
+  arguments.value("map", renaming.map);
+  auto wrong = arguments.parse(given);
+  if (!wrong) wrong = request.take(1, &renaming.expressions);
+  if (!wrong) wrong = renaming.parse();
+  if (wrong) return console.usage("rename", *wrong);
+  request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {
+    return renaming.change(input, request.inputs[0], tensors);
+  };
+  request.print = [&](Console& out, const Rewrite&, const RewriteReport* report) {
+    if (report == nullptr) {
+      Table table({{"OLD"}, {"NEW"}});
+      for (const auto& [old, name] : renaming.renamed) table.row({printable(old), printable(name)});
+      table.print(out);
+    }
+    out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed",
+                      counted(renaming.renamed.size(), "tensor")));
+  };
+  request.print_json = [&](Json& json, const Rewrite&, const RewriteReport*) {
+    json.key("renamed").open('[');
+    for (const auto& [old, name] : renaming.renamed)
+      json.line().open('{').field("old", old).field("new", name).close('}');
+    json.close(']');
+  };
+  return request.run(console);
+}
+
+}  // namespace
+
+const Command kRename = {
+    .name = "rename",
+    .summary = "write a new file with other names: s/RE/TEXT/ or a list",
+    .title = "Write a new file or model whose tensors have other names.",
+    .usage =
+        "safetensors rename IN OUT EXPRESSION... [--map FILE] [OPTIONS]\n"
+        "safetensors rename IN OUT --map FILE [OPTIONS]",
+    .description = kRenameDescription,
+    .options = kRenameTable,
+    .examples = kRenameExamples,
+    .exits =
+        "0 written; 1 a file is invalid, no name changes, two tensors get one\n"
+        "name, or OUT exists; 2 usage; 3 a file cannot be read or written",
+    .run = run_rename,
+};
+
+}  // namespace safetensors::cli

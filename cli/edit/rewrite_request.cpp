@@ -1,0 +1,222 @@
+// The common part of the verbs that write a new file or model from the tensors of others. Rewrite of the library makes
+// the plan and writes it. A dry run makes the same plan, so it finds the same errors in the arguments and in IN.
+#include "rewrite_request.h"
+
+#include "interrupt.h"
+#include "new_file.h"
+#include "text/formatted.h"
+#include "text/size.h"
+#include "text/table.h"
+
+#include "base/glob.h"
+
+#include <sys/stat.h>
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace safetensors::cli {
+namespace {
+
+Error output_error(Errc code, std::string message) {
+  return {.code = code, .path = {}, .message = std::move(message)};
+}
+
+bool has_option(const Command& command, std::string_view name) {
+  return std::ranges::any_of(command.options, [&](const Option& option) { return option_name(option) == name; });
+}
+
+std::uint64_t tensor_count(const CheckpointLayout& layout) {
+  std::uint64_t count = 0;
+  for (const CheckpointFile& file : layout.files()) count += file.header.size();
+  return count;
+}
+
+Status check_folder(const std::string& path, bool replace) {
+  std::error_code failed;
+  const std::filesystem::file_status status = std::filesystem::status(path, failed);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed))) return {};
+    return output_error(Errc::open_failed, "is a symlink to nothing, expected a folder or no file");
+  }
+  if (status.type() != std::filesystem::file_type::directory)
+    return output_error(Errc::not_regular_file, "is not a folder, and several files are to be written");
+  const bool empty = std::filesystem::is_empty(path, failed);
+  if (failed)
+    return Error{.code = Errc::open_failed,
+                 .os_error = failed.value(),
+                 .path = {},
+                 .message = "cannot read the folder: " + system_text(failed.value())};
+  if (empty || replace) return {};
+  return output_error(Errc::invalid_argument, "exists and is not empty; --force writes the model into it");
+}
+
+}  // namespace
+
+void RewriteRequest::bind(Arguments& arguments, const Command& command) {
+  verb = command.name;
+  arguments.positionals(positionals_);
+  arguments.flag("force", force_);
+  arguments.flag("dry-run", dry_run_);
+  arguments.flag("json", json_);
+  arguments.value("metadata", metadata_);
+  if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
+  if (has_option(command, "name")) arguments.value("name", stem_);
+}
+
+std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
+  if (positionals_.empty()) return "which IN and which OUT?";
+  if (positionals_.size() == 1) return "which OUT?";
+  if (rest != nullptr) {
+    rest->assign(positionals_.begin() + 2, positionals_.end());
+    positionals_.resize(2);
+  }
+  if (positionals_.size() - 1 > max_inputs) return "takes one IN and one OUT";
+  output = positionals_.back();
+  inputs.assign(positionals_.begin(), positionals_.end() - 1);
+  if (std::ranges::find(positionals_, kStandardInput) != positionals_.end())
+    return "IN and OUT are paths, not standard input or output";
+  if (metadata_ && *metadata_ != "same" && *metadata_ != "first" && *metadata_ != "last" && *metadata_ != "none")
+    return formatted("--metadata is same, first, last or none, not {}", printable(*metadata_));
+  if (stem_) options.stem = stem_;
+  if (!max_shard_size_) return std::nullopt;
+  options.max_shard_size = parse_bytes(*max_shard_size_);
+  if (!options.max_shard_size || *options.max_shard_size == 0)
+    return "--max-shard-size is a size, such as 5GB or 512MiB";
+  return std::nullopt;
+}
+
+Result<Rewrite> RewriteRequest::plan(const Input& input) {
+  options.folder = kind == OutputKind::folder ||
+                   (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
+  std::vector<RewriteTensor> tensors;
+  for (const Tensor& tensor : input.checkpoint()->tensors()) tensors.push_back({.tensor = tensor});
+  if (change) {
+    if (Status status = change(input, tensors); !status) return status.error();
+  }
+  if (metadata_ != "none") {
+    const MetadataConflict conflict = metadata_ == "first"  ? MetadataConflict::first
+                                      : metadata_ == "last" ? MetadataConflict::last
+                                                            : MetadataConflict::refuse;
+    Result<std::optional<MetadataPairs>> merged = merge_metadata(input.files(), conflict);
+    if (!merged) {
+      Error error = merged.error();
+      if (error.code == Errc::invalid_argument) error.message += " (choose with --metadata)";
+      return error;
+    }
+    options.metadata = *std::move(merged);
+    options.index_metadata = input.checkpoint()->index_metadata();
+  }
+  return Rewrite::plan(tensors, options);
+}
+
+Status RewriteRequest::check_output() const {
+  return options.folder ? check_folder(output, force_) : NewFile::check(output, force_);
+}
+
+Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
+  const Interrupt interrupt;
+  CheckpointWriteOptions how;
+  how.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  std::error_code ignored;
+  // An empty folder may be there. A file or folder that appears from now on is not replaced.
+  how.new_folder = !force_ && !(options.folder && std::filesystem::is_directory(output, ignored));
+  return rewrite.write(output, how);
+}
+
+void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const {
+  const CheckpointLayout& layout = rewrite.layout();
+  if (print) print(console, rewrite, report);
+  if (report == nullptr && rewrite.folder()) {
+    Table table({{"FILE"}, {"TENSORS", Table::Align::right}, {"SIZE", Table::Align::right}});
+    for (const CheckpointFile& file : layout.files())
+      table.row({printable(file.name), grouped(file.header.size()), size_text(file.header.file_bytes())});
+    if (!layout.index_text().empty())
+      table.row({printable(layout.index_name()), "", size_text(layout.index_text().size())});
+    table.print(console);
+  }
+  const std::string files =
+      rewrite.folder() ? formatted(" in {}", counted(layout.files().size(), "file")) : std::string();
+  console.out(formatted("{} {}: {}, {}{}\n", report == nullptr ? "would write" : "wrote", printable(output),
+                        counted(tensor_count(layout), "tensor"), size_text(layout.total_size()), files));
+}
+
+void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report,
+                                    const std::string& path, const Error* error) const {
+  Json json(console, verb);
+  json.key("inputs").open('[');
+  for (const std::string& input : inputs) json.string(input);
+  json.close(']').field("output", output).field("dry_run", dry_run_).field("written", report != nullptr);
+  if (error != nullptr) {
+    json_input_error(json, path, *error);
+    return json.finish();
+  }
+  const CheckpointLayout& layout = rewrite->layout();
+  json.field("tensor_count", tensor_count(layout)).field("nbytes", layout.total_size());
+  json.key("index");
+  if (layout.index_text().empty()) {
+    json.null();
+  } else {
+    json.string(layout.index_name());
+  }
+  json.line().key("files").open('[');
+  for (const CheckpointFile& file : layout.files()) {
+    json.line().open('{').key("name");
+    if (rewrite->folder()) {
+      json.string(file.name);
+    } else {
+      json.null();
+    }
+    json.field("tensor_count", file.header.size()).field("header_bytes", file.header.header_bytes());
+    json.field("file_bytes", file.header.file_bytes()).close('}');
+  }
+  json.close(']').line();
+  if (print_json) print_json(json, *rewrite, report);
+  json.finish();
+}
+
+Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console) const {
+  if (json_) print_all_json(console, nullptr, nullptr, path, &error);
+  return input_error(path, error, console);
+}
+
+Exit RewriteRequest::run(Console& console) {
+  const Result<Input> input = Input::open(inputs, console);
+  if (!input) return fail(inputs[0], input.error(), console);
+  const Result<Rewrite> rewrite = plan(*input);
+  if (!rewrite) return fail(inputs[0], rewrite.error(), console);
+  if (Status status = check_output(); !status) return fail(output, status.error(), console);
+  std::optional<RewriteReport> report;
+  if (!dry_run_) {
+    Result<RewriteReport> written = write(*rewrite, console);
+    if (!written) return fail(output, written.error(), console);
+    report = *std::move(written);
+  }
+  const RewriteReport* shown = report ? &*report : nullptr;
+  if (json_) {
+    print_all_json(console, &*rewrite, shown, {}, nullptr);
+  } else {
+    print_all(console, *rewrite, shown);
+  }
+  return Exit::good;
+}
+
+Result<std::vector<bool>> match_names(const std::vector<RewriteTensor>& tensors,
+                                      const std::vector<std::string>& globs) {
+  std::vector<bool> matches(tensors.size());
+  for (const std::string& glob : globs) {
+    bool found = false;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!base::glob_match(glob, tensors[i].tensor.name())) continue;
+      matches[i] = true;
+      found = true;
+    }
+    if (!found) return output_error(Errc::not_found, formatted("no tensor's name matches `{}`", printable(glob)));
+  }
+  return matches;
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,88 @@
+// What the verbs of the form VERB IN... OUT have in common: their arguments, the checks of OUT, the dry run, the write,
+// and the output. Each verb only chooses and changes the tensors, and the layout.
+#pragma once
+
+#include "arguments.h"
+#include "console.h"
+#include "input.h"
+#include "json_output.h"
+
+#include <safetensors/edit.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace safetensors::cli {
+
+// The kind of OUT. as_input: a file if IN is a file or if the name of OUT ends in .safetensors, otherwise a folder.
+enum class OutputKind : unsigned char { as_input, file, folder };
+
+// Table entries of the options that several verbs have.
+inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
+                                        "tensors whose names match: * any text, ? one\n"
+                                        "character, [a-z] one of a set; may be given\n"
+                                        "several times"};
+inline constexpr Option kShardSizeOption = {"--max-shard-size", "SIZE",
+                                            "maximum size of the tensors in one file: 5GB is\n"
+                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120"};
+inline constexpr Option kStemOption = {"--name", "STEM",
+                                       "the beginning of the names of the files in a\n"
+                                       "folder (default: that of IN, or model)"};
+inline constexpr Option kMetadataOption = {"--metadata", "WHICH",
+                                           "if two files have different values for a key:\n"
+                                           "same   an error (default)\n"
+                                           "first  take the value of the first file\n"
+                                           "last   take the value of the last file\n"
+                                           "none   write no metadata at all",
+                                           "same|first|last|none"};
+inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
+inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
+
+struct RewriteRequest {
+  const char* verb = "";
+  std::vector<std::string> inputs;
+  std::string output;
+  OutputKind kind = OutputKind::as_input;
+  RewriteOptions options = {};
+
+  // Chooses and changes the tensors of the input. May be null. Errors have no path, or that of another file than IN.
+  std::function<Status(const Input& input, std::vector<RewriteTensor>& tensors)> change = nullptr;
+  // Adds what the verb has to say. report: null in a dry run. May be null.
+  std::function<void(Console& console, const Rewrite& rewrite, const RewriteReport* report)> print = nullptr;
+  std::function<void(Json& json, const Rewrite& rewrite, const RewriteReport* report)> print_json = nullptr;
+
+  // Binds the positional arguments and the options that the verb has among those above, and --json.
+  void bind(Arguments& arguments, const Command& command);
+  // Takes over the arguments after parse(). max_inputs: the number of IN that the verb takes. Arguments after OUT stay
+  // in `rest`, if the verb takes any. Returns nullopt, or the text of an error.
+  [[nodiscard]] std::optional<std::string> take(std::size_t max_inputs, std::vector<std::string>* rest = nullptr);
+
+  // Opens IN, makes the plan, checks OUT, writes, and prints.
+  Exit run(Console& console);
+
+ private:
+  [[nodiscard]] Result<Rewrite> plan(const Input& input);
+  [[nodiscard]] Status check_output() const;
+  [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
+  void print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
+  void print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report, const std::string& path,
+                      const Error* error) const;
+  Exit fail(const std::string& path, const Error& error, Console& console) const;
+
+  std::vector<std::string> positionals_;
+  std::optional<std::string> max_shard_size_;
+  std::optional<std::string> stem_;
+  std::optional<std::string> metadata_;
+  bool force_ = false;
+  bool dry_run_ = false;
+  bool json_ = false;
+};
+
+// The tensors whose names match one of the patterns. Error: not_found, if a pattern matches no tensor.
+[[nodiscard]] Result<std::vector<bool>> match_names(const std::vector<RewriteTensor>& tensors,
+                                                    const std::vector<std::string>& globs);
+
+}  // namespace safetensors::cli

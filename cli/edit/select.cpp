@@ -1,0 +1,99 @@
+// The subcommands select and drop: a new file or model with some of the tensors.
+#include "rewrite_request.h"
+
+#include "command.h"
+#include "text/formatted.h"
+
+#include <algorithm>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr const char kSelectDescription[] =
+    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
+OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
+folder, and tensors of one file stay together. Order and metadata stay.)";
+
+constexpr Option kSelectTable[] = {
+    kMatchOption, kShardSizeOption, kStemOption, kMetadataOption, kForceOption, kDryRunOption, kJsonOption,
+};
+
+constexpr const char* kSelectExamples[] = {
+    "safetensors select model.safetensors head.safetensors --match 'lm_head.*'",
+    "safetensors select llama-7b/ llama-2-layers/ -m '*.layers.[01].*' --dry-run",
+};
+constexpr const char* kDropExamples[] = {
+    "safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'",
+    "safetensors drop llama-7b/ llama-7b-no-head/ --match lm_head.weight",
+};
+
+constexpr const char kSelectExits[] =
+    "0 written; 1 a file is invalid, a GLOB matches nothing, or OUT exists;\n"
+    "2 usage; 3 a file cannot be read or written";
+
+// selects: keep the tensors that match. Otherwise keep the others.
+Exit run_choice(const Command& command, bool selects, std::span<const std::string> given, Console& console) {
+  std::vector<std::string> globs;
+  RewriteRequest request;
+  Arguments arguments(command);
+  request.bind(arguments, command);
+  arguments.values("match", globs);
+  auto wrong = arguments.parse(given);
+  if (!wrong) wrong = request.take(1);
+  if (!wrong && globs.empty()) wrong = "which tensors? Give --match GLOB";
+  if (wrong) return console.usage(command.name, *wrong);
+  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
+    const Result<std::vector<bool>> matches = match_names(tensors, globs);
+    if (!matches) return matches.error();
+    std::vector<RewriteTensor> kept;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if ((*matches)[i] == selects) kept.push_back(std::move(tensors[i]));
+    }
+    tensors = std::move(kept);
+    if (!tensors.empty()) return {};
+    return Error{.code = Errc::not_found, .path = {}, .message = "every tensor matches: none would be left"};
+  };
+  return request.run(console);
+}
+
+Exit run_select(std::span<const std::string> given, Console& console) {
+  return run_choice(kSelect, true, given, console);
+}
+
+Exit run_drop(std::span<const std::string> given, Console& console) {
+  return run_choice(kDrop, false, given, console);
+}
+
+}  // namespace
+
+const Command kSelect = {
+    .name = "select",
+    .summary = "write a new file with some of the tensors",
+    .title = "Write a new file or model with the tensors that match.",
+    .usage =
+        "safetensors select IN OUT --match GLOB... [--max-shard-size SIZE]\n"
+        "                   [--name STEM] [--metadata WHICH] [--force]\n"
+        "                   [--dry-run] [--json]",
+    .description = kSelectDescription,
+    .options = kSelectTable,
+    .examples = kSelectExamples,
+    .exits = kSelectExits,
+    .run = run_select,
+};
+
+const Command kDrop = {
+    .name = "drop",
+    .summary = "write a new file without some of the tensors",
+    .title = "Write a new file or model without the tensors that match.",
+    .usage =
+        "safetensors drop IN OUT --match GLOB... [--max-shard-size SIZE]\n"
+        "                 [--name STEM] [--metadata WHICH] [--force]\n"
+        "                 [--dry-run] [--json]",
+    .description = kSelectDescription,
+    .options = kSelectTable,
+    .examples = kDropExamples,
+    .exits = kSelectExits,
+    .run = run_drop,
+};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,575 @@
+#!/usr/bin/env python3
+"""The verbs that write a new file or model: select, drop, rename, cast, merge, split, reshard, repack, index.
+
+    edit_test.py SAFETENSORS [unittest's arguments]
+
+Some tests compare with huggingface_hub and torch. They are skipped where these cannot be imported.
+"""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import make_inputs
+from behaviour_test import make_sparse
+
+PROGRAM = ""
+VERBS = {
+    "select": ["--match", "*"],
+    "drop": ["--match", "a*"],
+    "rename": ["s/^/x/"],
+    "cast": ["--to", "f32"],
+    "merge": [],
+    "split": [],
+    "reshard": [],
+    "repack": [],
+}
+RANKS = ["BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"]
+
+
+def header_of(path):
+    with open(path, "rb") as file:
+        return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+
+
+class EditTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def put(self, name, tensors, metadata=None):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as file:
+            file.write(make_inputs.of_tensors(tensors, metadata))
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def run_command(self, *arguments, **options):
+        return subprocess.run(
+            [PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, **options
+        )
+
+    def succeed(self, *arguments, **options):
+        result = self.run_command(*arguments, **options)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout.decode()
+
+    def fail_with(self, code, text, *arguments, **options):
+        """The command fails, says `text`, and leaves every file as it was."""
+        before = self.state()
+        result = self.run_command(*arguments, **options)
+        self.assertEqual(result.returncode, code, (arguments, result.stderr))
+        self.assertIn(text, result.stderr.decode(), arguments)
+        self.assertEqual(self.state(), before, arguments)
+
+    def state(self):
+        """The names, links and bytes below the folder."""
+        found = {}
+        for top, folders, files in os.walk(self.folder):
+            found.update((os.path.join(top, name), None) for name in folders)
+            for name in files:
+                path = os.path.join(top, name)
+                small = os.path.exists(path) and os.path.getsize(path) < 1 << 20
+                content = self.read(path) if small else os.lstat(path).st_ino
+                found[path] = (os.readlink(path) if os.path.islink(path) else None, content)
+        return found
+
+    def random_file(self, name, seed, count=12):
+        """A file as this library writes it, of random tensors."""
+        choose = random.Random(seed)
+        tensors = []
+        for i in range(choose.randrange(count)):
+            dtype = choose.choice(["U8", "F32", "I64", "F16"])
+            size = {"U8": 1, "F32": 4, "I64": 8, "F16": 2}[dtype]
+            shape = [choose.randrange(60) for _ in range(choose.randrange(3))]
+            length = size
+            for dimension in shape:
+                length *= dimension
+            tensors.append((f"t.{i}", dtype, shape, choose.randbytes(length)))
+        tensors.sort(key=lambda tensor: (-RANKS.index(tensor[1]), tensor[0].encode()))
+        self.put(name, tensors, {"a": "b", "format": "pt"} if seed % 2 else None)
+        return tensors
+
+
+class BytesTest(EditTest):
+    def test_merge_of_split_gives_the_same_bytes(self):
+        for seed in range(30):
+            self.random_file("in.safetensors", seed)
+            size = str([1, 100, 1000, 4000, 10**6][seed % 5])
+            self.succeed("split", "in.safetensors", f"m{seed}", "--max-shard-size", size)
+            self.succeed("reshard", f"m{seed}", f"r{seed}", "--max-shard-size", "2KB")
+            for model in (f"m{seed}", f"r{seed}"):
+                self.succeed("merge", model, "out.safetensors", "--force")
+                self.assertEqual(self.read("out.safetensors"), self.read("in.safetensors"), seed)
+            self.assertEqual(self.run_command("verify", f"m{seed}", f"r{seed}").returncode, 0)
+
+    def test_every_verb_that_changes_nothing_gives_the_same_bytes(self):
+        self.random_file("in.safetensors", 3)
+        for verb, options in VERBS.items():
+            if verb in ("drop", "rename", "split", "reshard", "repack"):
+                continue
+            options = ["--to", "f32", "--from", "f64"] if verb == "cast" else options
+            self.succeed(verb, "in.safetensors", f"{verb}.safetensors", *options)
+            self.assertEqual(self.read(f"{verb}.safetensors"), self.read("in.safetensors"), verb)
+
+    def test_a_file_with_another_order_keeps_it(self):
+        tensors = [("z", "U8", [3], b"123"), ("a", "F32", [1], b"4567"), ("m", "U8", [2], b"89")]
+        self.put("in.safetensors", tensors, {"k": "v"})
+        self.succeed("drop", "in.safetensors", "out.safetensors", "-m", "m")
+        header = header_of(self.path("out.safetensors"))
+        self.assertEqual(list(header), ["__metadata__", "z", "a"])
+        self.assertTrue(self.read("out.safetensors").endswith(b"1234567"))
+
+    def test_split_equals_huggingface_hub(self):
+        try:
+            from huggingface_hub import split_state_dict_into_shards_factory
+        except ImportError:
+            self.skipTest("needs huggingface_hub")
+        for seed in range(40):
+            tensors = self.random_file("in.safetensors", seed, count=20)
+            limit = random.Random(seed).choice([1, 64, 500, 3000, 10**5])
+            self.succeed(
+                "split", "in.safetensors", "out", "--max-shard-size", str(limit), "--force"
+            )
+            shutil.move(self.path("out"), self.path(f"out{seed}"))
+            split = split_state_dict_into_shards_factory(
+                {name: data for name, _, _, data in tensors},
+                get_storage_size=len,
+                filename_pattern="model{suffix}.safetensors",
+                max_shard_size=limit,
+            )
+            written = sorted(
+                n for n in os.listdir(self.path(f"out{seed}")) if n.endswith(".safetensors")
+            )
+            self.assertEqual(written, sorted(split.filename_to_tensors) or ["model.safetensors"])
+            if split.is_sharded:
+                with open(self.path(f"out{seed}", "model.safetensors.index.json")) as file:
+                    index = json.load(file)
+                self.assertEqual(index["weight_map"], split.tensor_to_filename)
+                self.assertEqual(index["metadata"], split.metadata)
+
+    def test_cast_equals_torch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("needs torch")
+        values = torch.randn(10000) * torch.logspace(-46, 39, 10000, dtype=torch.float64).float()
+        values[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
+        self.put("in.safetensors", [("t", "F32", [10000], values.numpy().tobytes())])
+        for name, dtype in (
+            ("f16", torch.float16),
+            ("bf16", torch.bfloat16),
+            ("f8_e5m2", torch.float8_e5m2),
+        ):
+            out = json.loads(self.succeed("cast", "in.safetensors", name, "--to", name, "--json"))[
+                "casts"
+            ][0]
+            expected = values.to(dtype)
+            size = expected.element_size()
+            data = torch.frombuffer(
+                bytearray(self.read(name)[-10000 * size :]), dtype=dtype
+            ).float()
+            wide = expected.float()
+            self.assertTrue(torch.equal(data.isnan(), wide.isnan()), name)
+            self.assertTrue(torch.equal(data.nan_to_num(7), wide.nan_to_num(7)), name)
+            overflow = int((values.isfinite() & wide.isinf()).sum())
+            underflow = int(((values != 0) & (wide == 0)).sum())
+            self.assertEqual(
+                (out["overflow"], out["underflow"], out["nan"]), (overflow, underflow, 1), name
+            )
+
+
+class OutputTest(EditTest):
+    def setUp(self):
+        super().setUp()
+        self.put(
+            "in.safetensors",
+            [("b", "F32", [2], bytes(range(8))), ("a", "U8", [3], b"abc")],
+            {"k": "v"},
+        )
+        self.succeed("split", "in.safetensors", "model", "--max-shard-size", "8")
+
+    def test_a_dry_run_writes_nothing(self):
+        before = self.state()
+        for verb, options in VERBS.items():
+            for source in ("in.safetensors", "model"):
+                self.succeed(verb, source, "out", *options, "--dry-run")
+                document = json.loads(
+                    self.succeed(verb, source, "out", *options, "--dry-run", "--json")
+                )
+                self.assertEqual(document["schema"], f"safetensors.{verb}/1")
+                self.assertEqual((document["dry_run"], document["written"]), (True, False))
+        self.assertEqual(self.state(), before)
+
+    def test_an_output_is_replaced_only_with_force(self):
+        self.put("out.safetensors", [("old", "U8", [1], b"o")])
+        os.makedirs(self.path("full"))
+        self.put("full/x.safetensors", [("old", "U8", [1], b"o")])
+        for verb, options in VERBS.items():
+            output = "full" if verb in ("split", "reshard") else "out.safetensors"
+            for extra in ([], ["--json"], ["--dry-run"]):
+                self.fail_with(1, "--force", verb, "in.safetensors", output, *options, *extra)
+        for verb, options in VERBS.items():
+            output = "full" if verb in ("split", "reshard") else "out.safetensors"
+            self.succeed(verb, "in.safetensors", output, *options, "--force")
+        self.assertEqual(
+            sorted(os.listdir(self.path("full"))),
+            ["in.safetensors", "model.safetensors", "x.safetensors"],
+        )
+
+    def test_the_input_may_be_the_output(self):
+        before = self.read("in.safetensors")
+        for verb, options in VERBS.items():
+            if verb in ("split", "reshard"):
+                continue
+            self.fail_with(1, "exists", verb, "in.safetensors", "in.safetensors", *options)
+            self.succeed(verb, "in.safetensors", "in.safetensors", *options, "--force")
+            self.assertEqual(self.run_command("verify", "in.safetensors").returncode, 0, verb)
+            with open(self.path("in.safetensors"), "wb") as file:
+                file.write(before)
+        self.succeed("reshard", "model", "model", "--max-shard-size", "1GB", "--force")
+        self.assertEqual(os.listdir(self.path("model")), ["model.safetensors"])
+        self.assertEqual(self.read("model/model.safetensors"), before)
+
+    def test_an_output_inside_of_the_input(self):
+        self.succeed("cast", "model", "model/half", "--to", "f16")
+        self.succeed("split", "model", "model/split", "--max-shard-size", "1")
+        self.assertEqual(
+            self.run_command("verify", "model", "model/half", "model/split").returncode, 0
+        )
+
+    def test_symlinks(self):
+        os.symlink("in.safetensors", self.path("link.safetensors"))
+        os.symlink("nowhere", self.path("dangling"))
+        self.succeed("merge", "link.safetensors", "copy.safetensors")
+        self.assertEqual(self.read("copy.safetensors"), self.read("in.safetensors"))
+        for output in ("link.safetensors", "dangling"):
+            self.fail_with(1, "exists", "merge", "model", output)
+        self.succeed("drop", "in.safetensors", "link.safetensors", "-m", "a", "--force")
+        self.assertTrue(os.path.islink(self.path("link.safetensors")))
+        self.assertEqual(list(header_of(self.path("in.safetensors"))), ["__metadata__", "b"])
+        self.fail_with(3, "symlink to nothing", "split", "copy.safetensors", "dangling", "--force")
+
+    def test_an_output_of_the_wrong_kind(self):
+        self.fail_with(3, "not a regular file", "merge", "model", "model", "--force")
+        self.fail_with(3, "is not a folder", "split", "model", "in.safetensors", "--force")
+        self.fail_with(3, "no such file or directory", "merge", "model", "none/out.safetensors")
+        os.mkdir(self.path("empty"))
+        self.succeed("split", "in.safetensors", "empty", "--max-shard-size", "8")
+        for arguments in (
+            ("merge",),
+            ("merge", "in.safetensors"),
+            ("cast", "-", "out", "--to", "f16"),
+            ("select", "a", "b", "c", "-m", "x"),
+            ("split", "a", "b", "--max-shard-size", "5 GB"),
+            ("split", "a", "b", "--max-shard-size", "0"),
+            ("repack", "a", "b", "--align", "63"),
+            ("cast", "a", "b"),
+            ("cast", "a", "b", "--to", "f99"),
+            ("select", "a", "b"),
+            ("rename", "a", "b"),
+            ("merge", "a", "b", "--metadata", "x"),
+        ):
+            self.fail_with(2, "Try 'safetensors", *arguments)
+
+    def test_a_model_becomes_a_folder_or_a_file(self):
+        self.succeed("cast", "model", "half", "--to", "f16")
+        self.assertEqual(
+            sorted(os.listdir(self.path("half"))), sorted(os.listdir(self.path("model")))
+        )
+        self.succeed("cast", "model", "half.safetensors", "--to", "f16")
+        self.succeed("cast", "model/model-00001-of-00002.safetensors", "one", "--to", "f16")
+        self.assertTrue(os.path.isfile(self.path("one")))
+
+    def test_a_damaged_model_is_refused(self):
+        os.rename(self.path("model/model-00002-of-00002.safetensors"), self.path("x"))
+        for verb, options in VERBS.items():
+            self.fail_with(3, "model-00002-of-00002.safetensors", verb, "model", "out", *options)
+        with open(self.path("x"), "rb") as file:
+            content = file.read()
+        with open(self.path("model/model-00002-of-00002.safetensors"), "wb") as file:
+            file.write(content[:-1])
+        for verb, options in VERBS.items():
+            self.fail_with(1, "rule 10", verb, "model", "out", *options)
+
+
+class NamesTest(EditTest):
+    def test_names_and_metadata_of_merged_files(self):
+        self.put("1", [("a", "U8", [1], b"1")], {"k": "v", "same": "s"})
+        self.put("2", [("b", "U8", [1], b"2")], {"k": "w", "same": "s"})
+        self.put("3", [("a", "U8", [1], b"3")])
+        self.fail_with(1, "`a` is in two files: `1` and `3`", "merge", "1", "3", "out")
+        self.fail_with(
+            1,
+            "metadata key `k` is `v` in `1` and `w` in `2` (choose with --metadata)",
+            "merge",
+            "1",
+            "2",
+            "out",
+        )
+        for which, expected in (("first", "v"), ("last", "w"), ("none", None)):
+            self.succeed("merge", "1", "2", "out", "--metadata", which, "--force")
+            metadata = header_of(self.path("out")).get("__metadata__")
+            self.assertEqual(metadata, None if expected is None else {"k": expected, "same": "s"})
+
+    def test_patterns(self):
+        self.put("in", [(name, "U8", [1], b"1") for name in ("a.0", "a.1", "b")])
+        for verb in ("select", "drop"):
+            self.fail_with(
+                1, "no tensor's name matches `c*`", verb, "in", "out", "-m", "a*", "-m", "c*"
+            )
+        self.fail_with(1, "none would be left", "drop", "in", "out", "-m", "*")
+        self.succeed("select", "in", "out", "-m", "a.[0]", "-m", "b")
+        self.assertEqual(list(header_of(self.path("out"))), ["a.0", "b"])
+
+    def test_expressions(self):
+        self.put("in", [(name, "U8", [1], b"1") for name in ("m.a.0", "m.a.1", "b&c")])
+        cases = {
+            "s/^m\\.//": ["a.0", "a.1", "b&c"],
+            "s|m.a|&/&|": ["m.a/m.a.0", "m.a/m.a.1", "b&c"],
+            "s/(m)\\.(a)/\\2.\\1/": ["a.m.0", "a.m.1", "b&c"],
+            "s/[a-c]/<&>/g": ["m.<a>.0", "m.<a>.1", "<b>&<c>"],
+            "s/&/\\&\\\\/": ["m.a.0", "m.a.1", "b&\\c"],
+            "s/A/x/i": ["m.x.0", "m.x.1", "b&c"],
+            "s/x*/-/g": ["-m-.-a-.-0-", "-m-.-a-.-1-", "-b-&-c-"],
+            "s/$/!/": ["m.a.0!", "m.a.1!", "b&c!"],
+        }
+        for expression, names in cases.items():
+            self.succeed("rename", "in", "out", expression, "--force")
+            self.assertEqual(sorted(header_of(self.path("out"))), sorted(names), expression)
+        for expression in (
+            "s/a",
+            "s/a/b",
+            "y/a/b/",
+            "s/(/x/",
+            "s/a/\\1/",
+            "s/a/b/q",
+            "s",
+            "",
+            "s/[/x/",
+        ):
+            self.fail_with(2, "Try 'safetensors rename --help'", "rename", "in", "out", expression)
+        self.fail_with(1, "no tensor gets another name", "rename", "in", "out", "s/zzz/y/")
+        self.fail_with(
+            1,
+            "two tensors get the name `m.a.`: `m.a.0` of `in` and `m.a.1` of `in`",
+            "rename",
+            "in",
+            "out",
+            "s/[0-9]//",
+        )
+        self.fail_with(1, "__metadata__", "rename", "in", "out", "s/^b.*/__metadata__/")
+        self.fail_with(1, "UTF-8", "rename", "in", "out", b"s/^b/\xff/")
+
+    def test_a_list_of_names(self):
+        self.put("in", [(name, "U8", [1], name.encode()) for name in ("a", "b", "c")])
+        with open(self.path("map"), "w") as file:
+            file.write("a\tb\nb\ta\n")
+        self.succeed("rename", "in", "out", "--map", "map", "s/c/d/")
+        self.assertEqual(sorted(header_of(self.path("out"))), ["a", "b", "d"])
+        self.assertEqual(self.succeed("cat", "out", "a"), "b")
+        with open(self.path("map"), "w") as file:
+            file.write("x\ty\n")
+        self.fail_with(1, "`x` is not a tensor of in", "rename", "in", "out2", "--map", "map")
+
+    def test_hostile_names(self):
+        self.put("long", [("a" * 5000, "U8", [1], b"1")])
+        self.fail_with(
+            1, "has 5000 bytes, an expression matches up to 4096", "rename", "long", "out", "s/a/b/"
+        )
+        self.put("zero", [("a\0b", "U8", [1], b"1")])
+        self.fail_with(1, "zero byte", "rename", "zero", "out", "s/a/b/")
+        self.put("escape", [("\x1b[31mred\u202e", "U8", [1], b"1")])
+        text = self.succeed("rename", "escape", "out", "s/$/!/", "--dry-run")
+        self.assertTrue(text.isascii() and "\x1b" not in text)
+        start = time.monotonic()
+        self.put("slow", [("a" * 4096, "U8", [1], b"1")])
+        self.run_command("rename", "slow", "out", "s/(a*)*(a*)*(a|aa)+$/x/")
+        self.assertLess(time.monotonic() - start, 60)
+
+
+class StopTest(EditTest):
+    """Signals, kills and full disks while a verb writes."""
+
+    def setUp(self):
+        super().setUp()
+        make_sparse(self.path("in"), 1 << 30)
+        self.put("out", [("old", "U8", [1], b"o")])
+
+    def wait_for_writing(self, process):
+        links = f"/proc/{process.pid}/fd"
+        while process.poll() is None:
+            for name in os.listdir(links):
+                try:
+                    if ".safetensors-" in os.readlink(os.path.join(links, name)):
+                        return
+                except OSError:
+                    pass
+        self.fail("it never wrote")
+
+    def start(self, *arguments):
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
+        )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_for_writing(process)
+        return process
+
+    def test_a_signal_leaves_the_old_files(self):
+        before = self.state()
+        for number, arguments in (
+            (signal.SIGINT, ("merge", "in", "out", "--force")),
+            (signal.SIGTERM, ("cast", "in", "out", "--to", "f16", "--from", "f32", "--force")),
+            (signal.SIGTERM, ("repack", "in", "out", "--force")),
+            (signal.SIGHUP, ("split", "in", "folder")),
+        ):
+            process = self.start(*arguments)
+            process.send_signal(number)
+            self.assertEqual(process.wait(timeout=120), -number, arguments)
+            self.assertEqual(self.state(), before, arguments)
+
+    def test_a_kill_leaves_the_old_files_and_clean_removes_the_rest(self):
+        before = self.state()
+        for arguments in (("merge", "in", "out", "--force"), ("split", "in", "folder")):
+            process = self.start(*arguments)
+            process.kill()
+            process.wait()
+            self.succeed("clean", ".")
+            self.assertEqual(self.state(), before, arguments)
+
+    def test_a_full_disk_leaves_the_old_files(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        for arguments in (
+            ("merge", "in", "out", "--force"),
+            ("repack", "in", "new"),
+            ("split", "in", "folder"),
+        ):
+            self.fail_with(3, "cannot write", *arguments, preexec_fn=limit)
+
+    def test_memory_stays_bounded(self):
+        for arguments in (
+            ("merge", "in", "new"),
+            ("split", "in", "folder"),
+            ("repack", "in", "aligned"),
+        ):
+            process = subprocess.Popen(
+                [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
+            )
+            peak = 0
+            while process.poll() is None:
+                # The resource usage of a child would count the memory of this process before exec().
+                with open(f"/proc/{process.pid}/status") as file:
+                    sizes = [int(line.split()[1]) for line in file if line.startswith("VmHWM")]
+                peak = max([peak, *sizes])
+                time.sleep(0.001)
+            self.assertEqual(process.returncode, 0)
+            self.assertLess(peak, 64 << 10, arguments)
+            self.assertGreater(peak, 0)
+
+
+class IndexTest(EditTest):
+    def setUp(self):
+        super().setUp()
+        self.put("in", [("a", "U8", [3], b"abc"), ("b", "U8", [4], b"defg")])
+        self.succeed("split", "in", "model", "--max-shard-size", "4")
+        self.index = "model/model.safetensors.index.json"
+
+    def change(self, function):
+        with open(self.path(self.index)) as file:
+            index = json.load(file)
+        function(index)
+        with open(self.path(self.index), "w") as file:
+            json.dump(index, file)
+
+    def problems(self, code=1):
+        result = self.run_command("index", "check", "model", "--json")
+        self.assertEqual(result.returncode, code, result.stderr)
+        return [(p["kind"], p["tensor"], p["file"]) for p in json.loads(result.stdout)["problems"]]
+
+    def test_make_gives_the_index_that_split_wrote(self):
+        before = self.read(self.index)
+        self.fail_with(1, "--force", "index", "make", "model")
+        os.remove(self.path(self.index))
+        self.fail_with(1, "without an index", "index", "check", "model")
+        self.succeed("index", "make", "model", "--dry-run")
+        self.assertFalse(os.path.exists(self.path(self.index)))
+        self.succeed("index", "make", "model")
+        self.assertEqual(self.read(self.index), before)
+
+    def test_check_finds_each_problem_and_fix_corrects_it(self):
+        right = self.read(self.index)
+        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+        def total(index):
+            index["metadata"]["total_size"] = 1
+
+        def gone(index):
+            index["weight_map"]["c"] = first
+
+        def swapped(index):
+            index["weight_map"]["a"] = second
+
+        def unindexed(index):
+            index["weight_map"]["c"] = index["weight_map"].pop("a")
+
+        for change, expected in (
+            (total, [("total_size", None, None)]),
+            (gone, [("missing_tensor", "c", first)]),
+            (swapped, [("wrong_file", "a", second)]),
+            (unindexed, [("missing_tensor", "c", first), ("unindexed_tensor", "a", first)]),
+        ):
+            self.change(change)
+            if change is swapped:  # the first file is not named any more
+                expected = [
+                    ("missing_tensor", "a", second),
+                    ("total_size", None, None),
+                    ("stray_file", None, first),
+                ]
+            self.assertEqual(self.problems(), expected)
+            before = self.read(self.index)
+            self.succeed("index", "fix", "model", "--dry-run")
+            self.assertEqual(self.read(self.index), before)
+            if change is not swapped:
+                self.succeed("index", "fix", "model")
+                self.assertEqual(self.problems(0), [])
+            with open(self.path(self.index), "wb") as file:
+                file.write(right)
+
+    def test_files_that_are_missing_stray_or_invalid(self):
+        second = self.path("model/model-00002-of-00002.safetensors")
+        shutil.copy(self.path("in"), self.path("model/other.safetensors"))
+        self.assertEqual(self.problems(), [("stray_file", None, "other.safetensors")])
+        content = self.read("model/model-00002-of-00002.safetensors")
+        with open(second, "wb") as file:
+            file.write(content[:-1])
+        self.assertEqual(self.problems()[0][0], "invalid_file")
+        self.fail_with(1, "rule 10", "index", "fix", "model")
+        os.remove(second)
+        self.assertEqual(self.problems()[0][0], "missing_file")
+        self.fail_with(1, "1 of the 00002 files", "index", "fix", "model")
+        self.fail_with(1, "1 of the 00002 files", "index", "make", "model", "--force")
+        self.fail_with(2, "Try", "index")
+        self.fail_with(2, "Try", "index", "check")
+        self.fail_with(1, "neither a folder nor an index", "index", "check", "in")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
