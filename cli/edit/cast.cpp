@@ -34,6 +34,7 @@ constexpr Option kCastTable[] = {
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
+    kDurabilityOption,
     kForceOption,
     kDryRunOption,
     kJsonOption,
@@ -156,8 +157,7 @@ const Command kCast = {
     .title = "Write a new file or model whose floats have another dtype.",
     .usage =
         "safetensors cast IN OUT --to DTYPE [--from DTYPE]... [--match GLOB]...\n"
-        "                 [--max-shard-size SIZE] [--name STEM]\n"
-        "                 [--metadata WHICH] [--force] [--dry-run] [--json]",
+        "                 [OPTIONS]",
     .description = kCastDescription,
     .options = kCastTable,
     .details = kCastDetails,

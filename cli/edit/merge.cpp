@@ -22,7 +22,7 @@ STEM.safetensors.index.json. The tensors are split exactly as huggingface_hub
 does: in their order, and a tensor that is larger than SIZE gets a file of its
 own. If one file is enough, it is STEM.safetensors, without an index.)";
 
-constexpr Option kMergeTable[] = {kMetadataOption, kForceOption, kDryRunOption, kJsonOption};
+constexpr Option kMergeTable[] = {kMetadataOption, kDurabilityOption, kForceOption, kDryRunOption, kJsonOption};
 
 constexpr Option kSplitTable[] = {
     {"--max-shard-size", "SIZE",
@@ -31,6 +31,7 @@ constexpr Option kSplitTable[] = {
      "5,368,709,120"},
     {"--name", "STEM", "the beginning of the names of the files (default\nmodel)"},
     kMetadataOption,
+    kDurabilityOption,
     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
     kDryRunOption,
     kJsonOption,
@@ -42,6 +43,7 @@ constexpr Option kReshardTable[] = {
      "5,368,709,120"},
     {"--name", "STEM", "the beginning of the names of the files (default:\nthat of IN)"},
     kMetadataOption,
+    kDurabilityOption,
     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
     kDryRunOption,
     kJsonOption,
@@ -101,9 +103,7 @@ const Command kMerge = {
     .name = "merge",
     .summary = "join files or models in one file",
     .title = "Write the tensors of several files or models to one file.",
-    .usage =
-        "safetensors merge IN... OUT [--metadata WHICH] [--force] [--dry-run]\n"
-        "                  [--json]",
+    .usage = "safetensors merge IN... OUT [OPTIONS]",
     .description = kMergeDescription,
     .options = kMergeTable,
     .examples = kMergeExamples,
@@ -115,9 +115,7 @@ const Command kSplit = {
     .name = "split",
     .summary = "split a file into files and an index",
     .title = "Split a file into several files and their index.",
-    .usage =
-        "safetensors split IN OUT [--max-shard-size SIZE] [--name STEM]\n"
-        "                  [--metadata WHICH] [--force] [--dry-run] [--json]",
+    .usage = "safetensors split IN OUT [--max-shard-size SIZE] [OPTIONS]",
     .description = kSplitDescription,
     .options = kSplitTable,
     .examples = kSplitExamples,
@@ -129,9 +127,7 @@ const Command kReshard = {
     .name = "reshard",
     .summary = "split a model into files of another size",
     .title = "Split a model of several files into files of another size.",
-    .usage =
-        "safetensors reshard IN OUT [--max-shard-size SIZE] [--name STEM]\n"
-        "                    [--metadata WHICH] [--force] [--dry-run] [--json]",
+    .usage = "safetensors reshard IN OUT [--max-shard-size SIZE] [OPTIONS]",
     .description = kSplitDescription,
     .options = kReshardTable,
     .examples = kReshardExamples,

@@ -31,6 +31,7 @@ constexpr Option kRenameTable[] = {
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
+    kDurabilityOption,
     kForceOption,
     {"-n,--dry-run", nullptr, "show the new names and the files, write nothing"},
     kJsonOption,

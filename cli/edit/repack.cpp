@@ -25,6 +25,7 @@ constexpr Option kRepackTable[] = {
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
+    kDurabilityOption,
     kForceOption,
     kDryRunOption,
     kJsonOption,
@@ -87,7 +88,6 @@ Exit run_repack(std::span<const std::string> given, Console& console) {
   arguments.value("align", align);
   auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1);
-  if (!wrong && align && *align != "64" && *align != "256" && *align != "4096") wrong = "--align is 64, 256 or 4096";
   if (wrong) return console.usage("repack", *wrong);
   const std::uint64_t bytes = parse_number(align.value_or("64")).value_or(64);
   request.options.data_alignment = static_cast<std::uint32_t>(bytes);
@@ -107,10 +107,7 @@ const Command kRepack = {
     .name = "repack",
     .summary = "write a new file whose tensors are aligned",
     .title = "Write a new file or model in which many tensors are aligned.",
-    .usage =
-        "safetensors repack IN OUT [--align N] [--max-shard-size SIZE]\n"
-        "                   [--name STEM] [--metadata WHICH] [--force]\n"
-        "                   [--dry-run] [--json]",
+    .usage = "safetensors repack IN OUT [--align N] [OPTIONS]",
     .description = kRepackDescription,
     .options = kRepackTable,
     .examples = kRepackExamples,

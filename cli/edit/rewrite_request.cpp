@@ -60,6 +60,7 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
   arguments.flag("dry-run", dry_run_);
   arguments.flag("json", json_);
   arguments.value("metadata", metadata_);
+  arguments.value("durability", durability_);
   if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
   if (has_option(command, "name")) arguments.value("name", stem_);
 }
@@ -76,8 +77,6 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
   inputs.assign(positionals_.begin(), positionals_.end() - 1);
   if (std::ranges::find(positionals_, kStandardInput) != positionals_.end())
     return "IN and OUT are paths, not standard input or output";
-  if (metadata_ && *metadata_ != "same" && *metadata_ != "first" && *metadata_ != "last" && *metadata_ != "none")
-    return formatted("--metadata is same, first, last or none, not {}", printable(*metadata_));
   if (stem_) options.stem = stem_;
   if (!max_shard_size_) return std::nullopt;
   options.max_shard_size = parse_bytes(*max_shard_size_);
@@ -117,6 +116,8 @@ Status RewriteRequest::check_output() const {
 Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
   const Interrupt interrupt;
   CheckpointWriteOptions how;
+  if (durability_ == "file") how.write.durability = Durability::file;
+  if (durability_ == "none") how.write.durability = Durability::none;
   how.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();

@@ -38,6 +38,12 @@ inline constexpr Option kMetadataOption = {"--metadata", "WHICH",
                                            "last   take the value of the last file\n"
                                            "none   write no metadata at all",
                                            "same|first|last|none"};
+inline constexpr Option kDurabilityOption = {"--durability", "D",
+                                             "after a power cut there is\n"
+                                             "full  the new file (default)\n"
+                                             "file  the old file or the new one\n"
+                                             "none  no guarantee, but the command ends earlier",
+                                             "full|file|none"};
 inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
 inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
 
@@ -76,6 +82,7 @@ struct RewriteRequest {
   std::optional<std::string> max_shard_size_;
   std::optional<std::string> stem_;
   std::optional<std::string> metadata_;
+  std::optional<std::string> durability_;
   bool force_ = false;
   bool dry_run_ = false;
   bool json_ = false;

@@ -15,7 +15,8 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption, kShardSizeOption, kStemOption, kMetadataOption, kForceOption, kDryRunOption, kJsonOption,
+    kMatchOption,      kShardSizeOption, kStemOption,   kMetadataOption,
+    kDurabilityOption, kForceOption,     kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
@@ -70,10 +71,7 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage =
-        "safetensors select IN OUT --match GLOB... [--max-shard-size SIZE]\n"
-        "                   [--name STEM] [--metadata WHICH] [--force]\n"
-        "                   [--dry-run] [--json]",
+    .usage = "safetensors select IN OUT --match GLOB... [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kSelectExamples,
@@ -85,10 +83,7 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage =
-        "safetensors drop IN OUT --match GLOB... [--max-shard-size SIZE]\n"
-        "                 [--name STEM] [--metadata WHICH] [--force]\n"
-        "                 [--dry-run] [--json]",
+    .usage = "safetensors drop IN OUT --match GLOB... [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kDropExamples,
