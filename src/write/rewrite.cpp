@@ -234,11 +234,17 @@ class RewriteTasks final : public os::Tasks {
   RewriteReport report_;
 };
 
+// The system lets one thread at a time write to a file through the page cache. So more threads only gain if they have
+// more to do than to copy: if they cast, write to several files, or write past the cache, which durable files do.
+unsigned threads_for(std::span<const RewriteTensor> tensors, std::size_t files, Durability durability) {
+  return durability == Durability::none && files == 1 && std::ranges::none_of(tensors, is_cast) ? 1 : kThreads;
+}
+
 template <class Output>
-Result<RewriteReport> write_all(std::span<const RewriteTensor> tensors, Result<Output> output) {
+Result<RewriteReport> write_all(std::span<const RewriteTensor> tensors, unsigned threads, Result<Output> output) {
   if (!output) return std::move(output).error();
   RewriteTasks<Output> tasks(tensors, *output);
-  if (Status status = os::run_parallel(tasks, tasks.count(), kThreads); !status) return std::move(status).error();
+  if (Status status = os::run_parallel(tasks, tasks.count(), threads); !status) return std::move(status).error();
   if (Status status = output->commit(); !status) return std::move(status).error();
   return std::move(tasks).report();
 }
@@ -270,11 +276,13 @@ bool Rewrite::folder() const noexcept {
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {
   Result<RewriteReport> result = base::guarded([&]() -> Result<RewriteReport> {
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
+    const unsigned threads =
+        write::threads_for(state_->tensors, state_->layout.files().size(), options.write.durability);
     if (state_->folder)
-      return write::write_all(state_->tensors, CheckpointWriter::create(output, state_->layout, options));
+      return write::write_all(state_->tensors, threads, CheckpointWriter::create(output, state_->layout, options));
     WriteOptions file = options.write;
     file.new_file = file.new_file || options.new_folder;
-    return write::write_all(state_->tensors, Writer::create(output, state_->layout.files()[0].header, file));
+    return write::write_all(state_->tensors, threads, Writer::create(output, state_->layout.files()[0].header, file));
   });
   if (result) return result;
   return base::guarded([&]() -> Result<RewriteReport> { return base::with_path(std::move(result).error(), output); });
