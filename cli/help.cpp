@@ -13,8 +13,6 @@ namespace {
 
 constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats, &kInspect};
 constexpr const Command* kCheck[] = {&kVerify, &kLint, &kHash, &kDiff};
-constexpr const Command* kEdit[] = {&kMeta, &kClean};
-constexpr const Command* kCheck[] = {&kVerify, &kLint, &kDiff};
 constexpr const Command* kEdit[] = {&kMeta,  &kSelect,  &kDrop,   &kRename, &kCast, &kMerge,
                                     &kSplit, &kReshard, &kRepack, &kIndex,  &kClean};
 constexpr const Command* kMore[] = {&kCompletions, &kMan, &kVersion};

@@ -21,10 +21,8 @@ import make_inputs
 
 PROGRAM = ""
 COMMANDS = (
-    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "hash", "diff", "clean", "completions",
-    "man", "version"
-    "ls", "info", "header", "meta", "verify", "lint", "cat", "stats", "inspect", "diff", "clean", "completions", "man", "version",
-    "select", "drop", "rename", "cast", "merge", "split", "reshard", "repack", "index",
+    "ls", "info", "header", "cat", "stats", "inspect", "verify", "lint", "hash", "diff", "meta", "select", "drop", "rename", "cast",
+    "merge", "split", "reshard", "repack", "index", "clean", "completions", "man", "version",
 )  # fmt: skip
 
 
