@@ -32,8 +32,8 @@ constexpr Option kHashTable[] = {
      "line per tensor, with its name",
      "file|data|tensors"},
     {"--format", "FORMAT",
-     "kohya: sshs_model_hash and sshs_legacy_hash, as sd-\n"
-     "scripts stores them. modelspec: modelspec.hash_sha256.\n"
+     "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
+     "sd-scripts stores them. modelspec: modelspec.hash_sha256.\n"
      "Their lines KEY=VALUE suit 'safetensors meta set'.\n"
      "model-signing: the statement over all files of a\n"
      "folder that the PyPI package model-signing verifies\n"
@@ -48,7 +48,7 @@ constexpr Option kHashTable[] = {
     {"-o,--output", "OUT", "write the manifest to OUT", nullptr, Values::path},
     {"--chunk-bytes", "N",
      "size of a chunk: a power of two from 64KiB to 16MiB\n"
-     "(default 1MiB). A chunk adds 70 bytes to the manifest"},
+     "(default 1MiB). A chunk adds 71 bytes to the manifest"},
     {"--force", nullptr, "replace a manifest that exists"},
     {"--dry-run", nullptr,
      "with --manifest: say what would be written; read no\n"

@@ -239,7 +239,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
 const Command kCat = {
     .name = "cat",
     .summary = "write a tensor or a slice: raw, npy, text, JSON",
-    .title = "Write one tensor, or a part of it.",
+    .title = "Write one tensor, or a slice of it.",
     .usage =
         "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]\n"
         "                [--cast DTYPE] [--output OUT [--force] [--dry-run]]\n"

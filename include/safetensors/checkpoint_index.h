@@ -47,7 +47,7 @@ enum class IndexProblemKind : std::uint8_t {
   missing_file,      ///< the index names a file that does not exist
   invalid_file,      ///< a file cannot be opened, or breaks a rule of the format; `message` says which
   missing_tensor,    ///< the index names a tensor that is in none of its files
-  wrong_file,        ///< the index has a tensor in another file than the one that holds it
+  wrong_file,        ///< the index names the wrong file for a tensor
   unindexed_tensor,  ///< a tensor of a file that the index names is not in the index
   stray_file,        ///< a file of the folder is not in the index
   total_size,        ///< `total_size` is not the sum of the sizes of the tensors, or it is missing
@@ -68,15 +68,17 @@ struct IndexCheck {
   CheckpointIndex fixed;               ///< with fix_index(): the right index
 };
 
-/// Compares an index with its files. Reads only headers. `path` is an index, or a folder with one index.
+/// Compares an index with its files. Reads only headers. `path` is an index, or a folder. In a folder,
+/// `model.safetensors.index.json` is taken, otherwise its only index.
 ///
-/// Errors: not_found (a folder without an index), ambiguous_checkpoint (a folder with several indexes), invalid_index,
-/// open_failed, read_failed, invalid_argument (`path` is neither a folder nor an index).
+/// Errors: not_found (a folder without an index), ambiguous_checkpoint (several indexes, none of them
+/// `model.safetensors.index.json`), invalid_index, open_failed, read_failed, invalid_argument (`path` is neither a
+/// folder nor an index).
 [[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path) noexcept;
 
-/// Does the same, and makes the right index, with the name and the `metadata` of the old one. If all files of the old
-/// index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes nothing.
-/// Errors: those of check_index() and make_index().
+/// Compares as check_index() does, and makes the right index, with the name and the `metadata` of the old one. If all
+/// files of the old index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes
+/// nothing. Errors: those of check_index() and make_index().
 [[nodiscard]] SAFETENSORS_API Result<IndexCheck> fix_index(PathView path) noexcept;
 
 /// Writes an index into a folder, and replaces an old index of this name atomically, as write_file() does.

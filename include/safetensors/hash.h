@@ -88,9 +88,9 @@ struct FileHashes {
 /// @endcode
 ///
 /// Reads each byte once, in order, for all digests together. If only the digests of tensors are wanted, reads several
-/// tensors at the same time, and nothing else. The memory is up to 64 MiB. The digest of one range is computed by one
-/// thread at a time, but the digests of a file, of its data, of its tensors and of its chunks are computed at the same
-/// time.
+/// tensors at the same time, and nothing else. The memory is up to 64 MiB. One thread at a time computes the digest of
+/// one range, except that all threads compute the BLAKE3 digest of a whole file. The digests of a file, of its data, of
+/// its tensors and of its chunks are computed at the same time.
 /// Errors: invalid_argument (chunk_bytes), unsupported, cancelled, out_of_memory, read_failed, file_truncated.
 [[nodiscard]] Result<FileHashes> hash_file(const File& file, const HashOptions& options = {}) noexcept;
 
@@ -162,12 +162,12 @@ struct Manifest {
   [[nodiscard]] const ManifestFile* find(std::string_view name) const noexcept;
 };
 
-/// A range of a file whose bytes differ from those that a manifest was made of.
+/// A chunk of a file whose digest differs from that in the manifest.
 struct DamagedRange {
   std::uint64_t begin = 0;                ///< offset of the first byte in the file
   std::uint64_t end = 0;                  ///< end of the range [begin, end)
   bool header = false;                    ///< the header differs
-  std::vector<std::string> tensors = {};  ///< names of the tensors that differ in this range
+  std::vector<std::string> tensors = {};  ///< tensors that overlap this chunk and differ, here or elsewhere
 };
 
 /// Compares a file with its entry in a manifest. Returns the damaged ranges in order. No range: all bytes are those of
@@ -196,8 +196,7 @@ struct DamagedRange {
 /// statement with the SHA-256 of every file. Sign it in a DSSE envelope with your key, and the package verifies it.
 ///
 /// The statement covers all files of the folder and of the folders below, except `.git`, `.gitattributes`, `.github`
-/// and
-/// `.gitignore`. They need not be safetensors files. `options`: threads and progress.
+/// and `.gitignore` at its top. They need not be safetensors files. `options`: threads and progress.
 /// Errors: invalid_argument (a symbolic link), invalid_utf8 (a name), open_failed, not_regular_file, read_failed,
 /// file_truncated, cancelled, out_of_memory.
 [[nodiscard]] Result<std::string> model_signing_statement(PathView path, const ManifestOptions& options = {}) noexcept;

@@ -58,7 +58,7 @@ enum class LintSeverity : std::uint8_t {
 [[nodiscard]] SAFETENSORS_API std::span<const LintCode> all_lint_codes() noexcept;
 /// Returns the severity of a code.
 [[nodiscard]] SAFETENSORS_API LintSeverity severity(LintCode code) noexcept;
-/// Returns one sentence that says what to do, such as "write the file again with a writer that sorts tensors". The
+/// Returns one sentence that says what to do, such as "name the tensor". The
 /// memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view advice(LintCode code) noexcept;
 
@@ -67,15 +67,15 @@ enum class LintSeverity : std::uint8_t {
 struct LintFinding {
   LintCode code = LintCode::misaligned;            ///< what was found
   std::optional<std::size_t> file = std::nullopt;  ///< index of the file; nullopt: the finding is about the whole model
-  std::string tensor = {};                         ///< the first tensor, or empty; print it by printable()
+  std::string tensor = {};                         ///< the first tensor, or empty; print it with printable()
   std::uint64_t count = 0;                         ///< number of tensors, keys, files or spaces
   std::uint64_t bytes = 0;                         ///< bytes of these tensors
-  std::string message = {};                        ///< the facts in one clause; print it by printable()
+  std::string message = {};                        ///< the facts in one clause; print it with printable()
 };
 
 /// Options of lint().
 struct LintOptions {
-  /// Read a few bytes of each file, to look for signatures and padding: at most 128 KiB per file and 64 bytes per
+  /// Read a few bytes of each file, to look for signatures and padding: at most 161 KiB per file and 64 bytes per
   /// tensor, for at most 4096 tensors per file. false: look only at headers.
   bool peek = true;
   /// Read tensors of at least 4096 bytes whose dtype and shape another tensor has, to find equal ones.

@@ -54,7 +54,7 @@ struct ModelConfig {
 [[nodiscard]] SAFETENSORS_API Result<ModelConfig> read_model_config(PathView folder) noexcept;
 
 /// A trait, the tensors that show it, and its numbers. Each list has at most 8 entries, `targets` at most 64. All texts
-/// may hold names from the file: print them by printable().
+/// may hold names from the file: print them with printable().
 struct ModelFinding {
   ModelTrait trait = ModelTrait::lora;          ///< the trait
   std::uint64_t modules = 0;                    ///< number of modules (weights) that have it

@@ -41,7 +41,7 @@ struct StatsBin {
 /// variance are those of the finite numbers. They are 0 if there are none.
 struct TensorStats {
   Tensor tensor;                        ///< the tensor
-  std::uint64_t count = 0;              ///< number of numbers: the elements, or for C64 twice as many
+  std::uint64_t count = 0;              ///< count of the numbers: the elements, or for C64 twice as many
   std::uint64_t nan = 0;                ///< number of NaN
   std::uint64_t positive_infinity = 0;  ///< number of positive infinities
   std::uint64_t negative_infinity = 0;  ///< number of negative infinities
@@ -73,10 +73,10 @@ struct TensorStats {
 /// @endcode
 ///
 /// The result has the selected tensors in their order. Each tensor is read once, in chunks of 768 KiB. The memory is
-/// about 1 MiB per thread, and the result. Mean and variance are computed in double, per block of 1024 numbers around
-/// one of them. Their relative error is about 1e-10, and for F16 and BF16 1e-7, also if the mean is much larger than
-/// the deviation. The result does not depend on the number of threads. Errors: cancelled, out_of_memory, and those of
-/// Tensor::read().
+/// about 1 MiB per thread, and the result. Mean and variance are computed in double, per group of 1024 numbers,
+/// relative to one of them. Their relative error is about 1e-10, and for F16 and BF16 1e-7, also if the mean is much
+/// larger than the deviation. The result does not depend on the number of threads. Errors: cancelled, out_of_memory,
+/// and those of Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<std::vector<TensorStats>> stats(Tensors tensors,
                                                                      const StatsOptions& options = {}) noexcept;
 

@@ -71,7 +71,7 @@ def expected_tensors(
         assert file is not None
         if (tensor.begin, tensor.end) != (begin + file.data_start, end + file.data_start):
             raise SafetensorError(
-                f"{paths[index]}: tensor {name!r} is at another place than in the manifest"
+                f"{paths[index]}: tensor {name!r} has another range than in the manifest"
             )
         found.append(Expected(paths[index], tensor))
     return found

@@ -34,7 +34,7 @@ constexpr LintRule kRules[] = {
     {LintCode::misaligned, LintSeverity::warning, "misaligned",
      "loaders must copy these tensors: `safetensors repack` writes a file that needs no copy"},
     {LintCode::data_alignment, LintSeverity::warning, "data_alignment",
-     "`safetensors repack` writes a file whose data begin at a multiple of 64"},
+     "`safetensors repack` writes a file whose data begins at a multiple of 64"},
     {LintCode::invisible_name, LintSeverity::warning, "invisible_name",
      "rename the tensors: what a reader sees is not what a program compares"},
     {LintCode::empty_name, LintSeverity::warning, "empty_name", "name the tensor"},
@@ -150,9 +150,9 @@ void lint_metadata(Metadata metadata, LintReport& report) {
   static constexpr std::string_view kFormats[] = {"pt", "tf", "flax", "mlx", "np", "pd"};
   const auto format = metadata.find("format");
   if (!format) {
-    report.add(LintCode::metadata_format, "the metadata have no key `format`");
+    report.add(LintCode::metadata_format, "the metadata has no key `format`");
   } else if (std::ranges::find(kFormats, *format) == std::end(kFormats)) {
-    report.add(LintCode::metadata_format, "the metadata have the format `" + std::string(format->substr(0, kLongName)) +
+    report.add(LintCode::metadata_format, "the metadata has the format `" + std::string(format->substr(0, kLongName)) +
                                               "`, known are pt, tf, flax, mlx, np and pd");
   }
   if (invisible != 0) {
@@ -225,7 +225,7 @@ void lint_header(const Header& header, LintReport& report) {
                  report);
   if (header.data_start() % kDataAlignment != 0 && header.data_bytes() != 0)
     report.add(LintCode::data_alignment,
-               "the data begin at byte " + std::to_string(header.data_start()) + ", not at a multiple of 8", {}, 1,
+               "the data begins at byte " + std::to_string(header.data_start()) + ", not at a multiple of 8", {}, 1,
                header.data_bytes());
   tallies.report(LintCode::invisible_name, "with invisible characters in the name", report);
   tallies.report(LintCode::empty_name, "without a name", report);

@@ -1,4 +1,4 @@
-// Computes statistics of tensors. The tensors are cut into chunks of up to 1 MiB, and threads take the chunks in order.
+// Computes statistics of tensors. The tensors are cut into chunks of 768 KiB, and threads take the chunks in order.
 // Sums depend on the order of additions, so the statistics of chunks are merged in the order of the chunks: a thread
 // that is early leaves its statistics in a list. Chunks begin in order, so this list stays short.
 #include <safetensors/stats.h>

@@ -44,7 +44,7 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
     const TensorInfo* const info = file.header().find(tensor.name);
     if (info == nullptr) return fail("tensor `" + printable(tensor.name) + "` of the manifest is not in the file");
     if (info->file_offset != tensor.begin || info->file_offset + info->nbytes() != tensor.end)
-      return fail("tensor `" + printable(tensor.name) + "` is at another place than in the manifest");
+      return fail("tensor `" + printable(tensor.name) + "` has another range than in the manifest");
   }
   if (found.size() == expected.tensors.size()) return {};
   std::vector<std::string_view> known;
@@ -57,7 +57,7 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
   return fail("the manifest names a tensor twice");
 }
 
-// The numbers of the chunks that differ.
+// The indexes of the chunks that differ.
 Result<std::vector<std::uint64_t>> damaged_chunks(const File& file, const ManifestFile& expected,
                                                   const Manifest& manifest, const ManifestOptions& options) {
   io::ProgressMeter meter(options.progress, expected.bytes, 0, file.path(), std::this_thread::get_id());
