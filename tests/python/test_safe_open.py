@@ -59,8 +59,9 @@ def test_the_package_exports_what_programs_import() -> None:
         "serialize", "serialize_file", "PrefetchLoader", "PySafeSlice", "TensorMeta",
     }  # fmt: skip
     ours = {
-        "Box", "Checkpoint", "CheckpointLayout", "CheckpointStream", "CheckpointWriter", "DiffResult", "MissingTensorError", "PrefetchPlan",
-        "TensorDiff", "TensorSummary", "Transfer", "Writer", "diff", "load", "reshard", "save", "shard_box", "stream",
+        "Box", "Checkpoint", "CheckpointLayout", "CheckpointStream", "CheckpointWriter", "DiffResult", "Manifest", "ManifestFile",
+        "ManifestTensor", "MissingTensorError", "PrefetchPlan", "TensorDiff", "TensorSummary", "Transfer", "Writer", "diff", "load",
+        "make_manifest", "read_manifest", "reshard", "save", "shard_box", "stream",
     }  # fmt: skip
     assert set(safetensors.__all__) == names | ours
     rust = importlib.import_module("safetensors._safetensors_rust")
