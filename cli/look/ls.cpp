@@ -155,12 +155,14 @@ void print_text(Console& console, const Input& input, const List& list, const Ls
   const std::vector<const ListColumn*> shown =
       options.columns.empty() ? default_columns(!input.is_file(), options.wide) : options.columns;
   std::vector<Table::Column> columns;
+  columns.reserve(shown.size());
   for (const ListColumn* column : shown) columns.push_back({column->heading, column->align, column->narrow});
   Table table(std::move(columns));
   const LsTotals totals = total(input, list);
   for (const auto& [info, file] : list) {
     const ListRow row = {*info, input, file, totals.bytes};
     std::vector<std::string> cells;
+    cells.reserve(shown.size());
     for (const ListColumn* column : shown) cells.push_back(column->cell(row));
     table.row(std::move(cells));
   }
