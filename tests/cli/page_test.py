@@ -403,6 +403,24 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.cells(0)[0], "model.layers.199.experts.49.weight")
         self.assertEqual(self.browser.complaints(), [])
 
+    def test_seventy_thousand_keys_of_metadata(self) -> None:
+        with open(os.path.join(self.folder, "keys.safetensors"), "wb") as file:
+            file.write(
+                inputs.of_tensors(
+                    [("a", "U8", [1], b"x")], {f"key{i}": str(i) for i in range(70000)}
+                )
+            )
+        self.open("keys.safetensors")
+        self.assertEqual(self.count(), "1 of 1 tensor, 1 B")
+        self.assertEqual(
+            self.browser.evaluate("document.querySelectorAll('#pairs dt').length"), 70000
+        )
+        self.assertEqual(
+            self.browser.evaluate("document.querySelector('#pairs dd:last-child').textContent"),
+            "69999",
+        )
+        self.assertEqual(self.browser.complaints(), [])
+
 
 if __name__ == "__main__":
     if find_browser() is None:

@@ -396,7 +396,7 @@
     several ? counted(data.files.length, "file") : ""].filter(Boolean).join(" \u00b7 ");
   byId("modules").hidden = dataBytes === 0;
   byId("metadata").hidden = data.metadata.length === 0;
-  byId("pairs").append(...data.metadata.flatMap(([key, value]) => [make("dt", key), make("dd", value)]));
+  for (const [key, value] of data.metadata) byId("pairs").append(make("dt", key), make("dd", value));
   const drawAll = () => {
     style = getComputedStyle(document.documentElement);
     drawMap();
