@@ -194,6 +194,7 @@ const Command kIndex = {
         "safetensors index fix PATH [--dry-run] [--json]",
     .description = kIndexDescription,
     .options = kIndexTable,
+    .words = "make|check|fix",
     .examples = kIndexExamples,
     .exits =
         "0 done, or the index is right; 1 it has problems, a file is invalid, or\n"

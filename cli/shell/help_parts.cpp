@@ -68,7 +68,7 @@ std::string brief(const Command& command, const Option& option) {
   if (text.empty()) {
     for (const TextRow& row : parts.rows) text += (text.empty() ? "" : ", ") + row.word;
   }
-  for (const std::string_view end : {"; ", ". ", ": "}) text.resize(std::min(text.find(end), text.size()));
+  for (const std::string_view end : {"; ", ". "}) text.resize(std::min(text.find(end), text.size()));
   return text;
 }
 

@@ -120,6 +120,7 @@ class Completions(unittest.TestCase):
 
     def test_first_words(self) -> None:
         self.check(["meta", ""], {"ls", "get", "set", "rm"})
+        self.check(["index", ""], {"make", "check", "fix"})
         self.check(["completions", ""], {"bash", "zsh", "fish"})
         self.check(["help", "d"], {"diff", "drop"})
         self.check(["man", "d"], {"diff", "drop"})
@@ -384,6 +385,14 @@ class CompletionsTest(unittest.TestCase):
                 self.assertEqual(words[1].split(), rows, (command, name))
                 found += 1
         self.assertGreater(found, 3)
+
+    def test_descriptions_do_not_end_at_a_colon(self) -> None:
+        for shell in ("zsh", "fish"):
+            script = subprocess.run(
+                [PROGRAM, "completions", shell], check=True, capture_output=True, text=True
+            ).stdout
+            self.assertIn("make: the beginning of the name of the index", script)
+            self.assertIn("make, fix: show what would be done, write nothing", script)
 
     def test_the_same_script_inside_of_json(self) -> None:
         for shell in ("bash", "zsh", "fish"):
