@@ -144,6 +144,16 @@ class InstallTest(unittest.TestCase):
         self.assertFalse(os.path.exists(self.folder))
         self.assertEqual(self.run_extension("--unregister").returncode, 0)
 
+    def test_register_refuses_a_path_that_is_not_utf8(self) -> None:
+        with tempfile.TemporaryDirectory() as holder:
+            folder = os.path.join(os.fsencode(holder), b"a\xff")
+            os.mkdir(folder)
+            alone = os.fsdecode(shutil.copy(os.fsencode(self.extension), folder))
+            result = self.run_extension("--register", program=alone)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertIn("is not UTF-8", result.stderr)
+        self.assertFalse(os.path.exists(self.folder))
+
     def test_another_extension_of_this_name_stays(self) -> None:
         os.makedirs(self.folder)
         manifest = os.path.join(self.folder, "manifest.json")
