@@ -137,6 +137,10 @@ struct ManifestOptions {
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
+/// Limit for the size of a manifest that Manifest::read() reads, in bytes: 256 MiB. This is the manifest of a model of
+/// 3.7 TB in chunks of 1 MiB, or of 59 TB in chunks of 16 MiB.
+inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
+
 /// The digests of the files of a model. Its text is JSON: docs/hashes.md defines the format.
 struct Manifest {
   HashAlgorithm algorithm = HashAlgorithm::sha256;  ///< the algorithm of all digests
@@ -145,15 +149,22 @@ struct Manifest {
 
   /// Computes the manifest of files, which must have paths. The names are relative to the last folder that all paths
   /// have in common. Errors: those of hash_file(), and invalid_argument for a file without a path, or two files with
-  /// one name.
+  /// one name, for a name that parse() refuses (a colon, a control character, not UTF-8), and for chunks so small that
+  /// the text would be larger than kMaxManifestBytes.
   [[nodiscard]] static Result<Manifest> make(std::span<const File> files, const ManifestOptions& options = {}) noexcept;
 
   /// Reads the text of a manifest and checks it: sizes, counts and orders must be consistent, and no member may be
   /// missing, unknown or there twice. A manifest may come from a source that you do not trust. The memory is at most
   /// 8 x `text.size()` + 64 KiB.
-  /// Errors: invalid_argument with the offset of the byte, unsupported (another version, an unknown algorithm),
+  /// Errors: invalid_argument with the offset of the byte (also for another version or an unknown algorithm),
   /// out_of_memory.
   [[nodiscard]] static Result<Manifest> parse(std::string_view text) noexcept;
+
+  /// Reads a manifest from a regular file of at most kMaxManifestBytes, and checks it as parse() does. The memory is at
+  /// most 8 x the size of the file + 64 KiB. The text is there once.
+  /// Errors, with the path: open_failed, not_regular_file (a FIFO is never waited for), read_failed, file_truncated,
+  /// and those of parse().
+  [[nodiscard]] static Result<Manifest> read(PathView path) noexcept;
 
   /// Returns the text. Error: out_of_memory.
   [[nodiscard]] Result<std::string> text() const noexcept;

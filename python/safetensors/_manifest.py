@@ -29,7 +29,7 @@ __all__ = [
 
 SCHEMA = "safetensors.manifest/1"
 _BLOCKS_IN_FLIGHT = 4
-_MAX_MANIFEST_BYTES = 1 << 30
+_MAX_MANIFEST_BYTES = 256 << 20
 _MEMBERS = {
     "manifest": ("schema", "algorithm", "chunk_bytes", "files"),
     "file": ("name", "bytes", "data_start", "digest", "header", "data", "tensors", "chunks"),
@@ -162,7 +162,7 @@ def read_manifest(path: str | PathLike[str]) -> Manifest:
         data = file.read(_MAX_MANIFEST_BYTES + 1)
     try:
         if len(data) > _MAX_MANIFEST_BYTES:
-            raise SafetensorError("not a manifest: over 1 GiB")
+            raise SafetensorError("not a manifest: over 256 MiB")
         return parse_manifest(data.decode())
     except (SafetensorError, UnicodeDecodeError) as error:
         raise SafetensorError(f"{os.fspath(path)}: {error}") from None

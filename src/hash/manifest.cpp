@@ -4,14 +4,17 @@
 #include <safetensors/hash.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "format/shard_index.h"
 #include "hash/chunks.h"
 #include "json/reader.h"
 #include "json/writer.h"
+#include "os/posix_file.h"
 
 namespace safetensors {
 namespace hash {
@@ -49,17 +52,15 @@ bool read_list(json::Reader& reader, const char* what, Read read) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : size_(text.size()), text_(text) {
-    text_.append(json::Reader::kPadding, '\0');
-  }
+  // text: `size` bytes and then the padding of the reader, which changes the text.
+  Parser(std::unique_ptr<char[]> text, std::size_t size) : size_(size), text_(std::move(text)) {}
 
   Result<Manifest> parse() {
-    json::Reader reader(text_.data(), size_);
+    json::Reader reader(text_.get(), size_);
     reader_ = &reader;
     if (read_manifest() && reader.end()) return check();
     const json::Failure& failure = reader.failure();
-    const Errc code = failure.code == Errc::unsupported ? Errc::unsupported : Errc::invalid_argument;
-    Error error = base::make_error(code, std::string("not a manifest: ") + failure.what);
+    Error error = base::make_error(Errc::invalid_argument, std::string("not a manifest: ") + failure.what);
     error.offset = failure.offset;
     return error;
   }
@@ -80,7 +81,7 @@ class Parser {
     std::string_view schema;
     if (!reader_->string(schema)) return false;
     if (schema == kSchema) return true;
-    return reader_->fail(Errc::unsupported, start, "the schema is not `safetensors.manifest/1`");
+    return reader_->fail(Errc::invalid_argument, start, "the schema is not `safetensors.manifest/1`");
   }
   bool read_algorithm() {
     (void)reader_->peek();  // skips white space
@@ -88,7 +89,7 @@ class Parser {
     std::string_view name;
     if (!reader_->string(name)) return false;
     const std::optional<HashAlgorithm> algorithm = hash_algorithm(name);
-    if (!algorithm) return reader_->fail(Errc::unsupported, start, "unknown algorithm, expected sha256 or blake3");
+    if (!algorithm) return reader_->fail(Errc::invalid_argument, start, "unknown algorithm, expected sha256 or blake3");
     manifest_.algorithm = *algorithm;
     return true;
   }
@@ -175,10 +176,31 @@ class Parser {
   }
 
   const std::size_t size_;
-  std::string text_;  // the reader changes it
+  const std::unique_ptr<char[]> text_;
   json::Reader* reader_ = nullptr;
   Manifest manifest_;
 };
+
+// A buffer for a text of `size` bytes, with zeros after it.
+std::unique_ptr<char[]> text_buffer(std::size_t size) {
+  auto text = std::make_unique_for_overwrite<char[]>(size + json::Reader::kPadding);
+  std::fill_n(text.get() + size, json::Reader::kPadding, '\0');
+  return text;
+}
+
+Result<Manifest> read(std::string_view path) {
+  const Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::open(path);
+  if (!file) return file.error();
+  const std::uint64_t size = (*file)->size().value();
+  if (size > kMaxManifestBytes)
+    return base::make_error(Errc::invalid_argument, "not a manifest: " + std::to_string(size) + " bytes, at most " +
+                                                        std::to_string(kMaxManifestBytes) + " are read");
+  const auto length = static_cast<std::size_t>(size);
+  std::unique_ptr<char[]> text = text_buffer(length);
+  if (Status status = os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text.get(), length))); !status)
+    return std::move(status).error();
+  return Parser(std::move(text), length).parse();
+}
 
 void append_member(std::string& out, const char* name, const std::string& text) {
   ((((out += '"') += name) += "\": \"") += text) += '"';
@@ -244,14 +266,34 @@ Result<ManifestFile> make_file(const File& file, std::string name, const HashOpt
   return made;
 }
 
-Result<Manifest> make(std::span<const File> files, const ManifestOptions& options) {
-  if (files.empty()) return base::make_error(Errc::invalid_argument, "no files");
-  if (options.chunk_bytes == 0) return base::make_error(Errc::invalid_argument, "a manifest needs chunks");
-  std::uint64_t total = 0;
+// Refuses, before a byte is hashed, files whose manifest read() would refuse.
+Status check_files(std::span<const File> files, const ManifestOptions& options) {
+  constexpr std::uint64_t kChunkBytes = 71;  // of the text, per chunk
+  const auto fail = [](std::string what) { return base::make_error(Errc::invalid_argument, std::move(what)); };
+  if (files.empty()) return fail("no files");
+  if (options.chunk_bytes == 0) return fail("a manifest needs chunks");
+  std::uint64_t chunks = 0;
   for (const File& file : files) {
-    if (file.path().empty()) return base::make_error(Errc::invalid_argument, "a file without a path has no name");
-    total += file.header().file_bytes();
+    if (file.path().empty()) return fail("a file without a path has no name");
+    chunks += file.header().file_bytes() / options.chunk_bytes;
   }
+  if (chunks > kMaxManifestBytes / kChunkBytes)
+    return fail("a manifest of " + std::to_string(chunks) + " chunks would be too large: choose larger chunks");
+  const std::size_t folder = common_folder(files);
+  for (const File& file : files) {
+    const std::string_view name = std::string_view(file.path()).substr(folder);
+    const char* why = format::check_relative_name(name);
+    if (base::first_invalid_utf8(name) != std::string_view::npos) why = "it is not UTF-8";
+    if (why != nullptr)
+      return fail("the file name `" + printable(name) + "` is not allowed in a manifest: " + why + "; rename the file");
+  }
+  return {};
+}
+
+Result<Manifest> make(std::span<const File> files, const ManifestOptions& options) {
+  if (Status status = check_files(files, options); !status) return std::move(status).error();
+  std::uint64_t total = 0;
+  for (const File& file : files) total += file.header().file_bytes();
   const std::size_t folder = common_folder(files);
   Manifest manifest{.algorithm = options.algorithm, .chunk_bytes = options.chunk_bytes};
   std::uint64_t before = 0;  // bytes of the files before
@@ -284,7 +326,20 @@ Result<Manifest> Manifest::make(std::span<const File> files, const ManifestOptio
 }
 
 Result<Manifest> Manifest::parse(std::string_view text) noexcept {
-  return base::guarded([&] { return hash::Parser(text).parse(); });
+  return base::guarded([&] {
+    std::unique_ptr<char[]> copy = hash::text_buffer(text.size());
+    std::ranges::copy(text, copy.get());
+    return hash::Parser(std::move(copy), text.size()).parse();
+  });
+}
+
+Result<Manifest> Manifest::read(PathView path) noexcept {
+  return base::guarded([&]() -> Result<Manifest> {
+    const std::string name(static_cast<std::string_view>(path));
+    Result<Manifest> manifest = hash::read(name);
+    if (!manifest) return base::with_path(std::move(manifest).error(), name);
+    return manifest;
+  });
 }
 
 Result<std::string> Manifest::text() const noexcept {

@@ -132,6 +132,10 @@ std::string statement_text(const std::string& name, const std::vector<SignedFile
 
 Result<std::string> make_statement(std::string path, const ManifestOptions& options) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(path, error).filename().string();
+  if (base::first_invalid_utf8(name) != std::string_view::npos)
+    return base::make_error(Errc::invalid_utf8, "the name is not UTF-8", path);
   std::vector<SignedFile> files;
   if (os::kind_of(path) == os::PathKind::directory) {
     if (Status status = collect(path, "", files); !status) return std::move(status).error();
@@ -154,9 +158,7 @@ Result<std::string> make_statement(std::string path, const ManifestOptions& opti
   }
   const Result<Digest> root = hash_bytes(digests);
   if (!root) return root.error();
-  std::error_code error;
-  const std::filesystem::path real = std::filesystem::canonical(path, error);
-  return statement_text(real.filename().string(), files, *root);
+  return statement_text(name, files, *root);
 }
 
 }  // namespace

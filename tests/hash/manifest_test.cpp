@@ -121,6 +121,48 @@ TEST_F(ManifestTest, RefusesHostileTexts) {
       "the manifest has no files");
 }
 
+TEST_F(ManifestTest, MakeRefusesNamesThatParseRefuses) {
+  for (const std::string name : {"a:b", "a\x1b", "a\xff", "\xe2\x80\xae"}) {
+    write(name, three_tensors());
+    const File files[] = {open(name)};
+    const Result<Manifest> manifest = Manifest::make(files);
+    ASSERT_FALSE(manifest) << name;
+    EXPECT_EQ(manifest.error().code, Errc::invalid_argument);
+    EXPECT_NE(manifest.error().message.find(printable(name)), std::string::npos) << manifest.error().message;
+  }
+}
+
+TEST_F(ManifestTest, ReadsARegularFileOnly) {
+  write("m.json", make().text().value());
+  EXPECT_EQ(Manifest::read(folder_ + "m.json").value().text().value(), make().text().value());
+  EXPECT_EQ(Manifest::read(folder_ + "sub").error().code, Errc::not_regular_file);
+  EXPECT_EQ(Manifest::read(folder_ + "none").error().code, Errc::open_failed);
+  write("m.json", "{");
+  const Error bad = Manifest::read(folder_ + "m.json").error();
+  EXPECT_EQ(bad.code, Errc::invalid_argument);
+  EXPECT_EQ(bad.path, folder_ + "m.json");
+  std::filesystem::resize_file(folder_ + "m.json", kMaxManifestBytes + 1);
+  EXPECT_EQ(Manifest::read(folder_ + "m.json").error().message,
+            "not a manifest: 268435457 bytes, at most 268435456 are read");
+}
+
+TEST_F(ManifestTest, AnotherSchemaOrAlgorithmIsNoManifest) {
+  const std::string text = make().text().value();
+  for (const auto& [from, to] : {std::pair("manifest/1", "manifest/2"), std::pair("sha256", "md5")})
+    EXPECT_EQ(Manifest::parse(replaced(text, from, to)).error().code, Errc::invalid_argument);
+}
+
+TEST_F(ManifestTest, OnlyChunksDecide) {
+  Manifest manifest = make();
+  manifest.files[0].digest = {};
+  manifest.files[0].data = {};
+  manifest.files[0].header = {};
+  for (ManifestTensor& tensor : manifest.files[0].tensors) tensor.digest = {};
+  const auto ranges = verify_file(open(), manifest.files[0], manifest);
+  ASSERT_TRUE(ranges);
+  EXPECT_TRUE(ranges->empty());
+}
+
 TEST_F(ManifestTest, IntactFileHasNoDamage) {
   const Manifest manifest = make();
   for (const unsigned threads : {1U, 3U}) {
