@@ -4,6 +4,7 @@
 #include "input.h"
 #include "text/formatted.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <bit>
@@ -209,6 +210,21 @@ std::string shown_path(const std::string& argument) {
 
 Exit input_error(const std::string& argument, const Error& error, Console& console) {
   return console.error(error.path.empty() ? shown_path(argument) : error.path, error);
+}
+
+Status check_output_apart(const std::string& output, const std::string& argument, const Input& input) {
+  struct stat out = {};
+  if (::stat(output.c_str(), &out) != 0) return {};
+  const auto is_output = [&](const std::string& path) {
+    struct stat in = {};
+    const bool standard_input = path.empty() || path == kStandardInput;
+    const int failed = standard_input ? ::fstat(STDIN_FILENO, &in) : ::stat(path.c_str(), &in);
+    return failed == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+  };
+  bool same = is_output(argument);
+  for (const File& file : input.files()) same = same || is_output(argument == kStandardInput ? argument : file.path());
+  if (!same) return {};
+  return Error{.code = Errc::invalid_argument, .path = {}, .message = "is a file that is read: choose another OUT"};
 }
 
 void json_input_error(Json& json, const std::string& argument, const Error& error) {

@@ -80,6 +80,10 @@ class Input {
 // Writes the message of an error of Input::open(), with the path of the file at fault.
 Exit input_error(const std::string& argument, const Error& error, Console& console);
 
+// Fails if output is the argument, or one of the files of input: by device and inode, so through links, too. For
+// commands that replace a file. Error: invalid_argument.
+[[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input);
+
 // Writes the member "error", and before it the member "file" if another path than the argument is at fault.
 void json_input_error(Json& json, const std::string& argument, const Error& error);
 // Writes the member "files" of a checkpoint: the path and the sizes of each file.

@@ -1,8 +1,10 @@
-// Reads a list of names with stdio, at most 256 MiB of it.
+// Reads a list of names with stdio, at most 256 MiB of it. Asks before it opens whether the path is a file, because a
+// FIFO without a writer never opens.
 #include "name_map.h"
 
 #include "text/formatted.h"
 
+#include <sys/stat.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -16,6 +18,12 @@ Status read_name_map(const std::string& path, NameMap& names) {
   const auto fail = [&](Errc code, std::string message, int error_number = 0) {
     return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
   };
+  struct stat there = {};
+  if (::stat(path.c_str(), &there) != 0) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
+  if (!S_ISREG(there.st_mode))
+    return fail(Errc::not_regular_file, "not a regular file: save the names to a file first");
+  if (static_cast<std::uint64_t>(there.st_size) > kMaxBytes)
+    return fail(Errc::invalid_argument, "more than 256 MiB of names");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
   if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
   std::string text;

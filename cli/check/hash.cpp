@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
+#include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -95,6 +96,19 @@ Result<Input> open_hashable(const std::string& path, Console& console) {
   return Input::open(path, console);
 }
 
+// The line of sha256sum: a backslash before the digest says that the path is escaped.
+std::string digest_line(const Digest& digest, std::string_view path) {
+  std::string shown;
+  for (std::string_view rest = path;;) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    shown += printable(line);
+    if (line.size() == rest.size()) break;
+    shown += "\\n";
+    rest.remove_prefix(line.size() + 1);
+  }
+  return formatted("{}{}  {}\n", shown == path ? "" : "\\", to_hex(digest), shown);
+}
+
 void print_tensor_lines(Console& console, const File& file, const FileHashes& hashes) {
   const TensorList tensors = file.header().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -130,7 +144,7 @@ Status hash_one(const HashRequest& request, const std::string& path, const File&
   } else if (request.part == Part::tensors) {
     print_tensor_lines(console, file, *hashes);
   } else {
-    console.out(formatted("{}  {}\n", to_hex(hashes->file ? *hashes->file : *hashes->data), printable(path)));
+    console.out(digest_line(hashes->file ? *hashes->file : *hashes->data, path));
   }
   return {};
 }
@@ -201,9 +215,13 @@ Status write_manifest(const HashRequest& request, const Input& input, const std:
     return error;
   };
   if (Status status = NewFile::check(path, request.force); !status) return named(status);
+  if (Status status = check_output_apart(path, request.paths[0], input); !status) return named(status);
   if (request.dry_run) return {};
   const Result<std::string> text = manifest_text(request, input, console);
   if (!text) return text.error();
+  if (text->size() > kMaxManifestBytes)
+    return named(
+        Error{.code = Errc::invalid_argument, .path = {}, .message = "would be over 256 MiB: use larger chunks"});
   Result<NewFile> file = NewFile::create(path, request.force);
   if (!file) return named(file.error());
   Status status = file->write(*text);
@@ -241,7 +259,8 @@ Exit print_statement(const HashRequest& request, Console& console) {
   const Interrupt interrupt;
   const Result<std::string> text = model_signing_statement(path, {.progress = shown_progress(console)});
   if (text) {
-    console.out(*text);
+    // The names are of any files: the escapes of JSON keep them from the terminal, and do not change the statement.
+    console.out(visible(*text));
     return Exit::good;
   }
   return Interrupt::caught() ? Exit::good : input_error(path, text.error(), console);
@@ -283,6 +302,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
     return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
   if (request.manifest && (part || format)) return "--manifest holds all digests: --of and --format do not go with it";
   if (request.manifest && request.paths.size() != 1) return "--manifest takes one PATH";
+  if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
   if (part && format) return "--of does not go with --format";
   if (format) request.format = *format;
   request.chunk_bytes = parse_bytes(chunk_bytes.value_or("1MiB")).value_or(0);

@@ -277,6 +277,17 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
   return verify_files(path, *files, options, console, json);
 }
 
+// No file is looked at without its manifest.
+Exit manifest_error(const std::string& path, const Error& error, bool as_json, Console& console) {
+  if (as_json) {
+    Json json(console, "verify");
+    json.key("files").open('[').close(']').key("manifest").open('{').field("path", path).close('}');
+    json.error(error);
+    json.finish();
+  }
+  return input_error(path, error, console);
+}
+
 Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
@@ -306,7 +317,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--manifest needs files, not standard input");
     Result<GivenManifest> read = GivenManifest::read(*manifest);
-    if (!read) return input_error(*manifest, read.error(), console);
+    if (!read) return manifest_error(*manifest, read.error(), as_json, console);
     options.manifest = *std::move(read);
   }
   return for_each_file("verify", paths, as_json, console,

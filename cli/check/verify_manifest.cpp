@@ -10,8 +10,6 @@
 #include <safetensors/hash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <set>
 #endif
 
@@ -25,25 +23,6 @@ struct GivenManifest::State {
 };
 
 namespace {
-
-// The largest manifest: that of 8 TiB in chunks of 1 MiB.
-constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 30;
-
-Result<std::string> read_text(const std::string& path) {
-  const auto fail = [&](Errc code, std::string message, int error_number = 0) {
-    return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
-  if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
-  std::string text;
-  char buffer[65536];
-  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
-    text.append(buffer, got);
-    if (text.size() > kMaxManifestBytes) return fail(Errc::invalid_argument, "not a manifest: over 1 GiB");
-  }
-  if (std::ferror(file.get()) != 0) return fail(Errc::read_failed, "cannot read: " + system_text(errno), errno);
-  return text;
-}
 
 // The verdict of one file. error: the file could not be compared, or has another size.
 struct ManifestVerdict {
@@ -150,14 +129,8 @@ ManifestVerdict compare_file(const std::string& path, std::string name, const Ma
 }  // namespace
 
 Result<GivenManifest> GivenManifest::read(const std::string& path) {
-  const Result<std::string> text = read_text(path);
-  if (!text) return text.error();
-  Result<Manifest> manifest = Manifest::parse(*text);
-  if (!manifest) {
-    Error error = manifest.error();
-    error.path = path;
-    return error;
-  }
+  Result<Manifest> manifest = Manifest::read(path);
+  if (!manifest) return manifest.error();
   if (hash_library(manifest->algorithm).empty())
     return Error{.code = Errc::unsupported,
                  .path = path,

@@ -207,6 +207,12 @@ Exit inspect_fail(const InspectRequest& request, const Error& error, Console& co
   return input_error(path, error, console);
 }
 
+// An error of the page that is written.
+Exit output_fail(const InspectRequest& request, Error error, Console& console) {
+  if (error.path.empty()) error.path = *request.html;
+  return inspect_fail(request, error, console);
+}
+
 // Writes the page. The caller has an Interrupt.
 Exit inspect_input(const InspectRequest& request, const Input& input, Console& console) {
   std::vector<TensorStats> found;
@@ -224,7 +230,7 @@ Exit inspect_input(const InspectRequest& request, const Input& input, Console& c
   std::optional<NewFile> file;
   if (!request.dry_run) {
     Result<NewFile> created = NewFile::create(*request.html, request.force);
-    if (!created) return console.error(*request.html, created.error());
+    if (!created) return output_fail(request, created.error(), console);
     file.emplace(*std::move(created));
   }
   PageWriter page(file ? &*file : nullptr);
@@ -232,7 +238,7 @@ Exit inspect_input(const InspectRequest& request, const Input& input, Console& c
   Status status = page.finish();
   if (status && file) status = file->commit();
   if (!status && Interrupt::caught()) return Exit::good;
-  if (!status) return console.error(*request.html, status.error());
+  if (!status) return output_fail(request, status.error(), console);
   if (request.json) {
     Json json(console, "inspect");
     json.field("path", request.paths[0]).field("output", *request.html).field("dry_run", request.dry_run);
@@ -259,8 +265,10 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   if (request.stats && is_pipe(path)) return inspect_fail(request, pipe_without_values(), console);
   const Result<Input> input = Input::open(path, console);
   if (!input) return inspect_fail(request, input.error(), console);
-  if (const Status status = NewFile::check(*request.html, request.force); !status) {
-    if (status.error().code != Errc::invalid_argument) return console.error(*request.html, status.error());
+  Status status = NewFile::check(*request.html, request.force);
+  if (status) status = check_output_apart(*request.html, path, *input);
+  if (!status) {
+    if (status.error().code != Errc::invalid_argument) return output_fail(request, status.error(), console);
     return console.usage("inspect", formatted("{} {}", printable(*request.html), status.error().message));
   }
   const Interrupt interrupt;

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Manifests and digests of hostile names and paths: what golden files cannot hold.
+
+manifest_test.py SAFETENSORS [unittest's arguments]
+"""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import unittest
+from typing import Any
+
+import behaviour_test
+from behaviour_test import CommandTest
+
+BAD = ("missing.json", "folder", "fifo", "text.json", "schema.json")
+
+
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
+
+
+def limit_once() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (480 << 20, 480 << 20))
+
+
+class ManifestTest(CommandTest):  # type: ignore[misc]
+    def setUp(self) -> None:
+        self.work = self.path("work")
+        os.mkdir(self.work)
+        shutil.copy(self.path("good.safetensors"), self.at("a.safetensors"))
+
+    def tearDown(self) -> None:
+        shutil.rmtree(self.work)
+
+    def at(self, name: str) -> str:
+        return os.path.join(self.work, name)
+
+    def write(self, name: str, text: str) -> str:
+        with open(self.at(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.at(name)
+
+    def make(self) -> Any:
+        self.output("hash", self.at("a.safetensors"), "--manifest", "-o", self.at("m.json"))
+        with open(self.at("m.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def bad_manifests(self) -> list[str]:
+        os.mkdir(self.at("folder"))
+        os.mkfifo(self.at("fifo"))
+        self.write("text.json", "{")
+        manifest = self.make() | {"schema": "safetensors.manifest/9"}
+        self.write("schema.json", json.dumps(manifest))
+        return [self.at(name) for name in BAD]
+
+    def test_statement_escapes_names(self) -> None:
+        names = ["\u202egnp", "\u0085", "\u009b31m", "\x1b[31m", "\x7f", "\U000e0041", "\u00e4"]
+        folder = self.at("\u202efolder")
+        os.mkdir(folder)
+        for name in names:
+            with open(os.path.join(folder, name), "w", encoding="utf-8"):
+                pass
+        out = self.output("hash", folder, "--format", "model-signing").decode()
+        for c in "\u202e\u0085\u009b\x1b\x7f\U000e0041":
+            self.assertNotIn(c, out)
+        statement = json.loads(out)
+        found = [file["name"] for file in statement["predicate"]["resources"]]
+        self.assertEqual(found, sorted(names, key=os.fsencode))
+        self.assertEqual(statement["subject"][0]["name"], "\u202efolder")
+
+    def test_statement_of_a_folder_that_is_not_utf8(self) -> None:
+        folder = os.fsencode(self.at("x")) + b"\xff"
+        os.mkdir(folder)
+        result = self.run_command("hash", folder, "--format", "model-signing")
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
+        self.assertIn(b"the name is not UTF-8", result.stderr)
+
+    def test_bad_manifest_is_a_json_document_with_an_error(self) -> None:
+        paths = self.bad_manifests()
+        for path, code in zip(paths, (3, 3, 3, 1, 1), strict=True):
+            arguments = ["verify", self.at("a.safetensors"), "--manifest", path]
+            result = self.run_command(*arguments, "--json")
+            document = json.loads(result.stdout)
+            self.assertEqual((result.returncode, document["files"]), (code, []), path)
+            self.assertEqual(document["schema"], "safetensors.verify/1")
+            self.assertEqual(document["manifest"], {"path": path})
+            self.assertIn("message", document["error"])
+            self.assertIn(os.fsencode(path), result.stderr)
+            plain = self.run_command(*arguments)
+            self.assertEqual((plain.returncode, plain.stdout), (code, b""))
+
+    def test_all_bad_manifests_end_with_1(self) -> None:
+        manifest = self.make()
+        for changes in (
+            {"schema": "safetensors.manifest/2"},
+            {"algorithm": "md5"},
+            {"chunk_bytes": 5},
+            {"files": []},
+            {"more": 1},
+        ):
+            path = self.write("bad.json", json.dumps(manifest | changes))
+            result = self.run_command("verify", self.at("a.safetensors"), "--manifest", path)
+            self.assertEqual((result.returncode, result.stdout), (1, b""), changes)
+
+    def test_large_manifest_is_refused_before_it_is_read(self) -> None:
+        path = self.write("huge.json", "")
+        os.truncate(path, 1 << 30)
+        result = self.run_command(
+            "verify", self.at("a.safetensors"), "--manifest", path, preexec_fn=limit_memory
+        )
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"1073741824 bytes, at most 268435456 are read", result.stderr)
+
+    def test_large_text_is_in_memory_once(self) -> None:
+        path = self.write("zeros.json", "")
+        os.truncate(path, 256 << 20)
+        result = self.run_command(
+            "verify", self.at("a.safetensors"), "--manifest", path, preexec_fn=limit_once
+        )
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"not a manifest: ", result.stderr)
+
+    def test_names_come_from_regular_files_only(self) -> None:
+        a = self.at("a.safetensors")
+        os.mkfifo(self.at("fifo"))
+        os.truncate(self.write("huge.tsv", ""), 1 << 30)
+        for name, code, text in (
+            ("fifo", 3, b"not a regular file"),
+            ("", 3, b"not a regular file"),
+            ("huge.tsv", 1, b"more than 256 MiB"),
+        ):
+            result = self.run_command("diff", a, a, "--map", self.at(name))
+            self.assertEqual((result.returncode, result.stdout), (code, b""))
+            self.assertIn(text, result.stderr)
+
+    def test_manifest_refuses_names_that_it_cannot_hold(self) -> None:
+        for name, why in (
+            (b"a:b.safetensors", b"it holds a colon"),
+            (b"a\x1bb.safetensors", b"it holds a control or invisible character"),
+            (b"a\xff.safetensors", b"it is not UTF-8"),
+        ):
+            path = os.path.join(os.fsencode(self.work), name)
+            shutil.copy(self.at("a.safetensors"), path)
+            for arguments in (["--manifest"], ["--manifest", "-o", self.at("m.json")]):
+                result = self.run_command("hash", path, *arguments)
+                self.assertEqual((result.returncode, result.stdout), (1, b""), name)
+                self.assertIn(why, result.stderr)
+                self.assertIn(b".safetensors", result.stderr)
+        self.assertEqual([name for name in os.listdir(self.work) if name.endswith("json")], [])
+
+    def test_output_never_replaces_an_input(self) -> None:
+        a = self.at("a.safetensors")
+        os.link(a, self.at("hard"))
+        os.symlink(a, self.at("soft"))
+        folder = self.path("model")
+        shards = [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith("safetensors")]
+        self.assertGreater(len(shards), 1)
+        index = self.path("model/model.safetensors.index.json")
+        cases = [(a, a), (a, self.at("hard")), (a, self.at("soft")), (index, index)]
+        cases += [(folder, shard) for shard in shards]
+        for path, out in cases:
+            with open(out, "rb") as file:
+                before = file.read()
+            for arguments, code in (
+                (["inspect", path, "--html", out, "--force"], 2),
+                (["inspect", path, "--html", out, "--force", "--dry-run"], 2),
+                (["hash", path, "--manifest", "-o", out, "--force"], 1),
+                (["hash", path, "--manifest", "-o", out, "--force", "--dry-run"], 1),
+            ):
+                result = self.run_command(*arguments)
+                self.assertEqual((result.returncode, result.stdout), (code, b""), arguments)
+                self.assertIn(b"is a file that is read", result.stderr)
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), before)
+
+    def test_standard_input_is_not_replaced(self) -> None:
+        with open(self.at("a.safetensors"), "rb") as file:
+            result = self.run_command(
+                "inspect", "-", "--html", self.at("a.safetensors"), "--force", stdin=file
+            )
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"is a file that is read", result.stderr)
+
+    def test_lines_are_those_of_sha256sum(self) -> None:
+        sha256sum = shutil.which("sha256sum")
+        if sha256sum is None:
+            self.skipTest("no sha256sum")
+        names = ["b\\s.safetensors", "line\nfeed.safetensors", "plain.safetensors"]
+        for name in names:
+            shutil.copy(self.at("a.safetensors"), self.at(name))
+        paths = [self.at(name) for name in names]
+        out = self.output("hash", *paths)
+        self.assertEqual(out, subprocess.check_output([sha256sum, *paths]))
+        check = [sha256sum, "--check", "--strict"]
+        subprocess.run(check, input=out, check=True, stdout=subprocess.DEVNULL)
+        self.write("invisible\u202e", "")
+        shutil.copy(self.at("a.safetensors"), self.at("invisible\u202e"))
+        out = self.output("hash", self.at("invisible\u202e"))
+        self.assertEqual((out[:1], b"\xe2" in out), (b"\\", False))
+
+    def test_empty_output_is_named(self) -> None:
+        result = self.run_command("hash", self.at("a.safetensors"), "--manifest", "-o", "")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"OUT is empty", result.stderr)
+
+    def test_inspect_error_of_the_page_is_a_json_document(self) -> None:
+        for out in ("nodir/x.html", "a.safetensors/x.html"):
+            path = self.at(out)
+            result = self.run_command("inspect", self.at("a.safetensors"), "--html", path, "--json")
+            self.assertEqual(result.returncode, 3)
+            document = json.loads(result.stdout)
+            self.assertEqual((document["output"], document["file"]), (path, path))
+            self.assertEqual(document["error"]["code"], "open_failed")
+            self.assertIn(os.fsencode(path), result.stderr)
+
+
+if __name__ == "__main__":
+    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
