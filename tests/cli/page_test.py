@@ -407,7 +407,7 @@ class PageTest(unittest.TestCase):
         with open(os.path.join(self.folder, "keys.safetensors"), "wb") as file:
             file.write(
                 inputs.of_tensors(
-                    [("a", "U8", [1], b"x")], {f"key{i}": str(i) for i in range(70000)}
+                    [("a", "U8", [1], b"x")], {f"key{i:05}": str(i) for i in range(70000)}
                 )
             )
         self.open("keys.safetensors")
