@@ -34,8 +34,9 @@ constexpr Option kHashTable[] = {
      "file|data|tensors"},
     {"--format", "FORMAT",
      "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
-     "sd-scripts stores them. modelspec: modelspec.hash_sha256.\n"
-     "Their lines KEY=VALUE suit 'safetensors meta set'.\n"
+     "sd-scripts stores them. modelspec:\n"
+     "modelspec.hash_sha256. Their lines KEY=VALUE suit\n"
+     "'safetensors meta set'.\n"
      "model-signing: the statement over all files of a\n"
      "folder that the PyPI package model-signing verifies\n"
      "once signed",

@@ -207,6 +207,24 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"OUT is empty", result.stderr)
 
+    def test_manifest_lies_in_the_folder_that_all_files_have_in_common(self) -> None:
+        shutil.copytree(self.path("model"), self.at("model/sub"))
+        index = self.at("model/model.safetensors.index.json")
+        os.rename(self.at("model/sub/model.safetensors.index.json"), index)
+        with open(index, encoding="utf-8") as file:
+            document = json.load(file)
+        for name, shard in document["weight_map"].items():
+            document["weight_map"][name] = "sub/" + shard
+        self.write("model/model.safetensors.index.json", json.dumps(document))
+        self.output("hash", self.at("model"), "--manifest")
+        manifest = self.at("model/sub/manifest.json")
+        with open(manifest, encoding="utf-8") as file:
+            names = [entry["name"] for entry in json.load(file)["files"]]
+        self.assertEqual(names, sorted(set(names) & set(os.listdir(self.at("model/sub")))))
+        for path in (self.at("model"), index):
+            out = self.output("verify", path, "--manifest", manifest)
+            self.assertEqual(out.count(b"matches the manifest"), len(names))
+
     def test_inspect_error_of_the_page_is_a_json_document(self) -> None:
         for out in ("nodir/x.html", "a.safetensors/x.html"):
             path = self.at(out)
