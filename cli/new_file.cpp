@@ -19,6 +19,15 @@ Error exists() {
   return {.code = Errc::invalid_argument, .path = {}, .message = "exists; --force replaces it"};
 }
 
+// Fails as the creation of the file would, if its folder does not exist.
+Status check_parent(const std::string& path) {
+  if (path.ends_with('/')) return failure(Errc::open_failed, "cannot create", EISDIR);
+  const std::size_t name = path.rfind('/') + 1;
+  struct stat there = {};
+  if (::stat(name == 0 ? "." : path.substr(0, name).c_str(), &there) == 0) return {};
+  return failure(Errc::open_failed, "cannot open its directory", errno);
+}
+
 // Returns the error of the library in the words of the command.
 Error in_words_of_command(const Error& error) {
   if (error.os_error == 0) return error;
@@ -45,7 +54,7 @@ Status in_words_of_command(const Status& status) {
 Status NewFile::check(const std::string& path, bool replace) {
   struct stat there = {};
   if (::lstat(path.c_str(), &there) != 0) {
-    return errno == ENOENT ? Status() : Status(failure(Errc::open_failed, "cannot write", errno));
+    return errno == ENOENT ? check_parent(path) : Status(failure(Errc::open_failed, "cannot write", errno));
   }
   if (!replace) return exists();
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {

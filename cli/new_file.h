@@ -17,7 +17,7 @@ namespace safetensors::cli {
 // fails with Errc::cancelled.
 class NewFile {
  public:
-  // Fails like create() if path is not a regular file, or if it exists and replace is false.
+  // Fails like create() if path is not a regular file, if it exists and replace is false, or if its folder is missing.
   [[nodiscard]] static Status check(const std::string& path, bool replace);
 
   // replace: whether to replace a file that exists at path. Symlinks are followed. Errors: open_failed,

@@ -36,7 +36,8 @@ Status check_folder(const std::string& path, bool replace) {
   std::error_code failed;
   const std::filesystem::file_status status = std::filesystem::status(path, failed);
   if (status.type() == std::filesystem::file_type::not_found) {
-    if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed))) return {};
+    if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed)))
+      return NewFile::check(path.substr(0, path.find_last_not_of('/') + 1), true);
     return output_error(Errc::open_failed, "is a symlink to nothing, expected a folder or no file");
   }
   if (status.type() != std::filesystem::file_type::directory)
@@ -77,6 +78,11 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
   inputs.assign(positionals_.begin(), positionals_.end() - 1);
   if (std::ranges::find(positionals_, kStandardInput) != positionals_.end())
     return "IN and OUT are paths, not standard input or output";
+  const auto empty = std::ranges::find(positionals_, std::string());
+  if (empty + 1 == positionals_.end()) return "OUT is an empty path";
+  if (empty != positionals_.end())
+    return positionals_.size() == 2 ? "IN is an empty path"
+                                    : formatted("IN number {} is an empty path", empty - positionals_.begin() + 1);
   if (stem_) options.stem = stem_;
   if (!max_shard_size_) return std::nullopt;
   options.max_shard_size = parse_bytes(*max_shard_size_);
@@ -85,9 +91,15 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
   return std::nullopt;
 }
 
-Result<Rewrite> RewriteRequest::plan(const Input& input) {
+std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
   options.folder = kind == OutputKind::folder ||
                    (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
+  if (options.folder || (!max_shard_size_ && !stem_)) return std::nullopt;
+  return formatted("{} is for a folder, but OUT is a file: split and reshard write a folder",
+                   max_shard_size_ ? "--max-shard-size" : "--name");
+}
+
+Result<Rewrite> RewriteRequest::plan(const Input& input) {
   std::vector<RewriteTensor> tensors;
   for (const Tensor& tensor : input.checkpoint()->tensors()) tensors.push_back({.tensor = tensor});
   if (change) {
@@ -106,11 +118,17 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
     options.metadata = *std::move(merged);
     options.index_metadata = input.checkpoint()->index_metadata();
   }
-  return Rewrite::plan(tensors, options);
+  Result<Rewrite> rewrite = Rewrite::plan(tensors, options);
+  if (rewrite || options.index_metadata.empty() || !rewrite.error().message.starts_with("index_metadata"))
+    return rewrite;
+  return output_error(Errc::invalid_index,
+                      "the metadata of its index has two members of one name: remove one of them from the index");
 }
 
-Status RewriteRequest::check_output() const {
-  return options.folder ? check_folder(output, force_) : NewFile::check(output, force_);
+Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) const {
+  if (!options.folder) return NewFile::check(output, force_);
+  Status status = check_folder(output, force_);
+  return status ? rewrite.check_old_files(output, *input.checkpoint()) : status;
 }
 
 Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
@@ -187,9 +205,10 @@ Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& 
 Exit RewriteRequest::run(Console& console) {
   const Result<Input> input = Input::open(inputs, console);
   if (!input) return fail(inputs[0], input.error(), console);
+  if (const auto wrong = choose_kind(*input)) return console.usage(verb, *wrong);
   const Result<Rewrite> rewrite = plan(*input);
   if (!rewrite) return fail(inputs[0], rewrite.error(), console);
-  if (Status status = check_output(); !status) return fail(output, status.error(), console);
+  if (Status status = check_output(*input, *rewrite); !status) return fail(output, status.error(), console);
   std::optional<RewriteReport> report;
   if (!dry_run_) {
     Result<RewriteReport> written = write(*rewrite, console);

@@ -70,8 +70,10 @@ struct RewriteRequest {
   Exit run(Console& console);
 
  private:
+  // Decides whether OUT is a folder. Returns the text of an error if an option needs a folder, and OUT is a file.
+  [[nodiscard]] std::optional<std::string> choose_kind(const Input& input);
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
-  [[nodiscard]] Status check_output() const;
+  [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
   void print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
   void print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report, const std::string& path,

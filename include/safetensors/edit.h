@@ -2,6 +2,7 @@
 /// Writes tensors of open files again: selected, renamed, cast, in other files or in another order.
 #pragma once
 
+#include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/dtype.h>
@@ -94,6 +95,14 @@ class Rewrite {
   const CheckpointLayout& layout() const&& = delete;
   /// Returns whether write() writes a folder.
   [[nodiscard]] SAFETENSORS_API bool folder() const noexcept;
+
+  /// Checks that write() into the folder `output` loses no tensor of a model that was read only in part.
+  ///
+  /// write() removes the files of an older model. If a file of `input` lies in `output`, then all files that write()
+  /// would remove or replace must be files of `input`, with all their tensors. Tensors that the caller left out on
+  /// purpose count as read. `input` is the model that the tensors come from. write() does not call this function.
+  /// Errors: invalid_argument, which names the files; open_failed, read_failed (the folder cannot be listed).
+  [[nodiscard]] SAFETENSORS_API Status check_old_files(PathView output, const Checkpoint& input) const noexcept;
 
   /// Writes the file or the folder `output`. It replaces an existing file as write_file() does, and an existing model
   /// as CheckpointWriter does. `output` may be the input. After any error, the old files are unchanged, except after

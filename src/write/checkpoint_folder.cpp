@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -20,6 +19,7 @@
 #include "os/directory.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
+#include "write/old_files.h"
 
 namespace safetensors::write {
 namespace {
@@ -141,14 +141,6 @@ Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
                           path_);
 }
 
-bool CheckpointFolder::is_old_file(std::string_view name) const {
-  const auto files = layout_.files();
-  if (std::ranges::any_of(files, [&](const CheckpointFile& file) { return file.name == name; })) return false;
-  if (name == std::string(layout_.stem()) + ".safetensors") return true;
-  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
-  return shard && shard->stem == layout_.stem();
-}
-
 // Ignores errors: a file that stays is a stray file, which no index names. The exception is the model of one file: some
 // programs look for it before they look for the index. So it goes even if the folder cannot be listed.
 void CheckpointFolder::remove_old_files() noexcept {
@@ -157,7 +149,7 @@ void CheckpointFolder::remove_old_files() noexcept {
     const std::vector<std::string> names =
         listed ? *std::move(listed) : std::vector<std::string>{std::string(layout_.stem()) + ".safetensors"};
     for (const std::string& name : names) {
-      if (is_old_file(name)) (void)::unlinkat(folder_.get(), name.c_str(), 0);
+      if (is_old_file(layout_, name)) (void)::unlinkat(folder_.get(), name.c_str(), 0);
     }
     return {};
   });

@@ -49,7 +49,6 @@ class CheckpointFolder {
   Status put_index(std::size_t files);
   Status remove_old_index(io::AtomicFile& file);
   void remove_old_files() noexcept;
-  [[nodiscard]] bool is_old_file(std::string_view name) const;
 
   const std::string path_;
   const CheckpointLayout layout_;

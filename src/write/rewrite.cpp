@@ -20,6 +20,7 @@
 #include "format/printable.h"
 #include "format/shard_index.h"
 #include "os/parallel.h"
+#include "write/old_files.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -271,6 +272,12 @@ const CheckpointLayout& Rewrite::layout() const& noexcept {
 
 bool Rewrite::folder() const noexcept {
   return state_->folder;
+}
+
+Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const noexcept {
+  return base::guarded([&]() -> Status {
+    return state_->folder ? write::check_old_files(std::string(output), state_->layout, input) : Status();
+  });
 }
 
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {

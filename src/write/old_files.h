@@ -1,0 +1,23 @@
+// The files of an older model in a folder: which of them a new model removes or replaces.
+#pragma once
+
+#include <safetensors/checkpoint.h>
+#include <safetensors/checkpoint_layout.h>
+#include <safetensors/error.h>
+
+#include <string>
+#include <string_view>
+
+namespace safetensors::write {
+
+// Whether a new model with this layout removes the file `name`: the file has the stem of the layout, and the layout
+// does not have the file.
+[[nodiscard]] bool is_old_file(const CheckpointLayout& layout, std::string_view name);
+
+// Refuses to write `layout` into `folder` if the folder holds a file of `input`, and also files that would be removed
+// or replaced, although tensors in them are not tensors of `input`. Errors: invalid_argument, which names the files,
+// and those of list_directory(). Throws std::bad_alloc.
+[[nodiscard]] Status check_old_files(const std::string& folder, const CheckpointLayout& layout,
+                                     const Checkpoint& input);
+
+}  // namespace safetensors::write
