@@ -21,8 +21,8 @@ file of a folder. make writes an index for the files that are called
 STEM-00001-of-0000N.safetensors, or for all files of DIR if none is called so.
 check compares an index with its files: files and tensors that are missing,
 tensors in another file, tensors and files that the index does not have, and
-total_size. fix writes the right index, and keeps its metadata. All three read
-only headers.)";
+total_size. fix writes the right index, and keeps its metadata, but no other
+members. All three read only headers.)";
 
 constexpr Option kIndexTable[] = {
     {"--name", "STEM", "make: the beginning of the name of the index"},
@@ -157,6 +157,10 @@ Exit run_fix(const IndexRequest& request, Console& console) {
     status = write_index(folder, check->fixed);
     outcome.written = status.ok();
   }
+  if (stale && status && check->other_members > 0)
+    console.message(formatted("{}: notice: {} of the index beside metadata and weight_map {} kept",
+                              printable(check->path), counted(check->other_members, "member"),
+                              check->other_members == 1 ? "is not" : "are not"));
   return finish_index(request, outcome, status, Exit::good, console);
 }
 

@@ -38,7 +38,9 @@ struct MakeIndexOptions {
 /// The files are those with a name such as `model-00001-of-00003.safetensors`. All numbers must be there. If no file
 /// has such a name, all files whose names end in `.safetensors` are taken. Hidden files do not count. Errors:
 /// ambiguous_checkpoint (numbered files of several models), not_found (no file, or a number is missing), duplicate_name
-/// (a tensor is in two files), invalid_argument (`index_metadata` is not an object), and those of Checkpoint::open().
+/// (a tensor is in two files), invalid_argument (`index_metadata` is not an object; no file may have the name
+/// `stem.safetensors`; a file has a name that no index may hold), invalid_utf8 (`stem`), and those of
+/// Checkpoint::open().
 [[nodiscard]] SAFETENSORS_API Result<CheckpointIndex> make_index(PathView folder,
                                                                  const MakeIndexOptions& options = {}) noexcept;
 
@@ -50,7 +52,7 @@ enum class IndexProblemKind : std::uint8_t {
   wrong_file,        ///< the index names the wrong file for a tensor
   unindexed_tensor,  ///< a tensor of a file that the index names is not in the index
   stray_file,        ///< a file of the folder is not in the index
-  total_size,        ///< `total_size` is not the sum of the sizes of the tensors, or it is missing
+  total_size,        ///< `total_size` is not the sum of the sizes of the tensors, or it is missing or no integer
 };
 
 /// A problem of an index.
@@ -65,7 +67,9 @@ struct IndexProblem {
 struct IndexCheck {
   std::string path;                    ///< path of the index
   std::vector<IndexProblem> problems;  ///< none: the index is right
-  CheckpointIndex fixed;               ///< with fix_index(): the right index
+  CheckpointIndex fixed = {};          ///< with fix_index(): the right index
+  /// Number of members of the index beside `metadata` and `weight_map`. `fixed` does not have them.
+  std::size_t other_members = 0;
 };
 
 /// Compares an index with its files. Reads only headers. `path` is an index, or a folder. In a folder,
@@ -78,7 +82,8 @@ struct IndexCheck {
 
 /// Compares as check_index() does, and makes the right index, with the name and the `metadata` of the old one. If all
 /// files of the old index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes
-/// nothing. Errors: those of check_index() and make_index().
+/// nothing. Members of the index beside `metadata` and `weight_map` are lost. Errors: those of check_index() and
+/// make_index(); invalid_index also if `metadata` has two members of one name.
 [[nodiscard]] SAFETENSORS_API Result<IndexCheck> fix_index(PathView path) noexcept;
 
 /// Writes an index into a folder, and replaces an old index of this name atomically, as write_file() does.

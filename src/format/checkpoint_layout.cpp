@@ -118,17 +118,6 @@ class Splitter {
   std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
 };
 
-Status check_stem(std::string_view stem) {
-  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kExtension));
-  if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
-  if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
-  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kExtension)))
-    why = "it looks like one of several files";
-  if (why == nullptr) return check_utf8("stem", stem, stem);
-  return base::make_error(Errc::invalid_argument,
-                          "no file may be called `" + printable(stem) + std::string(kExtension) + "`: " + why);
-}
-
 std::string file_name(std::string_view stem, std::size_t index, std::size_t count) {
   std::string name(stem);
   if (count > 1) {

@@ -110,6 +110,17 @@ std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcep
   return NumberedShard{name, count};
 }
 
+Status check_stem(std::string_view stem) {
+  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kExtension));
+  if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
+  if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
+  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kExtension)))
+    why = "it looks like one of several files";
+  if (why == nullptr) return check_utf8("stem", stem, stem);
+  return base::make_error(Errc::invalid_argument,
+                          "no file may be called `" + printable(stem) + std::string(kExtension) + "`: " + why);
+}
+
 bool shard_less(std::string_view a, std::string_view b) noexcept {
   if (is_plain(a) && is_plain(b)) return a < b;
   PathCharacters left(a);
@@ -169,6 +180,7 @@ bool IndexParser::parse() {
     if (key == "metadata") {
       if (!metadata()) return false;
     } else if (key != "weight_map") {
+      ++index_.other_members_;
       if (!reader_.skip_value(1)) return false;
     } else if (seen) {
       return fail(start, "a second weight_map");
@@ -188,6 +200,7 @@ bool IndexParser::metadata() {
   std::string& text = index_.metadata_;
   text.clear();
   index_.total_size_.reset();
+  index_.has_total_size_ = false;
   if (reader_.peek() != '{') return reader_.skip_value(1);
   if (!reader_.open('{', "")) return false;
   text = '{';
@@ -200,7 +213,10 @@ bool IndexParser::metadata() {
     text += ':';
     const std::size_t value = text.size();
     if (!json::copy_value(reader_, 2, text)) return false;
-    if (key == "total_size") index_.total_size_ = to_integer(std::string_view(text).substr(value));
+    if (key == "total_size") {
+      index_.has_total_size_ = true;
+      index_.total_size_ = to_integer(std::string_view(text).substr(value));
+    }
     if (!reader_.next('}', more)) return false;
   }
   text += '}';

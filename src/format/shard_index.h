@@ -65,6 +65,10 @@ class ShardIndex {
   [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
   // metadata.total_size, if it is an integer from 0 to 2^64-1.
   [[nodiscard]] std::optional<std::uint64_t> total_size() const noexcept { return total_size_; }
+  // Whether metadata has a member total_size, of any kind.
+  [[nodiscard]] bool has_total_size() const noexcept { return has_total_size_; }
+  // Number of members of the index beside metadata and weight_map.
+  [[nodiscard]] std::size_t other_members() const noexcept { return other_members_; }
   // Number of slots read while the names were indexed. See NameIndex::probes().
   [[nodiscard]] std::uint64_t probes() const noexcept { return names_.probes(); }
 
@@ -92,6 +96,8 @@ class ShardIndex {
   std::unique_ptr<char[]> text_;
   std::string metadata_;
   std::optional<std::uint64_t> total_size_;
+  bool has_total_size_ = false;
+  std::size_t other_members_ = 0;
   base::HashKey hash_key_ = base::HashKey::random();
   base::BumpAllocator allocator_;
   base::ChunkedVector<Stored> entries_;
@@ -112,6 +118,9 @@ class ShardIndex {
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
 // Does the same without the rule that the name ends in `.safetensors`.
 [[nodiscard]] const char* check_relative_name(std::string_view name) noexcept;
+
+// Checks the beginning of the names of a model's files. Errors: invalid_argument, invalid_utf8.
+[[nodiscard]] Status check_stem(std::string_view stem);
 
 // The parts of a name such as `model-00001-of-00003.safetensors`.
 struct NumberedShard {

@@ -90,12 +90,25 @@ Result<ChosenFiles> choose_files(const std::string& folder, const std::optional<
   return ChosenFiles{stem.value_or("model"), *std::move(names)};
 }
 
+// Readers refuse an index with a name that is not printable everywhere, or that leads elsewhere on some system.
+Status check_names(const std::vector<std::string>& names, const std::string& folder) {
+  for (const std::string& name : names) {
+    const char* why = format::check_shard_name(name);
+    if (why == nullptr && !format::check_utf8("name", name, name)) why = "it is not valid UTF-8";
+    if (why != nullptr)
+      return base::make_error(Errc::invalid_argument,
+                              "no index may name the file " + quoted_name(name) + ": " + why + "; rename it", folder);
+  }
+  return {};
+}
+
 // names: of the files in the folder, in the order of the index.
 Result<CheckpointIndex> index_of(const std::string& folder, std::string index_name, std::vector<std::string> names,
                                  std::string_view metadata) {
   CheckpointIndex index{.name = std::move(index_name), .text = {}, .files = std::move(names)};
   std::vector<Header> headers;
   std::map<std::string_view, std::size_t> seen;
+  if (Status status = check_names(index.files, folder); !status) return std::move(status).error();
   for (std::size_t i = 0; i < index.files.size(); ++i) {
     const Result<File> file = File::open(os::join_path(folder, index.files[i]), {.access = Access::read});
     if (!file) return file.error();
@@ -122,8 +135,13 @@ Result<CheckpointIndex> index_of(const std::string& folder, std::string index_na
 }
 
 Result<CheckpointIndex> make_index_of(const std::string& folder, const MakeIndexOptions& options) {
+  if (options.stem) {
+    if (Status status = format::check_stem(*options.stem); !status) return std::move(status).error();
+  }
   Result<ChosenFiles> chosen = choose_files(folder, options.stem);
   if (!chosen) return std::move(chosen).error();
+  if (Status status = format::check_stem(chosen->stem); !status)
+    return base::with_path(std::move(status).error(), folder);
   return index_of(folder, chosen->stem + std::string(kIndexEnd), std::move(chosen->names), options.index_metadata);
 }
 
@@ -214,8 +232,9 @@ class IndexChecker {
     if (std::ranges::any_of(headers_, [](const auto& header) { return !header.has_value(); })) return;
     const std::optional<std::uint64_t> says = index_.total_size();
     if (says == size_) return;
+    const char* const none = index_.has_total_size() ? "not an integer from 0 to 2^64-1" : "missing";
     add(IndexProblemKind::total_size, {}, {},
-        "total_size is " + (says ? std::to_string(*says) : std::string("missing")) + ", the tensors have " +
+        "total_size is " + (says ? std::to_string(*says) : std::string(none)) + ", the tensors have " +
             std::to_string(size_) + " bytes");
   }
 
@@ -252,6 +271,13 @@ class IndexChecker {
   std::vector<IndexProblem> problems_;
 };
 
+// metadata: of the index at `path`. Error: invalid_index, if it has two members of one name.
+Status check_metadata(const std::string& metadata, const std::string& path) {
+  format::IndexText text;
+  if (text.metadata(0, metadata)) return {};
+  return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them", path);
+}
+
 Result<IndexCheck> check_index_of(const std::string& path, bool fix) {
   const Result<std::string> found = find_index(path);
   if (!found) return found.error();
@@ -263,8 +289,9 @@ Result<IndexCheck> check_index_of(const std::string& path, bool fix) {
   const std::string folder = found->substr(0, name_begin);
   IndexChecker checker(folder, **index);
   if (Status status = checker.run(); !status) return std::move(status).error();
-  IndexCheck check{.path = *found, .problems = checker.take_problems(), .fixed = {}};
+  IndexCheck check{.path = *found, .problems = checker.take_problems(), .other_members = (*index)->other_members()};
   if (!fix) return check;
+  if (Status status = check_metadata((*index)->metadata(), *found); !status) return std::move(status).error();
   std::vector<std::string> files;
   for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) files.emplace_back((*index)->shard(i));
   if (!checker.all_files_exist() || files.empty()) {
