@@ -17,8 +17,10 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together.
 
 Each EXPRESSION is applied to each name, one after the other, as sed -E does:
-s/RE/TEXT/, where RE is an extended regular expression of POSIX. In TEXT, & is
-the whole match, and \1 to \9 are the groups. After the last /, g replaces every
+s/RE/TEXT/, where RE is an extended regular expression of POSIX, without
+back-references: their matches could take years. In TEXT, & or \0 is the whole
+match, and \1 to \9 are the groups; \& and \\ are the characters themselves, and
+other letters after a backslash are an error. After the last /, g replaces every
 match, and i ignores upper and lower case. A character other than / may take its
 place. A character outside ASCII counts as several. If two tensors would get one
 name, that is an error.)";
