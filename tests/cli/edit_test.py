@@ -252,6 +252,63 @@ class OutputTest(EditTest):
             self.run_command("verify", "model", "model/half", "model/split").returncode, 0
         )
 
+    def test_a_part_of_a_model_does_not_replace_the_model(self):
+        part, rest = (f"model/model-0000{i}-of-00002.safetensors" for i in (1, 2))
+        os.symlink(part, self.path("link.safetensors"))
+        shutil.copy(self.path("model/model.safetensors.index.json"), self.path("model/old"))
+        for verb, source in (("split", part), ("reshard", part), ("split", "link.safetensors")):
+            for extra in ([], ["--dry-run"], ["--max-shard-size", "1"]):
+                self.fail_with(
+                    1,
+                    "would remove or replace `model-00002-of-00002.safetensors`",
+                    *(verb, source, "model", "--force", *extra),
+                )
+        # New files with the names of the old ones replace them.
+        self.put(part, [("x", "U8", [8], bytes(8)), ("y", "U8", [8], bytes(8))])
+        self.fail_with(
+            1,
+            "would remove or replace `model-00002-of-00002.safetensors`",
+            *("split", part, "model", "--max-shard-size", "8", "--force"),
+        )
+        # A file that the index does not name, and a tensor that it does not name.
+        self.put(part, [("b", "F32", [2], bytes(range(8)))], {"k": "v"})
+        self.put("model/model.safetensors", [("z", "U8", [1], b"z")])
+        self.fail_with(1, "`model.safetensors`", "reshard", "model", "model", "--force")
+        os.remove(self.path("model/model.safetensors"))
+        with open(self.path("model/model.safetensors.index.json"), "w") as file:
+            json.dump({"weight_map": {"b": os.path.basename(part)}}, file)
+        self.fail_with(1, os.path.basename(rest), "reshard", "model", "model", "--force")
+        os.replace(self.path("model/old"), self.path("model/model.safetensors.index.json"))
+        # Another folder is free, and so is what the caller leaves out.
+        self.succeed("split", part, "other", "--max-shard-size", "1")
+        self.succeed("split", "in.safetensors", "other", "--force")
+        self.succeed("drop", "model", "model", "-m", "a", "--force")
+        self.assertEqual(os.listdir(self.path("model")).count("model.safetensors"), 1)
+        self.assertEqual(list(header_of(self.path("model/model.safetensors")))[-1], "b")
+
+    def test_an_option_for_a_folder_is_refused_for_a_file(self):
+        for option in (("--max-shard-size", "10"), ("--name", "x")):
+            for source, output in (("in.safetensors", "out"), ("model", "out.safetensors")):
+                for verb in ("cast", "select", "drop", "rename", "repack"):
+                    arguments = (verb, source, output, *VERBS[verb], *option)
+                    self.fail_with(2, f"{option[0]} is for a folder", *arguments)
+
+    def test_an_empty_path(self):
+        self.fail_with(2, "IN number 2 is an empty path", "merge", "in.safetensors", "", "out")
+        self.fail_with(2, "IN is an empty path", "split", "", "out")
+        self.fail_with(2, "OUT is an empty path", "split", "in.safetensors", "")
+
+    def test_a_dry_run_fails_where_the_folder_is_missing(self):
+        for verb in ("merge", "split", "cast", "reshard", "repack"):
+            for output in ("none/out", "in.safetensors/out"):
+                arguments = (verb, "in.safetensors", output, *VERBS[verb])
+                real = self.run_command(*arguments)
+                self.assertEqual(real.returncode, 3, arguments)
+                reason = real.stderr.decode().rsplit(": ", 1)[1]
+                self.fail_with(3, reason, *arguments, "--dry-run")
+        self.fail_with(3, "is a directory", "merge", "in.safetensors", "out/", "--dry-run")
+        self.succeed("split", "in.safetensors", "new/", "--dry-run")
+
     def test_symlinks(self):
         os.symlink("in.safetensors", self.path("link.safetensors"))
         os.symlink("nowhere", self.path("dangling"))
@@ -361,6 +418,7 @@ class NamesTest(EditTest):
             "s",
             "",
             "s/[/x/",
+            "s/[[:alpha/]/x/",
         ):
             self.fail_with(2, "Try 'safetensors rename --help'", "rename", "in", "out", expression)
         self.fail_with(1, "no tensor gets another name", "rename", "in", "out", "s/zzz/y/")
@@ -374,6 +432,64 @@ class NamesTest(EditTest):
         )
         self.fail_with(1, "__metadata__", "rename", "in", "out", "s/^b.*/__metadata__/")
         self.fail_with(1, "UTF-8", "rename", "in", "out", b"s/^b/\xff/")
+
+    def test_escapes(self):
+        self.put("in", [("a/]n", "U8", [1], b"1")])
+        cases = {
+            "s/[/]/_/": "a_]n",
+            "s/[]/]/_/g": "a__n",
+            "s/[^]/]/_/g": "_/]_",
+            "s/[[:punct:]/]/_/g": "a__n",
+            "s/[\\/]/_/": "a_]n",
+            "s/\\]/\\\\/": "a/\\n",
+            "s/a/\\0\\0/": "aa/]n",
+            "s/a/\\&\\//": "&//]n",
+            "s|/|\\||": "a|]n",
+        }
+        for expression, name in cases.items():
+            self.succeed("rename", "in", "out", expression, "--force")
+            self.assertEqual(list(header_of(self.path("out"))), [name], expression)
+        for escape in ("n", "t", "x41", "U", "q", "."):
+            self.fail_with(
+                2,
+                "after a backslash comes 0 to 9, &, \\ or the delimiter /",
+                *("rename", "in", "out", f"s/a/\\{escape}/"),
+            )
+        for pattern in ("\\n", "(a)\\n", "\\t", "\\d"):
+            self.fail_with(2, "letters after a backslash", "rename", "in", "out", f"s/{pattern}/x/")
+        for pattern in ("(a)\\1", "(a)[b]*\\1", "((a*)*)\\2$"):
+            self.fail_with(
+                2, "back-references are not supported", "rename", "in", "out", f"s/{pattern}/x/"
+            )
+
+    def test_random_expressions_equal_sed(self):
+        atoms = ["a", "b", ".", "[ab]", "[^a]", "^", "$", "\\b", "\\<", "\\>", "\\B", "\\w", "[/.]"]
+        atoms += ["(a|b)", "(ab)", "a|", "\\.", "x*", "a*", "[0-9]*", "b?", "a+"]
+        fixed = [("a.10.w", "s/[0-9]*/N/g"), ("baaac", "s/a*/x/g"), ("xx y", "s/\\bx/y/g")]
+        choose = random.Random(7)
+        for number in range(150):
+            name, expression = fixed[number] if number < len(fixed) else ("", "")
+            if not name:
+                name = "".join(choose.choice("aab.b/ 1") for _ in range(choose.randrange(1, 9)))
+                pattern = "".join(choose.choice(atoms) for _ in range(choose.randrange(1, 4)))
+                text = choose.choice(["<&>", "", "Z", "[\\0]", "a", "\\&"])
+                expression = f"s/{pattern}/{text}/" + choose.choice(["", "g", "gi"])
+            sed = subprocess.run(
+                ["sed", "-E", expression],
+                input=name.encode(),
+                capture_output=True,
+                env={"LC_ALL": "C", "PATH": os.environ["PATH"]},
+            )
+            self.put("in", [(name, "U8", [1], b"1")])
+            result = self.run_command("rename", "in", "out", expression, "--force")
+            with self.subTest(name=name, expression=expression):
+                if sed.returncode != 0:
+                    self.assertEqual(result.returncode, 2, sed.stderr)
+                elif sed.stdout.decode() == name:
+                    self.assertIn(b"no tensor gets another name", result.stderr)
+                else:
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    self.assertEqual(list(header_of(self.path("out"))), [sed.stdout.decode()])
 
     def test_a_list_of_names(self):
         self.put("in", [(name, "U8", [1], name.encode()) for name in ("a", "b", "c")])
@@ -512,6 +628,61 @@ class IndexTest(EditTest):
         self.assertFalse(os.path.exists(self.path(self.index)))
         self.succeed("index", "make", "model")
         self.assertEqual(self.read(self.index), before)
+
+    def test_make_refuses_names_that_no_index_may_hold(self):
+        for stem in ("../esc", "", ".", "..", "a/b", "a\n", "a:b", "\u202e", ".hidden", b"\xff"):
+            for extra in ([], ["--dry-run"]):
+                self.fail_with(
+                    1,
+                    "safetensors: model: ",
+                    "index",
+                    "make",
+                    "model",
+                    "--name",
+                    stem,
+                    "--force",
+                    *extra,
+                )
+        for name, shown in (
+            (b"a:b", "`a:b.safetensors`: it holds a colon"),
+            (b"a\x07", "`a\\u{7}.safetensors`"),
+            ("a\u202e".encode(), "`a\\u{202e}.safetensors`"),
+            (b"a\xff", "`a\\xff.safetensors`: it is not valid UTF-8"),
+        ):
+            self.put("d/b.safetensors", [("b", "U8", [1], b"1")])
+            os.rename(
+                self.path("d/b.safetensors"),
+                self.path("d").encode() + b"/" + name + b".safetensors",
+            )
+            self.fail_with(1, shown, "index", "make", "d")
+            shutil.rmtree(self.path("d"))
+
+    def test_an_index_that_is_odd(self):
+        for total in (-1, "x", 1.5, None):
+            self.change(lambda index, total=total: index["metadata"].update(total_size=total))
+            text = self.run_command("index", "check", "model").stdout.decode()
+            self.assertIn("total_size is not an integer from 0 to 2^64-1, the tensors have 7", text)
+        self.change(lambda index: index["metadata"].pop("total_size"))
+        text = self.run_command("index", "check", "model").stdout.decode()
+        self.assertIn("total_size is missing, the tensors have 7", text)
+        self.change(lambda index: index.update(extra=1))
+        result = self.run_command("index", "fix", "model")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(
+            "1 member of the index beside metadata and weight_map is not kept",
+            result.stderr.decode(),
+        )
+        text = self.read(self.index).decode().replace('"total_size": 7', '"x": 1, "x": 2')
+        with open(self.path(self.index), "w") as file:
+            file.write(text)
+        self.fail_with(
+            1,
+            "model/model.safetensors.index.json: metadata has two members",
+            "index",
+            "fix",
+            "model",
+        )
+        self.fail_with(1, "its index has two members", "cast", "model", "out", "--to", "f16")
 
     def test_check_finds_each_problem_and_fix_corrects_it(self):
         right = self.read(self.index)
