@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The verb index: make, check and fix.
+
+index_test.py SAFETENSORS [unittest's arguments]
+"""
+
+import json
+import os
+import shutil
+import sys
+import unittest
+
+import edit_test
+
+
+class IndexTest(edit_test.EditTest):
+    def setUp(self):
+        super().setUp()
+        self.put("in", [("a", "U8", [3], b"abc"), ("b", "U8", [4], b"defg")])
+        self.succeed("split", "in", "model", "--max-shard-size", "4")
+        self.index = "model/model.safetensors.index.json"
+
+    def change(self, function):
+        with open(self.path(self.index)) as file:
+            index = json.load(file)
+        function(index)
+        with open(self.path(self.index), "w") as file:
+            json.dump(index, file)
+
+    def problems(self, code=1):
+        result = self.run_command("index", "check", "model", "--json")
+        self.assertEqual(result.returncode, code, result.stderr)
+        return [(p["kind"], p["tensor"], p["file"]) for p in json.loads(result.stdout)["problems"]]
+
+    def test_make_gives_the_index_that_split_wrote(self):
+        before = self.read(self.index)
+        self.fail_with(1, "--force", "index", "make", "model")
+        os.remove(self.path(self.index))
+        self.fail_with(1, "without an index", "index", "check", "model")
+        self.succeed("index", "make", "model", "--dry-run")
+        self.assertFalse(os.path.exists(self.path(self.index)))
+        self.succeed("index", "make", "model")
+        self.assertEqual(self.read(self.index), before)
+
+    def test_make_refuses_names_that_no_index_may_hold(self):
+        for stem in ("../esc", "", ".", "..", "a/b", "a\n", "a:b", "\u202e", ".hidden", b"\xff"):
+            for extra in ([], ["--dry-run"]):
+                self.fail_with(
+                    1,
+                    "safetensors: model: ",
+                    "index",
+                    "make",
+                    "model",
+                    "--name",
+                    stem,
+                    "--force",
+                    *extra,
+                )
+        for name, shown in (
+            (b"a:b", "`a:b.safetensors`: it holds a colon"),
+            (b"a\x07", "`a\\u{7}.safetensors`"),
+            ("a\u202e".encode(), "`a\\u{202e}.safetensors`"),
+            (b"a\xff", "`a\\xff.safetensors`: it is not valid UTF-8"),
+        ):
+            self.put("d/b.safetensors", [("b", "U8", [1], b"1")])
+            os.rename(
+                self.path("d/b.safetensors"),
+                self.path("d").encode() + b"/" + name + b".safetensors",
+            )
+            self.fail_with(1, shown, "index", "make", "d")
+            shutil.rmtree(self.path("d"))
+
+    def test_an_index_that_is_odd(self):
+        for total in (-1, "x", 1.5, None):
+            self.change(lambda index, total=total: index["metadata"].update(total_size=total))
+            text = self.run_command("index", "check", "model").stdout.decode()
+            self.assertIn("total_size is not an integer from 0 to 2^64-1, the tensors have 7", text)
+        self.change(lambda index: index["metadata"].pop("total_size"))
+        text = self.run_command("index", "check", "model").stdout.decode()
+        self.assertIn("total_size is missing, the tensors have 7", text)
+        self.change(lambda index: index.update(extra=1))
+        result = self.run_command("index", "fix", "model")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(
+            "1 member of the index beside metadata and weight_map is not kept",
+            result.stderr.decode(),
+        )
+        text = self.read(self.index).decode().replace('"total_size": 7', '"x": 1, "x": 2')
+        with open(self.path(self.index), "w") as file:
+            file.write(text)
+        self.fail_with(
+            1,
+            "model/model.safetensors.index.json: metadata has two members",
+            "index",
+            "fix",
+            "model",
+        )
+        self.fail_with(1, "its index has two members", "cast", "model", "out", "--to", "f16")
+
+    def test_check_finds_each_problem_and_fix_corrects_it(self):
+        right = self.read(self.index)
+        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+        def total(index):
+            index["metadata"]["total_size"] = 1
+
+        def gone(index):
+            index["weight_map"]["c"] = first
+
+        def swapped(index):
+            index["weight_map"]["a"] = second
+
+        def unindexed(index):
+            index["weight_map"]["c"] = index["weight_map"].pop("a")
+
+        for change, expected in (
+            (total, [("total_size", None, None)]),
+            (gone, [("missing_tensor", "c", first)]),
+            (swapped, [("wrong_file", "a", second)]),
+            (unindexed, [("missing_tensor", "c", first), ("unindexed_tensor", "a", first)]),
+        ):
+            self.change(change)
+            if change is swapped:  # the first file is not named any more
+                expected = [
+                    ("missing_tensor", "a", second),
+                    ("total_size", None, None),
+                    ("stray_file", None, first),
+                ]
+            self.assertEqual(self.problems(), expected)
+            before = self.read(self.index)
+            self.succeed("index", "fix", "model", "--dry-run")
+            self.assertEqual(self.read(self.index), before)
+            if change is not swapped:
+                self.succeed("index", "fix", "model")
+                self.assertEqual(self.problems(0), [])
+            with open(self.path(self.index), "wb") as file:
+                file.write(right)
+
+    def test_files_that_are_missing_stray_or_invalid(self):
+        second = self.path("model/model-00002-of-00002.safetensors")
+        shutil.copy(self.path("in"), self.path("model/other.safetensors"))
+        self.assertEqual(self.problems(), [("stray_file", None, "other.safetensors")])
+        content = self.read("model/model-00002-of-00002.safetensors")
+        with open(second, "wb") as file:
+            file.write(content[:-1])
+        self.assertEqual(self.problems()[0][0], "invalid_file")
+        self.fail_with(1, "rule 10", "index", "fix", "model")
+        os.remove(second)
+        self.assertEqual(self.problems()[0][0], "missing_file")
+        self.fail_with(1, "1 of the 00002 files", "index", "fix", "model")
+        self.fail_with(1, "1 of the 00002 files", "index", "make", "model", "--force")
+        self.fail_with(2, "Try", "index")
+        self.fail_with(2, "Try", "index", "check")
+        self.fail_with(1, "neither a folder nor an index", "index", "check", "in")
+
+
+if __name__ == "__main__":
+    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
