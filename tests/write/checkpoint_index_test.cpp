@@ -54,6 +54,18 @@ TEST_F(CheckpointIndexTest, TakesAllFilesWithoutNumbers) {
   EXPECT_EQ(make_index(directory_.path(), {.stem = "s"}).value().name, "s.safetensors.index.json");
 }
 
+TEST_F(CheckpointIndexTest, RefusesNamesThatNoIndexMayHold) {
+  put_file("x.safetensors", "a");
+  for (const std::string stem : {"../x", "", ".", "..", "a/b", "a\n", "a:b"})
+    EXPECT_EQ(error_of(make_index(directory_.path(), {.stem = stem})).code, Errc::invalid_argument) << stem;
+  EXPECT_EQ(error_of(make_index(directory_.path(), {.stem = "\xff"})).code, Errc::invalid_utf8);
+  put_file("y:z.safetensors", "b");
+  const Error error = error_of(make_index(directory_.path()));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "no index may name the file `y:z.safetensors`: it holds a colon; rename it");
+  EXPECT_EQ(error.path, directory_.path());
+}
+
 TEST_F(CheckpointIndexTest, RefusesUnclearFolders) {
   Error error = error_of(make_index(directory_.path()));
   EXPECT_EQ(error.code, Errc::not_found);

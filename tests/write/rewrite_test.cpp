@@ -62,6 +62,31 @@ TEST_F(RewriteTest, MergeOfSplitIsSameFile) {
   }
 }
 
+TEST_F(RewriteTest, FindsOldFilesThatTheInputDoesNotCover) {
+  const std::string folder = directory_ / "model";
+  {
+    const Checkpoint in = open("in.safetensors");
+    RewriteOptions split = options(in);
+    split.folder = true;
+    split.stem = "model";
+    split.max_shard_size = 1;
+    const Rewrite rewrite = Rewrite::plan(all(in), split).value();
+    ASSERT_TRUE(succeeds(rewrite.write(folder)));
+    EXPECT_TRUE(succeeds(rewrite.check_old_files(folder, in)));  // another model is replaced as asked
+  }
+  const auto check = [&](const std::string& path) {
+    const Checkpoint in = Checkpoint::open(path).value();
+    return Rewrite::plan(all(in), {.folder = true, .stem = "model"}).value().check_old_files(folder, in);
+  };
+  EXPECT_TRUE(succeeds(check(folder)));
+  const Status part = check(folder + "/model-00002-of-00003.safetensors");
+  ASSERT_FALSE(part.ok());
+  EXPECT_EQ(part.error().code, Errc::invalid_argument);
+  EXPECT_NE(part.error().message.find("`model-00001-of-00003.safetensors`, `model-00003-of-00003.safetensors`"),
+            std::string::npos)
+      << part.error().message;
+}
+
 TEST_F(RewriteTest, KeepsEmptyMetadata) {
   ASSERT_TRUE(succeeds(write_file(path_, {}, MetadataPairs{})));
   const Checkpoint in = open("in.safetensors");
