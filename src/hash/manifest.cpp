@@ -53,13 +53,11 @@ bool read_list(json::Reader& reader, const char* what, Read read) {
 class Parser {
  public:
   // text: `size` bytes and then the padding of the reader, which changes the text.
-  Parser(std::unique_ptr<char[]> text, std::size_t size) : size_(size), text_(std::move(text)) {}
+  Parser(std::unique_ptr<char[]> text, std::size_t size) : text_(std::move(text)), reader_(text_.get(), size) {}
 
   Result<Manifest> parse() {
-    json::Reader reader(text_.get(), size_);
-    reader_ = &reader;
-    if (read_manifest() && reader.end()) return check();
-    const json::Failure& failure = reader.failure();
+    if (read_manifest() && reader_.end()) return check();
+    const json::Failure& failure = reader_.failure();
     Error error = base::make_error(Errc::invalid_argument, std::string("not a manifest: ") + failure.what);
     error.offset = failure.offset;
     return error;
@@ -68,69 +66,69 @@ class Parser {
  private:
   bool read_manifest() {
     static constexpr std::string_view kNames[] = {"schema", "algorithm", "chunk_bytes", "files"};
-    return read_members(*reader_, kNames, "expected an object", [&](std::size_t member) {
+    return read_members(reader_, kNames, "expected an object", [&](std::size_t member) {
       if (member == 0) return read_schema();
       if (member == 1) return read_algorithm();
-      if (member == 2) return reader_->integer(manifest_.chunk_bytes);
-      return read_list(*reader_, "expected a list of files", [&] { return read_file(manifest_.files.emplace_back()); });
+      if (member == 2) return reader_.integer(manifest_.chunk_bytes);
+      return read_list(reader_, "expected a list of files", [&] { return read_file(manifest_.files.emplace_back()); });
     });
   }
   bool read_schema() {
-    (void)reader_->peek();  // skips white space
-    const std::size_t start = reader_->offset();
+    (void)reader_.peek();  // skips white space
+    const std::size_t start = reader_.offset();
     std::string_view schema;
-    if (!reader_->string(schema)) return false;
+    if (!reader_.string(schema)) return false;
     if (schema == kSchema) return true;
-    return reader_->fail(Errc::invalid_argument, start, "the schema is not `safetensors.manifest/1`");
+    return reader_.fail(Errc::invalid_argument, start, "the schema is not `safetensors.manifest/1`");
   }
   bool read_algorithm() {
-    (void)reader_->peek();  // skips white space
-    const std::size_t start = reader_->offset();
+    (void)reader_.peek();  // skips white space
+    const std::size_t start = reader_.offset();
     std::string_view name;
-    if (!reader_->string(name)) return false;
+    if (!reader_.string(name)) return false;
     const std::optional<HashAlgorithm> algorithm = hash_algorithm(name);
-    if (!algorithm) return reader_->fail(Errc::invalid_argument, start, "unknown algorithm, expected sha256 or blake3");
+    if (!algorithm) return reader_.fail(Errc::invalid_argument, start, "unknown algorithm, expected sha256 or blake3");
     manifest_.algorithm = *algorithm;
     return true;
   }
   bool read_digest(Digest& out) {
-    (void)reader_->peek();  // skips white space
-    const std::size_t start = reader_->offset();
+    (void)reader_.peek();  // skips white space
+    const std::size_t start = reader_.offset();
     std::string_view text;
-    if (!reader_->string(text)) return false;
+    if (!reader_.string(text)) return false;
     const std::optional<Digest> digest = digest_from_hex(text);
-    if (!digest) return reader_->fail(Errc::invalid_argument, start, "a digest is not 64 hexadecimal digits");
+    if (!digest) return reader_.fail(Errc::invalid_argument, start, "a digest is not 64 hexadecimal digits");
     out = *digest;
     return true;
   }
   bool read_name(std::string& out) {
     std::string_view name;
-    if (!reader_->string(name)) return false;
+    if (!reader_.string(name)) return false;
     out = name;
     return true;
   }
   bool read_file(ManifestFile& file) {
     static constexpr std::string_view kNames[] = {"name",   "bytes", "data_start", "digest",
                                                   "header", "data",  "tensors",    "chunks"};
-    return read_members(*reader_, kNames, "expected a file", [&](std::size_t member) {
+    return read_members(reader_, kNames, "expected a file", [&](std::size_t member) {
       if (member == 0) return read_name(file.name);
-      if (member == 1) return reader_->integer(file.bytes);
-      if (member == 2) return reader_->integer(file.data_start);
+      if (member == 1) return reader_.integer(file.bytes);
+      if (member == 2) return reader_.integer(file.data_start);
       if (member == 3) return read_digest(file.digest);
       if (member == 4) return read_digest(file.header);
       if (member == 5) return read_digest(file.data);
       if (member == 6)
-        return read_list(*reader_, "expected a list of tensors",
+        return read_list(reader_, "expected a list of tensors",
                          [&] { return read_tensor(file.tensors.emplace_back()); });
-      return read_list(*reader_, "expected a list of digests", [&] { return read_digest(file.chunks.emplace_back()); });
+      return read_list(reader_, "expected a list of digests", [&] { return read_digest(file.chunks.emplace_back()); });
     });
   }
   bool read_tensor(ManifestTensor& tensor) {
     static constexpr std::string_view kNames[] = {"name", "begin", "end", "digest"};
-    return read_members(*reader_, kNames, "expected a tensor", [&](std::size_t member) {
+    return read_members(reader_, kNames, "expected a tensor", [&](std::size_t member) {
       if (member == 0) return read_name(tensor.name);
-      if (member == 1) return reader_->integer(tensor.begin);
-      if (member == 2) return reader_->integer(tensor.end);
+      if (member == 1) return reader_.integer(tensor.begin);
+      if (member == 2) return reader_.integer(tensor.end);
       return read_digest(tensor.digest);
     });
   }
@@ -175,9 +173,8 @@ class Parser {
     return {};
   }
 
-  const std::size_t size_;
   const std::unique_ptr<char[]> text_;
-  json::Reader* reader_ = nullptr;
+  json::Reader reader_;  // of text_
   Manifest manifest_;
 };
 
