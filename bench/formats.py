@@ -91,7 +91,7 @@ def run_row(
 
 
 def check_controls(arguments: argparse.Namespace, columns: list[str]) -> list[str]:
-    """Return a line for each cell of the control rows that is not what it must be."""
+    """Return a line for each cell of the control rows that has another verdict than expected."""
     wrong = []
     for key, verdict in (("control_yes", "yes"), ("control_no", "no")):
         cells = run_row(key, arguments, columns, {})["cells"]

@@ -42,7 +42,7 @@ struct Command {
   Values arguments = Values::model;            // the other arguments. For shells
   const char* details = nullptr;               // paragraphs below the options
   std::span<const char* const> examples = {};  // command lines
-  const char* exits;                           // the exit codes and what they mean
+  const char* exits;                           // the exit codes and their meanings
   Exit (*run)(std::span<const std::string> arguments, Console& console);
 };
 

@@ -271,7 +271,7 @@ NO_LIMIT = (1 << 61) - 1
 
 
 class Capnp(Row):
-    """Cap'n Proto has no schema for tensors: this one has what a schema for tensors needs."""
+    """Cap'n Proto has no schema for tensors. This schema has names, dtypes, shapes and bytes."""
 
     title = "Cap'n Proto"
     key = "capnp"

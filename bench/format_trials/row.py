@@ -36,7 +36,7 @@ class Loader(NamedTuple):
 
 
 class NotOffered(Exception):
-    """The library has no such feature. The message says what is missing."""
+    """The library lacks a feature. The message names it."""
 
 
 class Payload:
@@ -67,7 +67,7 @@ class Row:
     key = ""  # of --environment and --only
     packages: tuple[str, ...] = ()  # the first is the library
     suffix = ""
-    code_is = "code"  # what the format can carry as code
+    code_is = "code"  # the kind of code that the format can carry
     aligned_by = ""  # how write_aligned() does it, if the reader should know
 
     def versions(self) -> str:
@@ -125,7 +125,7 @@ class Row:
         raise NotOffered("the library stores arrays only")
 
     def round_trip(self, path: str, array: Any) -> Any:
-        """Write this array of ml_dtypes in the library's natural way, and return what the library reads."""
+        """Write this array of ml_dtypes, and return the array that the library reads."""
         raise NotImplementedError
 
 

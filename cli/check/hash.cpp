@@ -1,5 +1,5 @@
 // The subcommand hash: prints digests of files, of their data and of their tensors, and writes manifests. hash_file()
-// of the component hash computes them. A build without that component has the subcommand, and says what is missing.
+// of the component hash computes them. Without that component, the subcommand names the missing library.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"

@@ -56,7 +56,7 @@ struct RewriteRequest {
 
   // Chooses and changes the tensors of the input. May be null. Errors have no path, or that of another file than IN.
   std::function<Status(const Input& input, std::vector<RewriteTensor>& tensors)> change = nullptr;
-  // Adds what the verb has to say. report: null in a dry run. May be null.
+  // Prints the lines of this verb. report: null in a dry run. The function may be null.
   std::function<void(Console& console, const Rewrite& rewrite, const RewriteReport* report)> print = nullptr;
   std::function<void(Json& json, const Rewrite& rewrite, const RewriteReport* report)> print_json = nullptr;
 

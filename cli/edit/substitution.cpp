@@ -30,8 +30,8 @@ std::size_t end_of_bracket(std::string_view text, std::size_t begin) {
   return i < text.size() ? i + 1 : text.npos;
 }
 
-// Splits off the text up to the next delimiter that has no backslash before it. brackets: nor is in a bracket
-// expression. Returns false if there is none.
+// Splits off the text up to the next delimiter without a backslash before it. brackets: skips delimiters inside of
+// bracket expressions. Returns false if the text has no such delimiter.
 bool split_field(std::string_view& rest, char delimiter, bool brackets, std::string& field) {
   for (std::size_t i = 0; i < rest.size(); ++i) {
     if (rest[i] == '\\' && i + 1 < rest.size()) {

@@ -114,7 +114,7 @@ struct Tally {
 class Tallies {
  public:
   Tally& operator[](LintCode code) noexcept { return tallies_[static_cast<std::size_t>(code)]; }
-  // text: what is said of the tensors, such as "have no elements".
+  // text: the predicate of the tensors, such as "have no elements".
   void report(LintCode code, std::string_view text, LintReport& report) {
     const Tally& tally = (*this)[code];
     if (tally.count == 0) return;

@@ -90,7 +90,7 @@ class Floats {
   // Room for kBlock codes.
   Bits* buffer() noexcept { return buffer_; }
 
-  // Moves the counts of exponents to where they belong.
+  // Moves the counts of exponents to the counts of the tensor.
   void flush() {
     if (exponents_ == nullptr) return;
     for (std::size_t field = 1; field < kFields - 1; ++field) {

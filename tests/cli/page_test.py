@@ -321,7 +321,7 @@ class PageTest(unittest.TestCase):
         self.assertIsNone(self.browser.evaluate("window.hacked"))
 
     def test_the_policy_stops_other_scripts(self) -> None:
-        """That the test above can fail: the browser reports what the policy forbids."""
+        """Proves that the test above can fail: the browser reports a forbidden script."""
         self.open("good.safetensors")
         self.browser.evaluate(
             "(() => { const s = document.createElement('script'); s.textContent = 'window.hacked = 1';"
