@@ -281,8 +281,8 @@ class Checkpoint(Mapping[str, Any]):
         limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
 
         def read(**options: Any) -> list[Any]:
-            items = native.stream(requests, **{**options, "memory_limit": limit})
-            return load_verified(items, expected, native.framework(), manifest.algorithm)
+            items = native.stream(requests, **{**options, "memory_limit": limit}, with_bytes=True)
+            return load_verified(items, expected, manifest.algorithm)
 
         values = self._reported(read, progress, threads, memory_limit, cache)
         return dict(zip(renamed, values, strict=True))
@@ -405,7 +405,8 @@ def load(
     completed and the total. An exception that it raises ends the load.
     `verify`: a `Manifest`, or the path of one. Each loaded tensor is checked while the next ones are
     read, and the headers of all files before. If a byte differs, SafetensorError names the file and
-    the tensor. It works for whole tensors of NumPy, torch and JAX on the CPU, without `dtype`.
+    the tensor. It checks the bytes of the file, before the framework converts them (JAX makes int32
+    of int64). It works for whole tensors on the CPU, without `dtype`.
 
     Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
     MissingTensorError for an unknown name and for a pattern without a match, ValueError and

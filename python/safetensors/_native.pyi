@@ -243,7 +243,7 @@ _Request = tuple[str, Any, str | None, _Target | None]
 _Progress = Callable[[int, int], object]
 
 class _Stream:
-    def __next__(self) -> tuple[int, Any]: ...
+    def __next__(self) -> Any: ...
     def close(self) -> None: ...
 
 class _Checkpoint:
@@ -299,6 +299,7 @@ class _Checkpoint:
         memory_limit: int,
         cache: Cache,
         progress: _Progress | None = None,
+        with_bytes: bool = False,
     ) -> _Stream: ...
 
 class _CheckpointLayout:

@@ -12,6 +12,7 @@
 #include "checkpoint.h"
 #include "display.h"
 #include "index.h"
+#include "memory.h"
 #include "module.h"
 #include "requests.h"
 #include "results.h"
@@ -35,8 +36,10 @@ nb::object finish(Maker& maker, Array array, const nb::object& target) {
 // Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
-  PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none())
-      : watch_(progress), targets_(std::move(requests.targets)), maker_(std::move(maker)) {
+  // with_bytes: next() also returns the bytes of each new array.
+  PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none(),
+           bool with_bytes = false)
+      : watch_(progress), targets_(std::move(requests.targets)), maker_(std::move(maker)), with_bytes_(with_bytes) {
     options.progress = watch_.callback();
     Result<Stream> stream = requests.plan.stream(options);
     if (!stream) raise_read_error(stream.error(), "", "");
@@ -49,7 +52,8 @@ class PyStream {
     stream_.reset();
   }
 
-  // Returns (index, array). Raises StopIteration at the end and after close().
+  // Returns (index, array), or (index, array, bytes): see define_checkpoint. Raises StopIteration at the end and after
+  // close().
   nb::object next() {
     if (forked()) raise("a stream cannot be used in a forked child: make one there");
     if (watch_.asking()) raise("a stream cannot be read by the handler of a signal that came while it is read");
@@ -67,8 +71,10 @@ class PyStream {
     if (!item && item.error().code == Errc::cancelled) throw nb::stop_iteration();
     if (!item) raise_read_error(item.error(), "", "");
     if (!*item) throw nb::stop_iteration();
-    nb::object& target = targets_[(*item)->index];
-    return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
+    const nb::object& target = targets_[(*item)->index];
+    if (!with_bytes_) return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
+    const nb::object bytes = target.is_valid() ? nb::none() : make_memory((*item)->array);
+    return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target), bytes);
   }
 
   // Waits for a next() that runs in another thread. If a signal handler inside of a next() of this thread calls
@@ -100,6 +106,7 @@ class PyStream {
   Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
+  const bool with_bytes_;
   std::mutex turn_;   // held by the thread in next(); never locked with the GIL held
   std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Stream> stream_;
@@ -356,12 +363,16 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache, nb::object progress) {
+             nb::object cache, nb::object progress, bool with_bytes) {
             return std::make_shared<PyStream>(make_requests(self.get(), requests),
-                                              make_read_options(threads, memory_limit, cache), self.maker(), progress);
+                                              make_read_options(threads, memory_limit, cache), self.maker(), progress,
+                                              with_bytes);
           },
           nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none(), nb::arg("progress").none() = nb::none());
+          nb::arg("cache").none(), nb::arg("progress").none() = nb::none(), nb::arg("with_bytes") = false,
+          "An iterator of (index, array). with_bytes: of (index, array, bytes), where bytes shares the memory that "
+          "was\n"
+          "read, before the framework converted it. It is None for an array of the caller.");
 }
 
 }  // namespace
