@@ -1,24 +1,41 @@
-// Makes the keys of hash tables: 128 random bits from the system. No two tables, processes or machines share a key, so
-// an attacker cannot learn one from another.
+// Makes the keys of hash tables. A process asks the system once for 128 random bits, its secret. The key of each table
+// is SipHash-2-4 of a counter, with the secret as its key. So no two tables of a process share a key, and who learns
+// one key learns no other. A question to the system took 60 microseconds on a virtual machine, more than the parsing of
+// a small header. A forked child has the secret of its parent.
 #include "base/hash.h"
 
+#include <atomic>
 #include <chrono>
 #include <random>
 
 namespace safetensors::base {
+namespace {
 
-HashKey HashKey::random() noexcept {
-  HashKey key;
+HashKey new_secret() noexcept {
+  HashKey secret;
   try {
     std::random_device device;
     const auto word = [&device] { return static_cast<std::uint64_t>(device()) << 32 | device(); };
-    key.k0 = word();
-    key.k1 = word();
+    secret.k0 = word();
+    secret.k1 = word();
   } catch (...) {  // The system has no source of randomness. An address and the clock are better than a constant.
-    key.k0 = reinterpret_cast<std::uintptr_t>(&key);
-    key.k1 = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    secret.k0 = reinterpret_cast<std::uintptr_t>(&secret);
+    secret.k1 = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   }
-  return key;
+  return secret;
+}
+
+}  // namespace
+
+HashKey HashKey::random() noexcept {
+  static const HashKey secret = new_secret();
+  static std::atomic<std::uint64_t> used = 0;
+  const std::uint64_t first = used.fetch_add(2, std::memory_order_relaxed);
+  const auto word = [](std::uint64_t number) {
+    const std::string_view text(reinterpret_cast<const char*>(&number), sizeof number);
+    return SipHash<2, 4>::of(text, secret);
+  };
+  return {word(first), word(first + 1)};
 }
 
 }  // namespace safetensors::base

@@ -21,8 +21,8 @@ struct HashKey {
   std::uint64_t k0 = 0;
   std::uint64_t k1 = 0;
 
-  // Takes the key from the system's source of randomness. If the system has none, takes it from the clock and an
-  // address, which an attacker could guess.
+  // Makes a new key from a secret of the process, which comes from the system's source of randomness. If the system has
+  // none, the secret is the clock and an address, which an attacker could guess. Thread-safe.
   [[nodiscard]] static HashKey random() noexcept;
 };
 

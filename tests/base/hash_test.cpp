@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "base/hash.h"
@@ -103,6 +104,15 @@ TEST(Hash, DrawsDifferentRandomKeys) {
   EXPECT_NE(one.k0, two.k0);
   EXPECT_NE(one.k1, two.k1);
   EXPECT_NE(one.k0, one.k1);
+}
+
+TEST(Hash, NeverDrawsAWordTwice) {
+  std::set<std::uint64_t> words;
+  for (int i = 0; i < 10'000; ++i) {
+    const HashKey key = HashKey::random();
+    words.insert({key.k0, key.k1});
+  }
+  EXPECT_EQ(words.size(), 20'000U);  // two of 20,000 random words are equal once in 10^11 runs
 }
 
 }  // namespace
