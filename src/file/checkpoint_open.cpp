@@ -1,9 +1,14 @@
-// Opens the files of a checkpoint with several threads, then puts their tensors into one index of names. It is an error
-// if two tensors have the same name. The error names both files.
+// Opens the files of a checkpoint, then puts their tensors into one index of names. It is an error if two tensors have
+// the same name. The error names both files.
+//
+// The calling thread opens the files alone as long as each takes less than kQuickOpen: the headers are then small and
+// in the page cache, and to start threads would take longer. At the first file that takes longer, several threads open
+// the rest.
 #include "file/checkpoint.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -21,6 +26,7 @@ namespace {
 using detail::CheckpointState;
 
 constexpr unsigned kThreads = 16;  // more than there are processors, because threads wait for the storage
+constexpr std::chrono::microseconds kQuickOpen(100);
 constexpr std::size_t kMaxTensors = format::NameIndex::kNone - 1;
 constexpr std::size_t kTensorsPerCheck = 4096;  // between two checks for cancellation
 
@@ -41,7 +47,25 @@ class OpenFiles final : public os::Tasks {
     if (paths.size() > 1) pool_ = std::make_shared<os::DescriptorPool>(paths.size(), descriptors);
   }
 
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
+  // Opens the files in the calling thread, and stops after the first one that takes kQuickOpen or longer.
+  [[nodiscard]] Status open_quick_ones() noexcept {
+    while (rest_ < opened_.size()) {
+      const auto start = std::chrono::steady_clock::now();
+      if (Status status = open(rest_++); !status) return status;
+      if (std::chrono::steady_clock::now() - start >= kQuickOpen) break;
+    }
+    return {};
+  }
+  // The number of files that are not open.
+  [[nodiscard]] std::size_t rest() const noexcept { return opened_.size() - rest_; }
+  // Opens one of the rest.
+  [[nodiscard]] Status run(std::size_t index) noexcept override { return open(rest_ + index); }
+
+  // Call this after all tasks have run. Errors: those of join_files(). Throws std::bad_alloc.
+  Status join(CheckpointState& state) { return join_files(opened_, state, cancellation_); }
+
+ private:
+  [[nodiscard]] Status open(std::size_t index) noexcept {
     return base::guarded([&]() -> Status {
       // With several files, one thread reads the header of each.
       const unsigned threads = pool_ ? 1 : options_.threads;
@@ -55,10 +79,6 @@ class OpenFiles final : public os::Tasks {
     });
   }
 
-  // Call this after all tasks have run. Errors: those of join_files(). Throws std::bad_alloc.
-  Status join(CheckpointState& state) { return join_files(opened_, state, cancellation_); }
-
- private:
   Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
 
   const CheckpointPaths& paths_;
@@ -66,6 +86,7 @@ class OpenFiles final : public os::Tasks {
   base::Cancellation& cancellation_;
   std::shared_ptr<os::DescriptorPool> pool_;
   std::vector<std::unique_ptr<OpenedFile>> opened_;
+  std::size_t rest_ = 0;  // the index of the first file that open_quick_ones() left
 };
 
 Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
@@ -94,7 +115,8 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
 Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
                   unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
   OpenFiles files(paths, options, descriptors, cancellation);
-  if (Status status = os::run_parallel(files, paths.size(), threads, &cancellation); !status) return status;
+  if (Status status = files.open_quick_ones(); !status) return status;
+  if (Status status = os::run_parallel(files, files.rest(), threads, &cancellation); !status) return status;
   return files.join(state);
 }
 
