@@ -1,5 +1,6 @@
-// The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. For a
-// model of several files, it then opens the files as one set, which checks the index against them.
+// The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
+// a model of several files as one set, which also checks the index against the files. If that fails, it opens one file
+// after the other, to find each invalid one.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -9,8 +10,6 @@
 #include "text/formatted.h"
 #include "text/size.h"
 #include "verify_manifest.h"
-
-#include <algorithm>
 
 #include <safetensors/stats.h>
 
@@ -60,7 +59,7 @@ constexpr const char* kVerifyExamples[] = {
 };
 
 struct VerifyOptions {
-  OpenOptions open = {.access = Access::read, .parse = {}};
+  OpenOptions open = {};
   std::optional<GivenManifest> manifest = std::nullopt;
   bool quiet = false;
   bool nan = false;  // --values
@@ -212,9 +211,9 @@ void print_notes_json(Json& json, const IndexNotes& notes) {
   list("stray_files", notes.stray);
 }
 
-// The verdict of the files as one set.
-Exit verify_set(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
-  const Result<Checkpoint> checkpoint = Checkpoint::open(path, {.open = options.open});
+// Prints the verdict of the files as one set.
+Exit verify_set(const std::string& path, const Result<Checkpoint>& checkpoint, const VerifyOptions& options,
+                Console& console, Json* json) {
   const Result<IndexNotes> notes = checkpoint ? look_at_index(*checkpoint) : checkpoint.error();
   if (json != nullptr) {
     json->key("set").open('{');
@@ -238,21 +237,29 @@ Exit verify_set(const std::string& path, const VerifyOptions& options, Console& 
   return notes ? Exit::good : exit_of(notes.error());
 }
 
+// Returns file i of the set. Opens it if the set could not be opened, or has another file there by now.
+Result<File> open_one(const Result<Checkpoint>& set, std::size_t i, const std::string& path,
+                      const OpenOptions& options) {
+  if (set && i < set->files().size() && set->files()[i].path() == path) return set->files()[i];
+  return File::open(path, options);
+}
+
 // A model of several files: a verdict per file, then one for the index, if all files are valid.
 Exit verify_files(const std::string& path, const std::vector<std::string>& files, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
   Exit values = Exit::good;
+  const Result<Checkpoint> set = Checkpoint::open(path, {.open = options.open});
   if (json != nullptr) json->key("files").open('[');
-  for (const std::string& path_of_file : files) {
-    if (json != nullptr) json->line().open('{').field("path", path_of_file);
-    const Result<File> file = File::open(path_of_file, options.open);
-    const Exit code = verify_file(path_of_file, file, options, console, json);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (json != nullptr) json->line().open('{').field("path", files[i]);
+    const Result<File> file = open_one(set, i, files[i], options.open);
+    const Exit code = verify_file(files[i], file, options, console, json);
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
   }
   if (json != nullptr) json->close(']').line();
-  if (format == Exit::good) format = verify_set(path, options, console, json);
+  if (format == Exit::good) format = verify_set(path, set, options, console, json);
   Exit manifest = Exit::good;
   if (format == Exit::good && options.manifest)
     manifest = options.manifest->compare(files, true, options.open, options.quiet, console, json);
