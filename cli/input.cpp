@@ -129,7 +129,7 @@ Input::Input(Checkpoint checkpoint, bool is_file)
       is_file_(is_file) {}
 
 Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse) {
-  OpenOptions options{.access = Access::read, .parse = parse};
+  OpenOptions options{.parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
     const Result<File> file = open_standard_input(options);
@@ -141,7 +141,7 @@ Result<Input> Input::open(const std::string& argument, Console& console, const P
 }
 
 Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse) {
-  OpenOptions options{.access = Access::read, .parse = parse};
+  OpenOptions options{.parse = parse};
   options.parse.allow_leading_whitespace = true;
   Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
   if (!opened) return std::move(opened).error();

@@ -17,6 +17,7 @@
 #include "hash/hasher.h"
 #include "hash/ranges.h"
 #include "hash/scan.h"
+#include "hash/unordered_scan.h"
 #include "io/progress.h"
 #include "os/parallel.h"
 
@@ -26,7 +27,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 #if defined(SAFETENSORS_HAVE_BLAKE3)
-constexpr std::size_t kTreeBlockBytes = std::size_t{64} << 10;  // the ring stays in the cache of a core
+constexpr std::size_t kTreeBlockBytes = std::size_t{256} << 10;  // the ring stays in the cache of a core
 #endif
 
 unsigned threads_of(const HashOptions& options) {
@@ -88,6 +89,7 @@ class FilePass {
  public:
   FilePass(const File& file, const HashOptions& options)
       : options_(options),
+        file_(file),
         header_(file.header()),
         meter_(options.progress, header_.file_bytes(), 0, file.path(), std::this_thread::get_id()),
         block_bytes_(block_bytes(options)),
@@ -103,8 +105,7 @@ class FilePass {
     if (options_.tensors) {
       if (Status status = add_tensors(hashes.tensors); !status) return status;
     }
-    set_unordered(hashes.chunks);
-    if (Status status = scan_.run_all(threads_of(options_)); !status) return status;
+    if (Status status = scan(unordered_consumer(hashes.chunks)); !status) return status;
     if (Status status = meter_.finish(); !status) return status;
     finish_tree(hashes.file);
     if (Status status = finish_range(whole_, hashes.file); !status) return status;
@@ -139,19 +140,27 @@ class FilePass {
     });
     return {};
   }
+  // unordered: may be empty.
+  Status scan(UnorderedScan::Consumer unordered) {
+    if (whole_ || data_ || tensors_) {
+      if (unordered) scan_.set_unordered(std::move(unordered));
+      return scan_.run_all(threads_of(options_));
+    }
+    return UnorderedScan(file_, block_bytes_, meter_, std::move(unordered)).run_all(threads_of(options_));
+  }
   // The digests that need no order: those of the chunks, and the tree of BLAKE3.
-  void set_unordered(std::vector<Digest>& chunks) {
+  UnorderedScan::Consumer unordered_consumer(std::vector<Digest>& chunks) {
     const std::uint64_t bytes = options_.chunk_bytes;
     if (bytes != 0) chunks.resize(static_cast<std::size_t>(chunk_count(header_.file_bytes(), bytes)));
-    if (bytes == 0 && !has_tree()) return;
-    scan_.set_unordered([&chunks, bytes, this](std::uint64_t offset, std::span<const std::byte> block) -> Status {
+    if (bytes == 0 && !has_tree()) return nullptr;
+    return [&chunks, bytes, this](std::uint64_t offset, std::span<const std::byte> block) -> Status {
       take_into_tree(offset, block);
       if (bytes == 0) return {};
       const Result<Digest> digest = hash_bytes(block, options_.algorithm);
       if (!digest) return digest.error();
       chunks[static_cast<std::size_t>(offset / bytes)] = *digest;
       return {};
-    });
+    };
   }
 
 #if defined(SAFETENSORS_HAVE_BLAKE3)
@@ -189,6 +198,7 @@ class FilePass {
 #endif
 
   const HashOptions& options_;
+  const File& file_;
   const Header& header_;
   io::ProgressMeter meter_;
   const std::size_t block_bytes_;

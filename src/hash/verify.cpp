@@ -13,7 +13,7 @@
 #include "hash/chunks.h"
 #include "hash/hasher.h"
 #include "hash/ranges.h"
-#include "hash/scan.h"
+#include "hash/unordered_scan.h"
 #include "io/progress.h"
 #include "os/parallel.h"
 
@@ -61,10 +61,9 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
 Result<std::vector<std::uint64_t>> damaged_chunks(const File& file, const ManifestFile& expected,
                                                   const Manifest& manifest, const ManifestOptions& options) {
   io::ProgressMeter meter(options.progress, expected.bytes, 0, file.path(), std::this_thread::get_id());
-  Scan scan(file.source(), expected.bytes, static_cast<std::size_t>(manifest.chunk_bytes), meter);
   std::mutex mutex;
   std::vector<std::uint64_t> damaged;
-  scan.set_unordered([&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+  const auto compare = [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     return base::guarded([&]() -> Status {
       const Result<Digest> digest = hash_bytes(bytes, manifest.algorithm);
       if (!digest) return digest.error();
@@ -74,7 +73,8 @@ Result<std::vector<std::uint64_t>> damaged_chunks(const File& file, const Manife
       damaged.push_back(chunk);
       return {};
     });
-  });
+  };
+  UnorderedScan scan(file, static_cast<std::size_t>(manifest.chunk_bytes), meter, compare);
   if (Status status = scan.run_all(options.threads == 0 ? os::usable_processors() : options.threads); !status)
     return std::move(status).error();
   if (Status status = meter.finish(); !status) return std::move(status).error();

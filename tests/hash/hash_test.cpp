@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
 #include "support/file_support.h"
+#include "support/io_support.h"
 
 namespace safetensors::test {
 namespace {
@@ -84,6 +87,44 @@ TEST(Hash, Blake3OfAnySize) {
       EXPECT_EQ(to_hex(*hashes->file), hex(bytes, HashAlgorithm::blake3)) << bytes.size();
     }
   }
+}
+
+// A file on a disk is mapped if the system allows it. It refuses a lease while the file is open for writing.
+// Access::read never maps.
+TEST_P(HashOf, MappedAndReadBytesHaveOneDigest) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.safetensors";
+  const std::string bytes = one_tensor("U8", "[20000013]", 20000013);
+  put(path, bytes);
+  const HashOptions options{
+      .algorithm = GetParam(), .file = GetParam() == HashAlgorithm::blake3, .chunk_bytes = kChunk};
+  const FileHashes want = hash_file(memory_file(bytes), options).value();
+  for (const bool writing : {false, true}) {
+    const std::ofstream writer = writing ? std::ofstream(path, std::ios::app) : std::ofstream();
+    for (const Access access : {Access::automatic, Access::read}) {
+      for (const unsigned threads : {1U, 3U}) {
+        HashOptions how = options;
+        how.threads = threads;
+        const Result<FileHashes> hashes = hash_file(File::open(path, {.access = access}).value(), how);
+        ASSERT_TRUE(succeeds(hashes));
+        EXPECT_EQ(hashes->file, want.file);
+        EXPECT_EQ(hashes->chunks, want.chunks);
+      }
+    }
+  }
+}
+
+// Access to a map of a shorter file would end the process.
+TEST_P(HashOf, TruncatedFileIsAnError) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.safetensors";
+  put(path, one_tensor("U8", "[20000013]", 20000013));
+  const File file = File::open(path).value();
+  std::filesystem::resize_file(path, 10000000);
+  const Result<FileHashes> hashes =
+      hash_file(file, {.algorithm = GetParam(), .file = GetParam() == HashAlgorithm::blake3, .chunk_bytes = kChunk});
+  ASSERT_FALSE(hashes);
+  EXPECT_EQ(hashes.error().code, Errc::file_truncated);
 }
 
 TEST(Hash, HexRoundTrips) {
