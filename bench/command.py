@@ -15,8 +15,11 @@ To add a row, append a Row to ROWS or to READING. `make` gets the folder of the 
 from __future__ import annotations
 
 import argparse
+import array
+import functools
 import json
 import os
+import random
 import shutil
 import statistics
 import struct
@@ -136,6 +139,13 @@ def write_model(path: Path, mebibytes: int) -> None:
     write_tensors(path, large + small)
 
 
+@functools.cache
+def weights(nbytes: int) -> bytes:
+    """Return F32 numbers that are distributed as the weights of a model are: normally, without NaN."""
+    source = random.Random(1)
+    return array.array("f", (source.gauss(0, 0.02) for _ in range(nbytes // 4))).tobytes()
+
+
 def write_tensors(path: Path, tensors: list[tuple[str, int]]) -> None:
     """Write a file of F32 tensors with these names and numbers of elements, in the order of the names."""
     header: dict[str, dict[str, object]] = {}
@@ -146,7 +156,7 @@ def write_tensors(path: Path, tensors: list[tuple[str, int]]) -> None:
         offset += 4 * count
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    block = os.urandom(1 << 20)
+    block = weights(1 << 20)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         while offset > 0:
