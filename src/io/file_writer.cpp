@@ -1,8 +1,13 @@
 // Writes and copies bytes into one new file, with the fastest method that the file allows.
 //
 // A durable file bypasses the page cache: large writes are cut into chunks of 2 MiB, which up to four threads write
-// with O_DIRECT. Unaligned heads and tails of chunks, and all writes to other files, go through the page cache. A copy
-// between files lets the system copy (copy_file_range), because that may share blocks and needs no memory.
+// with O_DIRECT. Unaligned heads and tails of chunks, and all writes to other files, go through the page cache, in
+// pieces of 256 KiB: for larger writes, some file systems look for large pages, which takes several times as long as
+// the write if memory is fragmented (1 GiB to ext4 on Linux 6.18: 0.3 s, with pieces of 1 MiB or more 1.5 to 2.2 s).
+//
+// A copy between files lets the system copy (copy_file_range), because that may share blocks, or happen on a server. On
+// a local file system, it cannot share blocks if the distance of the two places is no multiple of a block. Then it
+// copies every page in two parts, and a buffer is faster (1 GiB: 0.32 s instead of 0.44 s).
 #include "io/file_writer.h"
 
 #include <algorithm>
@@ -22,7 +27,9 @@ namespace safetensors::io {
 namespace {
 
 constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // bytes written between two starts of writeback
-constexpr std::size_t kBuffer = std::size_t{1} << 20;           // bytes; for copies that the system cannot make
+constexpr std::size_t kCachePiece = std::size_t{256} << 10;     // bytes of one write to the page cache of a local file
+constexpr std::size_t kBuffer = kCachePiece;                    // bytes; for copies that the system does not make
+constexpr std::uint64_t kUsualBlock = 4096;                          // bytes; the usual block of a file system
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
 
@@ -117,7 +124,7 @@ Status FileWriter::after_writing(std::size_t written) {
 
 Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t size = std::min(bytes.size(), kWritebackBytes);
+    const std::size_t size = std::min(bytes.size(), local_ ? kCachePiece : kWritebackBytes);
     const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
@@ -184,13 +191,19 @@ Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, st
   return status;
 }
 
+bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept {
+  const auto* file = dynamic_cast<const os::PosixFile*>(&source);
+  if (file == nullptr) return false;
+  return !local_ || file->file_system() != os::FileSystem::local || from % kUsualBlock == offset % kUsualBlock;
+}
+
 // Lets the system copy as much as it can. Changes offset, from and size to the rest.
 Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
                                   bool& source_failed) {
-  const auto* file = dynamic_cast<const os::PosixFile*>(&source);
-  while (file != nullptr && size != 0) {
+  const auto& file = dynamic_cast<const os::PosixFile&>(source);
+  while (size != 0) {
     const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
-    const Result<os::Lease> lease = file->lease();
+    const Result<os::Lease> lease = file.lease();
     source_failed = !lease;
     if (!lease) return lease.error();
     const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, length);
@@ -225,7 +238,9 @@ Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint
   bool failed = false;
   Status status = base::guarded([&]() -> Status {
     if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size, failed);
-    if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
+    if (system_copies_well(source, from, offset)) {
+      if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
+    }
     return size == 0 ? Status() : copy_through_buffer(offset, source, from, size, failed);
   });
   if (source_failed != nullptr) *source_failed = failed;

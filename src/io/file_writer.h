@@ -37,6 +37,7 @@ class FileWriter {
   void adopt(int descriptor) noexcept {
     descriptor_ = descriptor;
     finished_ = false;
+    local_ = system_.file_system(descriptor) == os::FileSystem::local;
   }
   // Returns the descriptor and gives up ownership. No bytes can be written until the next adopt().
   [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
@@ -61,8 +62,8 @@ class FileWriter {
   [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes,
                                    BounceBufferPool& bounce_buffers);
   // Copies [from, from + size) of source to offset. Direct copies use several threads and up to 8 MiB of memory. Other
-  // copies between files are made by the system. All others go through a buffer of 1 MiB. Errors also: those of the
-  // source, file_truncated.
+  // copies between files are made by the system where that can be faster. All others go through a buffer of 256 KiB.
+  // Errors also: those of the source, file_truncated.
   // *source_failed: set to true if the bytes could not be read (or there was no memory for them), whatever the error's
   // code is, else to false. If a write failed too, the function returns the error of the write.
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
@@ -89,6 +90,7 @@ class FileWriter {
                         bool& source_failed);
   Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                              bool& source_failed);
+  [[nodiscard]] bool system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept;
   Status after_writing(std::size_t written);
   Error write_failed(int error_number, std::size_t size, std::uint64_t offset) const;
 
@@ -97,6 +99,7 @@ class FileWriter {
   const Sync sync_;
   int descriptor_ = -1;
   bool finished_ = false;
+  bool local_ = true;  // whether the file is on a local file system
   std::unique_ptr<DirectWriter> direct_;
   BounceBufferPool own_bounce_buffers_;
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;

@@ -221,12 +221,27 @@ TEST_F(AtomicFileTest, CopiesWithAndWithoutCopyRange) {
   for (const int number : {0, EXDEV, ENOSYS, EINVAL}) {
     system.copy_errno = number;
     system.interruptions = 1;
-    auto file = AtomicFile::create(path, 2'500'003, {}, system).value();
+    auto file = AtomicFile::create(path, 2'500'003, {.sync = Sync::none}, system).value();
     ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("abc"))));
-    ASSERT_TRUE(succeeds(file->copy_at(3, *source, 17, 2'500'000)));
+    ASSERT_TRUE(succeeds(file->copy_at(3, *source, 4099, 2'500'000)));
     ASSERT_TRUE(succeeds(file->commit()));
-    EXPECT_EQ(contents(path), "abc" + text.substr(17, 2'500'000));
+    EXPECT_EQ(contents(path), "abc" + text.substr(4099, 2'500'000));
+    EXPECT_GE(system.copies, 1);
   }
+}
+
+// The system would copy each page in two parts. On other file systems, a server may copy.
+TEST_F(AtomicFileTest, CopiesThroughABufferIfBlocksCannotBeShared) {
+  const std::string text(3'000'000, 'x');
+  put(directory / "source", text);
+  const auto source = os::PosixFile::open(directory / "source").value();
+  if (source->file_system() != os::FileSystem::local)
+    GTEST_SKIP() << "the temporary folder is not on a local file system";
+  auto file = AtomicFile::create(path, 2'500'000, {.sync = Sync::none}, system).value();
+  ASSERT_TRUE(succeeds(file->copy_at(0, *source, 17, 2'500'000)));
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_EQ(contents(path), text.substr(17, 2'500'000));
+  EXPECT_EQ(system.copies, 0);
 }
 
 // Files "0" to "3": old ones in place, new ones finished beside them.

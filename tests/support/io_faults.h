@@ -38,6 +38,7 @@ class FaultySystem final : public os::System {
   int name_collisions = 0;  // so many temporaries are said to exist already
   int writes_before_failure = 0, renames_before_failure = 0;
   int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
+  int copies = 0;  // by the system
   int direct_open_errno = 0, direct_write_errno = 0;
   int direct_writes_before_failure = 0, direct_writes = 0;
   std::size_t longest_direct_report = ~std::size_t{0};  // what a direct write says at most, having written all
@@ -83,6 +84,7 @@ class FaultySystem final : public os::System {
   }
   ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                      std::size_t size) noexcept override {
+    ++copies;
     if (interruptions > 0) return --interruptions, fail(EINTR);
     if (copy_errno != 0) return fail(copy_errno);
     return System::copy_range(from, from_offset, to, to_offset, std::min(size, longest_write));
