@@ -55,6 +55,7 @@ struct PlanSlot {
   const io::SourceReader* reader = nullptr;
   Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
   std::byte* memory = nullptr;  // memory of the result; null on devices
+  bool in_huge_pages = false;   // whether `memory` is in huge pages of the library
   std::shared_ptr<std::byte> owner = nullptr;
   device::CopyRing* ring = nullptr;         // null for memory of the host
   std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete

@@ -31,8 +31,11 @@ std::uint32_t PlanMemory::phase(std::size_t index) const noexcept {
 Status PlanMemory::place(std::span<const std::size_t> indices) {
   std::vector<Pages::Request> requests;
   requests.reserve(indices.size());
+  std::uint64_t total = 0;
   for (const std::size_t index : indices) {
-    if (items_[index].owned()) requests.push_back({.size = items_[index].size, .phase = phase(index)});
+    if (!items_[index].owned()) continue;
+    requests.push_back({.size = items_[index].size, .phase = phase(index)});
+    total += items_[index].size;
   }
   bool huge = true;
   Pages* const pages = arena_ == nullptr ? nullptr : detail::Access<Arena>::pages(*arena_);
@@ -45,6 +48,7 @@ Status PlanMemory::place(std::span<const std::size_t> indices) {
     return item.file().describe(item.info(), std::move(status).error());
   }
   if (!huge) huge_pages_refused_ = true;
+  const bool in_huge_pages = huge && (pages != nullptr || total >= os::kHugePage);
   auto request = requests.begin();
   for (const std::size_t index : indices) {
     PlanSlot& slot = slots_[index];
@@ -52,6 +56,7 @@ Status PlanMemory::place(std::span<const std::size_t> indices) {
     if (!items_[index].owned()) continue;
     slot.owner = std::move((request++)->memory);
     slot.memory = slot.owner.get();
+    slot.in_huge_pages = in_huge_pages;
   }
   return {};
 }

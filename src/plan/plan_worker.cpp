@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "format/cast.h"
+#include "os/huge_page_faults.h"
 #include "os/leased_map.h"
 #include "os/memory.h"
 
@@ -118,6 +119,7 @@ Status PlanWorker::batch(const PlanJob& job) {
     if (!staged) return staged.error();
     memory = *staged;
   }
+  if (contiguous && run_.slot(indices.front()).in_huge_pages) os::fault_in(memory);
   if (Status status = read_batch(job, memory); !status) return status;
   for (const std::size_t index : indices) {
     const PlanItem& item = run_.items()[index];
@@ -279,7 +281,11 @@ void PlanWorker::cast(std::size_t index, std::uint64_t item_offset, std::span<co
 
 // Returns memory for a range of the result: the range in the result itself, or the next part of the pinned slot.
 std::byte* PlanWorker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
-  if (run_.slot(index).ring == nullptr) return run_.slot(index).memory + offset;
+  const PlanSlot& slot = run_.slot(index);
+  if (slot.ring == nullptr) {
+    if (slot.in_huge_pages) os::fault_in({slot.memory + offset, size});
+    return slot.memory + offset;
+  }
   parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});
   copied_.emplace_back(index, size);
   pinned_used_ += size;
