@@ -411,30 +411,29 @@ class Safetensors(Row):
     key = "safetensors"
     packages = ("safetensors", "numpy", "ml_dtypes")
     suffix = ".safetensors"
+    aligned_by = "Writer(data_alignment=...), which aligns the first tensor"
 
     def write(self, path: str, tensors: Tensors, variant: str = "") -> None:
         from safetensors.numpy import save_file
 
         save_file(tensors, path, durability="none")
 
+    def write_ordered(self, path: str, tensors: Tensors) -> None:
+        self.write_aligned(path, tensors, 8)
+
+    def write_aligned(self, path: str, tensors: Tensors, align: int) -> None:
+        from safetensors import Writer
+
+        options = {"order": "given", "data_alignment": align}
+        with Writer(path, tensors, durability="none", **options) as writer:
+            for name, array in tensors.items():
+                writer.write(name, array)
+
     def names(self, path: str) -> list[str]:
         from safetensors import safe_open
 
         with safe_open(path, "np") as file:
             return list(file.offset_keys())
-
-    def by_hand(self, path: str, tensors: Tensors, align: int) -> None:
-        header, end = {}, 0
-        for name, array in tensors.items():
-            header[name] = {
-                "dtype": "F32",
-                "shape": list(array.shape),
-                "data_offsets": [end, end + array.nbytes],
-            }
-            end += array.nbytes
-        text = json.dumps(header)
-        text += " " * (-(8 + len(text)) % align)
-        self._file(path, text, b"".join(array.tobytes() for array in tensors.values()))
 
     def readers(self) -> list[Reader]:
         import safetensors

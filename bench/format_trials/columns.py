@@ -287,10 +287,6 @@ def layout(trials: Trials, about: dict[str, Any]) -> Cell:
         kept = [str(each) for each in (4096, 64) if got[f"align{each}"]]
         evidence += f"; alignments of 4096 and 64 asked, kept: {' and '.join(kept) or 'none'}"
         evidence += f" ({got['aligned_by']})" if got.get("aligned_by") else ""
-    if got.get("by_hand"):
-        evidence += "; made by hand in the order z a m, z at a multiple of 4096: read and listed so"
-    if not (order or align) and got.get("by_hand"):
-        return Cell("partly", "reader only", evidence)
     ordered = "order" if order and listed else "order, not listed" if order else ""
     remarks = ", ".join(filter(None, [ordered, "alignment" if align else ""]))
     verdict = "yes" if order and align else "partly" if order or align else "no"

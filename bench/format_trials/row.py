@@ -77,13 +77,13 @@ class Row:
         """Write the tensors in the order of the dict."""
         raise NotImplementedError
 
+    def write_ordered(self, path: str, tensors: Tensors) -> None:
+        """Write the tensors in the order of the dict, with an option if there is one."""
+        self.write(path, tensors)
+
     def write_aligned(self, path: str, tensors: Tensors, align: int) -> None:
         """Write the tensors so that each begins at a multiple of `align` bytes."""
         raise NotOffered("the writer takes no alignment")
-
-    def by_hand(self, path: str, tensors: Tensors, align: int) -> None:
-        """Write the tensors in their order, the first at a multiple of `align`, without the library."""
-        raise NotOffered("")
 
     def names(self, path: str) -> list[str]:
         """Return the names in the order in which the library lists them."""

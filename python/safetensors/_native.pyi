@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from typing_extensions import Buffer, Self
 
-from ._types import Backend, Cache, Durability, Framework
+from ._types import Backend, Cache, Durability, Framework, TensorOrder
 
 # address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 _Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
@@ -385,6 +385,8 @@ class _Writer:
         tensors: Mapping[str, TensorSpec],
         metadata: Mapping[str, str] | None,
         durability: Durability,
+        data_alignment: int,
+        order: TensorOrder,
     ) -> None: ...
     def write(self, name: str, start: int | None, value: _Value) -> None: ...
     def write_slice(

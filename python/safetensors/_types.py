@@ -18,11 +18,12 @@ else:
 if not TYPE_CHECKING:
     Manifest = Any  # its module imports more than a load without `verify` needs
 
-__all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework", "Verify"]
+__all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework", "TensorOrder", "Verify"]
 
 Backend = Literal["mmap", "pread", "auto"]
 Cache = Literal["keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
+TensorOrder = Literal["writer", "given"]
 Framework = Literal[
     "pt",
     "torch",

@@ -13,7 +13,7 @@ from ._checkpoint import Checkpoint
 from ._display import count_text
 from ._dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
-from ._types import Durability
+from ._types import Durability, TensorOrder
 from ._values import refuse_nested, to_value
 
 __all__ = ["Writer"]
@@ -53,7 +53,13 @@ class Writer:
     """Writes a file in several calls. The file appears at `path` when the `with` ends without error.
 
     `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken.
-    `metadata`, `durability`: as in `save_file`. Other programs see the old file until the end. After
+    `metadata`, `durability`: as in `save_file`.
+    `data_alignment`: the first tensor begins at a multiple of so many bytes: a power of two up to
+    65536. Tensors lie one behind the other, so the next one is aligned only if the sizes allow it.
+    `order`: "writer" sorts tensors as `save_file` does, by dtype and name. "given" keeps the order
+    of `tensors`.
+
+    Other programs see the old file until the end. After
     an exception the old file is unchanged. Every byte of every tensor must be written once. A
     writer may be used from any number of threads, but not in a forked child. Raises
     SafetensorError.
@@ -70,12 +76,14 @@ class Writer:
         metadata: Mapping[str, str] | None = None,
         *,
         durability: Durability = "full",
+        data_alignment: int = 8,
+        order: TensorOrder = "writer",
     ) -> None:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
         specs = {name: to_spec(name, described) for name, described in tensors.items()}
         given = None if metadata is None else dict(metadata)
-        self._native = _native._Writer(path, specs, given, durability)
+        self._native = _native._Writer(path, specs, given, durability, data_alignment, order)
         self._path = os.fsdecode(path)
         self._state = ""  # "committed" or "closed"
 

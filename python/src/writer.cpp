@@ -2,6 +2,7 @@
 // Calls never wait for each other, because a caller may be a signal handler inside of another call. A call that would
 // have to wait is an error instead.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,7 +22,18 @@
 namespace safetensors::python {
 namespace {
 
-Header lay_out(nb::handle tensors, nb::handle metadata) {
+LayoutOptions to_layout_options(nb::handle data_alignment, nb::handle order) {
+  const std::uint64_t alignment = to_unsigned(data_alignment);
+  const std::string_view name = from_str(order, "order");
+  if (name != "writer" && name != "given")
+    raise("order " + nb::cast<std::string>(nb::repr(order)) + ": expected \"writer\" or \"given\"");
+  if (alignment > std::numeric_limits<std::uint32_t>::max())
+    raise("data_alignment " + std::to_string(alignment) + " is too large");
+  return {.data_alignment = static_cast<std::uint32_t>(alignment),
+          .order = name == "given" ? TensorOrder::given : TensorOrder::writer};
+}
+
+Header lay_out(nb::handle tensors, nb::handle metadata, const LayoutOptions& options) {
   HeaderBuilder builder;
   const auto check = [](const Status& status) {
     if (!status) raise_saving(status.error());
@@ -36,7 +48,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata) {
     check(builder.metadata_present());
     for (const auto& [key, value] : *pairs) check(builder.metadata(key, value));
   }
-  Result<Header> header = builder.build();
+  Result<Header> header = builder.build(options);
   if (!header) raise_saving(header.error());
   return *std::move(header);
 }
@@ -65,10 +77,11 @@ std::function<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<
   };
 }
 
-NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability) {
+NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability,
+                   const LayoutOptions& layout) {
   const std::string target = to_path(path);
   WriteOptions options{.durability = to_durability(durability)};
-  NewFile file{{lay_out(tensors, metadata)}};
+  NewFile file{{lay_out(tensors, metadata, layout)}};
   options.progress = watched(file.key, nb::none());
   Result<Writer> writer = [&] {
     const WithoutGil released;
@@ -425,8 +438,11 @@ void define_writer(nb::module_& module) {
       .def(
           "__init__",
           [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,
-             nb::object durability) { initialize(self, begin_file(path, tensors, metadata, durability)); },
-          nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none())
+             nb::object durability, nb::object data_alignment, nb::object order) {
+            initialize(self, begin_file(path, tensors, metadata, durability, to_layout_options(data_alignment, order)));
+          },
+          nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none(),
+          nb::arg("data_alignment").none(), nb::arg("order").none())
       .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"),
            "value: (address, size in bytes, dtype or None, shape or None, owner of the bytes).")
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,22 @@ def test_rows_in_any_order(path: Path) -> None:
         assert stn.load_file(path).keys() == OLD.keys()
     expected = {"w": want, "b": np.array([1, 2])}
     assert path.read_bytes() == stn.save(expected, {"k": "v"}) and os.listdir(path.parent) == ["t"]
+
+
+@pytest.mark.parametrize("order", ["writer", "given"])
+@pytest.mark.parametrize("alignment", [1, 8, 4096, 65536])
+def test_order_and_alignment(path: Path, order: Any, alignment: int) -> None:
+    arrays = {"z": np.ones(3, np.float16), "a": np.ones(5, np.float16), "m": np.ones(2, np.float64)}
+    with Writer(path, arrays, data_alignment=alignment, order=order) as writer:
+        for name, array in arrays.items():
+            writer.write(name, array)
+    raw = path.read_bytes()
+    assert (8 + int.from_bytes(raw[:8], "little")) % alignment == 0
+    loaded = load(path)
+    assert list(loaded) == (["z", "a", "m"] if order == "given" else ["m", "a", "z"])
+    assert all(np.array_equal(loaded[name], array) for name, array in arrays.items())
+    if (order, alignment) == ("writer", 8):
+        assert raw == stn.save(arrays)
 
 
 def test_data_of_every_kind(path: Path) -> None:
@@ -177,6 +194,14 @@ def test_layouts_that_cannot_be(path: Path, tensors: Any, kind: Any, text: str) 
 
 
 def test_arguments_that_cannot_be(path: Path) -> None:
+    for options, text in [
+        ({"order": "name"}, "order 'name': expected \"writer\" or \"given\""),
+        ({"data_alignment": 3}, "power of two"),
+        ({"data_alignment": 1 << 17}, "power of two"),
+        ({"data_alignment": 1 << 32}, "data_alignment 4294967296 is too large"),
+    ]:
+        with pytest.raises(SafetensorError, match=re.escape(text)):
+            Writer(path, {"a": ("U8", [1])}, **options)  # type: ignore[arg-type]
     with pytest.raises(SafetensorError, match='^durability "x" is invalid'):
         Writer(path, {}, durability="x")
     with pytest.raises(TypeError, match="^argument 'metadata': 'int' object"):
