@@ -83,6 +83,9 @@ struct LintOptions {
   /// Called with the number of bytes read for `duplicates` and the total. Runs in the calling thread. Return false to
   /// cancel (Errc::cancelled). Must not throw.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  /// Runs before each read that `peek` makes, in the calling thread. Return true to cancel (Errc::cancelled). Must not
+  /// throw.
+  std::function<bool()> cancelled = nullptr;
 };
 
 /// @{

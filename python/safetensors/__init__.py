@@ -4,7 +4,8 @@
 `safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
 `load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `save` writes
 one file, or a model of several files. `Writer` and `CheckpointWriter` do this in several calls. Only the framework
-that you ask for is imported. `diff` compares two files or models.
+that you ask for is imported. `diff` compares two files or models. `stats` computes statistics of values. `lint` finds
+what is valid but unwise.
 """
 
 # `import safetensors` imports no other module. Each name is imported on first use (PEP 562).
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         serialize_file,
     )
     from ._diff import DiffResult, TensorDiff, TensorSummary, diff
+    from ._lint import LintFinding, lint
     from ._manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
     from ._native import (
         MissingTensorError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from ._reshard import Transfer, reshard, shard_box
     from ._save import save
     from ._save_checkpoint import CheckpointLayout, CheckpointWriter
+    from ._stats import StatsBin, TensorStats, stats
     from ._stream import CheckpointStream
     from ._version import __version__
     from ._writer import Writer
@@ -45,6 +48,7 @@ __all__ = [
     "CheckpointStream",
     "CheckpointWriter",
     "DiffResult",
+    "LintFinding",
     "Manifest",
     "ManifestFile",
     "ManifestTensor",
@@ -53,9 +57,11 @@ __all__ = [
     "PrefetchPlan",
     "PySafeSlice",
     "SafetensorError",
+    "StatsBin",
     "TensorDiff",
     "TensorMeta",
     "TensorSpec",
+    "TensorStats",
     "TensorSummary",
     "Transfer",
     "Writer",
@@ -63,6 +69,7 @@ __all__ = [
     "_safe_open_handle",
     "deserialize",
     "diff",
+    "lint",
     "load",
     "make_manifest",
     "read_manifest",
@@ -72,6 +79,7 @@ __all__ = [
     "serialize",
     "serialize_file",
     "shard_box",
+    "stats",
     "stream",
 ]
 
@@ -83,6 +91,7 @@ if not TYPE_CHECKING:
         "CheckpointStream": "_stream",
         "CheckpointWriter": "_save_checkpoint",
         "DiffResult": "_diff",
+        "LintFinding": "_lint",
         "Manifest": "_manifest",
         "ManifestFile": "_manifest",
         "ManifestTensor": "_manifest",
@@ -91,9 +100,11 @@ if not TYPE_CHECKING:
         "PrefetchPlan": "_functions",
         "PySafeSlice": "_native",
         "SafetensorError": "_native",
+        "StatsBin": "_stats",
         "TensorDiff": "_diff",
         "TensorMeta": "_native",
         "TensorSpec": "_native",
+        "TensorStats": "_stats",
         "TensorSummary": "_diff",
         "Transfer": "_reshard",
         "Writer": "_writer",
@@ -101,6 +112,7 @@ if not TYPE_CHECKING:
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
         "diff": "_diff",
+        "lint": "_lint",
         "load": "_checkpoint",
         "make_manifest": "_manifest",
         "read_manifest": "_manifest",
@@ -110,6 +122,7 @@ if not TYPE_CHECKING:
         "serialize": "_functions",
         "serialize_file": "_functions",
         "shard_box": "_reshard",
+        "stats": "_stats",
         "stream": "_checkpoint",
     }
     # Modules that are attributes of the package before anybody has imported them.

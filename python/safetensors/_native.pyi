@@ -354,6 +354,49 @@ def _diff(
     ],
     int,
 ]: ...
+def _stats(
+    checkpoint: _Checkpoint,
+    names: Iterable[str] | None,
+    *,
+    histogram: bool,
+    threads: int,
+    progress: _Progress | None,
+) -> list[
+    tuple[
+        str,
+        str,
+        tuple[int, ...],
+        int,
+        int,
+        int,
+        int,
+        int,
+        float | None,
+        float | None,
+        float | None,
+        float | None,
+        float | None,
+        list[tuple[int, int, int]] | None,
+    ]
+]: ...
+def _lint(
+    paths: _Path | Iterable[_Path],
+    *,
+    peek: bool,
+    duplicates: bool,
+    progress: _Progress | None,
+) -> list[
+    tuple[
+        str,
+        Literal["note", "warning", "error"],
+        str | None,
+        str | None,
+        int,
+        int,
+        str,
+        str,
+    ]
+]: ...
 def _save_checkpoint(
     tensor_dict: Mapping[str, TensorSpec],
     folder: _Path,

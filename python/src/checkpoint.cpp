@@ -123,10 +123,7 @@ nb::list names(const PyCheckpoint& self) {
 
 nb::list files(const PyCheckpoint& self) {
   nb::list list;
-  for (const File& file : self.get().files()) {
-    const std::string& path = file.path();
-    list.append(own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()))));
-  }
+  for (const File& file : self.get().files()) list.append(from_path(file.path()));
   return list;
 }
 
@@ -170,7 +167,7 @@ nb::object stray_files(const PyCheckpoint& self) {
   }();
   if (!names) raise_read_error(names.error(), "", "");
   nb::list result;
-  for (const std::string& name : *names) result.append(own(PyUnicode_DecodeFSDefault(name.c_str())));
+  for (const std::string& name : *names) result.append(from_path(name));
   return result;
 }
 
@@ -290,6 +287,16 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
   checkpoint_.emplace(*std::move(opened));
   for (const File& file : checkpoint_->files())
     files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, backend_);
+}
+
+Checkpoint open_without_maps(nb::handle paths, bool allow_leading_whitespace) {
+  const std::vector<std::string> list = to_paths(paths);
+  Result<Checkpoint> opened = open_watched([&](ParseOptions parse) {
+    parse.allow_leading_whitespace = allow_leading_whitespace;
+    return Checkpoint::open(list, {.open = {.access = Access::read, .parse = std::move(parse)}});
+  });
+  if (!opened) raise_read_error(opened.error(), "", "");
+  return *std::move(opened);
 }
 
 const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const {

@@ -17,16 +17,6 @@ namespace {
 // The values of TensorDiff.kind, indexed by DiffKind.
 constexpr std::array<std::string_view, 5> kKinds = {"only_first", "only_second", "shape", "dtype", "values"};
 
-// Opens the set without maps: a file that becomes shorter is then an error, and no signal.
-Checkpoint open_set(nb::handle paths) {
-  const std::vector<std::string> list = to_paths(paths);
-  Result<Checkpoint> opened = open_watched([&](const ParseOptions& parse) {
-    return Checkpoint::open(list, {.open = {.access = Access::read, .parse = parse}});
-  });
-  if (!opened) raise_read_error(opened.error(), "", "");
-  return *std::move(opened);
-}
-
 double to_tolerance(nb::handle object) {
   const double value = PyFloat_AsDouble(object.ptr());
   if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -70,8 +60,8 @@ nb::object diff_files(nb::handle first, nb::handle second, nb::handle rtol, nb::
       return found == renames.end() ? std::string(name) : found->second;
     };
   }
-  const Checkpoint one = open_set(first);
-  const Checkpoint other = open_set(second);
+  const Checkpoint one = open_without_maps(first);
+  const Checkpoint other = open_without_maps(second);
   const Result<DiffResult> result = [&] {
     const WithoutGil released;
     return diff(one.tensors(), other.tensors(), options);

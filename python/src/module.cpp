@@ -33,6 +33,8 @@ NB_MODULE(_native, module) {
   define_writer(module);
   define_reshard(module);
   define_diff(module);
+  define_stats(module);
+  define_lint(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
     publish_methods(module.attr(name));

@@ -12,5 +12,7 @@ void define_checkpoint(nb::module_& module);
 void define_writer(nb::module_& module);
 void define_reshard(nb::module_& module);
 void define_diff(nb::module_& module);
+void define_stats(nb::module_& module);
+void define_lint(nb::module_& module);
 
 }  // namespace safetensors::python

@@ -178,8 +178,7 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   const int number = error.os_error != 0 ? error.os_error : ENODEV;
   const nb::object text = to_str(irregular ? error.message : std::string(std::strerror(number)));
   // OSError(errno, ...) makes an object of the matching subclass.
-  const nb::object name = own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
-  const nb::object exception = nb::handle(PyExc_OSError)(nb::int_(number), text, name);
+  const nb::object exception = nb::handle(PyExc_OSError)(nb::int_(number), text, from_path(path));
   throw_exception(exception.type(), exception);
 }
 
@@ -252,6 +251,10 @@ std::vector<std::string> to_paths(nb::handle paths) {
   std::vector<std::string> list;
   for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, "paths"));
   return list;
+}
+
+nb::object from_path(std::string_view path) {
+  return own(PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
 }
 
 nb::object to_tuple(ShapeView shape) {

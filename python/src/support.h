@@ -70,6 +70,8 @@ inline void check_signals(std::size_t round) {
 [[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
 // The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
 [[nodiscard]] std::vector<std::string> to_paths(nb::handle paths);
+// The str of a path, as os.fsdecode makes it.
+[[nodiscard]] nb::object from_path(std::string_view path);
 [[nodiscard]] nb::object to_tuple(ShapeView shape);
 [[nodiscard]] nb::object to_list(ShapeView shape);
 // Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.

@@ -191,7 +191,8 @@ void lint_set(const Checkpoint& checkpoint, const std::vector<std::string>& stra
 Status lint_file(const File& file, const LintOptions& options, LintReport& report) {
   lint_header(file.header(), report);
   if (!options.peek) return {};
-  if (Status status = lint_bytes(file, report); !status) return base::with_path(std::move(status).error(), file.path());
+  if (Status status = lint_bytes(file, options, report); !status)
+    return base::with_path(std::move(status).error(), file.path());
   return {};
 }
 

@@ -33,8 +33,8 @@ class LintReport {
 
 // Rules that need only the header.
 void lint_header(const Header& header, LintReport& report);
-// Rules that read a few bytes. Errors: those of the source.
-Status lint_bytes(const File& file, LintReport& report);
+// Rules that read a few bytes. Errors: those of the source, cancelled.
+Status lint_bytes(const File& file, const LintOptions& options, LintReport& report);
 // Reads tensors whose dtype and shape another tensor has. Errors: those of lint().
 Status lint_duplicates(Tensors tensors, const LintOptions& options, LintReport& report);
 

@@ -25,27 +25,38 @@ constexpr std::size_t kMaxTensors = 4096;      // tensors that are looked into
 constexpr std::uint64_t kMinDuplicate = 4096;  // bytes
 constexpr std::size_t kHashChunk = std::size_t{1} << 20;
 
-// A range of a file as text.
-Result<std::string> read_text(const File& file, std::uint64_t offset, std::uint64_t size) {
-  std::string text(static_cast<std::size_t>(size), '\0');
-  Status status = os::read_exactly(file.source(), offset, std::as_writable_bytes(std::span(text)));
-  if (!status) return std::move(status).error();
-  return text;
-}
+// Reads ranges of a file as text, until the caller cancels.
+class TextReader {
+ public:
+  TextReader(const File& file, const LintOptions& options) : file_(file), options_(options) {}
+
+  [[nodiscard]] const Header& header() const { return file_.header(); }
+  Result<std::string> read(std::uint64_t offset, std::uint64_t size) {
+    if (options_.cancelled && options_.cancelled()) return base::make_error(Errc::cancelled, "cancelled");
+    std::string text(static_cast<std::size_t>(size), '\0');
+    Status status = os::read_exactly(file_.source(), offset, std::as_writable_bytes(std::span(text)));
+    if (!status) return std::move(status).error();
+    return text;
+  }
+
+ private:
+  const File& file_;
+  const LintOptions& options_;
+};
 
 bool is_byte(Dtype dtype) noexcept {
   return dtype == Dtype::U8 || dtype == Dtype::I8 || dtype == Dtype::BOOL;
 }
 
-Status lint_ends(const File& file, LintReport& report) {
+Status lint_ends(TextReader& file, LintReport& report) {
   const std::uint64_t size = file.header().file_bytes();
-  const Result<std::string> start = read_text(file, 0, std::min<std::uint64_t>(size, format::kStartBytes));
+  const Result<std::string> start = file.read(0, std::min<std::uint64_t>(size, format::kStartBytes));
   if (!start) return start.error();
   if (const format::FoundSignature found = format::signature_at_start(*start); !found.kind.empty())
     report.add(LintCode::foreign_signature,
                "also " + std::string(found.kind) + ": its signature is at byte " + std::to_string(found.offset));
   const std::uint64_t end_size = std::min<std::uint64_t>(size, format::kEndBytes);
-  const Result<std::string> end = read_text(file, size - end_size, end_size);
+  const Result<std::string> end = file.read(size - end_size, end_size);
   if (!end) return end.error();
   if (const format::FoundSignature found = format::signature_at_end(*end); !found.kind.empty())
     report.add(LintCode::foreign_signature, "also " + std::string(found.kind) + ": its end record is at byte " +
@@ -53,10 +64,10 @@ Status lint_ends(const File& file, LintReport& report) {
   return {};
 }
 
-Status lint_padding(const File& file, LintReport& report) {
+Status lint_padding(TextReader& file, LintReport& report) {
   const std::uint64_t header_end = file.header().data_start();
   const std::uint64_t size = std::min(file.header().header_bytes(), kTailBytes);
-  const Result<std::string> tail = read_text(file, header_end - size, size);
+  const Result<std::string> tail = file.read(header_end - size, size);
   if (!tail) return tail.error();
   const std::uint64_t spaces = tail->size() - (tail->find_last_not_of(' ') + 1);
   if (spaces > kMaxPadding)
@@ -66,13 +77,13 @@ Status lint_padding(const File& file, LintReport& report) {
   return {};
 }
 
-Status lint_tensors(const File& file, LintReport& report) {
+Status lint_tensors(TextReader& file, LintReport& report) {
   std::size_t looked_into = 0;
   for (const TensorInfo& tensor : file.header().tensors()) {
     if (!is_byte(tensor.dtype) || tensor.nbytes() < 4) continue;
     if (++looked_into > kMaxTensors) break;
     const Result<std::string> start =
-        read_text(file, tensor.file_offset, std::min<std::uint64_t>(tensor.nbytes(), kTensorBytes));
+        file.read(tensor.file_offset, std::min<std::uint64_t>(tensor.nbytes(), kTensorBytes));
     if (!start) return start.error();
     if (const std::string_view kind = format::begins_like(*start); !kind.empty())
       report.add(LintCode::embedded_file, "begins like " + std::string(kind), tensor.name, 1, tensor.nbytes());
@@ -123,10 +134,11 @@ class TensorHasher {
 
 }  // namespace
 
-Status lint_bytes(const File& file, LintReport& report) {
-  if (Status status = lint_ends(file, report); !status) return status;
-  if (Status status = lint_padding(file, report); !status) return status;
-  return lint_tensors(file, report);
+Status lint_bytes(const File& file, const LintOptions& options, LintReport& report) {
+  TextReader reader(file, options);
+  if (Status status = lint_ends(reader, report); !status) return status;
+  if (Status status = lint_padding(reader, report); !status) return status;
+  return lint_tensors(reader, report);
 }
 
 Status lint_duplicates(Tensors tensors, const LintOptions& options, LintReport& report) {

@@ -209,6 +209,22 @@ TEST(Lint, FindsEqualTensorsOnRequest) {
   EXPECT_EQ(lint(open_bytes(bytes), options).error().code, Errc::cancelled);
 }
 
+TEST(Lint, StopsBeforeEachReadOfPeek) {
+  const std::string bytes = u8_file({{"a", "1234"}, {"b", "1234"}});
+  LintOptions options;
+  int left = 0;
+  options.cancelled = [&] { return left-- == 0; };
+  for (int reads = 0; reads < 5; ++reads) {  // start, end, header, a, b
+    left = reads;
+    EXPECT_EQ(lint(open_bytes(bytes), options).error().code, Errc::cancelled) << reads;
+  }
+  left = 5;
+  EXPECT_TRUE(succeeds(lint(open_bytes(bytes), options)));
+  options.peek = false;
+  left = 0;
+  EXPECT_TRUE(succeeds(lint(open_bytes(bytes), options)));
+}
+
 TEST(Lint, FindsProblemsOfIndex) {
   const TemporaryDirectory directory;
   put(directory / "a.safetensors", u8_file({{"x", "ab"}, {"y", "ab"}}));
