@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "format/shard_index.h"
 #include "hash/chunks.h"
+#include "hash/shown_name.h"
 #include "json/reader.h"
 #include "json/writer.h"
 #include "os/posix_file.h"
@@ -142,11 +143,11 @@ class Parser {
     const ManifestFile* before = nullptr;
     for (const ManifestFile& file : manifest_.files) {
       if (const char* const why = format::check_relative_name(file.name))
-        return fail("the file name `" + printable(file.name) + "` is not allowed: " + why);
+        return fail("the file name " + shown_name(file.name) + " is not allowed: " + why);
       if (before != nullptr && before->name >= file.name)
-        return fail("file `" + printable(file.name) + "` is not in the order of the names");
+        return fail("file " + shown_name(file.name) + " is not in the order of the names");
       if (Status status = check_file(file); !status)
-        return fail("file `" + printable(file.name) + "`: " + status.error().message);
+        return fail("file " + shown_name(file.name) + ": " + status.error().message);
       before = &file;
     }
     if (manifest_.files.empty()) return fail("the manifest has no files");
@@ -163,13 +164,13 @@ class Parser {
     std::vector<std::string_view> names;
     for (const ManifestTensor& tensor : file.tensors) {
       if (tensor.begin < end || tensor.end < tensor.begin || tensor.end > file.bytes)
-        return fail("the range of tensor `" + printable(tensor.name) + "` is not after the one before, in the file");
+        return fail("the range of tensor " + shown_name(tensor.name) + " is not after the one before, in the file");
       end = tensor.end;
       names.push_back(tensor.name);
     }
     std::ranges::sort(names);
     const auto twice = std::ranges::adjacent_find(names);
-    if (twice != names.end()) return fail("tensor `" + printable(*twice) + "` occurs twice");
+    if (twice != names.end()) return fail("tensor " + shown_name(*twice) + " occurs twice");
     return {};
   }
 
@@ -282,7 +283,7 @@ Status check_files(std::span<const File> files, const ManifestOptions& options) 
     const char* why = format::check_relative_name(name);
     if (base::first_invalid_utf8(name) != std::string_view::npos) why = "it is not UTF-8";
     if (why != nullptr)
-      return fail("the file name `" + printable(name) + "` is not allowed in a manifest: " + why + "; rename the file");
+      return fail("the file name " + shown_name(name) + " is not allowed in a manifest: " + why + "; rename the file");
   }
   return {};
 }
@@ -310,7 +311,7 @@ Result<Manifest> make(std::span<const File> files, const ManifestOptions& option
   std::ranges::sort(manifest.files, {}, &ManifestFile::name);
   const auto twice = std::ranges::adjacent_find(manifest.files, {}, &ManifestFile::name);
   if (twice == manifest.files.end()) return manifest;
-  return base::make_error(Errc::invalid_argument, "two files have the name `" + printable(twice->name) + "`");
+  return base::make_error(Errc::invalid_argument, "two files have the name " + shown_name(twice->name));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "hash/chunks.h"
 #include "hash/hasher.h"
 #include "hash/ranges.h"
+#include "hash/shown_name.h"
 #include "hash/unordered_scan.h"
 #include "io/progress.h"
 #include "os/parallel.h"
@@ -42,9 +43,9 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
                 std::to_string(expected.data_start));
   for (const ManifestTensor& tensor : expected.tensors) {
     const TensorInfo* const info = file.header().find(tensor.name);
-    if (info == nullptr) return fail("tensor `" + printable(tensor.name) + "` of the manifest is not in the file");
+    if (info == nullptr) return fail("tensor " + shown_name(tensor.name) + " of the manifest is not in the file");
     if (info->file_offset != tensor.begin || info->file_offset + info->nbytes() != tensor.end)
-      return fail("tensor `" + printable(tensor.name) + "` has another range than in the manifest");
+      return fail("tensor " + shown_name(tensor.name) + " has another range than in the manifest");
   }
   if (found.size() == expected.tensors.size()) return {};
   std::vector<std::string_view> known;
@@ -52,7 +53,7 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
   std::ranges::sort(known);
   for (const TensorInfo& info : found) {
     if (!std::ranges::binary_search(known, info.name))
-      return fail("tensor `" + printable(info.name) + "` is not in the manifest");
+      return fail("tensor " + shown_name(info.name) + " is not in the manifest");
   }
   return fail("the manifest names a tensor twice");
 }

@@ -121,6 +121,23 @@ TEST_F(ManifestTest, RefusesHostileTexts) {
       "the manifest has no files");
 }
 
+// A byte of a name has six characters when it is escaped. Uncut, the message alone would break the limit of memory.
+TEST_F(ManifestTest, ErrorsCutLongNames) {
+  const std::string text = make().text().value();
+  const std::string name(100'000, '\x7f');
+  std::string shown;
+  for (int i = 0; i < 200; ++i) shown += "\\u{7f}";
+  EXPECT_EQ(parse_error(replaced(text, "x.safetensors", name)),
+            "the file name `" + shown + "...` is not allowed: it holds a control or invisible character");
+  EXPECT_EQ(parse_error(replaced(replaced(text, "\"name\": \"b\"", "\"name\": \"" + name + "\""), "\"end\": 300204",
+                                 "\"end\": 300205")),
+            "file `x.safetensors`: the range of tensor `" + shown + "...` is not after the one before, in the file");
+  Manifest manifest = make();
+  manifest.files[0].tensors[0].name = name;
+  EXPECT_EQ(verify_file(open(), manifest.files[0], manifest).error().message,
+            "tensor `" + shown + "...` of the manifest is not in the file");
+}
+
 TEST_F(ManifestTest, MakeRefusesNamesThatParseRefuses) {
   for (const std::string name : {"a:b", "a\x1b", "a\xff", "\xe2\x80\xae"}) {
     write(name, three_tensors());
