@@ -75,7 +75,9 @@ set_target_properties(safetensors_hash PROPERTIES POSITION_INDEPENDENT_CODE ON C
 # It uses internal functions of the library, so it is linked with the static one. Only then can it be installed.
 set(SAFETENSORS_HASH_INSTALLABLE FALSE)
 if(BUILD_SHARED_LIBS)
-  target_link_libraries(safetensors_hash PUBLIC safetensors_internal PRIVATE OpenSSL::Crypto)
+  target_compile_features(safetensors_hash PUBLIC cxx_std_20)
+  target_include_directories(safetensors_hash PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(safetensors_hash PRIVATE safetensors_internal OpenSSL::Crypto)
 else()
   target_link_libraries(safetensors_hash PUBLIC safetensors PRIVATE OpenSSL::Crypto)
   target_include_directories(safetensors_hash PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -78,6 +78,18 @@ endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors.pc.in ${PROJECT_BINARY_DIR}/safetensors.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   ${safetensors_component})
+if(SAFETENSORS_HASH_INSTALLABLE)
+  set(safetensors_pc_hash_requires "")
+  set(safetensors_pc_hash_libs "")
+  if(safetensors_hash_blake3_package)
+    set(safetensors_pc_hash_requires ", libblake3")
+  elseif(TARGET safetensors_blake3)
+    set(safetensors_pc_hash_libs " -lsafetensors_blake3")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors-hash.pc.in ${PROJECT_BINARY_DIR}/safetensors-hash.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/safetensors-hash.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    ${safetensors_component})
+endif()
 
 if(TARGET safetensors_cli)
   install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
