@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from ._checkpoint import Checkpoint, Paths
-from ._native import SafetensorError
+from ._native import SafetensorError, _printable
 from ._options import Progress, reporter, to_bytes
 
 __all__ = [
@@ -143,6 +144,11 @@ def make_manifest(
         raise ValueError(f"chunk_bytes is {size}: expected a power of two from 64 KiB to 16 MiB")
     new_hash = hash_function(algorithm)
     files = Checkpoint(paths).files
+    for name in relative_names(files):
+        if why := _why_refused(name):
+            raise SafetensorError(
+                f"the file name {name!r} is not allowed in a manifest: {why}; rename the file"
+            )
     total = sum(os.path.getsize(file) for file in files)
     report, end_progress = reporter(progress, "Hashing")
     done = 0
@@ -153,7 +159,7 @@ def make_manifest(
             done += made[-1].bytes
     finally:
         end_progress()
-    return Manifest(algorithm, size, sorted(made, key=lambda file: os.fsencode(file.name)))
+    return Manifest(algorithm, size, sorted(made, key=lambda file: file.name.encode()))
 
 
 def read_manifest(path: str | PathLike[str]) -> Manifest:
@@ -184,7 +190,7 @@ def parse_manifest(text: str) -> Manifest:
     if not _is_chunk_size(chunk_bytes):
         raise SafetensorError("chunk_bytes is not a power of two from 65536 to 16777216")
     made = [_parse_file(file, chunk_bytes) for file in _list(files)]
-    names = [os.fsencode(file.name) for file in made]
+    names = [file.name.encode() for file in made]
     if not made or any(a >= b for a, b in zip(names, names[1:], strict=False)):
         raise SafetensorError("the files of the manifest are not in the order of their names")
     return Manifest(algorithm, chunk_bytes, made)
@@ -192,6 +198,37 @@ def parse_manifest(text: str) -> Manifest:
 
 def _is_chunk_size(size: object) -> bool:
     return type(size) is int and 1 << 16 <= size <= 1 << 24 and size & (size - 1) == 0
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _why_refused(name: str) -> str | None:
+    """Return why no manifest may hold this name of a file, or None. The rules are those of C++."""
+    if not name:
+        return "it is empty"
+    if not _is_utf8(name):
+        return "it is not UTF-8"
+    if name[0] in "/\\":
+        return "it begins with a separator"
+    if ":" in name:
+        return "it holds a colon"
+    if _printable(name) != name.replace("\\", "\\\\"):
+        return "it holds a control or invisible character"
+    if any(part.startswith("..") and not part.strip(". ") for part in re.split(r"[/\\]", name)):
+        return "it leads out of a folder"
+    return None
+
+
+def _shown(name: object) -> str:
+    """Return the name for a message. It is cut: a name may be as long as the manifest."""
+    text = name[:200] if isinstance(name, str) else name
+    return f"{text!r}..." if text != name else repr(text)[:1000]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -228,22 +265,28 @@ def _range(begin: Any, end: Any, low: int, high: int) -> bool:
 
 def _parse_file(value: Any, chunk_bytes: int) -> ManifestFile:
     name, size, data_start, digest, header, data, tensors, chunks = _members(value, "file")
-    if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/"):
-        raise SafetensorError(f"the file name {name!r} is not allowed")
+    why = _why_refused(name) if isinstance(name, str) else "it is not a text"
+    if why:
+        raise SafetensorError(f"the file name {_shown(name)} is not allowed: {why}")
     if not _range(data_start, size, 8, (1 << 64) - 1):
-        raise SafetensorError(f"file {name!r}: data_start is not inside of the file")
+        raise SafetensorError(f"file {_shown(name)}: data_start is not inside of the file")
     if len(_list(chunks)) != -(-size // chunk_bytes):
-        raise SafetensorError(f"file {name!r}: {len(chunks)} chunks do not match {size} bytes")
+        raise SafetensorError(
+            f"file {_shown(name)}: {len(chunks)} chunks do not match {size} bytes"
+        )
     found: list[ManifestTensor] = []
     end = data_start
     for tensor in _list(tensors):
         title, first, last, of_tensor = _members(tensor, "tensor")
-        if not isinstance(title, str) or not _range(first, last, end, size):
-            raise SafetensorError(f"file {name!r}: the range of tensor {title!r} is not valid")
+        if not isinstance(title, str) or not _is_utf8(title):
+            raise SafetensorError(f"file {_shown(name)}: {_shown(title)} is no name of a tensor")
+        if not _range(first, last, end, size):
+            text = f"the range of tensor {_shown(title)} is not valid"
+            raise SafetensorError(f"file {_shown(name)}: {text}")
         found.append(ManifestTensor(title, first, last, _digest(of_tensor)))
         end = last
     if len({tensor.name for tensor in found}) != len(found):
-        raise SafetensorError(f"file {name!r}: a tensor occurs twice")
+        raise SafetensorError(f"file {_shown(name)}: a tensor occurs twice")
     return ManifestFile(
         name,
         size,

@@ -16,6 +16,7 @@ _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 _version: str
 
+def _printable(text: str) -> str: ...
 def _dtypes() -> list[tuple[str, str, int]]: ...
 
 class SafetensorError(Exception):

@@ -123,6 +123,9 @@ void define_errors(nb::module_& module) {
                                 bases.ptr(), members.ptr());
   if (missing_tensor_error == nullptr) throw nb::python_error();
   module.attr("MissingTensorError") = nb::handle(missing_tensor_error);
+  module.def(
+      "_printable", [](nb::handle text) { return to_str(printable(from_str(text, "text"))); }, nb::arg("text"),
+      "The text as messages show it: invisible characters are escaped, and backslashes are doubled.");
 }
 
 nb::handle error_type() noexcept {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -183,6 +184,32 @@ def test_options(file: Path, tmp_path: Path) -> None:
         (lambda m: m.update(files=[]), "the files of the manifest are not in the order"),
         (lambda m: m["files"].append(m["files"][0]), "the files of the manifest are not in the"),
         (lambda m: m["files"][0].update(name="../x"), "the file name '../x' is not allowed"),
+        (lambda m: m["files"][0].update(name="..\\x"), "the file name '..\\\\x' is not allowed"),
+        (lambda m: m["files"][0].update(name=".. ./x"), "the file name '.. ./x' is not allowed"),
+        (lambda m: m["files"][0].update(name="\\x"), "the file name '\\\\x' is not allowed"),
+        (
+            lambda m: m["files"][0].update(name="c:x"),
+            "the file name 'c:x' is not allowed: it holds",
+        ),
+        (lambda m: m["files"][0].update(name="\u202ex"), "the file name '\\u202ex' is not allowed"),
+        (
+            lambda m: m["files"][0].update(name="\0"),
+            "the file name '\\x00' is not allowed: it holds",
+        ),
+        (lambda m: m["files"][0].update(name=""), "the file name '' is not allowed: it is empty"),
+        (
+            lambda m: m["files"][0].update(name=3),
+            "the file name 3 is not allowed: it is not a text",
+        ),
+        (lambda m: m["files"][0].update(name="\ud800"), "the file name '\\ud800' is not allowed"),
+        (
+            lambda m: m["files"][0].update(name="/" * 300),
+            f"the file name '{'/' * 200}'... is not allowed: it begins with a separator",
+        ),
+        (
+            lambda m: m["files"][0]["tensors"][0].update(name="\ud800"),
+            "file 'x.safetensors': '\\ud800' is no name of a tensor",
+        ),
         (lambda m: m["files"][0].update(bytes=1 << 70), "file 'x.safetensors': data_start is not"),
         (lambda m: m["files"][0].update(bytes=1 << 60), "file 'x.safetensors': 1 chunks do not"),
         (lambda m: m["files"][0].update(chunks=[]), "file 'x.safetensors': 0 chunks do not match"),
@@ -210,6 +237,33 @@ def test_hostile_manifests(file: Path, change: Any, text: str) -> None:
 def test_texts_that_are_no_manifest(text: str) -> None:
     with pytest.raises(SafetensorError, match="^not a manifest: "):
         parse_manifest(text)
+
+
+def test_seeds_of_the_fuzzer_have_the_verdict_of_the_library() -> None:
+    """These are accepted by the parser of the library, and no others."""
+    accepted = {
+        "blake3_two_files", "digest_escaped", "escaped_names", "largest_chunk", "members_in_other_order", "one_file",
+        "real_digests", "upper_case_digest", "white_space",
+    }  # fmt: skip
+    found = set()
+    seeds = sorted(Path(__file__).parents[2].glob("fuzz/corpus/manifest/*"))
+    for seed in seeds:
+        try:
+            parse_manifest(seed.read_bytes().replace(b"@", b"a" * 64).decode())
+            found.add(seed.name)
+        except (SafetensorError, UnicodeDecodeError):
+            pass
+    assert len(seeds) > 50 and found == accepted
+
+
+@pytest.mark.parametrize("name", [b"a:b", b"a\x1b", b"a\xff", b"\xe2\x80\xae"])
+def test_names_that_no_manifest_may_hold(file: Path, tmp_path: Path, name: bytes) -> None:
+    other = tmp_path / os.fsdecode(name)
+    other.write_bytes(file.read_bytes())
+    with pytest.raises(
+        SafetensorError, match="is not allowed in a manifest: it .*; rename the file$"
+    ):
+        make_manifest(other)
 
 
 def test_unsuitable_arguments(file: Path) -> None:
