@@ -1,6 +1,4 @@
-// Opens an argument as a Checkpoint. Standard input is opened as one file: by its descriptor if it is a file. A pipe
-// has no offsets, so it is read once, and a Source with the bytes of the header and the size of the whole stands for
-// it.
+// Opens an argument as a Checkpoint. Standard input is opened as one file.
 #include "input.h"
 #include "text/formatted.h"
 
@@ -14,83 +12,6 @@
 
 namespace safetensors::cli {
 namespace {
-
-constexpr int kDescriptor = 0;
-
-Result<std::size_t> read_some(std::span<std::byte> bytes) {
-  for (;;) {
-    const ssize_t got = ::read(kDescriptor, bytes.data(), bytes.size());
-    if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno == EINTR) continue;
-    const int error_number = errno;
-    return Error{.code = Errc::read_failed,
-                 .os_error = error_number,
-                 .path = {},
-                 .message = "cannot read: " + system_text(error_number)};
-  }
-}
-
-// The beginning of a stream, and its size.
-class StreamStart final : public Source {
- public:
-  // Reads standard input to its end. Keeps the bytes up to the end of the header.
-  static Result<std::shared_ptr<const Source>> read(const ParseOptions& parse) {
-    auto stream = std::make_shared<StreamStart>();
-    constexpr std::size_t kPrefix = 512;  // as Header::length() recommends
-    if (Status status = stream->keep(kPrefix); !status) return status.error();
-    // The size of the stream is unknown here. The check with the right size comes when the File is opened.
-    const Result<std::uint64_t> length = Header::length(stream->kept_, UINT64_MAX, parse);
-    // The rest cannot change this. A pipe that never ends is not read for ever.
-    if (!length && stream->kept_.size() == kPrefix) return length.error();
-    if (length) {
-      const std::size_t end = 8 + static_cast<std::size_t>(*length);
-      if (Status status = stream->keep(end); !status) return status.error();
-      if (stream->kept_.size() > end) stream->kept_.resize(end);  // the prefix may hold data
-    }
-    std::vector<std::byte> rest(std::size_t{1} << 20);
-    for (;;) {
-      const Result<std::size_t> got = read_some(rest);
-      if (!got) return got.error();
-      if (*got == 0) return std::shared_ptr<const Source>(std::move(stream));
-      stream->size_ += *got;
-    }
-  }
-
-  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
-
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override {
-    if (offset >= size_ || destination.empty()) return std::size_t{0};
-    if (offset >= kept_.size()) {
-      return Error{.code = Errc::unsupported,
-                   .path = {},
-                   .message = "a pipe cannot be read at an offset: save it to a file first"};
-    }
-    const std::size_t count =
-        std::min<std::size_t>(destination.size(), kept_.size() - static_cast<std::size_t>(offset));
-    std::memcpy(destination.data(), kept_.data() + offset, count);
-    return count;
-  }
-
- private:
-  // Reads until `wanted` bytes are kept, or to the end.
-  Status keep(std::size_t wanted) {
-    constexpr std::size_t kStep = std::size_t{1} << 20;  // a length is hostile until its bytes have come
-    while (kept_.size() < wanted) {
-      const std::size_t before = kept_.size();
-      kept_.resize(std::min(wanted, before + kStep));
-      const Result<std::size_t> got = read_some(std::span(kept_).subspan(before));
-      kept_.resize(before + (got ? *got : 0));
-      size_ = kept_.size();
-      if (!got) return got.error();
-      if (*got == 0) break;
-    }
-    return {};
-  }
-
-  std::vector<std::byte> kept_;
-  std::uint64_t size_ = 0;
-};
 
 void notice_white_space(const File& file, const std::string& path, Console& console) {
   if (!file.header().leading_whitespace()) return;
@@ -115,24 +36,17 @@ std::size_t common_folder(std::span<const File> files) {
 
 }  // namespace
 
-Result<File> open_standard_input(const OpenOptions& options) {
-  if (::lseek(kDescriptor, 0, SEEK_CUR) >= 0) return File::from_fd(kDescriptor, options);
-  Result<std::shared_ptr<const Source>> source = StreamStart::read(options.parse);
-  if (!source) return std::move(source).error();
-  return File::from_source(*std::move(source), options.parse);
-}
-
 Input::Input(Checkpoint checkpoint, bool is_file)
     : checkpoint_(std::move(checkpoint)),
       files_(checkpoint_->files().begin(), checkpoint_->files().end()),
       folder_(files_.empty() ? 0 : common_folder(files_)),
       is_file_(is_file) {}
 
-Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse) {
+Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data) {
   OpenOptions options{.parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
-    const Result<File> file = open_standard_input(options);
+    const Result<File> file = open_standard_input(options, data);
     if (!file) return file.error();
     notice_white_space(*file, shown_path(argument), console);
     return Input(*file);
@@ -193,15 +107,6 @@ Result<File> open_file(const std::string& argument, Console& console, const Pars
   return Error{.code = Errc::invalid_argument,
                .path = argument,
                .message = formatted("{} files, expected one file{}", files.size(), such_as)};
-}
-
-bool is_pipe(const std::string& argument) {
-  return argument == kStandardInput && ::lseek(kDescriptor, 0, SEEK_CUR) < 0;
-}
-
-Error pipe_without_values() {
-  return {
-      .code = Errc::unsupported, .path = {}, .message = "values cannot be read from a pipe: save it to a file first"};
 }
 
 std::string shown_path(const std::string& argument) {

@@ -3,6 +3,7 @@
 
 #include "console.h"
 #include "json_output.h"
+#include "standard_input.h"
 
 #include <safetensors/checkpoint.h>
 #include <safetensors/file.h>
@@ -15,9 +16,6 @@
 
 namespace safetensors::cli {
 
-// The name of standard input among the arguments.
-inline constexpr std::string_view kStandardInput = "-";
-
 // A tensor, and the index of its file in Input::files().
 struct Listed {
   const TensorInfo* info;
@@ -28,11 +26,11 @@ struct Listed {
 // positioned reads, without a map.
 class Input {
  public:
-  // White space before a header's `{` is accepted with a notice. A pipe on standard input is read to its end, and only
-  // its header is kept. Errors: those of Checkpoint::open. The path of the error is that of the file at fault, if there
-  // is one.
-  [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console,
-                                          const ParseOptions& parse = {});
+  // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. Errors: those of
+  // Checkpoint::open, and of open_standard_input(). The path of the error is that of the file at fault, if there is
+  // one.
+  [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
+                                          PipeData data = PipeData::skip);
   // Opens several arguments as one set of tensors. None may be standard input.
   [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
                                           const ParseOptions& parse = {});
@@ -62,18 +60,9 @@ class Input {
   bool is_file_;
 };
 
-// Opens standard input: by its descriptor if it is a file. A pipe is read to its end, and only its header is kept.
-[[nodiscard]] Result<File> open_standard_input(const OpenOptions& options);
-
 // Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
 // Input::open, and invalid_argument for a path that leads to several files.
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {});
-
-// Whether the argument is standard input, and this is a pipe, whose bytes have no offsets.
-[[nodiscard]] bool is_pipe(const std::string& argument);
-
-// The error for a command that reads values, of a pipe.
-[[nodiscard]] Error pipe_without_values();
 
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);

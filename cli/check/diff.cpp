@@ -22,10 +22,10 @@ namespace {
 
 constexpr const char kDiffDescription[] =
     R"(A and B are files, or folders, indexes or patterns of models of several files.
-With --no-values, one of them may be - for standard input. Compares names,
-dtypes, shapes, metadata and values. Memory stays bounded. Values of one dtype
-are equal if their bytes are equal, unless a tolerance is given. Another dtype
-is always a difference, and the values are compared as numbers.)";
+One of them may be - for standard input. Compares names, dtypes, shapes,
+metadata and values. Memory stays bounded. Values of one dtype are equal if
+their bytes are equal, unless a tolerance is given. Another dtype is always a
+difference, and the values are compared as numbers.)";
 
 constexpr Option kDiffTable[] = {
     {"--rtol", "R", "relative tolerance: equal if |a - b| <= D + R x |b|"},
@@ -256,16 +256,12 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
 }
 
 Exit compare(DiffRequest& request, Console& console) {
-  for (const std::string& path : request.paths) {
-    if (!request.options.values || !is_pipe(path)) continue;
-    const Error error{.code = Errc::unsupported,
-                      .path = {},
-                      .message = "values cannot be compared from a pipe: save it to a file, or use --no-values"};
-    return fail(request, path, error, console);
-  }
-  const Result<Input> first = Input::open(request.paths[0], console);
+  if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
+    return console.usage("diff", "only one of A and B can be standard input");
+  const PipeData data = request.options.values ? PipeData::keep : PipeData::skip;
+  const Result<Input> first = Input::open(request.paths[0], console, {}, data);
   if (!first) return fail(request, request.paths[0], first.error(), console);
-  const Result<Input> second = Input::open(request.paths[1], console);
+  const Result<Input> second = Input::open(request.paths[1], console, {}, data);
   if (!second) return fail(request, request.paths[1], second.error(), console);
   if (request.map) {
     Status status = read_name_map(*request.map, request.names);

@@ -21,9 +21,10 @@ namespace safetensors::cli {
 namespace {
 
 constexpr const char kHashDescription[] =
-    R"(PATH is a file, or a folder, an index or a pattern of a model of several files.
-Prints one line per file: the digest, two spaces and the path, as sha256sum and
-b3sum do, so that their option --check reads it. Each byte is read once.)";
+    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Prints one line per file: the
+digest, two spaces and the path, as sha256sum and b3sum do, so that their option
+--check reads it. Each byte is read once.)";
 
 constexpr Option kHashTable[] = {
     {"--algorithm", "NAME", "the hash function (default sha256)", "sha256|blake3"},
@@ -88,13 +89,6 @@ std::function<bool(std::uint64_t, std::uint64_t)> shown_progress(Console& consol
     console.progress(done, total);
     return !Interrupt::caught();
   };
-}
-
-// Values cannot be read twice from a pipe, and a name is needed for the output.
-Result<Input> open_hashable(const std::string& path, Console& console) {
-  if (is_pipe(path))
-    return Error{.code = Errc::unsupported, .path = {}, .message = "a pipe cannot be hashed: save it to a file first"};
-  return Input::open(path, console);
 }
 
 // The line of sha256sum: a backslash before the digest says that the path is escaped.
@@ -170,7 +164,7 @@ Status hash_model(const HashRequest& request, const std::string& path, const Fil
 }
 
 Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
-  const Result<Input> input = open_hashable(path, console);
+  const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) {
     if (json != nullptr) json_input_error(*json, path, input.error());
     return input_error(path, input.error(), console);
@@ -233,7 +227,7 @@ Status write_manifest(const HashRequest& request, const Input& input, const std:
 Exit make_manifest(const HashRequest& request, Console& console) {
   const std::string& path = request.paths[0];
   const Interrupt interrupt;
-  const Result<Input> input = open_hashable(path, console);
+  const Result<Input> input = Input::open(path, console);
   Status status = input ? Status() : Status(input.error());
   if (status && (path == kStandardInput || input->files().empty()))
     status = Error{.code = Errc::invalid_argument, .path = {}, .message = "a manifest needs files with names"};

@@ -120,7 +120,7 @@ void print_finding_json(Json& json, const LintFinding& finding, const std::strin
 
 Result<std::vector<LintFinding>> find_all(const Input& input, const std::string& path, const LintCommand& command,
                                           Console& console) {
-  LintOptions options{.peek = !is_pipe(path), .duplicates = command.values, .progress = nullptr};
+  LintOptions options{.peek = command.values || !is_pipe(path), .duplicates = command.values, .progress = nullptr};
   options.progress = [&](std::uint64_t completed, std::uint64_t total) {
     console.progress(completed, total);
     return !Interrupt::caught();
@@ -132,7 +132,7 @@ Result<std::vector<LintFinding>> find_all(const Input& input, const std::string&
 }
 
 Exit lint_path(const std::string& path, const LintCommand& command, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console);
+  const Result<Input> input = Input::open(path, console, {}, command.values ? PipeData::keep : PipeData::skip);
   const Result<std::vector<LintFinding>> found =
       input ? find_all(*input, path, command, console) : Result<std::vector<LintFinding>>(input.error());
   if (!found && Interrupt::caught()) return Exit::system;

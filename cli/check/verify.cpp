@@ -131,7 +131,6 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
     if (json != nullptr) json_input_error(json->key("values_valid").null(), path, error);
     return input_error(path, error, console);
   };
-  if (is_pipe(path)) return fail(pipe_without_values());
   const Interrupt interrupt;
   StatsOptions how;
   how.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -272,7 +271,10 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& files
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
-  if (path == kStandardInput) return verify_file(path, open_standard_input(options.open), options, console, json);
+  if (path == kStandardInput) {
+    const PipeData data = options.nan || options.inf ? PipeData::keep : PipeData::skip;
+    return verify_file(path, open_standard_input(options.open, data), options, console, json);
+  }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
   if (!files) return verify_file(path, files.error(), options, console, json);
   if (files->size() == 1 && files->front() == path) {

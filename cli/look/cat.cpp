@@ -16,9 +16,9 @@ namespace safetensors::cli {
 namespace {
 
 constexpr const char kCatDescription[] =
-    R"(PATH is a file, a folder or an index of a model of several files, or a pattern
-in quotes. NAME is the tensor's name, exactly or as ls shows it. Memory stays
-bounded, however large the tensor.)";
+    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. NAME is the tensor's name, exactly or as ls
+shows it. Memory stays bounded, however large the tensor.)";
 
 constexpr Option kCatTable[] = {
     {"-s,--slice", "SLICE",
@@ -207,7 +207,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
   if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
-  const Result<Input> input = Input::open(options.given[0], console);
+  const Result<Input> input = Input::open(options.given[0], console, {}, PipeData::keep);
   if (!input) return fail(options, input.error(), console);
   const Result<Listed> found = input->find(options.given[1]);
   if (!found) return fail(options, found.error(), console);

@@ -24,10 +24,11 @@ namespace safetensors::cli {
 namespace {
 
 constexpr const char kInspectDescription[] =
-    R"(PATH is a file, or a folder, an index or a pattern of a model of several files.
-Writes one page of HTML, which needs no other file and no network: a map of the
-bytes drawn to scale, sizes by dtype and by module, a table of all tensors to
-search and to sort, and the metadata. Names cannot run code in it.)";
+    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Writes one page of HTML, which needs no other
+file and no network: a map of the bytes drawn to scale, sizes by dtype and by
+module, a table of all tensors to search and to sort, and the metadata. Names
+cannot run code in it.)";
 
 constexpr Option kInspectTable[] = {
     {"--html", "OUT", "write the page to OUT", nullptr, Values::path},
@@ -262,8 +263,8 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   if (request.paths.size() != 1) return console.usage("inspect", "takes one PATH");
   if (!request.html) return console.usage("inspect", "write the page where? Give --html OUT");
   const std::string& path = request.paths[0];
-  if (request.stats && is_pipe(path)) return inspect_fail(request, pipe_without_values(), console);
-  const Result<Input> input = Input::open(path, console);
+  const PipeData data = request.stats ? PipeData::keep : PipeData::skip;
+  const Result<Input> input = Input::open(path, console, {}, data);
   if (!input) return inspect_fail(request, input.error(), console);
   Status status = NewFile::check(*request.html, request.force);
   if (status) status = check_output_apart(*request.html, path, *input);

@@ -22,10 +22,11 @@ namespace safetensors::cli {
 namespace {
 
 constexpr const char kStatsDescription[] =
-    R"(A PATH is a file, or a folder, an index or a pattern of a model of several
-files. Reads each tensor once, with all processors and in bounded memory, and
-prints the range, mean and deviation of its finite numbers, and counts zeros,
-NaN and infinities. An element of C64 is two numbers, and BOOL is 0 or 1.)";
+    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Reads each tensor once, with all processors and
+in bounded memory, and prints the range, mean and deviation of its finite
+numbers, and counts zeros, NaN and infinities. An element of C64 is two numbers,
+and BOOL is 0 or 1.)";
 
 constexpr Option kStatsTable[] = {
     {"-m,--match", "GLOB",
@@ -190,8 +191,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
     if (json != nullptr) json_input_error(*json, path, error);
     return input_error(path, error, console);
   };
-  if (is_pipe(path)) return fail(pipe_without_values());
-  const Result<Input> input = Input::open(path, console);
+  const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) return fail(input.error());
   StatsOptions options{.histogram = request.histogram};
   options.select = [&](const Tensor& tensor) {

@@ -1,0 +1,29 @@
+// Standard input as a file.
+#pragma once
+
+#include <safetensors/file.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace safetensors::cli {
+
+// The name of standard input among the arguments.
+inline constexpr std::string_view kStandardInput = "-";
+
+// What a command does with the data of a pipe.
+enum class PipeData : std::uint8_t {
+  skip,  // it needs only the header: the data is read, to check its size, and thrown away
+  keep,  // it reads values: the data goes to a file without a name, in the folder for temporary files
+};
+
+// Opens standard input: by its descriptor if it is a file. A pipe is read to its end. With PipeData::keep, it is read
+// only if its header is valid, and at most one byte further than the header says. Errors: those of File::open, and
+// write_failed if there is no room for the data.
+[[nodiscard]] Result<File> open_standard_input(const OpenOptions& options, PipeData data = PipeData::skip);
+
+// Whether the argument is standard input, and this is a pipe, whose bytes have no offsets.
+[[nodiscard]] bool is_pipe(const std::string& argument);
+
+}  // namespace safetensors::cli

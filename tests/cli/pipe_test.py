@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Pipes on standard input: verbs that read values keep the data in a file without a name.
+
+    pipe_test.py SAFETENSORS [unittest's arguments]
+"""
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import behaviour_test
+import make_inputs
+from behaviour_test import CommandTest
+
+
+def endless(start):
+    """The end of a pipe that gives these bytes, then zeros until nobody reads, and the process that writes."""
+    read, write = os.pipe()
+    script = "import sys, os\nos.write(1, bytes.fromhex(sys.argv[1]))\nwhile True: os.write(1, bytes(65536))"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", script, start.hex()], stdout=write, stderr=subprocess.DEVNULL
+    )
+    os.close(write)
+    return read, writer
+
+
+class PipeTest(CommandTest):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.variables = {"TMPDIR": self.temporary.name}
+
+    def from_pipe(self, name, *arguments):
+        with open(self.path(name), "rb") as file:
+            return self.run_command(*arguments, input=file.read(), variables=self.variables)
+
+    def test_values_of_a_pipe_are_those_of_the_file(self):
+        verbs = (["stats"], ["stats", "--histogram", "--json"], ["hash", "--of", "tensors"], ["verify", "--values", "nan"])
+        for arguments in verbs:
+            with self.subTest(arguments=arguments):
+                piped = self.from_pipe("good.safetensors", *arguments, "-")
+                with open(self.path("good.safetensors"), "rb") as file:
+                    direct = self.run_command(*arguments, "-", stdin=file)
+                self.assertEqual((piped.returncode, piped.stdout), (direct.returncode, direct.stdout), piped.stderr)
+                self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_a_pipe_of_the_wrong_length_is_invalid(self):
+        with open(self.path("good.safetensors"), "rb") as file:
+            whole = file.read()
+        for data in (whole[:4], whole[:40], whole[:-1], whole + b"x", b""):
+            with self.subTest(size=len(data)):
+                result = self.run_command("stats", "-", input=data, variables=self.variables)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_no_more_is_read_than_the_header_promises(self):
+        good = make_inputs.of_tensors([("a", "U8", [4], bytes(4))])
+        bad = struct.pack("<Q", 16) + b'{"a": 1}        '
+        for start, text in ((good, b"tensors end at byte 4 of the data"), (bad, b"invalid JSON")):
+            with self.subTest(text=text):
+                pipe, writer = endless(start)
+                try:
+                    result = self.run_command("hash", "-", stdin=pipe, variables=self.variables)
+                finally:
+                    os.close(pipe)
+                    writer.kill()
+                    writer.wait()
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(text, result.stderr)
+
+    def test_without_room_the_error_says_what_to_do(self):
+        self.variables["TMPDIR"] = self.path("missing")
+        result = self.from_pipe("good.safetensors", "stats", "-")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(b"TMPDIR", result.stderr)
+        result = self.from_pipe("good.safetensors", "ls", "-")  # needs only the header
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_a_signal_ends_the_wait_for_the_pipe(self):
+        read, write = os.pipe()
+        with open(self.path("good.safetensors"), "rb") as file:
+            os.write(write, file.read()[:-1])
+        for verb in ("stats", "hash"):
+            child = subprocess.Popen(
+                [behaviour_test.PROGRAM, verb, "-"],
+                stdin=read,
+                env=behaviour_test.environment() | self.variables,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+            time.sleep(0.3)
+            child.send_signal(signal.SIGINT)
+            self.assertEqual(child.wait(60), -signal.SIGINT)
+        os.close(read)
+        os.close(write)
+        self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_only_one_side_of_diff_is_a_pipe(self):
+        self.assertEqual(self.from_pipe("good.safetensors", "diff", "-", "-").returncode, 2)
+        result = self.from_pipe("good.safetensors", "diff", "good.safetensors", "-")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+
+if __name__ == "__main__":
+    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
