@@ -24,8 +24,15 @@ HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource
   std::memset(data_ + size, 0, json::Reader::kPadding);
 }
 
+HeaderBuffer::HeaderBuffer(std::string text)
+    : resource_(std::pmr::new_delete_resource()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
+  string_.append(json::Reader::kPadding, '\0');
+  data_ = string_.data();
+}
+
 HeaderBuffer::~HeaderBuffer() {
-  if (data_ != nullptr) resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
+  if (data_ != nullptr && string_.empty())
+    resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
 }
 
 }  // namespace format

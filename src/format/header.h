@@ -8,6 +8,7 @@
 #include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,13 +21,22 @@
 
 namespace safetensors::format {
 
-// Memory for a header's text and the padding that json::Reader needs. Only the padding is initialized.
+// Memory for a header's text and the padding that json::Reader needs.
 class HeaderBuffer {
  public:
-  // Throws std::bad_alloc. resource must outlive every Header that is made from this buffer.
+  // Initializes only the padding. Throws std::bad_alloc. resource must outlive every Header that is made from this
+  // buffer.
   HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
+  // Takes over a text. Copies it only if its capacity is too small for the padding. Throws std::bad_alloc.
+  explicit HeaderBuffer(std::string text);
+  // A short string moves its bytes, so data() changes.
   HeaderBuffer(HeaderBuffer&& other) noexcept
-      : resource_(other.resource_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : resource_(other.resource_),
+        string_(std::move(other.string_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {
+    if (!string_.empty()) data_ = string_.data();
+  }
   HeaderBuffer& operator=(HeaderBuffer&&) = delete;
   ~HeaderBuffer();
 
@@ -36,6 +46,7 @@ class HeaderBuffer {
 
  private:
   std::pmr::memory_resource* resource_;
+  std::string string_;  // the text and the padding; empty if the memory is that of resource_
   char* data_;
   std::size_t size_;
 };
