@@ -213,7 +213,8 @@ Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, co
     if (!chosen) return std::move(chosen).error();
     Result<NewHeaderText> text = new_header_text(*std::move(chosen), present ? &metadata : nullptr, options.layout);
     if (!text) return std::move(text).error();
-    Result<Header> header = new_header(*std::move(text));
+    // One file of several is small, so the copy of its names does not raise the peak of the memory.
+    Result<Header> header = new_header(*std::move(text), count > 1 ? KeptText::names : KeptText::all);
     if (!header) return std::move(header).error();
     files.push_back({file_name(options.stem, i, count), *std::move(header)});
   }

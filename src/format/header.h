@@ -40,6 +40,16 @@ class HeaderBuffer {
   HeaderBuffer& operator=(HeaderBuffer&&) = delete;
   ~HeaderBuffer();
 
+  void swap(HeaderBuffer& other) noexcept {
+    std::swap(resource_, other.resource_);
+    std::swap(string_, other.string_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    for (HeaderBuffer* const each : {this, &other}) {
+      if (!each->string_.empty()) each->data_ = each->string_.data();
+    }
+  }
+
   [[nodiscard]] char* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return resource_; }
@@ -66,6 +76,11 @@ struct ParseWork {
 // options.cancelled.
 [[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
                                           ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
+// Does the same, and returns the state, which the caller may still change.
+[[nodiscard]] Result<std::shared_ptr<detail::HeaderState>> parse_state(HeaderBuffer text, std::uint64_t data_size,
+                                                                       const ParseOptions& options,
+                                                                       ParseWork* work = nullptr,
+                                                                       base::Cancellation* cancellation = nullptr);
 
 // A range of the text. 32 bits are enough: no header is longer than 4 GiB - 1 byte.
 struct TextRange {
@@ -104,8 +119,11 @@ struct HeaderState {
   }
   // Sorts metadata_order on first use. Thread-safe.
   void sort_metadata() const noexcept;
+  // Keeps only the names and the metadata of the text. Call it before the header is shared. Throws std::bad_alloc.
+  void compact();
 
   format::HeaderBuffer text;
+  std::uint64_t text_bytes;  // of the whole text
   std::uint64_t data_bytes;
   bool leading_whitespace = false;
   base::HashKey hash_key = base::HashKey::random();

@@ -154,8 +154,11 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewM
   return made;
 }
 
-Result<Header> new_header(NewHeaderText text) {
-  return parse_header(HeaderBuffer(std::move(text.text)), text.data_bytes, {});
+Result<Header> new_header(NewHeaderText text, KeptText kept) {
+  const auto state = parse_state(HeaderBuffer(std::move(text.text)), text.data_bytes, {});
+  if (!state) return state.error();
+  if (kept == KeptText::names) (*state)->compact();
+  return detail::Access<Header>::make(*state);
 }
 
 }  // namespace safetensors::format

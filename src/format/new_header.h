@@ -49,8 +49,12 @@ struct NewHeaderText {
 [[nodiscard]] Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewMetadata* metadata,
                                                     const LayoutOptions& options);
 
+// What a new header keeps of its text. The parser needs the whole text. Later only the names and the metadata are
+// needed: half of it.
+enum class KeptText : std::uint8_t { all, names };
+
 // Parses the text like that of a file, because the library must never write a header that it would refuse. The Header
-// takes over the text. Throws std::bad_alloc.
-[[nodiscard]] Result<Header> new_header(NewHeaderText text);
+// takes over the text. KeptText::names copies the names, so the peak of the memory is higher. Throws std::bad_alloc.
+[[nodiscard]] Result<Header> new_header(NewHeaderText text, KeptText kept = KeptText::all);
 
 }  // namespace safetensors::format
