@@ -323,6 +323,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
   if (manifest) {
+    if (manifest->empty()) return console.usage("verify", "--manifest FILE is an empty path");
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--manifest needs files, not standard input");
     Result<GivenManifest> read = GivenManifest::read(*manifest);

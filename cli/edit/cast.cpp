@@ -99,18 +99,19 @@ void print_casts(Console& console, const RewriteReport& report) {
                {"OVERFLOW", Align::right},
                {"UNDERFLOW", Align::right},
                {"NAN", Align::right}});
+  table.print_each(console, [&](const Table::Row& row) {
+    for (const CastReport& cast : report.casts) {
+      if (cast.overflow + cast.underflow + cast.nan == 0) continue;
+      row({printable(cast.name), std::string(to_string(cast.from)), std::string(to_string(cast.to)),
+           grouped(cast.numel), grouped(cast.overflow), grouped(cast.underflow), grouped(cast.nan)});
+    }
+  });
   CastReport sum;
-  bool any = false;
   for (const CastReport& cast : report.casts) {
     sum.overflow += cast.overflow;
     sum.underflow += cast.underflow;
     sum.nan += cast.nan;
-    if (cast.overflow + cast.underflow + cast.nan == 0) continue;
-    any = true;
-    table.row({printable(cast.name), std::string(to_string(cast.from)), std::string(to_string(cast.to)),
-               grouped(cast.numel), grouped(cast.overflow), grouped(cast.underflow), grouped(cast.nan)});
   }
-  if (any) table.print(console);
   console.out(formatted("cast {}: {} overflow, {} underflow, {} NaN\n", counted(report.casts.size(), "tensor"),
                         grouped(sum.overflow), grouped(sum.underflow), grouped(sum.nan)));
 }

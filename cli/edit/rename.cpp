@@ -67,25 +67,35 @@ struct Renaming {
       if (status) status = check_name_map(input, path, *map, names);
       if (!status) return status;
     }
-    bool changed = false;
     for (RewriteTensor& tensor : tensors) {
-      const auto mapped = names.find(tensor.tensor.name());
-      std::string name = mapped != names.end() ? mapped->second : std::string(tensor.tensor.name());
-      for (const Substitution& substitution : substitutions) {
-        Result<std::string> next = substitution.apply(name);
-        if (!next) return next.error();
-        name = *std::move(next);
-      }
-      if (name == tensor.tensor.name()) continue;
-      tensor.name = std::move(name);
-      renamed.emplace_back(tensor.tensor.name(), *tensor.name);
-      changed = true;
+      const std::string_view old = tensor.tensor.name();
+      Result<std::string> name = new_name(old);
+      if (!name) return name.error();
+      if (*name == old) continue;
+      tensor.name = *std::move(name);
+      renamed.push_back(old);
     }
-    if (changed) return {};
+    if (!renamed.empty()) return {};
     return Error{.code = Errc::not_found, .path = {}, .message = "no tensor gets another name"};
   }
 
-  std::vector<std::pair<std::string, std::string>> renamed;
+  [[nodiscard]] Result<std::string> new_name(std::string_view old) const {
+    const auto mapped = names.find(old);
+    Result<std::string> name = mapped != names.end() ? mapped->second : std::string(old);
+    for (const Substitution& substitution : substitutions) {
+      if (name) name = substitution.apply(*name);
+    }
+    return name;
+  }
+
+  // Calls show(old, name) for each tensor with another name. Makes the new names again, because a list of them would
+  // take more memory than the header.
+  template <class Show>
+  void each_renamed(const Show& show) const {
+    for (const std::string_view old : renamed) show(old, *new_name(old));
+  }
+
+  std::vector<std::string_view> renamed;  // the old names, which are those of IN
 };
 
 Exit run_rename(std::span<const std::string> given, Console& console) {
@@ -104,16 +114,20 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   request.print = [&](Console& out, const Rewrite&, const RewriteReport* report) {
     if (report == nullptr) {
       Table table({{"OLD"}, {"NEW"}});
-      for (const auto& [old, name] : renaming.renamed) table.row({printable(old), printable(name)});
-      table.print(out);
+      table.print_each(out, [&](const Table::Row& row) {
+        renaming.each_renamed([&](std::string_view old, std::string_view name) {
+          row({printable(old), printable(name)});
+        });
+      });
     }
     out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed",
                       counted(renaming.renamed.size(), "tensor")));
   };
   request.print_json = [&](Json& json, const Rewrite&, const RewriteReport*) {
     json.key("renamed").open('[');
-    for (const auto& [old, name] : renaming.renamed)
+    renaming.each_renamed([&](std::string_view old, std::string_view name) {
       json.line().open('{').field("old", old).field("new", name).close('}');
+    });
     json.close(']');
   };
   return request.run(console);

@@ -36,47 +36,45 @@ constexpr const char* kRepackExamples[] = {
     "safetensors repack llama-7b/ llama-7b-aligned/ --align 64 --dry-run",
 };
 
-struct Misaligned {
-  const CheckpointFile* file;
-  const TensorInfo* tensor;
-};
-
-std::vector<Misaligned> misaligned(const CheckpointLayout& layout, std::uint64_t align) {
-  std::vector<Misaligned> found;
+// Calls show(file, tensor) for each tensor that is not aligned.
+template <class Show>
+void each_misaligned(const CheckpointLayout& layout, std::uint64_t align, const Show& show) {
   for (const CheckpointFile& file : layout.files()) {
     for (const TensorInfo& tensor : file.header.tensors()) {
-      if (tensor.nbytes() > 0 && tensor.file_offset % align != 0) found.push_back({&file, &tensor});
+      if (tensor.nbytes() > 0 && tensor.file_offset % align != 0) show(file, tensor);
     }
   }
-  return found;
 }
 
 void print_misaligned(Console& console, const Rewrite& rewrite, std::uint64_t align) {
-  const std::vector<Misaligned> found = misaligned(rewrite.layout(), align);
+  const CheckpointLayout& layout = rewrite.layout();
   std::vector<Table::Column> columns = {
       {"NOT ALIGNED"}, {"SIZE", Table::Align::right}, {"FILE OFFSET", Table::Align::right}};
   if (rewrite.folder()) columns.push_back({"FILE"});
   Table table(std::move(columns));
+  table.print_each(console, [&](const Table::Row& row) {
+    each_misaligned(layout, align, [&](const CheckpointFile& file, const TensorInfo& tensor) {
+      std::vector<std::string> cells = {printable(tensor.name), size_text(tensor.nbytes()),
+                                        std::to_string(tensor.file_offset)};
+      if (rewrite.folder()) cells.push_back(printable(file.name));
+      row(cells);
+    });
+  });
   std::uint64_t tensors = 0;
-  for (const CheckpointFile& file : rewrite.layout().files()) tensors += file.header.size();
-  for (const Misaligned& each : found) {
-    std::vector<std::string> cells = {printable(each.tensor->name), size_text(each.tensor->nbytes()),
-                                      std::to_string(each.tensor->file_offset)};
-    if (rewrite.folder()) cells.push_back(printable(each.file->name));
-    table.row(std::move(cells));
-  }
-  if (!found.empty()) table.print(console);
+  std::uint64_t misaligned = 0;
+  for (const CheckpointFile& file : layout.files()) tensors += file.header.size();
+  each_misaligned(layout, align, [&](const CheckpointFile&, const TensorInfo&) { ++misaligned; });
   console.out(
-      formatted("{} of {} aligned to {} bytes\n", grouped(tensors - found.size()), counted(tensors, "tensor"), align));
+      formatted("{} of {} aligned to {} bytes\n", grouped(tensors - misaligned), counted(tensors, "tensor"), align));
 }
 
 void json_misaligned(Json& json, const Rewrite& rewrite, std::uint64_t align) {
   json.field("align", align).key("misaligned").open('[');
-  for (const Misaligned& each : misaligned(rewrite.layout(), align)) {
-    json.line().open('{').field("name", each.tensor->name).field("file_offset", each.tensor->file_offset);
-    if (rewrite.folder()) json.field("file", each.file->name);
+  each_misaligned(rewrite.layout(), align, [&](const CheckpointFile& file, const TensorInfo& tensor) {
+    json.line().open('{').field("name", tensor.name).field("file_offset", tensor.file_offset);
+    if (rewrite.folder()) json.field("file", file.name);
     json.close('}');
-  }
+  });
   json.close(']');
 }
 

@@ -101,6 +101,7 @@ std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
 
 Result<Rewrite> RewriteRequest::plan(const Input& input) {
   std::vector<RewriteTensor> tensors;
+  tensors.reserve(input.checkpoint()->tensors().size());
   for (const Tensor& tensor : input.checkpoint()->tensors()) tensors.push_back({.tensor = tensor});
   if (change) {
     if (Status status = change(input, tensors); !status) return status.error();
@@ -118,7 +119,7 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
     options.metadata = *std::move(merged);
     options.index_metadata = input.checkpoint()->index_metadata();
   }
-  Result<Rewrite> rewrite = Rewrite::plan(tensors, options);
+  Result<Rewrite> rewrite = Rewrite::plan(std::move(tensors), options);
   if (rewrite || options.index_metadata.empty() || !rewrite.error().message.starts_with("index_metadata"))
     return rewrite;
   return output_error(Errc::invalid_index,

@@ -4,7 +4,8 @@
 #include "command.h"
 #include "text/formatted.h"
 
-#include <algorithm>
+#include <cstddef>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -46,11 +47,11 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
     const Result<std::vector<bool>> matches = match_names(tensors, globs);
     if (!matches) return matches.error();
-    std::vector<RewriteTensor> kept;
+    std::size_t kept = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if ((*matches)[i] == selects) kept.push_back(std::move(tensors[i]));
+      if ((*matches)[i] == selects) std::swap(tensors[kept++], tensors[i]);
     }
-    tensors = std::move(kept);
+    tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(kept), tensors.end());
     if (!tensors.empty()) return {};
     return Error{.code = Errc::not_found, .path = {}, .message = "every tensor matches: none would be left"};
   };

@@ -1,5 +1,6 @@
-// All rows are collected before the first one is printed. On a terminal the widest column that may be shortened loses
-// one character at a time until the rows fit. Columns are hidden before names become narrower than kReadable.
+// All rows are collected or measured before the first one is printed. On a terminal the widest column that may be
+// shortened loses one character at a time until the rows fit. Columns are hidden before names become narrower than
+// kReadable.
 #include "text/table.h"
 
 #include "text/display_width.h"
@@ -24,8 +25,12 @@ Table::Table(std::vector<Column> columns, std::string indent)
 }
 
 void Table::row(std::vector<std::string> cells) {
-  for (std::size_t i = 0; i < cells.size(); ++i) widest_[i] = std::max(widest_[i], display_width(cells[i]));
+  measure(cells);
   rows_.push_back(std::move(cells));
+}
+
+void Table::measure(const std::vector<std::string>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) widest_[i] = std::max(widest_[i], display_width(cells[i]));
 }
 
 void Table::print(Console& console) const {
@@ -35,6 +40,22 @@ void Table::print(Console& console) const {
     if (!console.writable()) return;
     print_row(console, cells, widths, whole);
   }
+  name_hidden(console, widths);
+}
+
+void Table::print_each(Console& console, const std::function<void(const Row& row)>& each_row) {
+  bool any = false;
+  each_row([&](const std::vector<std::string>& cells) {
+    measure(cells);
+    any = true;
+  });
+  if (!any) return;
+  const bool whole = console.columns() == 0;
+  const Widths widths = whole ? whole_widths() : fitting_widths(console.columns());
+  print_row(console, rows_.front(), widths, whole);
+  each_row([&](const std::vector<std::string>& cells) {
+    if (console.writable()) print_row(console, cells, widths, whole);
+  });
   name_hidden(console, widths);
 }
 

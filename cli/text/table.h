@@ -4,6 +4,7 @@
 #include "console.h"
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,17 @@ class Table {
   void row(std::vector<std::string> cells);
   void print(Console& console) const;
 
+  // Takes the cells of a row, as row() does.
+  using Row = std::function<void(const std::vector<std::string>& cells)>;
+  // Prints rows that are not kept, for tables of many rows. Calls each_row twice, first to measure the rows and then to
+  // print them, so both calls must give the same rows. Prints nothing, not even the heading, if there are none.
+  void print_each(Console& console, const std::function<void(const Row& row)>& each_row);
+
  private:
   static constexpr std::size_t kHidden = 0;  // the width of a hidden column
   using Widths = std::vector<std::size_t>;   // one per column
 
+  void measure(const std::vector<std::string>& cells);
   [[nodiscard]] Widths whole_widths() const;
   [[nodiscard]] Widths fitting_widths(std::size_t terminal) const;
   [[nodiscard]] std::size_t total(const Widths& widths) const;

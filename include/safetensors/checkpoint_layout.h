@@ -118,6 +118,7 @@ class CheckpointLayout {
   std::string_view index_text() const&& = delete;
 
  private:
+  friend struct detail::Access<CheckpointLayout>;
   struct State;
   explicit CheckpointLayout(std::shared_ptr<const State> state) noexcept;
   std::shared_ptr<const State> state_;

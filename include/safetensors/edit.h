@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors {
@@ -52,7 +53,7 @@ struct RewriteOptions {
 
 /// The result of the cast of one tensor.
 struct CastReport {
-  std::string name;         ///< name in the output
+  std::string_view name;    ///< name in the output; valid as long as any copy of the RewriteReport exists
   Dtype from = Dtype::U8;   ///< dtype in the input
   Dtype to = Dtype::U8;     ///< dtype in the output
   std::uint64_t numel = 0;  ///< number of elements
@@ -65,7 +66,8 @@ struct CastReport {
 
 /// The result of Rewrite::write().
 struct RewriteReport {
-  std::vector<CastReport> casts;  ///< the tensors that were cast, in the order given
+  std::vector<CastReport> casts;      ///< the tensors that were cast, in the order given
+  std::shared_ptr<const void> names;  ///< keeps the names of `casts` valid, and the files of the input open
 };
 
 /// Writes tensors of open files to a new file, or to the files of a new model:
@@ -73,7 +75,7 @@ struct RewriteReport {
 /// const Checkpoint model = Checkpoint::open("llama").value();
 /// std::vector<RewriteTensor> tensors;
 /// for (const Tensor& tensor : model.tensors()) tensors.push_back({.tensor = tensor, .dtype = Dtype::BF16});
-/// Rewrite::plan(tensors).value().write("llama.safetensors").value();
+/// Rewrite::plan(std::move(tensors)).value().write("llama.safetensors").value();
 /// @endcode
 ///
 /// plan() reads no tensor and writes nothing. So you can look at the layout before you write. A tensor that is not cast
@@ -82,11 +84,12 @@ class Rewrite {
  public:
   /// Arranges tensors in files.
   ///
-  /// `tensors` is a list in any order; two tensors must not get one name. The files of the tensors stay open as long as
-  /// any copy of the result exists.
+  /// `tensors` is a list in any order; two tensors must not get one name. If you need the list no longer, pass it with
+  /// std::move(): this call frees it before it makes the layout. The files of the tensors stay open as long as any copy
+  /// of the result exists.
   /// Errors: those of CheckpointLayout::make(); duplicate_name, with the names of both tensors and of their files;
   /// dtype_mismatch (there is no such cast; the message lists those that exist); size_overflow.
-  static SAFETENSORS_API Result<Rewrite> plan(std::span<const RewriteTensor> tensors,
+  static SAFETENSORS_API Result<Rewrite> plan(std::vector<RewriteTensor> tensors,
                                               const RewriteOptions& options = {}) noexcept;
 
   /// Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
@@ -108,10 +111,9 @@ class Rewrite {
   /// as CheckpointWriter does. `output` may be the input. After any error, the old files are unchanged, except after
   /// those errors of CheckpointWriter::commit() that say how many files were replaced.
   ///
-  /// Up to four threads copy and cast. Where it can, the system copies from file to file. Memory:
-  /// at most 24 MiB, and about 1 KiB per tensor. For one file, `options.new_folder` refuses a path that
-  /// exists, and `remove_old_files` has no effect. `options.write.progress` runs in any of these threads, never in two
-  /// at once.
+  /// Up to four threads copy and cast. Where it can, the system copies from file to file. Memory: at most 24 MiB, and
+  /// about 100 bytes per tensor. For one file, `options.new_folder` refuses a path that exists, and `remove_old_files`
+  /// has no effect. `options.write.progress` runs in any of these threads, never in two at once.
   /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set).
   [[nodiscard]] SAFETENSORS_API Result<RewriteReport> write(PathView output,
                                                             const CheckpointWriteOptions& options = {}) const noexcept;

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -163,8 +165,11 @@ def make_manifest(
 
 
 def read_manifest(path: str | PathLike[str]) -> Manifest:
-    """Read a manifest from a file. Raises SafetensorError if it is not valid."""
-    with open(path, "rb") as file:
+    """Read a manifest from a regular file. Raises SafetensorError if it is not valid."""
+    # The open of a FIFO waits for its writer, unless it is not blocking.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.ENODEV, "not a regular file", os.fspath(path))
         data = file.read(_MAX_MANIFEST_BYTES + 1)
     try:
         if len(data) > _MAX_MANIFEST_BYTES:

@@ -3,17 +3,23 @@
 // First it decides which tensors go into which file, in one pass over the tensors. Then it builds the header of each
 // file and the text of the index. Nothing depends on the time, on chance, or on a file: processes that make the layout
 // from the same arguments agree on it without a message.
-#include <safetensors/checkpoint_layout.h>
+#include "format/checkpoint_layout.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
+#include "base/bump_allocator.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "format/index_text.h"
 #include "format/layout.h"
+#include "format/name_index.h"
+#include "format/new_header.h"
 #include "format/printable.h"
 #include "format/shard_index.h"
 
@@ -23,10 +29,52 @@ inline namespace v0 {
 struct CheckpointLayout::State {
   std::string stem;
   std::vector<CheckpointFile> files;
-  std::map<std::string_view, std::size_t> file_of;  // an ordered map: nobody can choose names that collide in it
   std::uint64_t total_size = 0;
   std::string index_text;
+
+  // Makes the index of names. Call it once, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
+  Status index_names();
+  [[nodiscard]] std::optional<std::size_t> file_of(std::string_view name) const noexcept;
+
+ private:
+  // The tensors have numbers: file after file, in the order of each header.
+  [[nodiscard]] std::size_t file_of_number(std::size_t number) const noexcept {
+    return static_cast<std::size_t>(std::ranges::upper_bound(first_numbers_, number) - first_numbers_.begin()) - 1;
+  }
+  [[nodiscard]] std::string_view name_at(std::size_t number) const noexcept {
+    const std::size_t file = file_of_number(number);
+    return files[file].header.tensors()[number - first_numbers_[file]].name;
+  }
+
+  // 10 bytes per tensor. One file needs no index, because its header has one.
+  std::vector<std::size_t> first_numbers_;  // of each file
+  base::HashKey hash_key_ = base::HashKey::random();
+  base::BumpAllocator allocator_{std::pmr::new_delete_resource(), 0};
+  format::NameIndex names_;
 };
+
+Status CheckpointLayout::State::index_names() {
+  if (files.size() == 1) return {};
+  std::size_t count = 0;
+  for (const CheckpointFile& file : files) {
+    first_numbers_.push_back(count);
+    count += file.header.size();
+  }
+  for (const CheckpointFile& file : files) {
+    for (const TensorInfo& tensor : file.header.tensors())
+      names_.push(allocator_, base::hash(tensor.name, hash_key_), count);
+  }
+  const std::uint32_t twice = names_.build(allocator_, [this](std::size_t i) { return name_at(i); });
+  if (twice == format::NameIndex::kNone) return {};
+  return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name_at(twice)) + "`");
+}
+
+std::optional<std::size_t> CheckpointLayout::State::file_of(std::string_view name) const noexcept {
+  if (files.size() == 1) return files[0].header.find(name) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
+  const auto name_of = [this](std::size_t i) { return name_at(i); };
+  const std::uint32_t found = names_.find(name, base::hash(name, hash_key_), name_of);
+  return found == format::NameIndex::kNone ? std::nullopt : std::optional(file_of_number(found));
+}
 
 }  // namespace v0
 
@@ -51,19 +99,21 @@ Result<std::uint64_t> size_in_split(const CheckpointTensor& tensor) {
 
 class Splitter {
  public:
-  Splitter(std::span<const CheckpointTensor> tensors, std::uint64_t max_size) : tensors_(tensors), max_(max_size) {}
+  Splitter(const TensorSequence& tensors, std::uint64_t max_size) : tensors_(tensors), max_(max_size) {}
 
   Result<Split> run() && {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (tensors_[i].file.has_value() != tensors_[0].file.has_value())
+    const bool chosen = tensors_.size != 0 && tensors_.at(0).file.has_value();
+    for (std::size_t i = 0; i < tensors_.size; ++i) {
+      const CheckpointTensor tensor = tensors_.at(i);
+      if (tensor.file.has_value() != chosen)
         return base::make_error(Errc::invalid_argument, "some tensors have a file and others have none");
-      if (shares_earlier(i)) continue;
-      const Result<std::uint64_t> size = size_in_split(tensors_[i]);
+      if (shares_earlier(i, tensor.storage)) continue;
+      const Result<std::uint64_t> size = size_in_split(tensor);
       if (!size) return size.error();
       if (!base::add(split_.total_size, *size, split_.total_size))
         return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes");
-      if (tensors_[i].file)
-        chosen_[*tensors_[i].file].push_back(i);
+      if (chosen)
+        chosen_[*tensor.file].push_back(i);
       else
         place(i, *size);
     }
@@ -74,9 +124,9 @@ class Splitter {
   }
 
  private:
-  bool shares_earlier(std::size_t i) {
-    if (tensors_[i].storage == 0) return false;
-    const auto [found, first] = group_of_.try_emplace(tensors_[i].storage, groups_.size());
+  bool shares_earlier(std::size_t i, std::uint64_t storage) {
+    if (storage == 0) return false;
+    const auto [found, first] = group_of_.try_emplace(storage, groups_.size());
     if (first) groups_.emplace_back();
     groups_[found->second].push_back(i);
     return !first;
@@ -98,7 +148,7 @@ class Splitter {
   // The tensors of a group follow its first one, which has a file.
   void place_sharing() {
     if (groups_.empty()) return;
-    std::vector<std::size_t> file_of(tensors_.size());
+    std::vector<std::size_t> file_of(tensors_.size);
     for (std::size_t file = 0; file < split_.files.size(); ++file) {
       for (const std::size_t tensor : split_.files[file]) file_of[tensor] = file;
     }
@@ -108,7 +158,7 @@ class Splitter {
     }
   }
 
-  std::span<const CheckpointTensor> tensors_;
+  const TensorSequence& tensors_;
   const std::uint64_t max_;
   Split split_;
   std::vector<std::size_t> current_;
@@ -128,20 +178,67 @@ std::string file_name(std::string_view stem, std::size_t index, std::size_t coun
   return name += kExtension;
 }
 
-Result<Header> header_of_file(std::span<const CheckpointTensor> tensors, const std::vector<std::size_t>& chosen,
-                              const CheckpointLayoutOptions& options) {
-  HeaderBuilder builder;
+// The tensors of one file, in the order given.
+Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, const std::vector<std::size_t>& chosen) {
+  std::vector<NewTensor> result;
+  result.reserve(chosen.size());
+  Status status;
   for (const std::size_t i : chosen) {
-    Status status = builder.add(tensors[i].name, tensors[i].dtype, tensors[i].shape);
-    if (!status) return std::move(status).error();
+    const CheckpointTensor tensor = tensors.at(i);
+    const Result<NewTensor> next = new_tensor(tensor.name, tensor.dtype, tensor.shape);
+    if (!next) {
+      status = next.error();
+      break;
+    }
+    result.push_back(*next);
   }
-  if (options.metadata_present) {
-    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
-  }
+  // All of these tensors come before the one that failed, so a repeated name among them is the first error.
+  if (Status unique = check_unique(result); !unique) return std::move(unique).error();
+  if (!status) return std::move(status).error();
+  return result;
+}
+
+// Makes the headers of all files.
+Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
+                                               const CheckpointLayoutOptions& options) {
+  NewMetadata metadata;
   for (const auto& [key, value] : options.metadata) {
-    if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
+    if (Status status = add_metadata(metadata, key, value); !status) return std::move(status).error();
   }
-  return builder.build(options.layout);
+  const bool present = options.metadata_present || !metadata.empty();
+  std::vector<CheckpointFile> files;
+  const std::size_t count = split.files.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
+    if (!chosen) return std::move(chosen).error();
+    Result<NewHeaderText> text = new_header_text(*std::move(chosen), present ? &metadata : nullptr, options.layout);
+    if (!text) return std::move(text).error();
+    // One file of several is small, so the copy of its names does not raise the peak of the memory.
+    Result<Header> header = new_header(*std::move(text), count > 1 ? KeptText::names : KeptText::all);
+    if (!header) return std::move(header).error();
+    files.push_back({file_name(options.stem, i, count), *std::move(header)});
+  }
+  return files;
+}
+
+// Returns nothing if there is only one file, but checks the metadata of the index.
+Result<std::string> make_index_text(const TensorSequence& tensors, const Split& split,
+                                    const std::vector<CheckpointFile>& files, std::string_view metadata) {
+  constexpr std::size_t kEnd = 16;        // bytes after the last entry, at most
+  constexpr std::size_t kPerTensor = 12;  // bytes of an entry besides the two names
+  IndexText text;
+  if (Status status = text.metadata(split.total_size, metadata); !status) return std::move(status).error();
+  if (files.size() == 1) return std::string();
+  std::size_t size = kEnd;
+  for (const CheckpointFile& file : files) {
+    size += file.header.size() * (file.name.size() + kPerTensor);
+    for (const TensorInfo& tensor : file.header.tensors()) size += tensor.name.size();
+  }
+  text.reserve(size);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const std::size_t tensor : split.files[i]) text.tensor(tensors.at(tensor).name, files[i].name);
+  }
+  return std::move(text).finish();
 }
 
 }  // namespace
@@ -151,34 +248,34 @@ inline namespace v0 {
 
 CheckpointLayout::CheckpointLayout(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor> tensors,
-                                                const CheckpointLayoutOptions& options) noexcept {
-  return base::guarded([&]() -> Result<CheckpointLayout> {
+namespace detail {
+
+template <>
+struct Access<CheckpointLayout> {
+  static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options) {
     if (Status status = format::check_stem(options.stem); !status) return std::move(status).error();
     const Result<format::Split> split = format::Splitter(tensors, options.max_shard_size).run();
     if (!split) return split.error();
-    const auto state = std::make_shared<State>();
+    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options);
+    if (!files) return std::move(files).error();
+    const auto state = std::make_shared<CheckpointLayout::State>();
     state->stem = options.stem;
+    state->files = *std::move(files);
     state->total_size = split->total_size;
-    const std::size_t count = split->files.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      Result<Header> header = format::header_of_file(tensors, split->files[i], options);
-      if (!header) return std::move(header).error();
-      state->files.push_back({format::file_name(options.stem, i, count), *std::move(header)});
-    }
-    format::IndexText text;
-    if (Status status = text.metadata(state->total_size, options.index_metadata); !status)
-      return std::move(status).error();
-    for (std::size_t i = 0; i < count; ++i) {
-      for (const std::size_t tensor : split->files[i]) {
-        const std::string_view name = state->files[i].header.find(tensors[tensor].name)->name;
-        if (!state->file_of.emplace(name, i).second)
-          return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name) + "`");
-        text.tensor(name, state->files[i].name);
-      }
-    }
-    if (count > 1) state->index_text = std::move(text).finish();
+    Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
+    if (!text) return std::move(text).error();
+    state->index_text = *std::move(text);
+    if (Status status = state->index_names(); !status) return std::move(status).error();
     return CheckpointLayout(state);
+  }
+};
+
+}  // namespace detail
+
+Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor> tensors,
+                                                const CheckpointLayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<CheckpointLayout> {
+    return detail::Access<CheckpointLayout>::make({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options);
   });
 }
 
@@ -187,8 +284,7 @@ std::span<const CheckpointFile> CheckpointLayout::files() const& noexcept {
 }
 
 std::optional<std::size_t> CheckpointLayout::file_of(std::string_view tensor) const noexcept {
-  const auto found = state_->file_of.find(tensor);
-  return found == state_->file_of.end() ? std::nullopt : std::optional(found->second);
+  return state_->file_of(tensor);
 }
 
 std::uint64_t CheckpointLayout::total_size() const noexcept {
@@ -208,4 +304,12 @@ std::string_view CheckpointLayout::index_text() const& noexcept {
 }
 
 }  // namespace v0
+
+namespace format {
+
+Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options) {
+  return detail::Access<CheckpointLayout>::make(tensors, options);
+}
+
+}  // namespace format
 }  // namespace safetensors

@@ -24,8 +24,15 @@ HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource
   std::memset(data_ + size, 0, json::Reader::kPadding);
 }
 
+HeaderBuffer::HeaderBuffer(std::string text)
+    : resource_(std::pmr::new_delete_resource()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
+  string_.append(json::Reader::kPadding, '\0');
+  data_ = string_.data();
+}
+
 HeaderBuffer::~HeaderBuffer() {
-  if (data_ != nullptr) resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
+  if (data_ != nullptr && string_.empty())
+    resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
 }
 
 }  // namespace format
@@ -43,7 +50,10 @@ std::size_t block_size(std::size_t header_bytes) noexcept {
 }  // namespace
 
 HeaderState::HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size)
-    : text(std::move(header_text)), data_bytes(data_size), allocator(text.resource(), block_size(text.size())) {}
+    : text(std::move(header_text)),
+      text_bytes(text.size()),
+      data_bytes(data_size),
+      allocator(text.resource(), block_size(text.size())) {}
 
 // Double-checked locking: the release store publishes the order to readers that skip the mutex.
 void HeaderState::sort_metadata() const noexcept {
@@ -57,6 +67,28 @@ void HeaderState::sort_metadata() const noexcept {
     std::sort(metadata_order, metadata_order + metadata.size(), less);
   }
   metadata_sorted.store(true, std::memory_order_release);
+}
+
+void HeaderState::compact() {
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) size += tensors[i].name.size();
+  for (std::size_t i = 0; i < metadata.size(); ++i) size += metadata[i].key.size + metadata[i].value.size;
+  format::HeaderBuffer small(size, text.resource());
+  char* end = small.data();
+  const auto keep = [&](std::string_view part) {
+    char* const begin = end;
+    end = std::copy(part.begin(), part.end(), begin);
+    return std::string_view(begin, part.size());
+  };
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].name = keep(tensors[i].name);
+  const auto keep_range = [&](format::TextRange& part) {
+    part.start = static_cast<std::uint32_t>(keep(view(part)).data() - small.data());
+  };
+  for (std::size_t i = 0; i < metadata.size(); ++i) {
+    keep_range(metadata[i].key);
+    keep_range(metadata[i].value);
+  }
+  text.swap(small);
 }
 
 }  // namespace detail
@@ -172,7 +204,7 @@ std::size_t Header::size() const noexcept {
   return state_ ? state_->tensors.size() : 0;
 }
 std::uint64_t Header::header_bytes() const noexcept {
-  return state_ ? state_->text.size() : 8;
+  return state_ ? state_->text_bytes : 8;
 }
 std::uint64_t Header::data_bytes() const noexcept {
   return state_ ? state_->data_bytes : 0;

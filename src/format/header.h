@@ -8,6 +8,7 @@
 #include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,15 +21,34 @@
 
 namespace safetensors::format {
 
-// Memory for a header's text and the padding that json::Reader needs. Only the padding is initialized.
+// Memory for a header's text and the padding that json::Reader needs.
 class HeaderBuffer {
  public:
-  // Throws std::bad_alloc. resource must outlive every Header that is made from this buffer.
+  // Initializes only the padding. Throws std::bad_alloc. resource must outlive every Header that is made from this
+  // buffer.
   HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
+  // Takes over a text. Copies it only if its capacity is too small for the padding. Throws std::bad_alloc.
+  explicit HeaderBuffer(std::string text);
+  // A short string moves its bytes, so data() changes.
   HeaderBuffer(HeaderBuffer&& other) noexcept
-      : resource_(other.resource_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : resource_(other.resource_),
+        string_(std::move(other.string_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {
+    if (!string_.empty()) data_ = string_.data();
+  }
   HeaderBuffer& operator=(HeaderBuffer&&) = delete;
   ~HeaderBuffer();
+
+  void swap(HeaderBuffer& other) noexcept {
+    std::swap(resource_, other.resource_);
+    std::swap(string_, other.string_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    for (HeaderBuffer* const each : {this, &other}) {
+      if (!each->string_.empty()) each->data_ = each->string_.data();
+    }
+  }
 
   [[nodiscard]] char* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -36,6 +56,7 @@ class HeaderBuffer {
 
  private:
   std::pmr::memory_resource* resource_;
+  std::string string_;  // the text and the padding; empty if the memory is that of resource_
   char* data_;
   std::size_t size_;
 };
@@ -55,6 +76,11 @@ struct ParseWork {
 // options.cancelled.
 [[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
                                           ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
+// Does the same, and returns the state, which the caller may still change.
+[[nodiscard]] Result<std::shared_ptr<detail::HeaderState>> parse_state(HeaderBuffer text, std::uint64_t data_size,
+                                                                       const ParseOptions& options,
+                                                                       ParseWork* work = nullptr,
+                                                                       base::Cancellation* cancellation = nullptr);
 
 // A range of the text. 32 bits are enough: no header is longer than 4 GiB - 1 byte.
 struct TextRange {
@@ -93,8 +119,11 @@ struct HeaderState {
   }
   // Sorts metadata_order on first use. Thread-safe.
   void sort_metadata() const noexcept;
+  // Keeps only the names and the metadata of the text. Call it before the header is shared. Throws std::bad_alloc.
+  void compact();
 
   format::HeaderBuffer text;
+  std::uint64_t text_bytes;  // of the whole text
   std::uint64_t data_bytes;
   bool leading_whitespace = false;
   base::HashKey hash_key = base::HashKey::random();

@@ -440,8 +440,9 @@ Error Parser::failure() const {
 
 }  // namespace
 
-Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work,
-                            base::Cancellation* given) {
+Result<std::shared_ptr<HeaderState>> parse_state(HeaderBuffer text, std::uint64_t data_size,
+                                                 const ParseOptions& options, ParseWork* work,
+                                                 base::Cancellation* given) {
   base::Cancellation never{std::function<bool()>()};
   base::Cancellation& cancellation = given != nullptr ? *given : never;
   if (cancellation.requested()) return base::opening_cancelled();
@@ -452,7 +453,14 @@ Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const Pa
   if (!status) return std::move(status).error();
   status = check_layout(*state, parser.in_order(), parser.sizes_fit(), cancellation);
   if (!status) return std::move(status).error();
-  return detail::Access<Header>::make(state);
+  return state;
+}
+
+Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options, ParseWork* work,
+                            base::Cancellation* cancellation) {
+  Result<std::shared_ptr<HeaderState>> state = parse_state(std::move(text), data_size, options, work, cancellation);
+  if (!state) return std::move(state).error();
+  return detail::Access<Header>::make(*std::move(state));
 }
 
 }  // namespace safetensors::format

@@ -14,6 +14,14 @@
 
 namespace safetensors {
 namespace format {
+namespace {
+
+// Keeps the length of the header that was read if the text fits, so that offsets in the file stay the same.
+std::uint64_t length_for(const Header& header, std::uint64_t text_size) {
+  return text_size <= header.header_bytes() ? header.header_bytes() : padded_length(text_size, 8);
+}
+
+}  // namespace
 
 void HeaderWriter::pair(std::string_view key, std::string_view value) {
   separate();
@@ -59,7 +67,22 @@ void HeaderWriter::tensors(const TensorList& list) {
 
 std::string HeaderWriter::finish() && {
   text_ += '}';
+  if (sink_) flush();
   return std::move(text_);
+}
+
+void write_text(const Header& header, HeaderWriter& writer) {
+  const Metadata metadata = header.metadata();
+  if (metadata.present()) writer.metadata(metadata);
+  writer.tensors(header.tensors());
+}
+
+std::uint64_t text_length(const Header& header) {
+  std::uint64_t size = 0;
+  HeaderWriter writer([&](std::string_view piece) { size += piece.size(); });
+  write_text(header, writer);
+  std::move(writer).finish();
+  return length_for(header, size);
 }
 
 Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
@@ -83,12 +106,10 @@ inline namespace v0 {
 Result<std::string> Header::text() const noexcept {
   return base::guarded([&]() -> Result<std::string> {
     format::HeaderWriter writer;
-    if (metadata().present()) writer.metadata(metadata());
-    writer.tensors(tensors());
+    writer.reserve(static_cast<std::size_t>(header_bytes()));
+    format::write_text(*this, writer);
     std::string text = std::move(writer).finish();
-    // Keep the length of the header that was read if the text fits, so that offsets in the file stay the same.
-    const std::uint64_t length = text.size() <= header_bytes() ? header_bytes() : format::padded_length(text.size(), 8);
-    text.resize(static_cast<std::size_t>(length), ' ');
+    text.resize(static_cast<std::size_t>(format::length_for(*this, text.size())), ' ');
     return text;
   });
 }

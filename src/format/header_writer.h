@@ -6,9 +6,12 @@
 #include <safetensors/header.h>
 #include <safetensors/shape.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace safetensors::format {
 
@@ -23,6 +26,16 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of t
 // Functions throw std::bad_alloc.
 class HeaderWriter {
  public:
+  // Takes the text piece by piece.
+  using Sink = std::function<void(std::string_view piece)>;
+
+  // finish() returns the text.
+  HeaderWriter() = default;
+  // The writer gives the text to the sink, and keeps no more than one piece in memory. finish() returns nothing.
+  explicit HeaderWriter(Sink sink) : sink_(std::move(sink)) {}
+
+  // Allocates memory for a text of `bytes`. A longer text takes more memory.
+  void reserve(std::size_t bytes) { text_.reserve(bytes); }
   // pairs: of key and value, sorted by key.
   template <class Pairs>
   void metadata(const Pairs& pairs) {
@@ -34,15 +47,29 @@ class HeaderWriter {
   // Writes all tensors of a header. list: in the order of offsets. Tensors without bytes can share an offset. Among
   // those, the order is the writer's: by descending rank of the dtype, then by name.
   void tensors(const TensorList& list);
-  [[nodiscard]] std::string finish() &&;
+  std::string finish() &&;
 
  private:
+  static constexpr std::size_t kPiece = std::size_t{64} << 10;  // bytes
+
   void pair(std::string_view key, std::string_view value);
   void separate() {
     if (text_.back() != '{') text_ += ',';
+    if (sink_ && text_.size() >= kPiece) flush();
   }
+  void flush() {
+    sink_(text_);
+    text_.clear();
+  }
+
+  Sink sink_;  // may be empty
   std::string text_ = "{";
 };
+
+// Writes the text of a header, without the spaces at its end.
+void write_text(const Header& header, HeaderWriter& writer);
+// Returns the length of Header::text(), but does not keep the text in memory.
+[[nodiscard]] std::uint64_t text_length(const Header& header);
 
 // Returns the length of a text of `size` bytes after padding: 8 + length is a multiple of alignment.
 [[nodiscard]] constexpr std::uint64_t padded_length(std::uint64_t size, std::uint64_t alignment) noexcept {

@@ -68,7 +68,11 @@ Status CheckpointFolder::write_index() {
   auto index = io::AtomicFile::create(place.path, text.size(), file_options(), place.shown);
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
-  return index_->write_at(0, bytes_of(text));
+  for (std::size_t begin = 0; begin < text.size(); begin += kHeadPiece) {
+    Status status = index_->write_at(begin, bytes_of(text.substr(begin, kHeadPiece)));
+    if (!status) return status;
+  }
+  return {};
 }
 
 FilePlace CheckpointFolder::place_of(std::string_view name) const {

@@ -45,7 +45,7 @@ struct CheckpointWriter::State {
 
   // Error: not_found.
   Result<write::TensorFile*> file_of(const CheckpointLayout& layout, std::string_view tensor);
-  Status create_files(const CheckpointLayout& layout, const std::vector<write::FileHead>& heads);
+  Status create_files(const CheckpointLayout& layout, const std::vector<write::FileSize>& sizes);
   Result<std::string> ticket() const;
   Result<std::string> receipt();
   Status accept(const CheckpointLayout& layout, std::string_view text);
@@ -83,12 +83,12 @@ Status CheckpointWriter::State::commit() {
 }
 
 Status CheckpointWriter::State::create_files(const CheckpointLayout& layout,
-                                             const std::vector<write::FileHead>& heads) {
+                                             const std::vector<write::FileSize>& sizes) {
   io::AtomicFileOptions options = folder->file_options();
   options.shared = role == Role::creator;
-  for (std::size_t i = 0; i < heads.size(); ++i) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
     const CheckpointFile& file = layout.files()[i];
-    auto made = write::TensorFile::create(folder->place_of(file.name), file.header, heads[i], options, session);
+    auto made = write::TensorFile::create(folder->place_of(file.name), file.header, sizes[i], options, session);
     if (!made) return folder->explain(std::move(made).error());
     files.push_back(std::move(*made));
   }
@@ -173,15 +173,15 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
     if (options.shared && options.write.in_place_if_no_rename)
       return base::make_error(Errc::unsupported, "a shared writer cannot write in place: unset in_place_if_no_rename",
                               folder);
-    std::vector<write::FileHead> heads;
+    std::vector<write::FileSize> sizes;
     std::uint64_t total = 0;  // at most 2^64-1: the sum of the data is checked, and progress may be wrong beyond
     std::uint64_t head_bytes = 0;
     for (const CheckpointFile& file : layout.files()) {
-      Result<write::FileHead> head = write::head_of(file.header);
-      if (!head) return std::move(head).error();
-      total += head->file_size;
-      head_bytes += head->bytes.size();
-      heads.push_back(*std::move(head));
+      const Result<write::FileSize> size = write::size_of(file.header);
+      if (!size) return size.error();
+      total += size->file;
+      head_bytes += size->head;
+      sizes.push_back(*size);
     }
     auto state = std::make_unique<State>(options, total, head_bytes, folder);
     if (options.shared) {
@@ -191,7 +191,7 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
     auto opened = write::CheckpointFolder::open(folder, layout, options);
     if (!opened) return std::move(opened).error();
     state->folder = std::move(*opened);
-    if (Status status = state->create_files(layout, heads); !status) return std::move(status).error();
+    if (Status status = state->create_files(layout, sizes); !status) return std::move(status).error();
     return CheckpointWriter(layout, std::move(state));
   });
 }

@@ -58,7 +58,7 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
   const Result<std::string> head = write::file_head(text);
   if (!head) return head.error();
   const std::uint64_t data = file.header().data_bytes();
-  const Result<std::uint64_t> size = write::file_size(*head, data);
+  const Result<std::uint64_t> size = write::file_size(head->size(), data);
   if (!size) return size.error();
   const Result<std::unique_ptr<io::AtomicFile>> out =
       io::AtomicFile::create(path, *size, write::to_atomic_file_options(options.write));

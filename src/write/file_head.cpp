@@ -1,6 +1,10 @@
 // Makes the bytes that come before the data of a file: the length of the header, then the header.
 #include "write/file_head.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/little_endian.h"
@@ -9,27 +13,80 @@
 
 namespace safetensors::write {
 
+namespace {
+
+constexpr std::size_t kPrefix = 8;  // bytes of the length of the header
+
+Status check_header_length(std::uint64_t length) {
+  if (length <= format::kMaxHeaderBytes) return {};
+  return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(length) +
+                                                      " bytes, the format allows " +
+                                                      std::to_string(format::kMaxHeaderBytes));
+}
+
+std::array<std::byte, kPrefix> prefix_of(std::uint64_t length) {
+  std::array<std::byte, kPrefix> prefix{};
+  base::store_u64(prefix.data(), length);
+  return prefix;
+}
+
+}  // namespace
+
 Result<std::string> file_head(std::string_view header_text) {
-  if (header_text.size() > format::kMaxHeaderBytes)
-    return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(header_text.size()) +
-                                                        " bytes, the format allows " +
-                                                        std::to_string(format::kMaxHeaderBytes));
-  std::byte length[8];
-  base::store_u64(length, header_text.size());
+  if (Status status = check_header_length(header_text.size()); !status) return std::move(status).error();
+  const auto prefix = prefix_of(header_text.size());
   std::string head;
-  head.reserve(sizeof length + header_text.size());
-  head.append(reinterpret_cast<const char*>(length), sizeof length);
+  head.reserve(prefix.size() + header_text.size());
+  head.append(reinterpret_cast<const char*>(prefix.data()), prefix.size());
   head.append(header_text);
   return head;
 }
 
-Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes) {
+Result<std::uint64_t> file_size(std::uint64_t head_bytes, std::uint64_t data_bytes) {
   std::uint64_t size = 0;
-  if (!base::add(head.size(), data_bytes, size))
+  if (!base::add(head_bytes, data_bytes, size))
     return base::make_error(Errc::size_overflow,
-                            "file would be larger than 2^64-1 bytes: " + std::to_string(head.size()) +
+                            "file would be larger than 2^64-1 bytes: " + std::to_string(head_bytes) +
                                 " of header and " + std::to_string(data_bytes) + " of data");
   return size;
+}
+
+Result<FileSize> size_of(const Header& header) {
+  const std::uint64_t length = format::text_length(header);
+  if (Status status = check_header_length(length); !status) return std::move(status).error();
+  const Result<std::uint64_t> size = file_size(kPrefix + length, header.data_bytes());
+  if (!size) return size.error();
+  return FileSize{kPrefix + length, *size};
+}
+
+Result<std::string> head_of(const Header& header) {
+  const Result<std::string> text = header.text();
+  return text ? file_head(*text) : Result<std::string>(text.error());
+}
+
+Status write_head(const Header& header, const FileSize& size,
+                  const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write) {
+  const auto prefix = prefix_of(size.head - kPrefix);
+  std::string piece(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+  std::uint64_t offset = 0;  // of the piece
+  Status status;
+  const auto put = [&] {
+    if (status) status = write(offset, bytes_of(piece));
+    offset += piece.size();
+    piece.clear();
+  };
+  format::HeaderWriter writer([&](std::string_view text) {
+    piece += text;
+    if (piece.size() >= kHeadPiece) put();
+  });
+  format::write_text(header, writer);
+  std::move(writer).finish();
+  while (status && offset + piece.size() < size.head) {
+    piece.append(static_cast<std::size_t>(std::min<std::uint64_t>(size.head - offset - piece.size(), kHeadPiece)), ' ');
+    if (piece.size() >= kHeadPiece) put();
+  }
+  if (!piece.empty()) put();
+  return status;
 }
 
 Status check_length(const TensorInfo& tensor, std::uint64_t given) {

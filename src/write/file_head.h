@@ -5,7 +5,9 @@
 #include <safetensors/header.h>
 #include <safetensors/writer.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,11 +16,30 @@
 
 namespace safetensors::write {
 
+// In bytes. Heads and indexes are written in pieces of about this size. They go through the page cache, and need none
+// of the bounce buffers of direct writes, which take 8 MiB.
+inline constexpr std::size_t kHeadPiece = std::size_t{64} << 10;
+
 // The length of the text in 8 bytes, then the text. Error: header_too_large.
 [[nodiscard]] Result<std::string> file_head(std::string_view header_text);
 
 // Size of a file with this head, in bytes. Error: size_overflow.
-[[nodiscard]] Result<std::uint64_t> file_size(std::string_view head, std::uint64_t data_bytes);
+[[nodiscard]] Result<std::uint64_t> file_size(std::uint64_t head_bytes, std::uint64_t data_bytes);
+
+// The sizes of a file with a header, in bytes.
+struct FileSize {
+  std::uint64_t head = 0;  // the bytes before the data
+  std::uint64_t file = 0;
+};
+// Errors: header_too_large, size_overflow.
+[[nodiscard]] Result<FileSize> size_of(const Header& header);
+// Returns the head of a file with this header. Errors: header_too_large, out_of_memory.
+[[nodiscard]] Result<std::string> head_of(const Header& header);
+// Does the same, but gives the head to `write` in pieces, so that it is never in memory as a whole. size: of the
+// header. Error: the first one of `write`, which is not called again.
+[[nodiscard]] Status write_head(
+    const Header& header, const FileSize& size,
+    const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write);
 
 // Error: data_length, if the tensor does not have `given` bytes.
 [[nodiscard]] Status check_length(const TensorInfo& tensor, std::uint64_t given);

@@ -16,7 +16,7 @@ Status check_lengths(const Header& header, std::span<const TensorData> tensors) 
 }
 
 Result<Image> make_image(const Header& header, std::string head, std::span<const TensorData> tensors) {
-  const Result<std::uint64_t> size = file_size(head, header.data_bytes());
+  const Result<std::uint64_t> size = file_size(head.size(), header.data_bytes());
   if (!size) return size.error();
   Image image{.head = std::make_shared<const std::string>(std::move(head)), .pieces = {}, .size = *size};
   image.pieces.reserve(tensors.size() + 1);

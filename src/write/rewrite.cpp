@@ -6,9 +6,8 @@
 #include <safetensors/edit.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
-#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,21 +15,18 @@
 #include "file/file.h"
 #include "format/cast.h"
 #include "format/cast_losses.h"
-#include "format/header_writer.h"
-#include "format/printable.h"
-#include "format/shard_index.h"
 #include "os/parallel.h"
 #include "write/old_files.h"
+#include "write/rewrite_items.h"
 
 namespace safetensors {
 inline namespace v0 {
 
 struct Rewrite::State {
-  State(std::span<const RewriteTensor> given, const CheckpointLayout& made, bool to_folder)
-      : tensors(given.begin(), given.end()), layout(made), folder(to_folder) {}
+  State(const std::vector<RewriteTensor>& tensors, bool to_folder) : items(tensors), folder(to_folder) {}
 
-  const std::vector<RewriteTensor> tensors;
-  const CheckpointLayout layout;
+  const write::RewriteItems items;
+  std::optional<CheckpointLayout> layout;  // plan() sets it
   const bool folder;
 };
 
@@ -41,210 +37,96 @@ namespace {
 
 constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 20;  // bytes of a chunk that is cast, before or after the cast
 constexpr unsigned kThreads = 4;
-constexpr std::string_view kExtension = ".safetensors";
 
-std::string_view new_name(const RewriteTensor& tensor) {
-  return tensor.name ? std::string_view(*tensor.name) : tensor.tensor.name();
+// Number of elements in a chunk of a tensor that is cast.
+std::uint64_t chunk_elements(const RewriteItem& item) {
+  return kMaxChunk / (std::max(bits(item.from->dtype), bits(item.dtype)) / 8);
 }
 
-Dtype new_dtype(const RewriteTensor& tensor) {
-  return tensor.dtype.value_or(tensor.tensor.dtype());
-}
-
-bool is_cast(const RewriteTensor& tensor) {
-  return new_dtype(tensor) != tensor.tensor.dtype();
-}
-
-Status check_cast(const RewriteTensor& tensor) {
-  const Dtype from = tensor.tensor.dtype();
-  const Dtype to = new_dtype(tensor);
-  if (format::castable(from, to)) return {};
-  std::string possible;
-  for (const Dtype dtype : all_dtypes()) {
-    if (dtype != from && format::castable(from, dtype))
-      possible += (possible.empty() ? "" : ", ") + std::string(to_string(dtype));
-  }
-  const std::string casts = possible.empty() ? "there is no cast from this dtype" : "it can be cast to " + possible;
-  return base::make_error(Errc::dtype_mismatch, format::tensor_named(tensor.tensor.name()) + ": cannot cast " +
-                                                    std::string(to_string(from)) + " to " + std::string(to_string(to)) +
-                                                    ": " + casts);
-}
-
-// "`name` of `path`"
-std::string origin(const Tensor& tensor) {
-  const File file = tensor.file();
-  const std::string& path = file.path();
-  return "`" + printable(tensor.name()) + "`" + (path.empty() ? "" : " of `" + printable(path) + "`");
-}
-
-Status check_rewrite(std::span<const RewriteTensor> tensors) {
-  std::map<std::string_view, const Tensor*> seen;
-  for (const RewriteTensor& tensor : tensors) {
-    if (Status status = check_cast(tensor); !status) return status;
-    const auto [first, added] = seen.emplace(new_name(tensor), &tensor.tensor);
-    if (added) continue;
-    return base::make_error(Errc::duplicate_name, "two tensors get the name `" + printable(new_name(tensor)) +
-                                                      "`: " + origin(*first->second) + " and " + origin(tensor.tensor));
-  }
-  return {};
-}
-
-// The files of the tensors, each once, in the order of their first tensors.
-class InputFiles {
- public:
-  explicit InputFiles(std::span<const RewriteTensor> tensors) {
-    for (const RewriteTensor& tensor : tensors) {
-      const auto [place, added] = indexes_.emplace(state_of(tensor), files_.size());
-      if (added) files_.push_back(place->first);
-    }
-  }
-
-  [[nodiscard]] std::size_t index_of(const RewriteTensor& tensor) const { return indexes_.at(state_of(tensor)); }
-
-  // Whether the tensors of every file are in the order of the writer. Tensors without bytes have no place.
-  [[nodiscard]] bool in_writers_order() const {
-    return std::ranges::all_of(files_, [](const detail::FileState* file) {
-      const TensorInfo* before = nullptr;
-      for (const TensorInfo& tensor : file->header.tensors()) {
-        if (tensor.nbytes() == 0) continue;
-        if (before != nullptr && !format::written_before(before->dtype, before->name, tensor.dtype, tensor.name))
-          return false;
-        before = &tensor;
-      }
-      return true;
-    });
-  }
-
-  // The stem that all files have, or `model`.
-  [[nodiscard]] std::string stem() const {
-    std::set<std::string_view> stems;
-    for (const detail::FileState* file : files_) stems.insert(stem_of(file->path));
-    const bool usable = stems.size() == 1 && !stems.begin()->empty() && (*stems.begin())[0] != '.' &&
-                        format::check_shard_name(std::string(*stems.begin()) + std::string(kExtension)) == nullptr;
-    return usable ? std::string(*stems.begin()) : std::string("model");
-  }
-
- private:
-  static const detail::FileState* state_of(const RewriteTensor& tensor) {
-    return &detail::Access<Tensor>::state(tensor.tensor);
-  }
-  static std::string_view stem_of(std::string_view path) {
-    std::string_view name = path.substr(path.rfind('/') + 1);
-    if (const auto shard = format::parse_numbered_shard(name)) return shard->stem;
-    return name.ends_with(kExtension) ? name.substr(0, name.size() - kExtension.size()) : std::string_view();
-  }
-
-  std::map<const detail::FileState*, std::size_t> indexes_;
-  std::vector<const detail::FileState*> files_;
-};
-
-Result<CheckpointLayout> lay_out_rewrite(std::span<const RewriteTensor> tensors, const RewriteOptions& options) {
-  const InputFiles files(tensors);
-  const bool keep_files = options.folder && !options.max_shard_size;
-  std::vector<CheckpointTensor> described;
-  described.reserve(tensors.size());
-  for (const RewriteTensor& tensor : tensors) {
-    described.push_back({.name = new_name(tensor), .dtype = new_dtype(tensor), .shape = tensor.tensor.shape()});
-    if (keep_files) described.back().file = files.index_of(tensor);
-  }
-  const std::string stem = !options.folder ? "model" : options.stem ? *options.stem : files.stem();
-  const TensorOrder kept = files.in_writers_order() ? TensorOrder::writer : TensorOrder::given;
-  return CheckpointLayout::make(
-      described,
-      {.max_shard_size = options.folder ? options.max_shard_size.value_or(~std::uint64_t{0}) : ~std::uint64_t{0},
-       .stem = stem,
-       .metadata = options.metadata.value_or(MetadataPairs()),
-       .metadata_present = options.metadata.has_value(),
-       .index_metadata = options.index_metadata,
-       .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}});
-}
-
-// A tensor that is copied, or some elements of a tensor that is cast.
-struct Job {
-  std::size_t tensor;       // index in the list of tensors
-  std::uint64_t first = 0;  // element
-  std::uint64_t count = 0;  // elements; 0: the whole tensor
-  std::size_t report = 0;   // index of the CastReport
-};
-
+// A job is a tensor that is copied, or one chunk of a tensor that is cast. The jobs of a tensor follow each other.
 // `Output` is a Writer or a CheckpointWriter.
 template <class Output>
 class RewriteTasks final : public os::Tasks {
  public:
-  RewriteTasks(std::span<const RewriteTensor> tensors, Output& output) : tensors_(tensors), output_(output) {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (is_cast(tensors_[i])) {
-        add_chunks(i);
-      } else {
-        jobs_.push_back({.tensor = i});
-      }
+  RewriteTasks(const RewriteItems& items, Output& output) : items_(items), output_(output) {
+    first_jobs_.reserve(items_.size());
+    const std::size_t casts = items_.count_casts();
+    cast_items_.reserve(casts);
+    report_.casts.reserve(casts);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      first_jobs_.push_back(count_);
+      count_ += items_[i].is_cast() ? add_cast(i) : 1;
     }
   }
 
-  [[nodiscard]] std::size_t count() const { return jobs_.size(); }
+  [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] RewriteReport report() && { return std::move(report_); }
 
   [[nodiscard]] Status run(std::size_t index) noexcept override {
     return base::guarded([&]() -> Status {
-      const Job& job = jobs_[index];
-      const RewriteTensor& tensor = tensors_[job.tensor];
-      return is_cast(tensor) ? cast_chunk(job, tensor) : output_.copy(new_name(tensor), tensor.tensor);
+      // A cast tensor without elements has no job. The next tensor has the same first job, and comes later.
+      const auto next = std::ranges::upper_bound(first_jobs_, index);
+      const auto number = static_cast<std::size_t>(next - first_jobs_.begin()) - 1;
+      const RewriteItem& item = items_[number];
+      if (!item.is_cast()) return output_.copy(item.name, items_.tensor(item));
+      return cast_chunk(number, (index - first_jobs_[number]) * chunk_elements(item));
     });
   }
 
  private:
-  void add_chunks(std::size_t index) {
-    const RewriteTensor& tensor = tensors_[index];
-    const Dtype from = tensor.tensor.dtype();
-    const Dtype to = new_dtype(tensor);
-    const std::uint64_t numel = tensor.tensor.numel();
-    report_.casts.push_back({.name = std::string(new_name(tensor)), .from = from, .to = to, .numel = numel});
-    const std::uint64_t step = kMaxChunk / (std::max(bits(from), bits(to)) / 8);
-    for (std::uint64_t first = 0; first < numel; first += std::min(step, numel - first))
-      jobs_.push_back({index, first, std::min(step, numel - first), report_.casts.size() - 1});
+  // Returns the number of chunks.
+  std::size_t add_cast(std::size_t number) {
+    const RewriteItem& item = items_[number];
+    const std::uint64_t numel = item.from->numel();
+    cast_items_.push_back(number);
+    report_.casts.push_back({.name = item.name, .from = item.from->dtype, .to = item.dtype, .numel = numel});
+    const std::uint64_t step = chunk_elements(item);
+    return static_cast<std::size_t>(numel / step + (numel % step == 0 ? 0 : 1));
   }
 
-  Status cast_chunk(const Job& job, const RewriteTensor& tensor) {
-    const Dtype from = tensor.tensor.dtype();
-    const Dtype to = new_dtype(tensor);
-    const auto count = static_cast<std::size_t>(job.count);
-    const std::size_t from_size = bits(from) / 8;
-    const std::size_t to_size = bits(to) / 8;
+  Status cast_chunk(std::size_t number, std::uint64_t first) {
+    const RewriteItem& item = items_[number];
+    const TensorInfo& info = *item.from;
+    const auto count = static_cast<std::size_t>(std::min(chunk_elements(item), info.numel() - first));
+    const std::size_t from_size = bits(info.dtype) / 8;
+    const std::size_t to_size = bits(item.dtype) / 8;
     std::vector<std::byte> in(count * from_size);
     std::vector<std::byte> out(count * to_size);
-    const TensorInfo& info = tensor.tensor.info();
-    Status status =
-        detail::Access<Tensor>::state(tensor.tensor).read(info, info.file_offset + job.first * from_size, in);
-    if (!status) return status;
-    format::cast(from, in.data(), to, out.data(), count);
-    const format::CastLosses losses = format::count_cast_losses(from, in.data(), to, count);
-    {
-      const std::lock_guard lock(mutex_);
-      CastReport& report = report_.casts[job.report];
-      report.overflow += losses.overflow;
-      report.underflow += losses.underflow;
-      report.nan += losses.nan;
-    }
-    return output_.write(new_name(tensor), job.first * to_size, out);
+    const detail::FileState& file = *detail::Access<File>::state(items_.file(item));
+    if (Status status = file.read(info, info.file_offset + first * from_size, in); !status) return status;
+    format::cast(info.dtype, in.data(), item.dtype, out.data(), count);
+    add_losses(number, format::count_cast_losses(info.dtype, in.data(), item.dtype, count));
+    return output_.write(item.name, first * to_size, out);
   }
 
-  std::span<const RewriteTensor> tensors_;
+  void add_losses(std::size_t number, const format::CastLosses& losses) {
+    const std::lock_guard lock(mutex_);
+    const auto cast = std::ranges::lower_bound(cast_items_, number) - cast_items_.begin();
+    CastReport& report = report_.casts[static_cast<std::size_t>(cast)];
+    report.overflow += losses.overflow;
+    report.underflow += losses.underflow;
+    report.nan += losses.nan;
+  }
+
+  const RewriteItems& items_;
   Output& output_;
-  std::vector<Job> jobs_;
+  std::vector<std::size_t> first_jobs_;  // index of the first job of each item
+  std::vector<std::size_t> cast_items_;  // the items of report_.casts
+  std::size_t count_ = 0;
   std::mutex mutex_;  // guards report_ while tasks run
   RewriteReport report_;
 };
 
 // The system lets one thread at a time write to a file through the page cache. So more threads only gain if they have
 // more to do than to copy: if they cast, write to several files, or write past the cache, which durable files do.
-unsigned threads_for(std::span<const RewriteTensor> tensors, std::size_t files, Durability durability) {
-  return durability == Durability::none && files == 1 && std::ranges::none_of(tensors, is_cast) ? 1 : kThreads;
+unsigned threads_for(const RewriteItems& items, std::size_t files, Durability durability) {
+  return durability == Durability::none && files == 1 && items.count_casts() == 0 ? 1 : kThreads;
 }
 
 template <class Output>
-Result<RewriteReport> write_all(std::span<const RewriteTensor> tensors, unsigned threads, Result<Output> output) {
+Result<RewriteReport> write_all(const RewriteItems& items, unsigned threads, Result<Output> output) {
   if (!output) return std::move(output).error();
-  RewriteTasks<Output> tasks(tensors, *output);
+  RewriteTasks<Output> tasks(items, *output);
   if (Status status = os::run_parallel(tasks, tasks.count(), threads); !status) return std::move(status).error();
   if (Status status = output->commit(); !status) return std::move(status).error();
   return std::move(tasks).report();
@@ -257,17 +139,20 @@ inline namespace v0 {
 
 Rewrite::Rewrite(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-Result<Rewrite> Rewrite::plan(std::span<const RewriteTensor> tensors, const RewriteOptions& options) noexcept {
+Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, const RewriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<Rewrite> {
-    if (Status status = write::check_rewrite(tensors); !status) return std::move(status).error();
-    const Result<CheckpointLayout> layout = write::lay_out_rewrite(tensors, options);
-    if (!layout) return layout.error();
-    return Rewrite(std::make_shared<const State>(tensors, *layout, options.folder));
+    const auto state = std::make_shared<State>(tensors, options.folder);
+    std::vector<RewriteTensor>().swap(tensors);
+    if (Status status = state->items.check(); !status) return std::move(status).error();
+    Result<CheckpointLayout> layout = state->items.lay_out(options);
+    if (!layout) return std::move(layout).error();
+    state->layout = *std::move(layout);
+    return Rewrite(state);
   });
 }
 
 const CheckpointLayout& Rewrite::layout() const& noexcept {
-  return state_->layout;
+  return *state_->layout;
 }
 
 bool Rewrite::folder() const noexcept {
@@ -276,21 +161,22 @@ bool Rewrite::folder() const noexcept {
 
 Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const noexcept {
   return base::guarded([&]() -> Status {
-    return state_->folder ? write::check_old_files(std::string(output), state_->layout, input) : Status();
+    return state_->folder ? write::check_old_files(std::string(output), *state_->layout, input) : Status();
   });
 }
 
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {
   Result<RewriteReport> result = base::guarded([&]() -> Result<RewriteReport> {
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
-    const unsigned threads =
-        write::threads_for(state_->tensors, state_->layout.files().size(), options.write.durability);
-    if (state_->folder)
-      return write::write_all(state_->tensors, threads, CheckpointWriter::create(output, state_->layout, options));
+    const write::RewriteItems& items = state_->items;
+    const CheckpointLayout& layout = *state_->layout;
+    const unsigned threads = write::threads_for(items, layout.files().size(), options.write.durability);
+    if (state_->folder) return write::write_all(items, threads, CheckpointWriter::create(output, layout, options));
     WriteOptions file = options.write;
     file.new_file = file.new_file || options.new_folder;
-    return write::write_all(state_->tensors, threads, Writer::create(output, state_->layout.files()[0].header, file));
+    return write::write_all(items, threads, Writer::create(output, layout.files()[0].header, file));
   });
+  if (result) result->names = state_;
   if (result) return result;
   return base::guarded([&]() -> Result<RewriteReport> { return base::with_path(std::move(result).error(), output); });
 }

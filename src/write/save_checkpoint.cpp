@@ -65,9 +65,9 @@ Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& 
   for (std::size_t i = 0; i < data.size(); ++i) {
     const Header& header = layout.files()[i].header;
     if (Status status = check_lengths(header, data[i]); !status) return std::move(status).error();
-    Result<FileHead> head = head_of(header);
+    Result<std::string> head = head_of(header);
     if (!head) return std::move(head).error();
-    Result<Image> image = make_image(header, std::move(head->bytes), data[i]);
+    Result<Image> image = make_image(header, *std::move(head), data[i]);
     if (!image) return std::move(image).error();
     images.push_back(*std::move(image));
   }

@@ -50,35 +50,28 @@ void WriteSession::release(RangeSet& written, ByteRange range) {
   written.release(range);
 }
 
-Result<FileHead> head_of(const Header& header) {
-  const Result<std::string> text = header.text();
-  if (!text) return text.error();
-  Result<std::string> head = file_head(*text);
-  if (!head) return std::move(head).error();
-  const Result<std::uint64_t> size = file_size(*head, header.data_bytes());
-  if (!size) return size.error();
-  return FileHead{*std::move(head), *size};
-}
-
 Result<std::unique_ptr<TensorFile>> TensorFile::create(const FilePlace& place, const Header& header,
-                                                       const FileHead& head, const io::AtomicFileOptions& options,
+                                                       const FileSize& size, const io::AtomicFileOptions& options,
                                                        WriteSession& session) {
-  auto file = io::AtomicFile::create(place.path, head.file_size, options, place.shown);
+  auto file = io::AtomicFile::create(place.path, size.file, options, place.shown);
   if (!file) return std::move(file).error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head.bytes.size(), session));
+  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size.head, session));
   made->file_ = std::move(*file);
   made->file_->file().share_bounce_buffers(session.bounce_buffers);
-  if (Status status = made->file_->write_at(0, bytes_of(head.bytes)); !status) return std::move(status).error();
+  Status status = write_head(header, size, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    return made->file_->write_at(offset, bytes);
+  });
+  if (!status) return std::move(status).error();
   if (!options.shared) return made;
-  if (Status status = made->file_->publish(); !status) return std::move(status).error();
+  if (status = made->file_->publish(); !status) return std::move(status).error();
   return made;
 }
 
 Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, io::Sync sync,
                                                      WriteSession& session) {
-  const Result<FileHead> head = head_of(header);
-  if (!head) return head.error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, head->bytes.size(), session));
+  const Result<FileSize> size = size_of(header);
+  if (!size) return size.error();
+  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size->head, session));
   made->place_ = std::move(place);
   made->sync_ = sync;
   return made;
@@ -88,9 +81,11 @@ Result<io::FileWriter*> TensorFile::output() {
   if (!place_) return &file_->file();
   const std::lock_guard lock(opening_);
   if (!joined_) {
-    const Result<FileHead> head = head_of(header_);  // not kept: the heads of all files may be large
+    const Result<std::string> head = head_of(header_);  // not kept: the heads of all files may be large
     if (!head) return head.error();
-    auto opened = io::join_file({place_->folder, place_->name, head->file_size, path_}, bytes_of(head->bytes), sync_);
+    const Result<std::uint64_t> size = file_size(head->size(), header_.data_bytes());
+    if (!size) return size.error();
+    auto opened = io::join_file({place_->folder, place_->name, *size, path_}, bytes_of(*head), sync_);
     if (!opened) return std::move(opened).error();
     joined_ = std::move(*opened);
     joined_->share_bounce_buffers(session_.bounce_buffers);

@@ -22,6 +22,7 @@
 #include "io/atomic_file.h"
 #include "io/file_writer.h"
 #include "io/progress.h"
+#include "write/file_head.h"
 #include "write/range_set.h"
 
 namespace safetensors::write {
@@ -58,14 +59,6 @@ struct FilePlace {
   std::string shown;
 };
 
-// The bytes before the data, and the size of the whole file.
-struct FileHead {
-  std::string bytes;
-  std::uint64_t file_size = 0;
-};
-// Errors: header_too_large, size_overflow.
-[[nodiscard]] Result<FileHead> head_of(const Header& header);
-
 // A temporary file of another process, and the path that errors show.
 struct JoinedPlace {
   std::string folder;
@@ -75,13 +68,14 @@ struct JoinedPlace {
 
 class TensorFile {
  public:
-  // Creates the file and writes its head. session must outlive it. Errors: those of Writer::create().
+  // Creates the file and writes its head. size: that of the header. session must outlive it. Errors: those of
+  // Writer::create().
   [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(const FilePlace& place, const Header& header,
-                                                                  const FileHead& head,
+                                                                  const FileSize& size,
                                                                   const io::AtomicFileOptions& options,
                                                                   WriteSession& session);
   // Writes into a temporary file of another process. The first write opens it, and compares its head with the header.
-  // place: the temporary file, and the path that errors show. session must outlive it. Errors: those of head_of().
+  // place: the temporary file, and the path that errors show. session must outlive it. Errors: those of size_of().
   [[nodiscard]] static Result<std::unique_ptr<TensorFile>> join(JoinedPlace place, const Header& header, io::Sync sync,
                                                                 WriteSession& session);
 

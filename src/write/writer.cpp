@@ -11,8 +11,8 @@ namespace safetensors {
 inline namespace v0 {
 
 struct Writer::State {
-  State(const WriteOptions& options, const write::FileHead& head, std::string_view path)
-      : session(options, head.file_size, head.bytes.size(), path) {}
+  State(const WriteOptions& options, const write::FileSize& size, std::string_view path)
+      : session(options, size.file, size.head, path) {}
 
   write::WriteSession session;
   std::unique_ptr<write::TensorFile> file;
@@ -26,10 +26,10 @@ Writer::~Writer() = default;
 
 Result<Writer> Writer::create(PathView path, const Header& header, const WriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<Writer> {
-    const Result<write::FileHead> head = write::head_of(header);
-    if (!head) return head.error();
-    auto state = std::make_unique<State>(options, *head, path);
-    auto file = write::TensorFile::create({std::string(path), std::string(path)}, header, *head,
+    const Result<write::FileSize> size = write::size_of(header);
+    if (!size) return size.error();
+    auto state = std::make_unique<State>(options, *size, path);
+    auto file = write::TensorFile::create({std::string(path), std::string(path)}, header, *size,
                                           write::to_atomic_file_options(options), state->session);
     if (!file) return std::move(file).error();
     state->file = std::move(*file);

@@ -69,6 +69,22 @@ class EditTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result.stdout.decode()
 
+    def peak_memory(self, *arguments):
+        """Runs the command and returns the peak of its memory in KiB."""
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
+        )
+        peak = 0
+        while process.poll() is None:
+            # The resource usage of a child would count the memory of this process before exec().
+            with open(f"/proc/{process.pid}/status") as file:
+                sizes = [int(line.split()[1]) for line in file if line.startswith("VmHWM")]
+            peak = max([peak, *sizes])
+            time.sleep(0.001)
+        self.assertEqual(process.returncode, 0, arguments)
+        self.assertGreater(peak, 0)
+        return peak
+
     def fail_with(self, code, text, *arguments, **options):
         """The command fails, says `text`, and leaves every file as it was."""
         before = self.state()
@@ -432,19 +448,58 @@ class StopTest(EditTest):
             ("split", "in", "folder"),
             ("repack", "in", "aligned"),
         ):
-            process = subprocess.Popen(
-                [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
-            )
-            peak = 0
-            while process.poll() is None:
-                # The resource usage of a child would count the memory of this process before exec().
-                with open(f"/proc/{process.pid}/status") as file:
-                    sizes = [int(line.split()[1]) for line in file if line.startswith("VmHWM")]
-                peak = max([peak, *sizes])
-                time.sleep(0.001)
-            self.assertEqual(process.returncode, 0)
-            self.assertLess(peak, 64 << 10, arguments)
-            self.assertGreater(peak, 0)
+            self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
+
+
+class ManyTensorsTest(EditTest):
+    """100,000 tensors of 64 bytes, with names as long as those of a mixture of experts."""
+
+    COUNT = 100_000
+    SIZE = 64
+
+    def setUp(self):
+        super().setUp()
+        # Sanitizers reserve more address space than the limit.
+        if self.run_command("version", preexec_fn=limit_memory).returncode != 0:
+            self.skipTest("the program has a sanitizer, which needs memory of its own")
+        names = sorted(
+            f"model.layers.{i // 800}.mlp.experts.{i // 2 % 400}.{'up' if i % 2 else 'down'}_proj.weight"
+            for i in range(self.COUNT)
+        )
+        header = {
+            name: {"dtype": "F32", "shape": [16], "data_offsets": [i * 64, i * 64 + 64]}
+            for i, name in enumerate(names)
+        }
+        with open(self.path("in"), "wb") as file:
+            text = json.dumps(header, separators=(",", ":"))
+            file.write(make_inputs.container(text, bytes(self.COUNT * self.SIZE)))
+
+    def expect_small(self, *arguments):
+        self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
+
+    def test_every_verb_that_writes_takes_less_than_64_mib(self):
+        options = {**VERBS, "cast": ["--to", "bf16"], "rename": ["s/^model/x/"]}
+        options["drop"] = ["--match", "*.layers.0.*"]
+        options["split"] = ["--max-shard-size", "2MB"]
+        for verb, more in options.items():
+            if verb != "reshard":
+                self.expect_small(verb, "in", f"{verb}.safetensors", *more)
+        model = "split.safetensors"
+        self.expect_small("reshard", model, "resharded", "--max-shard-size", "1MB")
+        self.expect_small("merge", model, "merged")
+        self.expect_small("select", model, "selected", "--match", "*")
+        self.assertEqual(self.read("merged"), self.read("in"))
+
+    def test_long_lists_take_less_than_64_mib(self):
+        self.expect_small("repack", "in", "aligned", "--align", "4096")
+        self.expect_small("repack", "in", "other", "--align", "4096", "--dry-run", "--json")
+        self.expect_small("rename", "in", "other", "s/^model/x/", "--dry-run")
+        self.expect_small("rename", "in", "renamed", "s/^model/x/", "--json")
+        self.expect_small("cast", "in", "cast", "--to", "f16", "--json")
 
 
 if __name__ == "__main__":

@@ -215,6 +215,11 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"OUT is empty", result.stderr)
 
+    def test_empty_manifest_is_named(self) -> None:
+        result = self.run_command("verify", self.at("a.safetensors"), "--manifest", "")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertIn(b"--manifest FILE is an empty path", result.stderr)
+
     def test_manifest_lies_in_the_folder_that_all_files_have_in_common(self) -> None:
         shutil.copytree(self.path("model"), self.at("model/sub"))
         index = self.at("model/model.safetensors.index.json")

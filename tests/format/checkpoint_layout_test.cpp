@@ -155,6 +155,34 @@ TEST(CheckpointLayout, PutsTensorsIntoChosenFiles) {
   EXPECT_EQ(error.message, "some tensors have a file and others have none");
 }
 
+// The headers of several files keep only names and metadata of their texts. They still say all that a parser finds.
+TEST(CheckpointLayout, MakesCompleteHeaders) {
+  const Shape two{2};
+  const Shape one_by_three{1, 3};
+  const std::vector<CheckpointTensor> tensors = {bytes("quote\"", two), bytes("", two),
+                                                 bytes("\xC3\xA9", one_by_three)};
+  const MetadataPairs metadata = {{"line\n", "1"}, {"", "empty"}, {"b", ""}};
+  for (const std::uint64_t max : {1U, 4U, 100U}) {
+    const CheckpointLayout layout =
+        CheckpointLayout::make(tensors, {.max_shard_size = max, .metadata = metadata}).value();
+    for (const CheckpointFile& file : layout.files()) {
+      const Header& header = file.header;
+      const std::string text = header.text().value();
+      EXPECT_EQ(text.size(), header.header_bytes());
+      const Header parsed = Header::parse(text, header.data_bytes()).value();
+      ASSERT_EQ(header.size(), parsed.size());
+      for (std::size_t i = 0; i < header.size(); ++i) {
+        EXPECT_EQ(header.tensors()[i].name, parsed.tensors()[i].name);
+        EXPECT_EQ(header.tensors()[i].file_offset, parsed.tensors()[i].file_offset);
+        EXPECT_EQ(header.find(parsed.tensors()[i].name), &header.tensors()[i]);
+      }
+      EXPECT_EQ(header.metadata().size(), metadata.size());
+      for (const auto& [key, value] : metadata) EXPECT_EQ(header.metadata().find(key), value);
+      EXPECT_EQ(header.metadata()[2].first, "line\n");
+    }
+  }
+}
+
 TEST(CheckpointLayout, RefusesBadArguments) {
   const Shape two{2};
   const auto error = [&](const std::vector<CheckpointTensor>& tensors, const CheckpointLayoutOptions& options = {}) {

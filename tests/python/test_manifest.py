@@ -266,6 +266,14 @@ def test_names_that_no_manifest_may_hold(file: Path, tmp_path: Path, name: bytes
         make_manifest(other)
 
 
+def test_a_manifest_is_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_manifest(tmp_path / "fifo")
+    with pytest.raises(IsADirectoryError):
+        read_manifest(tmp_path)
+
+
 def test_unsuitable_arguments(file: Path) -> None:
     with pytest.raises(ValueError, match="^chunk_bytes is 3: expected a power of two"):
         make_manifest(file, chunk_bytes=3)

@@ -1,0 +1,60 @@
+// Makes the header of a new file from tensors that the caller describes by views. HeaderBuilder and CheckpointLayout
+// use it.
+#pragma once
+
+#include <safetensors/dtype.h>
+#include <safetensors/error.h>
+#include <safetensors/header.h>
+#include <safetensors/shape.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors::format {
+
+// A tensor of a new header. The name and the shape are memory of the caller.
+struct NewTensor {
+  std::string_view name;
+  ShapeView shape;
+  std::uint64_t nbytes;
+  Dtype dtype;
+};
+
+using NewMetadata = std::map<std::string, std::string, std::less<>>;
+
+// Errors: invalid_argument (unknown dtype), invalid_utf8, reserved_name.
+[[nodiscard]] Status check_new_name(std::string_view name, Dtype dtype);
+// Errors: those of check_new_name(), size_overflow, misaligned_size.
+[[nodiscard]] Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape);
+// duplicate_name.
+[[nodiscard]] Error added_before(std::string_view name);
+// Error: duplicate_name, for the first tensor that has the name of an earlier one. Throws std::bad_alloc.
+[[nodiscard]] Status check_unique(std::span<const NewTensor> tensors);
+// Errors: invalid_utf8, duplicate_name. Throws std::bad_alloc.
+[[nodiscard]] Status add_metadata(NewMetadata& metadata, std::string_view key, std::string_view value);
+
+// The text of a new header, and the size of the data in bytes.
+struct NewHeaderText {
+  std::string text;
+  std::uint64_t data_bytes = 0;
+};
+
+// Puts the tensors in order and assigns their offsets. Frees the list of tensors before it returns. metadata: null for
+// none. Errors: those of HeaderBuilder::build(). Throws std::bad_alloc.
+[[nodiscard]] Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewMetadata* metadata,
+                                                    const LayoutOptions& options);
+
+// What a new header keeps of its text. The parser needs the whole text. Later only the names and the metadata are
+// needed: half of it.
+enum class KeptText : std::uint8_t { all, names };
+
+// Parses the text like that of a file, because the library must never write a header that it would refuse. The Header
+// takes over the text. KeptText::names copies the names, so the peak of the memory is higher. Throws std::bad_alloc.
+[[nodiscard]] Result<Header> new_header(NewHeaderText text, KeptText kept = KeptText::all);
+
+}  // namespace safetensors::format

@@ -1,0 +1,153 @@
+// Checks the tensors of a Rewrite and arranges them in files.
+//
+// Names that do not change stay in the header of their file. CheckpointLayout asks for one tensor at a time, so there
+// is no second list of them.
+#include "write/rewrite_items.h"
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "file/file.h"
+#include "format/cast.h"
+#include "format/checkpoint_layout.h"
+#include "format/header_writer.h"
+#include "format/name_index.h"
+#include "format/printable.h"
+#include "format/shard_index.h"
+
+namespace safetensors::write {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+
+Status check_cast(const RewriteItem& item) {
+  const Dtype from = item.from->dtype;
+  if (format::castable(from, item.dtype)) return {};
+  std::string possible;
+  for (const Dtype dtype : all_dtypes()) {
+    if (dtype != from && format::castable(from, dtype))
+      possible += (possible.empty() ? "" : ", ") + std::string(to_string(dtype));
+  }
+  const std::string casts = possible.empty() ? "there is no cast from this dtype" : "it can be cast to " + possible;
+  return base::make_error(Errc::dtype_mismatch, format::tensor_named(item.from->name) + ": cannot cast " +
+                                                    std::string(to_string(from)) + " to " +
+                                                    std::string(to_string(item.dtype)) + ": " + casts);
+}
+
+std::string_view stem_of(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  if (const auto shard = format::parse_numbered_shard(name)) return shard->stem;
+  return name.ends_with(kExtension) ? name.substr(0, name.size() - kExtension.size()) : std::string_view();
+}
+
+}  // namespace
+
+RewriteItems::RewriteItems(std::span<const RewriteTensor> tensors) {
+  if (tensors.size() >= format::NameIndex::kNone) throw std::bad_alloc();
+  std::map<const detail::FileState*, std::uint32_t> indexes;
+  items_.reserve(tensors.size());
+  for (const RewriteTensor& tensor : tensors) {
+    const auto next = static_cast<std::uint32_t>(files_.size());
+    const auto [file, added] = indexes.emplace(&detail::Access<Tensor>::state(tensor.tensor), next);
+    if (added) files_.push_back(tensor.tensor.file());
+    const TensorInfo& from = tensor.tensor.info();
+    const bool renamed = tensor.name && *tensor.name != from.name;
+    items_.push_back({.from = &from,
+                      .name = renamed ? keep(*tensor.name) : from.name,
+                      .file = file->second,
+                      .dtype = tensor.dtype.value_or(from.dtype)});
+  }
+}
+
+std::string_view RewriteItems::keep(std::string_view name) {
+  char* const copy = names_.allocate<char>(name.size());
+  std::ranges::copy(name, copy);
+  return {copy, name.size()};
+}
+
+Tensor RewriteItems::tensor(const RewriteItem& item) const noexcept {
+  return detail::Access<Tensor>::make(file(item), *item.from);
+}
+
+std::size_t RewriteItems::count_casts() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(items_, &RewriteItem::is_cast));
+}
+
+Status RewriteItems::check() const {
+  const std::size_t repeated = first_repeated();
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (Status status = check_cast(items_[i]); !status) return status;
+    if (i == repeated) return duplicate(items_[i]);
+  }
+  return {};
+}
+
+std::size_t RewriteItems::first_repeated() const {
+  const base::HashKey key = base::HashKey::random();
+  base::BumpAllocator allocator(std::pmr::new_delete_resource(), 0);
+  format::NameIndex names;
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    names.push(allocator, base::hash(items_[i].name, key), items_.size() - i);
+  const std::uint32_t found = names.build(allocator, [this](std::size_t i) { return items_[i].name; });
+  return found == format::NameIndex::kNone ? items_.size() : found;
+}
+
+Error RewriteItems::duplicate(const RewriteItem& item) const {
+  const auto first = std::ranges::find(items_, item.name, &RewriteItem::name);
+  return base::make_error(Errc::duplicate_name, "two tensors get the name `" + printable(item.name) +
+                                                    "`: " + origin(*first) + " and " + origin(item));
+}
+
+// "`name` of `path`"
+std::string RewriteItems::origin(const RewriteItem& item) const {
+  const std::string& path = file(item).path();
+  return "`" + printable(item.from->name) + "`" + (path.empty() ? "" : " of `" + printable(path) + "`");
+}
+
+bool RewriteItems::in_writers_order() const {
+  return std::ranges::all_of(files_, [](const File& file) {
+    const TensorInfo* before = nullptr;
+    for (const TensorInfo& tensor : file.header().tensors()) {
+      if (tensor.nbytes() == 0) continue;
+      if (before != nullptr && !format::written_before(before->dtype, before->name, tensor.dtype, tensor.name))
+        return false;
+      before = &tensor;
+    }
+    return true;
+  });
+}
+
+std::string RewriteItems::stem() const {
+  std::set<std::string_view> stems;
+  for (const File& file : files_) stems.insert(stem_of(file.path()));
+  const bool usable = stems.size() == 1 && !stems.begin()->empty() && (*stems.begin())[0] != '.' &&
+                      format::check_shard_name(std::string(*stems.begin()) + std::string(kExtension)) == nullptr;
+  return usable ? std::string(*stems.begin()) : std::string("model");
+}
+
+Result<CheckpointLayout> RewriteItems::lay_out(const RewriteOptions& options) const {
+  const bool keep_files = options.folder && !options.max_shard_size;
+  const auto describe = [&](std::size_t index) {
+    const RewriteItem& item = items_[index];
+    CheckpointTensor tensor = {.name = item.name, .dtype = item.dtype, .shape = item.from->shape};
+    if (keep_files) tensor.file = item.file;
+    return tensor;
+  };
+  const std::string stem = !options.folder ? "model" : options.stem ? *options.stem : this->stem();
+  const TensorOrder kept = in_writers_order() ? TensorOrder::writer : TensorOrder::given;
+  return format::make_layout(
+      {items_.size(), describe},
+      {.max_shard_size = options.folder ? options.max_shard_size.value_or(~std::uint64_t{0}) : ~std::uint64_t{0},
+       .stem = stem,
+       .metadata = options.metadata.value_or(MetadataPairs()),
+       .metadata_present = options.metadata.has_value(),
+       .index_metadata = options.index_metadata,
+       .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}});
+}
+
+}  // namespace safetensors::write
