@@ -23,7 +23,7 @@ __all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework", "TensorOrder
 Backend = Literal["mmap", "pread", "auto"]
 Cache = Literal["keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
-TensorOrder = Literal["writer", "given"]
+TensorOrder = Literal["writer", "given", "aligned"]
 Framework = Literal[
     "pt",
     "torch",
