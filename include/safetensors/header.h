@@ -252,9 +252,9 @@ enum class TensorOrder : std::uint8_t {
   writer,
   /// The order in which the tensors are given. A tensor may then begin at any byte.
   given,
-  /// Chosen so that many tensors begin at a multiple of LayoutOptions::data_alignment. The format allows no gaps
-  /// between tensors. So tensors whose size is a multiple of the alignment come first. Then come groups of tensors whose sizes
-  /// together are a multiple: the first tensor of each group is aligned. Otherwise, the order is that of `writer`.
+  /// Chosen so that many tensors begin at a multiple of LayoutOptions::data_alignment. The format allows no gaps. So
+  /// tensors whose size is a multiple of the alignment come first. Then come groups of tensors whose sizes together are
+  /// a multiple: the first tensor of each group is aligned. Otherwise, the order is that of `writer`.
   aligned,
 };
 
