@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // bytes written between two starts of writeback
 constexpr std::size_t kCachePiece = std::size_t{256} << 10;     // bytes of one write to the page cache of a local file
 constexpr std::size_t kBuffer = kCachePiece;                    // bytes; for copies that the system does not make
-constexpr std::uint64_t kUsualBlock = 4096;                          // bytes; the usual block of a file system
+constexpr std::uint64_t kUsualBlock = 4096;                     // bytes; the usual block of a file system
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
 
