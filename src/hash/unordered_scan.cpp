@@ -1,7 +1,7 @@
 // Each thread takes the next extent, a few MiB, and gives its blocks to the consumer. If the page cache has the extent
 // and the file cannot change meanwhile, the thread maps the extent: to copy its bytes would cost more than half the
 // time of BLAKE3. Otherwise it reads one block after the other into a buffer, which stays in the cache of the
-// processor.
+// processor. A thread reports progress only after the end of its map, because the function of the caller may take long.
 #include "hash/unordered_scan.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ Status UnorderedScan::run(std::size_t) noexcept {
     for (std::uint64_t offset = next_++ * extent_bytes_; offset < size; offset = next_++ * extent_bytes_) {
       const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(extent_bytes_, size - offset));
       if (Status status = take_extent(reader, offset, bytes); !status) {
-        next_ = size;  // the other threads find nothing to do
+        next_ = size / extent_bytes_ + 1;  // the other threads find nothing to do
         return status;
       }
     }
@@ -79,15 +79,18 @@ Status UnorderedScan::run(std::size_t) noexcept {
 }
 
 Status UnorderedScan::take_extent(Reader& reader, std::uint64_t offset, std::size_t size) {
-  const std::optional<os::LeasedMap> map = reader.map(offset, size);
+  std::optional<os::LeasedMap> map = reader.map(offset, size);
+  const std::size_t mapped = map ? size : 0;
   for (std::size_t at = 0; at < size; at += block_bytes_) {
     const std::size_t count = std::min(block_bytes_, size - at);
     Result<std::span<const std::byte>> block = map ? map->bytes().subspan(at, count) : reader.read(offset + at, count);
     if (!block) return std::move(block).error();
     if (Status status = consumer_(offset + at, *block); !status) return status;
+    if (map) continue;
     if (Status status = meter_.add(count); !status) return status;
   }
-  return {};
+  map.reset();
+  return mapped == 0 ? Status() : meter_.add(mapped);
 }
 
 }  // namespace safetensors::hash

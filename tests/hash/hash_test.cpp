@@ -1,13 +1,19 @@
 // Digests of bytes, files, data, tensors and chunks, by known vectors and by a plain loop.
 #include <safetensors/hash.h>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 
+#include "base/error.h"
+#include "hash/unordered_scan.h"
 #include "support/file_support.h"
 #include "support/io_support.h"
 
@@ -112,6 +118,50 @@ TEST_P(HashOf, MappedAndReadBytesHaveOneDigest) {
       }
     }
   }
+}
+
+// The function of the caller may take long. Other programs can write to the file meanwhile.
+TEST_P(HashOf, ProgressRunsWithoutALease) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.safetensors";
+  put(path, one_tensor("U8", "[30000013]", 30000013));
+  int calls = 0;
+  const auto progress = [&](auto, auto) {
+    ++calls;
+    const int writer = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    EXPECT_GE(writer, 0) << std::strerror(errno);
+    if (writer >= 0) ::close(writer);
+    return true;
+  };
+  const Result<FileHashes> hashes = hash_file(File::open(path).value(), {.algorithm = GetParam(),
+                                                                         .file = GetParam() == HashAlgorithm::blake3,
+                                                                         .chunk_bytes = kChunk,
+                                                                         .threads = 1,
+                                                                         .progress = progress});
+  ASSERT_TRUE(succeeds(hashes));
+  EXPECT_GE(calls, 3);
+}
+
+// The file is so large that a product of its size would not fit into 64 bits. It has no blocks on the disk.
+TEST(Hash, NoThreadGoesOnAfterAnError) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.safetensors";
+  const std::string head =
+      file_bytes("{\"a\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,1099511627776]}}", "");
+  put(path, head);
+  std::error_code failed;
+  std::filesystem::resize_file(path, head.size() + (std::uint64_t{1} << 40), failed);
+  if (failed) GTEST_SKIP() << "the file system has no files of 1 TiB";
+  const File file = File::open(path).value();
+  io::ProgressMeter meter(nullptr, file.header().file_bytes(), 0, path);
+  int calls = 0;
+  hash::UnorderedScan scan(file, std::size_t{16} << 20, meter, [&](std::uint64_t, auto) -> Status {
+    ++calls;
+    return base::make_error(Errc::read_failed, "the consumer fails");
+  });
+  EXPECT_FALSE(scan.run_all(1));
+  EXPECT_TRUE(succeeds(scan.run(1)));
+  EXPECT_EQ(calls, 1);
 }
 
 // Access to a map of a shorter file would end the process.
