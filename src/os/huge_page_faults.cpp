@@ -32,7 +32,9 @@ bool HugePageChoice::next() noexcept {
 void HugePageChoice::record(std::chrono::nanoseconds time) noexcept {
   const int pause = pause_.load(std::memory_order_relaxed);
   if (time >= kSlow) {
-    small_.store(pause, std::memory_order_relaxed);
+    // If several threads waited for huge pages at the same time, the first one counts for all.
+    int left = small_.load(std::memory_order_relaxed);
+    if (left > 0 || !small_.compare_exchange_strong(left, pause, std::memory_order_relaxed)) return;
     pause_.store(std::min(2 * pause, kLongestPause), std::memory_order_relaxed);
   } else {
     pause_.store(std::max(pause / 2, kFirstPause), std::memory_order_relaxed);

@@ -49,6 +49,15 @@ TEST(HugePageChoice, SlowPagesArePausedForLongerAndLonger) {
   EXPECT_EQ(pause_of(choice), HugePageChoice::kFirstPause);
 }
 
+TEST(HugePageChoice, ThreadsThatWaitTogetherCountOnce) {
+  HugePageChoice choice;
+  for (int thread = 0; thread < 16; ++thread) EXPECT_TRUE(choice.next());
+  for (int thread = 0; thread < 16; ++thread) choice.record(milliseconds(12));
+  EXPECT_EQ(pause_of(choice), HugePageChoice::kFirstPause);
+  choice.record(milliseconds(12));
+  EXPECT_EQ(pause_of(choice), 2 * HugePageChoice::kFirstPause);
+}
+
 std::size_t resident_bytes(const std::byte* begin, std::size_t size) {
   constexpr std::size_t kPage = 4096;
   std::vector<unsigned char> pages(size / kPage);
