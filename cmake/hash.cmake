@@ -13,6 +13,20 @@ if(NOT OpenSSL_FOUND)
 endif()
 set(SAFETENSORS_HASH_POSSIBLE TRUE)
 
+# Hides the functions of an assembly source of BLAKE3, because -fvisibility does not. A shared library that contains them
+# would export them, and use those of another library that was loaded earlier.
+function(safetensors_hide_blake3 source)
+  if(NOT CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
+    return()
+  endif()
+  file(STRINGS ${source} functions REGEX "^[.]global ")
+  list(TRANSFORM functions REPLACE "^[.]global" ".hidden")
+  list(JOIN functions "\n" text)
+  get_filename_component(name ${source} NAME_WE)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/hidden_${name}.h CONTENT "${text}\n" @ONLY)
+  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-include;${PROJECT_BINARY_DIR}/hidden_${name}.h")
+endfunction()
+
 # Builds the C sources of BLAKE3 in a folder. On x86-64 the code picks the widest vectors of the processor at run time.
 function(safetensors_build_blake3 source)
   add_library(safetensors_blake3 STATIC EXCLUDE_FROM_ALL
@@ -29,6 +43,7 @@ function(safetensors_build_blake3 source)
     foreach(set IN ITEMS sse2 sse41 avx2 avx512)
       if(UNIX AND EXISTS ${source}/blake3_${set}_x86-64_unix.S)
         target_sources(safetensors_blake3 PRIVATE ${source}/blake3_${set}_x86-64_unix.S)
+        safetensors_hide_blake3(${source}/blake3_${set}_x86-64_unix.S)
       else()
         target_sources(safetensors_blake3 PRIVATE ${source}/blake3_${set}.c)
         set_source_files_properties(${source}/blake3_${set}.c PROPERTIES COMPILE_OPTIONS "${${set}_flags}")
