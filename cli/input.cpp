@@ -42,8 +42,9 @@ Input::Input(Checkpoint checkpoint, bool is_file)
       folder_(files_.empty() ? 0 : common_folder(files_)),
       is_file_(is_file) {}
 
-Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data) {
-  OpenOptions options{.parse = parse};
+Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data,
+                          Access access) {
+  OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
     const Result<File> file = open_standard_input(options, data);
@@ -51,11 +52,12 @@ Result<Input> Input::open(const std::string& argument, Console& console, const P
     notice_white_space(*file, shown_path(argument), console);
     return Input(*file);
   }
-  return open(std::span(&argument, 1), console, parse);
+  return open(std::span(&argument, 1), console, parse, access);
 }
 
-Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse) {
-  OpenOptions options{.parse = parse};
+Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse,
+                          Access access) {
+  OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
   if (!opened) return std::move(opened).error();

@@ -22,18 +22,18 @@ struct Listed {
   std::size_t file;
 };
 
-// A file, a checkpoint of several files (a folder, an index, a pattern), or standard input. Files are read by
-// positioned reads, without a map.
+// A file, a checkpoint of several files (a folder, an index, a pattern), or standard input. With Access::read,
+// nothing maps the files.
 class Input {
  public:
   // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. Errors: those of
   // Checkpoint::open, and of open_standard_input(). The path of the error is that of the file at fault, if there is
   // one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                          PipeData data = PipeData::skip);
+                                          PipeData data = PipeData::skip, Access access = Access::read);
   // Opens several arguments as one set of tensors. None may be standard input.
   [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
-                                          const ParseOptions& parse = {});
+                                          const ParseOptions& parse = {}, Access access = Access::read);
 
   [[nodiscard]] std::span<const File> files() const { return files_; }
   // Whether the argument is a file itself, and not a folder, an index or a pattern of files.

@@ -15,7 +15,10 @@
 #include <safetensors/hash.h>
 #endif
 
+#include <unistd.h>
+
 #include <bit>
+#include <csignal>
 
 namespace safetensors::cli {
 namespace {
@@ -163,8 +166,20 @@ Status hash_model(const HashRequest& request, const std::string& path, const Fil
   return {};
 }
 
+// BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends the
+// lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
+void end_on_bus_error() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    constexpr std::string_view kText = "safetensors hash: a file became shorter while it was read\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+    ::_exit(static_cast<int>(Exit::system));
+  };
+  (void)::sigaction(SIGBUS, &action, nullptr);
+}
+
 Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
+  const Result<Input> input = Input::open(path, console, {}, PipeData::keep, Access::automatic);
   if (!input) {
     if (json != nullptr) json_input_error(*json, path, input.error());
     return input_error(path, input.error(), console);
@@ -307,6 +322,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
 Exit run_hash(std::span<const std::string> given, Console& console) {
   HashRequest request;
   if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
+  end_on_bus_error();
   if (hash_library(request.algorithm).empty()) {
     console.message(formatted("hash: this build has no {}: build it with the BLAKE3 C library, or use sha256",
                               to_string(request.algorithm)));

@@ -59,7 +59,7 @@ constexpr const char* kVerifyExamples[] = {
 };
 
 struct VerifyOptions {
-  OpenOptions open = {};
+  OpenOptions open = {.access = Access::read, .parse = {}};
   std::optional<GivenManifest> manifest = std::nullopt;
   bool quiet = false;
   bool nan = false;  // --values

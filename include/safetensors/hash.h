@@ -81,7 +81,8 @@ struct FileHashes {
   std::vector<Digest> chunks = {};   ///< one per HashOptions::chunk_bytes of the file, the last chunk may be shorter
 };
 
-/// Computes digests of a file.
+/// Computes digests of a file. BLAKE3 and chunks may be computed from maps of the file, which exist for some
+/// milliseconds under a read lease. Access::read excludes them: see File.
 /// @code
 /// const File file = File::open("model.safetensors").value();
 /// std::puts(to_hex(*hash_file(file).value().file).c_str());

@@ -49,7 +49,7 @@ void fault_in(std::span<std::byte> memory) noexcept {
     const std::size_t size = std::min(kHugePage, memory.size() - at);
     std::byte* const page = memory.data() + at;
     const bool huge = choice.next();
-    if (!huge) (void)::madvise(page, size, MADV_NOHUGEPAGE);
+    (void)::madvise(page, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // memory of an Arena may have the other one
     const auto before = processor_time();
     if (::madvise(page, size, kPopulateWrite) != 0 && errno == EINVAL) return;
     if (huge) choice.record(processor_time() - before);

@@ -1,9 +1,10 @@
-// Maps a range of a file for a moment, without the danger of SIGBUS.
+// Maps a range of a file for a moment, almost without the danger of SIGBUS.
 //
 // A read of a map raises SIGBUS if another program truncates the file, or if a page must be read again and the device
 // fails. A read lease (fcntl F_SETLEASE) excludes the first: until it ends, the system lets nobody open the file for
-// writing or truncate it. The second is excluded as far as possible: every page of the range is in the page cache when
-// the map is made.
+// writing or truncate it. It ends the lease of a process that is stopped for 45 seconds
+// (/proc/sys/fs/lease-break-time): then only a handler of SIGBUS helps. The second is excluded as far as possible:
+// every page of the range is in the page cache when the map is made.
 #pragma once
 
 #include <cstddef>

@@ -29,6 +29,12 @@ def endless(start):
 
 
 class PipeTest(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        command = [behaviour_test.PROGRAM, "hash", os.path.join(cls.folder, "good.safetensors")]
+        cls.hashes = subprocess.run(command, capture_output=True).returncode == 0  # some builds have no hash functions
+
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.addCleanup(self.temporary.cleanup)
@@ -41,6 +47,8 @@ class PipeTest(CommandTest):
     def test_values_of_a_pipe_are_those_of_the_file(self):
         verbs = (["stats"], ["stats", "--histogram", "--json"], ["hash", "--of", "tensors"], ["verify", "--values", "nan"])
         for arguments in verbs:
+            if arguments[0] == "hash" and not self.hashes:
+                continue
             with self.subTest(arguments=arguments):
                 piped = self.from_pipe("good.safetensors", *arguments, "-")
                 with open(self.path("good.safetensors"), "rb") as file:
@@ -64,7 +72,7 @@ class PipeTest(CommandTest):
             with self.subTest(text=text):
                 pipe, writer = endless(start)
                 try:
-                    result = self.run_command("hash", "-", stdin=pipe, variables=self.variables)
+                    result = self.run_command("stats", "-", stdin=pipe, variables=self.variables)
                 finally:
                     os.close(pipe)
                     writer.kill()
@@ -84,7 +92,7 @@ class PipeTest(CommandTest):
         read, write = os.pipe()
         with open(self.path("good.safetensors"), "rb") as file:
             os.write(write, file.read()[:-1])
-        for verb in ("stats", "hash"):
+        for verb in ("stats", "hash") if self.hashes else ("stats",):
             child = subprocess.Popen(
                 [behaviour_test.PROGRAM, verb, "-"],
                 stdin=read,
@@ -97,6 +105,18 @@ class PipeTest(CommandTest):
         os.close(read)
         os.close(write)
         self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_a_bus_error_of_hash_is_an_error(self):
+        if not self.hashes:
+            self.skipTest("this build has no hash functions")
+        read, write = os.pipe()
+        child = subprocess.Popen([behaviour_test.PROGRAM, "hash", "-"], stdin=read, stderr=subprocess.PIPE)
+        time.sleep(0.3)  # it waits for the pipe
+        child.send_signal(signal.SIGBUS)
+        _, message = child.communicate(timeout=60)
+        os.close(read)
+        os.close(write)
+        self.assertEqual((child.returncode, message), (3, b"safetensors hash: a file became shorter while it was read\n"))
 
     def test_only_one_side_of_diff_is_a_pipe(self):
         self.assertEqual(self.from_pipe("good.safetensors", "diff", "-", "-").returncode, 2)
