@@ -2,8 +2,8 @@
 // the same name. The error names both files.
 //
 // The calling thread opens the files alone as long as each takes less than kQuickOpen: the headers are then small and
-// in the page cache, and to start threads would take longer. At the first file that takes longer, several threads open
-// the rest.
+// in the page cache, and to start threads would take longer. At the first other file that takes longer, several threads
+// open the rest.
 #include "file/checkpoint.h"
 
 #include <algorithm>
@@ -47,12 +47,13 @@ class OpenFiles final : public os::Tasks {
     if (paths.size() > 1) pool_ = std::make_shared<os::DescriptorPool>(paths.size(), descriptors);
   }
 
-  // Opens the files in the calling thread, and stops after the first one that takes kQuickOpen or longer.
+  // Opens the files in the calling thread, and stops after one that takes kQuickOpen or longer. The first file does not
+  // count: in a new process it also waits for pages of the program.
   [[nodiscard]] Status open_quick_ones() noexcept {
     while (rest_ < opened_.size()) {
       const auto start = std::chrono::steady_clock::now();
       if (Status status = open(rest_++); !status) return status;
-      if (std::chrono::steady_clock::now() - start >= kQuickOpen) break;
+      if (rest_ > 1 && std::chrono::steady_clock::now() - start >= kQuickOpen) break;
     }
     return {};
   }
