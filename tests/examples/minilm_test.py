@@ -1,16 +1,19 @@
 """Runs examples/minilm.cpp on the real model and compares its embeddings with those of minilm_numpy.py.
 
-usage: minilm_test.py PROGRAM --environment DIRECTORY
+usage: minilm_test.py PROGRAM --environment DIRECTORY [--command SAFETENSORS]
 
+With --command, it also runs verbs of the command on the model.
 Installs the model and NumPy in a virtual environment in that directory, once. If that is not possible, the test is
 skipped: it prints the reason and ends with status 77.
 """
 
 import argparse
+import hashlib
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import venv
 
 from support import check, run
@@ -60,10 +63,33 @@ def similarity(a, b):
     return sum(x * y for x, y in zip(a, b))
 
 
+def check_command(command, model, scratch):
+    """Verbs of the command on the real model: 103 tensors, 91 MB."""
+
+    def said(*arguments, status=0):
+        done = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True)
+        check(done.returncode == status, " ".join(map(str, arguments)) + ": " + done.stderr)
+        return done.stdout
+
+    check("ok" in said("verify", model, "--values", "nan,inf"), "the model is valid and has no NaN")
+    listed = json.loads(said("stats", model, "--json"))["files"][0]["tensors"]
+    check(len(listed) > 100 and all(found["nan"] == 0 for found in listed), "statistics of all tensors")
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    hashed = subprocess.run([command, "hash", model], capture_output=True, text=True)
+    check("no hash functions" in hashed.stderr or hashed.stdout.split()[0] == digest, "the digest is that of hashlib")
+    said("split", model, scratch / "split", "--max-shard-size", "20MB", "--durability", "none")
+    check(len(list((scratch / "split").glob("*.safetensors"))) > 3, "several files")
+    said("merge", scratch / "split", scratch / "one.safetensors", "--durability", "none")
+    said("diff", model, scratch / "one.safetensors")
+    said("cast", model, scratch / "half.safetensors", "--to", "bf16", "--durability", "none")
+    said("diff", model, scratch / "half.safetensors", "--rtol", "0.004", status=1)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--environment", type=pathlib.Path, required=True)
+    parser.add_argument("--command", type=pathlib.Path)
     given = parser.parse_args()
     python, folder = install(given.environment)
     model = folder / "model.safetensors"
@@ -85,6 +111,9 @@ def main():
 
     check("unknown token 30522" in run(given.program, model, 30522, status=1), "the error of an unknown token")
     check(run(given.program, status=2).startswith("usage: "), "usage")
+    if given.command:
+        with tempfile.TemporaryDirectory() as scratch:
+            check_command(given.command, model, pathlib.Path(scratch))
 
 
 if __name__ == "__main__":
