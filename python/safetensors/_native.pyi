@@ -429,8 +429,8 @@ class _Writer:
         tensors: Mapping[str, TensorSpec],
         metadata: Mapping[str, str] | None,
         durability: Durability,
-        data_alignment: int,
-        order: TensorOrder,
+        data_alignment: int = 8,
+        order: TensorOrder = "writer",
     ) -> None: ...
     def write(self, name: str, start: int | None, value: _Value) -> None: ...
     def write_slice(

@@ -444,7 +444,7 @@ void define_writer(nb::module_& module) {
             initialize(self, begin_file(path, tensors, metadata, durability, to_layout_options(data_alignment, order)));
           },
           nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none(),
-          nb::arg("data_alignment").none(), nb::arg("order").none())
+          nb::arg("data_alignment").none() = 8, nb::arg("order").none() = "writer")
       .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"),
            "value: (address, size in bytes, dtype or None, shape or None, owner of the bytes).")
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
