@@ -2,6 +2,7 @@
 // Source with the bytes of the header and the size of the whole stands for the pipe. If it needs values, the pipe is
 // copied to a file without a name. The header says how long the pipe must be, so a pipe that never ends fills no disk.
 #include "standard_input.h"
+#include "console.h"
 #include "interrupt.h"
 #include "text/formatted.h"
 
