@@ -35,7 +35,7 @@ class Table {
   // Takes the cells of a row, as row() does.
   using Row = std::function<void(const std::vector<std::string>& cells)>;
   // Prints rows that are not kept, for tables of many rows. Calls each_row twice, first to measure the rows and then to
-  // print them, so both calls must give the same rows. Prints nothing, not even the heading, if there are none.
+  // print them, so both calls must give the same rows. If there are no rows, the function does not print the heading.
   void print_each(Console& console, const std::function<void(const Row& row)>& each_row);
 
  private:

@@ -41,7 +41,9 @@ def lint(
     duplicates: bool = False,
     progress: bool | Progress | None = False,
 ) -> list[LintFinding]:
-    """Return what is valid but unwise in a file, or in the files of a model and their index.
+    """Return findings about a valid file, or about the files of a model and their index.
+
+    A finding is a property that costs time, breaks some programs, or misleads.
 
     `paths`: as in `load`. `peek`: read a few bytes of each file, to look for signatures of other kinds
     of files and for padding: at most 161 KiB per file, and 64 bytes per tensor of U8, I8 or BOOL.

@@ -43,7 +43,7 @@ class UnorderedScan final : public os::Tasks {
   const std::size_t block_bytes_;
   io::ProgressMeter& meter_;
   Consumer consumer_;
-  std::size_t extent_bytes_ = 0;        // what a thread takes at once: some blocks
+  std::size_t extent_bytes_ = 0;        // size of the blocks that a thread takes together
   std::atomic<std::uint64_t> next_{0};  // extent
 };
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import command, document
@@ -12,26 +11,14 @@ from conftest import framework
 
 torch = framework("torch")
 
+from test_programs import equal, tiny_llama  # noqa: E402
+
 from safetensors import load  # noqa: E402
-
-
-def llama(tied: bool = True) -> Any:
-    transformers = framework("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=tied,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config)
-
-
-def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
-    model = llama(tied)
+    model = tiny_llama(tied)
     source = tmp_path / "source"
     model.save_pretrained(source, max_shard_size="20KB")
     assert "error" not in command("verify", source)
@@ -62,7 +49,7 @@ def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
 def test_an_adapter_of_peft(tmp_path: Path) -> None:
     peft = framework("peft")
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    peft.get_peft_model(llama(), config).save_pretrained(tmp_path)
+    peft.get_peft_model(tiny_llama(), config).save_pretrained(tmp_path)
     file = tmp_path / "adapter_model.safetensors"
     assert "LoRA" in command("info", tmp_path)
     command("verify", tmp_path)
