@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 #if defined(SAFETENSORS_HAVE_BLAKE3)
-constexpr std::size_t kTreeBlockBytes = std::size_t{256} << 10;  // the ring stays in the cache of a core
+constexpr std::size_t kTreeBlockBytes = std::size_t{256} << 10;  // a buffer of this size stays in the cache of a core
 #endif
 
 unsigned threads_of(const HashOptions& options) {
