@@ -36,43 +36,43 @@ constexpr const char* kRepackExamples[] = {
     "safetensors repack llama-7b/ llama-7b-aligned/ --align 64 --dry-run",
 };
 
-// Calls show(file, tensor) for each tensor that is not aligned.
+// Calls show(index of the file, tensor) for each tensor that is not aligned.
 template <class Show>
 void each_misaligned(const CheckpointLayout& layout, std::uint64_t align, const Show& show) {
-  for (const CheckpointFile& file : layout.files()) {
-    for (const TensorInfo& tensor : file.header.tensors()) {
+  for (std::size_t file = 0; file < layout.files().size(); ++file) {
+    for (const TensorInfo& tensor : layout.files()[file].header.tensors()) {
       if (tensor.nbytes() > 0 && tensor.file_offset % align != 0) show(file, tensor);
     }
   }
 }
 
-void print_misaligned(Console& console, const Rewrite& rewrite, std::uint64_t align) {
+void print_misaligned(Console& console, const Rewrite& rewrite, const RewriteReport* report, std::uint64_t align) {
   const CheckpointLayout& layout = rewrite.layout();
   std::vector<Table::Column> columns = {
       {"NOT ALIGNED"}, {"SIZE", Table::Align::right}, {"FILE OFFSET", Table::Align::right}};
   if (rewrite.folder()) columns.push_back({"FILE"});
   Table table(std::move(columns));
   table.print_each(console, [&](const Table::Row& row) {
-    each_misaligned(layout, align, [&](const CheckpointFile& file, const TensorInfo& tensor) {
+    each_misaligned(layout, align, [&](std::size_t file, const TensorInfo& tensor) {
       std::vector<std::string> cells = {printable(tensor.name), size_text(tensor.nbytes()),
                                         std::to_string(tensor.file_offset)};
-      if (rewrite.folder()) cells.push_back(printable(file.name));
+      if (rewrite.folder()) cells.push_back(printable(file_name(rewrite, report, file)));
       row(cells);
     });
   });
   std::uint64_t tensors = 0;
   std::uint64_t misaligned = 0;
   for (const CheckpointFile& file : layout.files()) tensors += file.header.size();
-  each_misaligned(layout, align, [&](const CheckpointFile&, const TensorInfo&) { ++misaligned; });
+  each_misaligned(layout, align, [&](std::size_t, const TensorInfo&) { ++misaligned; });
   console.out(
       formatted("{} of {} aligned to {} bytes\n", grouped(tensors - misaligned), counted(tensors, "tensor"), align));
 }
 
-void json_misaligned(Json& json, const Rewrite& rewrite, std::uint64_t align) {
+void json_misaligned(Json& json, const Rewrite& rewrite, const RewriteReport* report, std::uint64_t align) {
   json.field("align", align).key("misaligned").open('[');
-  each_misaligned(rewrite.layout(), align, [&](const CheckpointFile& file, const TensorInfo& tensor) {
+  each_misaligned(rewrite.layout(), align, [&](std::size_t file, const TensorInfo& tensor) {
     json.line().open('{').field("name", tensor.name).field("file_offset", tensor.file_offset);
-    if (rewrite.folder()) json.field("file", file.name);
+    if (rewrite.folder()) json.field("file", file_name(rewrite, report, file));
     json.close('}');
   });
   json.close(']');
@@ -90,11 +90,11 @@ Exit run_repack(std::span<const std::string> given, Console& console) {
   const std::uint64_t bytes = parse_number(align.value_or("64")).value_or(64);
   request.options.data_alignment = static_cast<std::uint32_t>(bytes);
   request.options.order = TensorOrder::aligned;
-  request.print = [bytes](Console& out, const Rewrite& rewrite, const RewriteReport*) {
-    print_misaligned(out, rewrite, bytes);
+  request.print = [bytes](Console& out, const Rewrite& rewrite, const RewriteReport* report) {
+    print_misaligned(out, rewrite, report, bytes);
   };
-  request.print_json = [bytes](Json& json, const Rewrite& rewrite, const RewriteReport*) {
-    json_misaligned(json, rewrite, bytes);
+  request.print_json = [bytes](Json& json, const Rewrite& rewrite, const RewriteReport* report) {
+    json_misaligned(json, rewrite, report, bytes);
   };
   return request.run(console);
 }

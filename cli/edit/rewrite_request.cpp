@@ -183,10 +183,11 @@ void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, co
     json.string(layout.index_name());
   }
   json.line().key("files").open('[');
-  for (const CheckpointFile& file : layout.files()) {
+  for (std::size_t i = 0; i < layout.files().size(); ++i) {
+    const CheckpointFile& file = layout.files()[i];
     json.line().open('{').key("name");
     if (rewrite->folder()) {
-      json.string(file.name);
+      json.string(file_name(*rewrite, report, i));
     } else {
       json.null();
     }
@@ -196,6 +197,10 @@ void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, co
   json.close(']').line();
   if (print_json) print_json(json, *rewrite, report);
   json.finish();
+}
+
+std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file) {
+  return report != nullptr ? report->files[file] : rewrite.layout().files()[file].name;
 }
 
 Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console) const {

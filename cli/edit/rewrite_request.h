@@ -90,6 +90,9 @@ struct RewriteRequest {
   bool json_ = false;
 };
 
+// Returns the name of a file of the layout in the folder. report: null before the files are written.
+[[nodiscard]] std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file);
+
 // The tensors whose names match one of the patterns. Error: not_found, if a pattern matches no tensor.
 [[nodiscard]] Result<std::vector<bool>> match_names(const std::vector<RewriteTensor>& tensors,
                                                     const std::vector<std::string>& globs);

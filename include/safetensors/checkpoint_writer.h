@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
@@ -26,11 +27,12 @@ struct CheckpointWriteOptions {
   /// Options of each file. `replace_symlinks` is always on, because two symlinks may lead to one file. `progress`
   /// counts the bytes of all files, without the index.
   WriteOptions write = {};
-  /// Refuse a folder that exists. Then no reader ever sees a mix of old and new files: see CheckpointWriter.
+  /// Refuse a folder that exists.
   bool new_folder = false;
-  /// After the new files are in place, remove the files of an older model with the same stem: `stem.safetensors` and
-  /// `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay. In a folder that the caller may write but not
-  /// read, only `stem.safetensors` is removed, because numbered files cannot be looked for.
+  /// After the new files are in place, remove the files of an older model with the same stem, in all generations:
+  /// `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay. In a folder that the caller
+  /// may write but not read, only `stem.safetensors` and files that have the names of new files are removed, because
+  /// others cannot be looked for.
   bool remove_old_files = true;
   /// Other processes write, too: see CheckpointWriter::join(). WriteOptions::in_place_if_no_rename is then refused.
   bool shared = false;
@@ -39,16 +41,21 @@ struct CheckpointWriteOptions {
 /// Writes the files of a model, in any order and from any thread.
 ///
 /// If there is nothing at the path of the folder, the files are written in a temporary folder next to it. commit()
-/// renames it, so the whole model appears at once. A crash leaves at most the temporary folder, which clean_directory()
-/// removes.
+/// renames it, so the whole model appears at once. A crash leaves at most the temporary folder. The next save to this
+/// path removes it, and so does clean_directory().
 ///
-/// In a folder that exists, commit() puts the files in place one after the other, and the index last. So a crash leaves
-/// the old model readable if the new files have other names than the old ones. The names differ if the number of files
-/// differs. If the names are the same, a crash leaves some new and some old files under one index. To avoid this, write
-/// into a new folder.
+/// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
+/// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
+/// model. If a name of the layout is in use, all new files get the names of another generation, such as
+/// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files go. A model of one file
+/// has no index: one rename replaces the old file. (If an index in the folder names the old file, the new model gets an
+/// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock: let one
+/// process at a time save there.
 ///
-/// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. Up to
-/// three descriptors per file are open at the same time. In a forked child, you may only destroy the CheckpointWriter.
+/// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
+/// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
+/// that the writer is dead. Up to three descriptors per file are open at the same time. In a forked child, you may only
+/// destroy the CheckpointWriter.
 ///
 /// Several processes can write one model together, each its own bytes:
 /// @code
@@ -152,9 +159,15 @@ class CheckpointWriter {
   /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error
   /// replaced_not_durable, the new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
-  /// cannot be removed, or if something has appeared at the path of a new folder). The message says how many files were
-  /// already replaced.
+  /// cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another writer
+  /// has held the lock of the folder for a minute). If the index cannot be put in place, the new files are removed
+  /// again.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
+
+  /// Returns the names of the files in the folder, in the order of the layout. After commit(), these are the names that
+  /// the index has. Before, they are the names of the layout. Error: writer_closed (a joined writer, a failed commit(),
+  /// or the object was moved from).
+  [[nodiscard]] SAFETENSORS_API Result<std::vector<std::string>> file_names() const noexcept;
 
   /// Returns the layout. The reference is valid as long as this object exists.
   [[nodiscard]] const CheckpointLayout& layout() const& noexcept { return layout_; }

@@ -67,6 +67,7 @@ struct CastReport {
 /// The result of Rewrite::write().
 struct RewriteReport {
   std::vector<CastReport> casts;      ///< the tensors that were cast, in the order given
+  std::vector<std::string> files;     ///< of a folder: CheckpointWriter::file_names()
   std::shared_ptr<const void> names;  ///< keeps the names of `casts` valid, and the files of the input open
 };
 

@@ -161,29 +161,64 @@ std::string absolute_folder(const std::string& folder) {
   return failed ? folder : path.string();
 }
 
+namespace {
+
+using Resolved = std::unique_ptr<const CheckpointPaths>;
+
+Result<Resolved> resolve(std::span<const std::string> paths, base::Cancellation& cancellation) {
+  auto parts = std::make_unique<CheckpointPaths>(cancellation);
+  for (const std::string& path : paths) {
+    if (Status status = parts->add(path); !status) return std::move(status).error();
+  }
+  return Resolved(std::move(parts));
+}
+
+std::uint64_t fingerprint(const CheckpointPaths& parts, const base::HashKey& key) {
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) all = all * 31 + base::hash(parts.path(parts[i]), key);
+  return all;
+}
+
+Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& parts, const CheckpointOptions& options,
+                                                       std::size_t descriptors, base::Cancellation& cancellation) {
+  auto state = std::make_shared<CheckpointState>();
+  if (const IndexFile* const index = parts.index())
+    state->index = {index->folder, absolute_folder(index->folder), index->shards->metadata(),
+                    index->shards->total_size()};
+  // Every thread needs a descriptor.
+  const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
+  Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
+  // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread.
+  if (!status && status.error().os_error == EMFILE && threads > 1)
+    status = open_files(parts, options, descriptors, 1, cancellation, *state);
+  if (!status) return std::move(status).error();
+  return state;
+}
+
+}  // namespace
+
+// A save may remove the old files after this call has read the old index. The paths then lead to other files, so the
+// call begins again. It begins a limited number of times, because a program may save without end.
 Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                const CheckpointOptions& options,
                                                                std::size_t descriptors) noexcept {
+  constexpr int kMaxAttempts = 16;
   return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
     if (paths.empty()) return base::make_error(Errc::invalid_argument, "no paths were given");
     base::Cancellation cancellation(options.open.parse.cancelled);
-    CheckpointPaths parts(cancellation);
-    for (const std::string& path : paths) {
-      if (Status status = parts.add(path); !status) return std::move(status).error();
+    const base::HashKey key = base::HashKey::random();
+    Result<Resolved> parts = resolve(paths, cancellation);
+    for (int attempt = 1;; ++attempt) {
+      if (!parts) return std::move(parts).error();
+      auto opened = open_resolved(**parts, options, descriptors, cancellation);
+      if (opened && paths.size() == 1) (*opened)->path = paths[0];
+      if (opened) return std::shared_ptr<const CheckpointState>(*std::move(opened));
+      if (opened.error().os_error != ENOENT || attempt == kMaxAttempts) return std::move(opened).error();
+      const std::uint64_t before = fingerprint(**parts, key);
+      parts->reset();  // an index takes memory, so there is one at a time
+      parts = resolve(paths, cancellation);
+      if (parts && fingerprint(**parts, key) == before) return std::move(opened).error();
     }
-    const auto state = std::make_shared<CheckpointState>();
-    if (paths.size() == 1) state->path = paths[0];
-    if (const IndexFile* const index = parts.index())
-      state->index = {index->folder, absolute_folder(index->folder), index->shards->metadata(),
-                      index->shards->total_size()};
-    // Every thread needs a descriptor.
-    const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
-    Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
-    // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread.
-    if (!status && status.error().os_error == EMFILE && threads > 1)
-      status = open_files(parts, options, descriptors, 1, cancellation, *state);
-    if (!status) return std::move(status).error();
-    return std::shared_ptr<const CheckpointState>(state);
   });
 }
 

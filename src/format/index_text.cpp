@@ -2,6 +2,7 @@
 // gives.
 #include "format/index_text.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <utility>
@@ -68,6 +69,42 @@ void IndexText::tensor(std::string_view name, std::string_view file) {
 std::string IndexText::finish() && {
   text_ += "\n  }\n}";
   return std::move(text_);
+}
+
+// Each entry is a line that ends in the name of its file, because JSON escapes the ends of lines in names. The members
+// of `metadata` are deeper, so the first line of this form at depth 1 begins the entries.
+Status rename_files(std::string_view text, FileNames from, FileNames to,
+                    const std::function<Status(std::string_view)>& write) {
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  constexpr std::string_view kEntries = "\n  \"weight_map\": {";
+  const auto quoted = [](const std::string& name) {
+    std::string literal;
+    json::append_ascii_string(literal, name);
+    return literal;
+  };
+  std::size_t line = text.find(kEntries) + kEntries.size();
+  std::string piece(text.substr(0, line));
+  std::size_t file = 0;
+  std::string old_name = quoted(from[0]);
+  while (line < text.size()) {
+    const std::size_t end = std::min(text.find('\n', line + 1), text.size());
+    std::string_view entry = text.substr(line, end - line);
+    const std::string_view comma = entry.ends_with(',') ? "," : "";
+    entry.remove_suffix(comma.size());
+    std::size_t owner = file;
+    while (!entry.ends_with(old_name) && ++owner < from.size()) old_name = quoted(from[owner]);
+    if (owner == from.size()) {  // a line after the last entry
+      piece += text.substr(line);
+      break;
+    }
+    file = owner;
+    piece.append(entry.substr(0, entry.size() - old_name.size())).append(quoted(to[file])).append(comma);
+    line = end;
+    if (piece.size() < kPiece) continue;
+    if (Status status = write(piece); !status) return status;
+    piece.clear();
+  }
+  return write(piece);
 }
 
 }  // namespace safetensors::format

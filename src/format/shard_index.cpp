@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ namespace safetensors::format {
 namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
+constexpr std::string_view kGeneration = "-gen";
 constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
 constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
 
@@ -67,6 +69,23 @@ std::optional<std::uint64_t> to_integer(std::string_view text) noexcept {
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
+// Removes a number of at least five digits, and the text before it, from the end of the name. Returns the digits, or an
+// empty text if the name does not end so.
+std::string_view take_number(std::string_view& name, std::string_view before) noexcept {
+  const std::size_t begin = name.find_last_not_of("0123456789") + 1;
+  const std::string_view digits = name.substr(begin);
+  if (digits.size() < 5 || !name.substr(0, begin).ends_with(before)) return {};
+  name = name.substr(0, begin - before.size());
+  return digits;
+}
+
+// Returns "-gen00002", or an empty text.
+std::string_view generation_text(std::string_view name, std::string_view stem) noexcept {
+  std::string_view rest = name.substr(stem.size());
+  if (!rest.starts_with(kGeneration)) return {};
+  return rest.substr(0, std::min(rest.find_first_not_of("0123456789", kGeneration.size()), rest.size()));
+}
+
 std::string shown(std::string_view name) {
   constexpr std::size_t kShown = 200;
   return "`" + printable(name.substr(0, kShown)) + (name.size() > kShown ? "...`" : "`");
@@ -97,17 +116,41 @@ const char* check_shard_name(std::string_view name) noexcept {
 std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept {
   if (!name.ends_with(kExtension)) return std::nullopt;
   name.remove_suffix(kExtension.size());
-  // Removes a number of at least five digits, and the text before it, from the end of the name. Empty: there is none.
-  const auto number = [&](std::string_view before) -> std::string_view {
-    const std::size_t begin = name.find_last_not_of("0123456789") + 1;
-    const std::string_view digits = name.substr(begin);
-    if (digits.size() < 5 || !name.substr(0, begin).ends_with(before)) return {};
-    name = name.substr(0, begin - before.size());
-    return digits;
-  };
-  const std::string_view count = number("-of-");
-  if (count.empty() || number("-").empty()) return std::nullopt;
-  return NumberedShard{name, count};
+  NumberedShard shard;
+  shard.count = take_number(name, "-of-");
+  if (!shard.count.empty()) shard.number = take_number(name, "-");
+  if (shard.number.empty()) return std::nullopt;
+  shard.generation = take_number(name, kGeneration);
+  shard.stem = name;
+  return shard;
+}
+
+std::string_view stem_of(std::string_view name) noexcept {
+  if (const std::optional<NumberedShard> shard = parse_numbered_shard(name)) return shard->stem;
+  if (!name.ends_with(kExtension)) return {};
+  name.remove_suffix(kExtension.size());
+  (void)take_number(name, kGeneration);
+  return name;
+}
+
+std::string without_generation(std::string_view name) {
+  const std::string_view stem = stem_of(name);
+  return std::string(stem).append(name.substr(stem.size() + generation_text(name, stem).size()));
+}
+
+std::size_t generation_of(std::string_view name) noexcept {
+  constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
+  const std::string_view text = generation_text(name, stem_of(name));
+  if (text.empty()) return 1;
+  const std::optional<std::uint64_t> number = to_integer(text.substr(kGeneration.size()));
+  return number && *number <= kMaxGeneration ? static_cast<std::size_t>(*number) : 0;
+}
+
+std::string in_generation(std::string_view name, std::string_view stem, std::size_t generation) {
+  if (generation < 2) return std::string(name);
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%05zu", generation);
+  return std::string(stem).append(kGeneration).append(digits).append(name.substr(stem.size()));
 }
 
 Status check_stem(std::string_view stem) {
@@ -116,6 +159,8 @@ Status check_stem(std::string_view stem) {
   if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
   if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kExtension)))
     why = "it looks like one of several files";
+  if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
+    why = "it looks like a generation of another model";
   if (why == nullptr) return check_utf8("stem", stem, stem);
   return base::make_error(Errc::invalid_argument,
                           "no file may be called `" + printable(stem) + std::string(kExtension) + "`: " + why);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/clean.h"
 #include "io/temporary.h"
 #include "os/posix_file.h"
 #include "os/system_error.h"
@@ -24,6 +25,8 @@
 namespace safetensors::io {
 namespace {
 
+// To list a directory takes about as long as to write this many bytes.
+constexpr std::uint64_t kMinSizeToClean = std::uint64_t{16} << 20;
 constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Returns whether an error would also make every other method of replacing the file fail.
@@ -59,6 +62,8 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
       return error;
     }
     std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options, system));
+    if (options.remove_orphans && made->target_.old && size >= kMinSizeToClean)
+      remove_orphans(os::DescriptorPath(made->target_.directory.get()).text, system);
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)
@@ -290,6 +295,10 @@ Status AtomicFile::sync_directory() noexcept {
   });
 }
 
+void AtomicFile::take_back() noexcept {
+  (void)system_.unlink_at(target_.directory.get(), target_.name.c_str());
+}
+
 // Idempotent. Ignores errors.
 void AtomicFile::discard() noexcept {
   file_.close();
@@ -299,7 +308,7 @@ void AtomicFile::discard() noexcept {
   temporary_.clear();
 }
 
-Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files) noexcept {
+Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files, OnFailure on_failure) noexcept {
   return base::guarded([&]() -> Status {
     // Allocate all memory before the first rename, so that a failed allocation leaves all old files.
     std::set<std::pair<std::uint64_t, std::uint64_t>> directories;
@@ -314,6 +323,10 @@ Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files) noexcept 
       Status status = files[i]->replace();
       if (status) continue;
       Error error = std::move(status).error();
+      if (on_failure == OnFailure::take_back) {
+        for (const auto& placed : files.first(i)) placed->take_back();
+        return error;
+      }
       if (i != 0)
         error.message +=
             "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";

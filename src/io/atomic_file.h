@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/file_writer.h"
 #include "io/target.h"
@@ -25,6 +26,8 @@ struct AtomicFileOptions {
   // Other processes open the file, too: see io/joined_file.h. So it always has a name, and its owner may read and write
   // it until finish() gives it the mode and the owner of the old file.
   bool shared = false;
+  // Before a large file is replaced, remove the temporaries of killed writers beside it.
+  bool remove_orphans = false;
 };
 
 // A new file that commit() puts in place of the target. Without commit(), and after any earlier error, the target is
@@ -73,6 +76,10 @@ class AtomicFile {
   // and not while another call runs. Errors: those of the three functions.
   [[nodiscard]] Status commit() noexcept;
 
+  // Gives the new file another name in the directory of the target. The old file at the path stays, and the new file
+  // still gets its mode. Call it before check().
+  void rename_target(std::string name) noexcept { target_.name = std::move(name); }
+
   // The steps of commit(), for several files that are replaced together. Call finish() before them.
   // check() returns the error of check_replaceable().
   [[nodiscard]] Status check() const noexcept;
@@ -80,6 +87,9 @@ class AtomicFile {
   [[nodiscard]] Status replace() noexcept;
   // Error: replaced_not_durable. It is the only error after which the new file is in place.
   [[nodiscard]] Status sync_directory() noexcept;
+
+  // Removes the file that replace() has put in place. Ignores errors. Only for a target that was free.
+  void take_back() noexcept;
 
   // Identifies a target. Two equal places are the same file.
   struct Place {
@@ -116,9 +126,15 @@ class AtomicFile {
   pid_t process_ = 0;  // the child of a fork must not remove its parent's temporary
 };
 
+// What replace_all() does with the files in place if it cannot replace a later one.
+enum class OnFailure : std::uint8_t {
+  keep,       // they stay, because the old files are gone; the message contains their number
+  take_back,  // they are removed: all targets were free
+};
+
 // Replaces the targets of finished files, and syncs each directory once. Checks all files before it replaces the first
-// one, so every foreseeable error leaves all old files. Errors: those of check(), replace() and sync_directory(). The
-// message contains the number of files that were already replaced.
-[[nodiscard]] Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files) noexcept;
+// one, so every foreseeable error leaves all old files. Errors: those of check(), replace() and sync_directory().
+[[nodiscard]] Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files,
+                                 OnFailure on_failure = OnFailure::keep) noexcept;
 
 }  // namespace safetensors::io

@@ -207,4 +207,13 @@ Result<std::vector<Temporary>> clean_directory(std::string_view directory, const
   });
 }
 
+void remove_orphans(const std::string& directory, os::System& system) noexcept {
+  (void)base::guarded([&]() -> Status {
+    // Without locks, the age proves little: a slow writer may have finished one of its files long ago.
+    const CleanOptions options{.min_age = std::chrono::seconds::max()};
+    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, system);
+    return cleaned ? Status() : Status(cleaned.error());
+  });
+}
+
 }  // namespace safetensors::io

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/clean.h"
 #include "io/temporary.h"
 #include "os/directory.h"
 #include "os/file_system.h"
@@ -56,6 +57,7 @@ Status NewFolder::make() {
   if (name_.empty() || ::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
     return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
   if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
+  remove_orphans(parent_path_, system_);
   int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_folder_name();

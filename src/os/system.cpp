@@ -118,6 +118,10 @@ int System::lock(int descriptor) noexcept {
   return ::flock(descriptor, LOCK_EX | LOCK_NB);
 }
 
+int System::unlock(int descriptor) noexcept {
+  return ::flock(descriptor, LOCK_UN);
+}
+
 FileSystem System::file_system(int descriptor) noexcept {
   return file_system_of(descriptor);
 }

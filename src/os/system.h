@@ -54,6 +54,8 @@ class System {
   virtual int duplicate(int descriptor) noexcept;
   // Takes the exclusive flock() of an open file. Never waits. EWOULDBLOCK: another open file holds it.
   virtual int lock(int descriptor) noexcept;
+  // Releases it, also if a forked child has the same open file.
+  virtual int unlock(int descriptor) noexcept;
   // See file_system.h.
   virtual FileSystem file_system(int descriptor) noexcept;
 };

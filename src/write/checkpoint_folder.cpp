@@ -1,25 +1,35 @@
-// Puts the files of a model in place in an order that keeps the old model readable as long as possible.
+// Puts the files of a model in place. The rename of the index is the commit: until then readers see the old model, from
+// then on the new one.
 //
-// The index comes after the files that it names, and old files go after the index that named them. So at each moment
-// the folder has an index whose files are there. What this order cannot prevent: if a new file has the name of an old
-// one, the old index leads to the new file for a moment. A new folder has no such moment, because one rename() shows
-// it.
+// New files never replace files of the old model. If a name is in use, all new files get the names of another
+// generation, such as `model-gen00002-00001-of-00008.safetensors`. The order is: the files, the index, then the old
+// files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time do this.
 #include "write/checkpoint_folder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "base/error.h"
+#include "file/checkpoint.h"
+#include "file/checkpoint_paths.h"
+#include "format/index_text.h"
 #include "format/shard_index.h"
+#include "io/clean.h"
+#include "io/folder_lock.h"
 #include "os/directory.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
-#include "write/old_files.h"
 
 namespace safetensors::write {
 namespace {
@@ -30,11 +40,30 @@ bool is_in_place(const Status& status) noexcept {
 
 }  // namespace
 
+CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout& layout,
+                                   const CheckpointWriteOptions& options)
+    : path_(path),
+      absolute_path_(file::absolute_folder(path_)),
+      layout_(layout),
+      options_(options),
+      index_name_(layout.index_name()) {
+  for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
+  names_ = layout_names_;
+  old_names_.resize(names_.size());
+  indexed_ = !layout.index_text().empty();
+}
+
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
+  if (const std::size_t size = layout.index_text().size(); size > format::kMaxIndexBytes)
+    return base::make_error(Errc::invalid_argument,
+                            "the index would have " + std::to_string(size) + " bytes, readers accept " +
+                                std::to_string(format::kMaxIndexBytes),
+                            path);
   std::unique_ptr<CheckpointFolder> made(new CheckpointFolder(path, layout, options));
   if (Status status = made->make_folder(); !status) return std::move(status).error();
-  if (Status status = made->write_index(); !status) return std::move(status).error();
+  if (!made->new_folder_) made->find_old_files();
+  if (Status status = made->create_index(); !status) return std::move(status).error();
   return made;
 }
 
@@ -56,32 +85,112 @@ Status CheckpointFolder::make_folder() {
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
 
-Status CheckpointFolder::write_index() {
-  const std::string_view text = layout_.index_text();
-  if (text.empty()) return {};
-  if (text.size() > format::kMaxIndexBytes)
-    return base::make_error(Errc::invalid_argument,
-                            "the index would have " + std::to_string(text.size()) + " bytes, readers accept " +
-                                std::to_string(format::kMaxIndexBytes),
-                            path_);
-  const FilePlace place = place_of(index_name_);
-  auto index = io::AtomicFile::create(place.path, text.size(), file_options(), place.shown);
+// Removes what killed writers left, and finds the files whose modes the new files get. Without permission to list the
+// folder, only files with the names of the layout are found.
+void CheckpointFolder::find_old_files() {
+  io::remove_orphans(path_, os::real_system());
+  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  if (!listed) return;
+  std::map<std::string_view, std::size_t> files;
+  for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
+  for (const std::string& name : *listed) {
+    if (format::stem_of(name) != layout_.stem()) continue;
+    if (const auto file = files.find(format::without_generation(name)); file != files.end())
+      old_names_[file->second] = name;
+  }
+}
+
+FilePlace CheckpointFolder::place_of(std::size_t file) const {
+  const std::string& name = layout_names_[file];
+  const std::string& old = old_names_[file].empty() ? name : old_names_[file];
+  return {os::join_path(new_folder_ ? new_folder_->path() : path_, old), os::join_path(path_, name)};
+}
+
+bool CheckpointFolder::exists(const std::string& name) const noexcept {
+  struct stat found;
+  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// Returns whether the index in the folder names a file. Readers refuse an index that cannot be read.
+bool CheckpointFolder::old_index_names(const std::string& name) const {
+  const std::function<bool()> never;
+  base::Cancellation cancellation(never);
+  const auto index = file::read_index(os::join_path(absolute_path_, index_name_), cancellation);
+  if (!index) return false;
+  for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) {
+    if (!format::shard_less((*index)->shard(i), name) && !format::shard_less(name, (*index)->shard(i))) return true;
+  }
+  return false;
+}
+
+// Returns the highest generation of the model's files in the folder. 0: there are none, or they cannot be listed.
+std::size_t CheckpointFolder::last_generation() const {
+  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  std::size_t last = 0;
+  for (const std::string& name : listed ? *listed : std::vector<std::string>()) {
+    if (format::stem_of(name) == layout_.stem()) last = std::max(last, format::generation_of(name));
+  }
+  return last;
+}
+
+// Must run with the lock: the names stay free until they are used. A later generation never has the names of an earlier
+// one, so a slow reader of an old index finds its files or none.
+void CheckpointFolder::choose_names() {
+  if (new_folder_) return;
+  // One file replaces another with one rename, unless an old index leads to it.
+  if (!indexed_ && !(index_ && exists(names_[0]) && old_index_names(names_[0]))) return;
+  indexed_ = true;
+  const std::size_t last = last_generation();
+  for (std::size_t generation = last > 1 ? last + 1 : 1;; ++generation) {
+    bool taken = false;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      names_[i] = format::in_generation(layout_names_[i], layout_.stem(), generation);
+      if (!exists(names_[i])) continue;
+      taken = true;
+      taken_names_.push_back(names_[i]);
+    }
+    if (!taken) return;
+  }
+}
+
+// Opens the file of the index early, because the working directory may be another one at commit().
+Status CheckpointFolder::create_index() {
+  if (!indexed_ && (new_folder_ || !exists(index_name_))) return {};
+  const std::string& folder = new_folder_ ? new_folder_->path() : path_;
+  auto index = io::AtomicFile::create(os::join_path(folder, index_name_), layout_.index_text().size(), file_options(),
+                                      os::join_path(path_, index_name_));
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
-  for (std::size_t begin = 0; begin < text.size(); begin += kHeadPiece) {
-    Status status = index_->write_at(begin, bytes_of(text.substr(begin, kHeadPiece)));
-    if (!status) return status;
-  }
   return {};
 }
 
-FilePlace CheckpointFolder::place_of(std::string_view name) const {
-  return {os::join_path(new_folder_ ? new_folder_->path() : path_, name), os::join_path(path_, name)};
+Status CheckpointFolder::write_index() {
+  std::uint64_t offset = 0;
+  Status status = write_index_text([&](std::string_view text) {
+    return index_->write_at(std::exchange(offset, offset + text.size()), bytes_of(text));
+  });
+  if (status) status = index_->file().finish();
+  return status ? index_->check() : status;
+}
+
+// Calls write() with the pieces of the text.
+Status CheckpointFolder::write_index_text(const std::function<Status(std::string_view)>& write) const {
+  const std::string_view text = layout_.index_text();
+  if (!text.empty() && names_ != layout_names_) return format::rename_files(text, layout_names_, names_, write);
+  for (std::size_t begin = 0; begin < text.size(); begin += kHeadPiece) {
+    if (Status status = write(text.substr(begin, kHeadPiece)); !status) return status;
+  }
+  if (!text.empty()) return {};
+  format::IndexText one_file;
+  if (Status status = one_file.metadata(layout_.total_size(), {}); !status) return status;
+  for (const TensorInfo& tensor : layout_.files()[0].header.tensors()) one_file.tensor(tensor.name, names_[0]);
+  return write(std::move(one_file).finish());
 }
 
 io::AtomicFileOptions CheckpointFolder::file_options() const {
   io::AtomicFileOptions options = to_atomic_file_options(options_.write);
   options.links = io::Links::replace;
+  options.remove_orphans = false;  // open() has done it
   return options;
 }
 
@@ -102,31 +211,43 @@ Error CheckpointFolder::explain(Error error) const {
   return error;
 }
 
-Status CheckpointFolder::commit(std::span<const std::unique_ptr<io::AtomicFile>> files) {
+Status CheckpointFolder::commit(Files files) {
+  std::optional<io::FolderLock> lock;
+  if (!new_folder_) {
+    Result<io::FolderLock> taken = io::FolderLock::take(folder_.get(), path_);
+    if (!taken) return std::move(taken).error();
+    lock.emplace(*std::move(taken));
+  }
+  choose_names();
+  if (!indexed_) index_.reset();
   if (index_) {
-    if (Status status = index_->file().finish(); !status) return status;
-    if (Status status = index_->check(); !status) return status;
+    if (Status status = write_index(); !status) return status;
   }
-  // If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
-  Status synced = io::replace_all(files);
-  if (!is_in_place(synced)) return synced;
-  Status next = index_ ? put_index(files.size()) : new_folder_ ? Status() : remove_old_index(*files.front());
-  if (!is_in_place(next)) return next;
-  if (synced) synced = std::move(next);
-  if (new_folder_) {
-    if (synced) return new_folder_->commit();
-    return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
-  }
-  if (synced && options_.remove_old_files) remove_old_files();
-  return synced;
+  for (std::size_t i = 0; i < files.size(); ++i) files[i]->rename_target(names_[i]);
+  Status status = put_in_place(files);
+  if (!status) return status;
+  if (new_folder_) return new_folder_->commit();
+  if (options_.remove_old_files) remove_old_files();
+  return {};
 }
 
-Status CheckpointFolder::put_index(std::size_t files) {
-  Status status = index_->commit();
-  if (is_in_place(status)) return status;
-  Error error = std::move(status).error();
-  error.message += "; all " + std::to_string(files) + " files were already replaced";
-  return error;
+// If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
+Status CheckpointFolder::put_in_place(Files files) {
+  Status synced = io::replace_all(files, indexed_ ? io::OnFailure::take_back : io::OnFailure::keep);
+  if (!is_in_place(synced)) return synced;
+  Status next;
+  if (index_) {
+    next = index_->commit();
+    if (!is_in_place(next)) {
+      for (const auto& file : files) file->take_back();
+    }
+  } else if (!new_folder_) {
+    next = remove_old_index(*files.front());
+  }
+  if (!is_in_place(next)) return next;
+  if (synced) synced = std::move(next);
+  if (synced || !new_folder_) return synced;
+  return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
 }
 
 // The old index would lead readers of the folder to the old files. file: the only file of the new model.
@@ -150,10 +271,13 @@ Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
 void CheckpointFolder::remove_old_files() noexcept {
   (void)base::guarded([&]() -> Status {
     Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-    const std::vector<std::string> names =
-        listed ? *std::move(listed) : std::vector<std::string>{std::string(layout_.stem()) + ".safetensors"};
+    std::vector<std::string> names = std::move(taken_names_);
+    names.push_back(std::string(layout_.stem()) + ".safetensors");
+    if (listed) names = *std::move(listed);
+    const std::set<std::string_view> kept(names_.begin(), names_.end());
     for (const std::string& name : names) {
-      if (is_old_file(layout_, name)) (void)::unlinkat(folder_.get(), name.c_str(), 0);
+      if (format::stem_of(name) == layout_.stem() && !kept.contains(name))
+        (void)::unlinkat(folder_.get(), name.c_str(), 0);
     }
     return {};
   });

@@ -5,10 +5,13 @@
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/error.h>
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/atomic_file.h"
 #include "io/new_folder.h"
@@ -26,8 +29,9 @@ class CheckpointFolder {
                                                                       const CheckpointLayout& layout,
                                                                       const CheckpointWriteOptions& options);
 
-  // Where a file of the layout is created, and the path that errors show: that of the caller's folder.
-  [[nodiscard]] FilePlace place_of(std::string_view name) const;
+  // Where a file of the layout is created, and the path that errors show: that of the caller's folder. If the folder
+  // has the file of an older model with the same number, the new file gets its mode.
+  [[nodiscard]] FilePlace place_of(std::size_t file) const;
   // Options of each file. A symlink at its path is replaced: two of them may lead to the same file.
   [[nodiscard]] io::AtomicFileOptions file_options() const;
   // Says more about an error of creating a file: how many files are open at the same time.
@@ -36,27 +40,43 @@ class CheckpointFolder {
   // Sets `folder` and `temporary_folder` of a ticket. Error: open_failed (the working directory is unknown).
   [[nodiscard]] Status describe(Ticket& ticket) const;
 
-  // Puts the files in place, then the index, then the folder if it is new. Removes the old files. files: finished, in
-  // the order of the layout. Errors: those of CheckpointWriter::commit().
+  // Puts the files in place under names that are free, then the index, then the folder if it is new. Removes the old
+  // files. files: finished, in the order of the layout. Errors: those of CheckpointWriter::commit().
   [[nodiscard]] Status commit(std::span<const std::unique_ptr<io::AtomicFile>> files);
+  // The names of the files in the folder, in the order of the layout. Final after commit().
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
  private:
-  CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options)
-      : path_(path), layout_(layout), options_(options), index_name_(layout.index_name()) {}
+  using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
+
+  CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
   Status make_folder();
+  void find_old_files();
+  [[nodiscard]] std::size_t last_generation() const;
+  void choose_names();
+  [[nodiscard]] bool old_index_names(const std::string& name) const;
+  [[nodiscard]] bool exists(const std::string& name) const noexcept;
+  Status create_index();
   Status write_index();
-  Status put_index(std::size_t files);
+  Status write_index_text(const std::function<Status(std::string_view)>& write) const;
+  Status put_in_place(Files files);
   Status remove_old_index(io::AtomicFile& file);
   void remove_old_files() noexcept;
 
   const std::string path_;
+  const std::string absolute_path_;
   const CheckpointLayout layout_;
   const CheckpointWriteOptions options_;
-  const std::string index_name_;               // made early: after the first replacement, no allocation may fail
+  const std::string index_name_;
+  std::vector<std::string> layout_names_;
+  std::vector<std::string> names_;
+  std::vector<std::string> old_names_;         // per file of the layout: an older file with its number, or empty
+  std::vector<std::string> taken_names_;       // names that choose_names() found in use
+  bool indexed_ = false;                       // the new model has an index
   std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
   os::Descriptor folder_;                      // the folder in which the files are made; O_PATH if it cannot be read
-  std::unique_ptr<io::AtomicFile> index_;      // null: the layout has no index
+  std::unique_ptr<io::AtomicFile> index_;      // null: neither the new model nor an old one has an index
 };
 
 }  // namespace safetensors::write

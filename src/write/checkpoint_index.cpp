@@ -35,21 +35,24 @@ std::string quoted_name(std::string_view name) {
 // Numbered files that belong together.
 struct NumberedFiles {
   std::string stem;
+  std::string generation;
   std::string count;
   std::vector<std::string> files;
 };
 
-// Returns the numbered files by stem and count, in the order of their names.
+// Returns the numbered files by stem, generation and count, in the order of their names.
 std::vector<NumberedFiles> numbered_files(const std::vector<std::string>& names) {
   std::vector<NumberedFiles> groups;
   for (const std::string& name : names) {
     const auto shard = format::parse_numbered_shard(name);
     if (!shard) continue;
     const auto same = [&](const NumberedFiles& group) {
-      return group.stem == shard->stem && group.count == shard->count;
+      return group.stem == shard->stem && group.generation == shard->generation && group.count == shard->count;
     };
     auto group = std::ranges::find_if(groups, same);
-    if (group == groups.end()) group = groups.insert(group, {std::string(shard->stem), std::string(shard->count), {}});
+    if (group == groups.end())
+      group = groups.insert(group,
+                            {std::string(shard->stem), std::string(shard->generation), std::string(shard->count), {}});
     group->files.push_back(name);
   }
   return groups;

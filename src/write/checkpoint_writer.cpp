@@ -88,7 +88,7 @@ Status CheckpointWriter::State::create_files(const CheckpointLayout& layout,
   options.shared = role == Role::creator;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const CheckpointFile& file = layout.files()[i];
-    auto made = write::TensorFile::create(folder->place_of(file.name), file.header, sizes[i], options, session);
+    auto made = write::TensorFile::create(folder->place_of(i), file.header, sizes[i], options, session);
     if (!made) return folder->explain(std::move(made).error());
     files.push_back(std::move(*made));
   }
@@ -289,6 +289,13 @@ Status CheckpointWriter::commit() noexcept {
     status = state_->session.conclude(status ? state_->commit() : std::move(status));
     if (!status) state_->discard();
     return status;
+  });
+}
+
+Result<std::vector<std::string>> CheckpointWriter::file_names() const noexcept {
+  return base::guarded([&]() -> Result<std::vector<std::string>> {
+    if (!state_ || !state_->folder) return write::closed_error();
+    return state_->folder->names();
   });
 }
 

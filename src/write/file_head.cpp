@@ -113,7 +113,8 @@ io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexce
           .in_place_if_no_rename = options.in_place_if_no_rename,
           .links = options.new_file           ? io::Links::refuse
                    : options.replace_symlinks ? io::Links::replace
-                                              : io::Links::follow};
+                                              : io::Links::follow,
+          .remove_orphans = true};
 }
 
 }  // namespace safetensors::write

@@ -18,7 +18,6 @@
 namespace safetensors::write {
 namespace {
 
-constexpr std::string_view kModelEnd = ".safetensors";
 constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
 
 using FileId = std::pair<dev_t, ino_t>;
@@ -67,22 +66,11 @@ Error lost_files(const std::vector<std::string>& lost, const std::string& folder
 
 }  // namespace
 
-bool is_old_file(const CheckpointLayout& layout, std::string_view name) {
-  const auto files = layout.files();
-  if (std::ranges::any_of(files, [&](const CheckpointFile& file) { return file.name == name; })) return false;
-  if (name == std::string(layout.stem()) + std::string(kModelEnd)) return true;
-  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
-  return shard && shard->stem == layout.stem();
-}
-
 Status check_old_files(const std::string& folder, const CheckpointLayout& layout, const Checkpoint& input) {
   if (os::kind_of(folder) != os::PathKind::directory) return {};
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
   InputModel files = input_model(input, folder);
-  const auto replaced = [&](const std::string& name) {
-    return std::ranges::any_of(layout.files(), [&](const CheckpointFile& file) { return file.name == name; });
-  };
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
@@ -90,7 +78,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
     files.in_folder = files.in_folder || read != files.whole.end();
     // A symlink to nothing holds no tensor.
     if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (is_old_file(layout, name) || replaced(name)) lost.push_back(name);
+    if (format::stem_of(name) == layout.stem()) lost.push_back(name);
   }
   return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
 }

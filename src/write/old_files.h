@@ -6,13 +6,8 @@
 #include <safetensors/error.h>
 
 #include <string>
-#include <string_view>
 
 namespace safetensors::write {
-
-// Whether a new model with this layout removes the file `name`: the file has the stem of the layout, and the layout
-// does not have the file.
-[[nodiscard]] bool is_old_file(const CheckpointLayout& layout, std::string_view name);
 
 // Refuses to write `layout` into `folder` if the folder holds a file of `input`, and also files that would be removed
 // or replaced, although tensors in them are not tensors of `input`. Errors: invalid_argument, which names the files,

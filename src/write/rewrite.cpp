@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <mutex>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -129,7 +130,13 @@ Result<RewriteReport> write_all(const RewriteItems& items, unsigned threads, Res
   RewriteTasks<Output> tasks(items, *output);
   if (Status status = os::run_parallel(tasks, tasks.count(), threads); !status) return std::move(status).error();
   if (Status status = output->commit(); !status) return std::move(status).error();
-  return std::move(tasks).report();
+  RewriteReport report = std::move(tasks).report();
+  if constexpr (std::is_same_v<Output, CheckpointWriter>) {
+    Result<std::vector<std::string>> names = output->file_names();
+    if (!names) return std::move(names).error();
+    report.files = *std::move(names);
+  }
+  return report;
 }
 
 }  // namespace

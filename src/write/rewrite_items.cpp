@@ -23,8 +23,6 @@
 namespace safetensors::write {
 namespace {
 
-constexpr std::string_view kExtension = ".safetensors";
-
 Status check_cast(const RewriteItem& item) {
   const Dtype from = item.from->dtype;
   if (format::castable(from, item.dtype)) return {};
@@ -37,12 +35,6 @@ Status check_cast(const RewriteItem& item) {
   return base::make_error(Errc::dtype_mismatch, format::tensor_named(item.from->name) + ": cannot cast " +
                                                     std::string(to_string(from)) + " to " +
                                                     std::string(to_string(item.dtype)) + ": " + casts);
-}
-
-std::string_view stem_of(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  if (const auto shard = format::parse_numbered_shard(name)) return shard->stem;
-  return name.ends_with(kExtension) ? name.substr(0, name.size() - kExtension.size()) : std::string_view();
 }
 
 }  // namespace
@@ -124,9 +116,9 @@ bool RewriteItems::in_writers_order() const {
 
 std::string RewriteItems::stem() const {
   std::set<std::string_view> stems;
-  for (const File& file : files_) stems.insert(stem_of(file.path()));
-  const bool usable = stems.size() == 1 && !stems.begin()->empty() && (*stems.begin())[0] != '.' &&
-                      format::check_shard_name(std::string(*stems.begin()) + std::string(kExtension)) == nullptr;
+  for (const File& file : files_)
+    stems.insert(format::stem_of(std::string_view(file.path()).substr(file.path().rfind('/') + 1)));
+  const bool usable = stems.size() == 1 && format::check_stem(*stems.begin());
   return usable ? std::string(*stems.begin()) : std::string("model");
 }
 

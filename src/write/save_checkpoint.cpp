@@ -84,7 +84,7 @@ Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayou
   std::vector<io::Image> targets;
   for (std::size_t i = 0; i < images->size(); ++i) {
     const Image& image = (*images)[i];
-    const FilePlace place = (*folder)->place_of(layout.files()[i].name);
+    const FilePlace place = (*folder)->place_of(i);
     auto file = io::AtomicFile::create(place.path, image.size, (*folder)->file_options(), place.shown);
     if (!file) return (*folder)->explain(std::move(file).error());
     files.push_back(std::move(*file));

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "format/index_text.h"
 #include "json/reader.h"
 #include "support/io_support.h"
 
@@ -66,6 +68,53 @@ TEST(ShardIndex, RecognizesNumberedShards) {
                             "model-00001-00003.safetensors", "model00001-of-00003.safetensors", ".safetensors",
                             "00001-of-00003.safetensors", "model-00001-of-00003.bin", "-of-00003.safetensors"})
     EXPECT_EQ(parts(other), "none") << other;
+}
+
+TEST(ShardIndex, RecognizesGenerations) {
+  const auto parts = [](std::string_view name) {
+    return std::string(stem_of(name)) + "|" + std::to_string(generation_of(name)) + "|" + without_generation(name);
+  };
+  EXPECT_EQ(parts("m-gen00002-00001-of-00003.safetensors"), "m|2|m-00001-of-00003.safetensors");
+  EXPECT_EQ(parts("m-gen1234567-00001-of-00003.safetensors"), "m|1234567|m-00001-of-00003.safetensors");
+  EXPECT_EQ(parts("m-gen00002.safetensors"), "m|2|m.safetensors");
+  EXPECT_EQ(parts("m-gen00002-gen00003.safetensors"), "m-gen00002|3|m-gen00002.safetensors");
+  EXPECT_EQ(parts("m-gen99999999999999999999.safetensors"), "m|0|m.safetensors");
+  for (const char* plain : {"m.safetensors", "m-gen2.safetensors", "m-gen00002x.safetensors", "gen00002.safetensors",
+                            "m-00001-gen00002.safetensors.safetensors"}) {
+    const std::string name(plain);
+    EXPECT_EQ(parts(name), name.substr(0, name.rfind(".safetensors")) + "|1|" + name);
+  }
+  EXPECT_EQ(parts("m-00001-of-00003.safetensors"), "m|1|m-00001-of-00003.safetensors");
+  EXPECT_EQ(parts("m-gen00002.bin"), "|1|m-gen00002.bin");
+  for (const std::size_t generation : {1U, 2U, 99'999U, 1'000'000U}) {
+    for (const char* name : {"m.safetensors", "m-00001-of-00003.safetensors"}) {
+      const std::string made = in_generation(name, "m", generation);
+      EXPECT_EQ(without_generation(made), name);
+      EXPECT_EQ(generation_of(made), generation);
+    }
+  }
+  EXPECT_EQ(error_of(check_stem("m-gen00002")).message,
+            "no file may be called `m-gen00002.safetensors`: it looks like a generation of another model");
+}
+
+// The names hold all that the search for lines could mistake: quotes, ends of lines, and names of files.
+TEST(ShardIndex, RenamesFilesOfIndexText) {
+  const std::vector<std::string> from = {"a\"-00001-of-00002.safetensors", "a\"-00002-of-00002.safetensors"};
+  const std::vector<std::string> to = {"b.safetensors", "c.safetensors"};
+  const std::vector<std::string> tensors = {"x", "\n    \"y\": \"" + from[1] + "\"", from[1], "\"", ","};
+  const auto text = [&](const std::vector<std::string>& files) {
+    IndexText index;
+    EXPECT_TRUE(succeeds(index.metadata(7, R"({"weight_map": {"x": ["\n  \"weight_map\": {"]}})")));
+    for (std::size_t i = 0; i < tensors.size(); ++i) index.tensor(tensors[i], files[i < 3 ? 0 : 1]);
+    return std::move(index).finish();
+  };
+  std::string renamed;
+  const auto append = [&](std::string_view piece) -> Status { return renamed += piece, Status(); };
+  ASSERT_TRUE(succeeds(rename_files(text(from), from, to, append)));
+  EXPECT_EQ(renamed, text(to));
+  const Error full = base::make_error(Errc::write_failed, "full");
+  EXPECT_EQ(error_of(rename_files(text(from), from, to, [&](std::string_view) -> Status { return full; })).message,
+            "full");
 }
 
 TEST(ShardIndex, KeepsMetadata) {

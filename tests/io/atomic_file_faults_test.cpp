@@ -282,6 +282,19 @@ TEST_F(ReplaceAll, CountsReplacedFilesInError) {
   }
 }
 
+TEST_F(ReplaceAll, TakesBackFilesUnderOtherNames) {
+  system.rename_errno = EIO;
+  for (int replaced = 0; replaced < 4; ++replaced) {
+    make();
+    for (int i = 0; i < 4; ++i) files[static_cast<std::size_t>(i)]->rename_target("new" + std::to_string(i));
+    system.renames_before_failure = replaced;
+    const Error error = error_of(io::replace_all(files, io::OnFailure::take_back));
+    EXPECT_EQ(error.code, Errc::replace_failed);
+    EXPECT_EQ(error.message, "cannot put the new file in place: input/output error");
+    expect_replaced(0);
+  }
+}
+
 TEST_F(ReplaceAll, SyncsDirectoryOnceAtEnd) {
   make();
   int syncs = -1;

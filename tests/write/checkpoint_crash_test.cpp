@@ -1,14 +1,17 @@
 // What a crash leaves of a model that is being replaced. A child process replaces it, and is killed before each system
-// call that changes a folder, one after the other. Each time, the folder must hold the old model or the new one.
+// call that changes a folder, one after the other. Each time, the folder must hold the old model or the new one, and
+// the next save must leave nothing but its own files.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <set>
 #include <vector>
 
+#include "os/directory.h"
 #include "support/checkpoint_support.h"
 #include "support/traced_child.h"
 
@@ -53,6 +56,11 @@ class CheckpointCrash : public testing::Test {
       const std::optional<Traced> traced = trace_child(kChanges, last, [&] { replace(folder); });
       if (!traced) return {};
       found.insert(read(folder));
+      ::unlink((folder + "/extra.safetensors").c_str());  // of another program
+      save(folder, 2, 'z');
+      EXPECT_EQ(read(folder), "zz");
+      EXPECT_EQ(os::list_directory(folder, true).value().size(), 3U);
+      EXPECT_EQ(directory.names(), std::vector<std::string>{"model"});
       if (!traced->killed) break;
       EXPECT_LT(last, 1000);
     }
@@ -85,11 +93,41 @@ TEST_F(CheckpointCrash, KeepsOldOrNewModelIfOneFileReplacesMany) {
   EXPECT_EQ(found, (Found{"aaa", "bb"}));
 }
 
-TEST_F(CheckpointCrash, MixesModelsOfEqualNames) {
-  const auto old = [&](const std::string& f) { save(f, 2, 'a'); };
+TEST_F(CheckpointCrash, KeepsOldOrNewModelOfEqualNames) {
+  const auto old = [&](const std::string& f) { save(f, 3, 'a'); };
+  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 3, 'b'); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aaa", "bbb"}));
+}
+
+TEST_F(CheckpointCrash, KeepsOldOrNewModelOfLaterGenerations) {
+  const auto old = [&](const std::string& f) {
+    for (const char letter : {'x', 'y', 'a'}) save(f, 2, letter);
+  };
   const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b'); });
   SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "ba", "bb"}));  // as documented
+  EXPECT_EQ(found, (Found{"aa", "bb"}));
+}
+
+TEST_F(CheckpointCrash, KeepsOldOrNewModelOfOneFile) {
+  const Found found = after_crashes([&](const std::string& f) { save(f, 2, 'a', 100); },
+                                    [&](const std::string& f) { save(f, 2, 'b', 100); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aa", "bb"}));
+}
+
+// Other programs write an index that names `model.safetensors` and more files.
+TEST_F(CheckpointCrash, KeepsOldOrNewModelIfIndexNamesTheOneFile) {
+  const auto old = [&](const std::string& f) {
+    std::filesystem::create_directory(f);
+    put(f + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
+    put(f + "/extra.safetensors", u8_file({{"t1", "aaaa"}}));
+    put(f + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}, {"t1", "extra.safetensors"}}));
+    ASSERT_EQ(read(f), "aa");
+  };
+  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b', 100); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aa", "bb"}));
 }
 
 TEST_F(CheckpointCrash, KeepsOldOrNewModelIfManyFilesReplaceOne) {

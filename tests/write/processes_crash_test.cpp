@@ -103,10 +103,11 @@ TEST_F(ProcessesCrash, KeepOldModelIfWriterIsKilled) {
 // clean_directory() removes.
 TEST_F(ProcessesCrash, KeepOldOrNewModelIfCreatorIsKilled) {
   Found found;
-  for (const bool exists : {false, true}) {
+  // Nothing at the path, an old model of other names, and one of the same names.
+  for (const std::size_t old : {0, 3, 4}) {
     for (int last = 0;; ++last) {
       ASSERT_LT(last, 1000);
-      if (exists) save_old('a', 3);
+      if (old != 0) save_old('a', old);
       const std::optional<Traced> traced = trace_child(kSteps, last, [&] {
         CheckpointWriter writer = create(layout());
         const std::string ticket = writer.ticket().value();
@@ -116,14 +117,14 @@ TEST_F(ProcessesCrash, KeepOldOrNewModelIfCreatorIsKilled) {
         if (!writer.accept(receipt) || !writer.commit()) ::_exit(1);
       });
       if (!traced) GTEST_SKIP() << "this process may not trace its children";
-      found.insert((exists ? "" : "new ") + model());
+      found.insert((old == 0 ? "new " : "") + model());
       (void)clean();
       if (!traced->killed) break;
       std::filesystem::remove_all(folder_);
     }
     std::filesystem::remove_all(folder_);
   }
-  EXPECT_EQ(found, (Found{"aaa", "bbbb", "new open_failed", "new bbbb"}));
+  EXPECT_EQ(found, (Found{"aaa", "aaaa", "bbbb", "new open_failed", "new bbbb"}));
 }
 
 // A joined writer syncs the files that it wrote, if the creator asks for it.
