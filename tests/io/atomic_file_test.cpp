@@ -451,5 +451,23 @@ TEST_F(AtomicFileTest, ReportsReadOnlyFileSystem) {
   EXPECT_EQ(::umount2(mount_point.c_str(), MNT_DETACH), 0);
 }
 
+// To list a directory takes time, so this is done for large files only, and only if a killed writer can have left one.
+TEST(AtomicFileOrphans, GoBeforeLargeFileIsReplaced) {
+  const TemporaryDirectory directory;
+  const std::string orphan = directory / ".safetensors-0123456789abcdef.tmp";
+  const auto left = [&](std::uint64_t size, bool remove, bool old) {
+    put(orphan, "x");
+    if (old) put(directory / "file", "old");
+    const io::AtomicFileOptions options{.sync = io::Sync::none, .remove_orphans = remove};
+    EXPECT_TRUE(succeeds(AtomicFile::create(directory / "file", size, options)));
+    return ::access(orphan.c_str(), F_OK) == 0;
+  };
+  constexpr std::uint64_t kLarge = std::uint64_t{16} << 20;
+  EXPECT_TRUE(left(kLarge, true, false));
+  EXPECT_TRUE(left(kLarge - 1, true, true));
+  EXPECT_TRUE(left(kLarge, false, true));
+  EXPECT_FALSE(left(kLarge, true, true));
+}
+
 }  // namespace
 }  // namespace safetensors::test
