@@ -452,3 +452,23 @@ def test_layout_refuses_bad_arguments(tmp_path: Path) -> None:
     meta = {"a": torch.zeros(4, device="meta")[:2], "b": torch.zeros(4)}
     expected = hub.split_torch_state_dict_into_shards(meta, max_shard_size=16)
     compare(CheckpointLayout(meta, max_shard_size=16), expected)
+
+
+def test_other_readers_follow_generations(tmp_path: Path) -> None:
+    """The second save takes other names of files, because those of the first are in use."""
+    torch, hub = framework("torch"), framework("huggingface_hub")
+    folder = tmp_path / "m"
+    for value in (1.0, 2.0, 3.0):
+        save({"weight": torch.full((4, 4), value), "bias": torch.full((4,), value)}, folder, max_shard_size=16)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    names = sorted(index["weight_map"].values())
+    assert names == [f"model-gen00003-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    assert sorted(os.listdir(folder)) == [*names, "model.safetensors.index.json"]
+    model = torch.nn.Linear(4, 4)
+    hub.load_torch_model(model, folder, strict=True)
+    assert torch.equal(model.weight, torch.full((4, 4), 3.0)) and torch.equal(model.bias, torch.full((4,), 3.0))
+    hub.save_torch_model(model, folder, max_shard_size=16)  # keeps the files of a generation, and does not name them
+    assert torch.equal(Checkpoint(folder, "pt")["bias"], torch.full((4,), 3.0))
+    assert Checkpoint(folder, "pt").stray_files() == names
+    save({"weight": torch.zeros(4, 4), "bias": torch.zeros(4)}, folder, max_shard_size=16)
+    assert Checkpoint(folder, "pt").stray_files() == [] and len(os.listdir(folder)) == 3
