@@ -261,7 +261,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& files
   if (format == Exit::good) format = verify_set(path, set, options, console, json);
   Exit manifest = Exit::good;
   if (format == Exit::good && options.manifest)
-    manifest = options.manifest->compare(files, true, options.open, options.quiet, console, json);
+    manifest = options.manifest->compare(set->files(), true, options.quiet, console, json);
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
@@ -281,7 +281,7 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
     const Result<File> file = File::open(path, options.open);
     const Exit code = verify_file(path, file, options, console, json);
     if (!file || !options.manifest) return code;
-    return worse(code, options.manifest->compare(*files, false, options.open, options.quiet, console, json));
+    return worse(code, options.manifest->compare({&*file, 1}, false, options.quiet, console, json));
   }
   return verify_files(path, *files, options, console, json);
 }

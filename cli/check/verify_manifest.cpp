@@ -1,5 +1,6 @@
-// Compares files with the digests of a manifest. verify_file() of the component hash finds the damaged chunks, and the
-// tensors in them. Chunks that follow each other are shown as one range.
+// Compares files with the digests of a manifest. verify_file() of the component hash finds the ranges whose digests
+// differ. It gets the open File whose format was checked, so nobody can swap the file in between. Chunks that follow
+// each other are shown as one range.
 #include "verify_manifest.h"
 
 #include "interrupt.h"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #endif
 
 namespace safetensors::cli {
@@ -37,12 +39,15 @@ struct ManifestVerdict {
   }
 };
 
+auto damage_of(const DamagedRange& range) {
+  return std::tie(range.header, range.data, range.file, range.tensors);
+}
+
 // Joins ranges that follow each other and differ in the same things.
 std::vector<DamagedRange> joined(const std::vector<DamagedRange>& ranges) {
   std::vector<DamagedRange> list;
   for (const DamagedRange& range : ranges) {
-    if (!list.empty() && list.back().end == range.begin && list.back().tensors == range.tensors &&
-        list.back().header == range.header) {
+    if (!list.empty() && list.back().end == range.begin && damage_of(list.back()) == damage_of(range)) {
       list.back().end = range.end;
     } else {
       list.push_back(range);
@@ -58,7 +63,9 @@ std::string damage_text(const DamagedRange& range) {
     text += formatted("{}tensor {}", text.empty() ? "" : ", ", printable(range.tensors[i]));
   if (range.tensors.size() > kNamed)
     text += formatted(" and {} more", counted(range.tensors.size() - kNamed, "tensor"));
-  if (text.empty()) text = "bytes outside of all tensors";
+  if (range.data) text = "the data";
+  if (range.file) text = "the file";
+  if (text.empty()) text = "chunks";
   return formatted("{}, in bytes [{}, {})", text, range.begin, range.end);
 }
 
@@ -81,6 +88,7 @@ void print_verdict_json_of(const ManifestVerdict& verdict, Json& json) {
     json.key("damaged").open('[');
     for (const DamagedRange& range : verdict.damaged) {
       json.line().open('{').field("begin", range.begin).field("end", range.end).field("header", range.header);
+      json.field("data", range.data).field("file", range.file);
       json.key("tensors").open('[');
       for (const std::string& name : range.tensors) json.string(name);
       json.close(']').close('}');
@@ -91,17 +99,17 @@ void print_verdict_json_of(const ManifestVerdict& verdict, Json& json) {
 }
 
 // The length of the folder that all paths have in common.
-std::size_t folder_length(std::span<const std::string> paths) {
-  std::string_view common = paths.front();
+std::size_t folder_length(std::span<const File> files) {
+  std::string_view common = files.front().path();
   common = common.substr(0, common.rfind('/') + 1);
-  for (const std::string& path : paths) {
-    while (!path.starts_with(common)) common = common.substr(0, common.substr(0, common.size() - 1).rfind('/') + 1);
+  for (const File& file : files) {
+    while (!file.path().starts_with(common))
+      common = common.substr(0, common.substr(0, common.size() - 1).rfind('/') + 1);
   }
   return common.size();
 }
 
-ManifestVerdict compare_file(const std::string& path, std::string name, const Manifest& manifest,
-                             const OpenOptions& open, Console& console) {
+ManifestVerdict compare_file(const File& file, std::string name, const Manifest& manifest, Console& console) {
   ManifestVerdict verdict{.name = std::move(name), .damaged = {}, .error = {}};
   const ManifestFile* const expected = manifest.find(verdict.name);
   if (expected == nullptr) {
@@ -112,12 +120,7 @@ ManifestVerdict compare_file(const std::string& path, std::string name, const Ma
     console.progress(done, total);
     return !Interrupt::caught();
   }};
-  const Result<File> file = File::open(path, open);
-  if (!file) {
-    verdict.error = file.error();
-    return verdict;
-  }
-  const Result<std::vector<DamagedRange>> ranges = verify_file(*file, *expected, manifest, options);
+  const Result<std::vector<DamagedRange>> ranges = verify_file(file, *expected, manifest, options);
   if (ranges) {
     verdict.damaged = joined(*ranges);
   } else {
@@ -138,8 +141,7 @@ Result<GivenManifest> GivenManifest::read(const std::string& path) {
   return GivenManifest(std::make_shared<const State>(State{path, *std::move(manifest)}));
 }
 
-Exit GivenManifest::compare(std::span<const std::string> files, bool whole, const OpenOptions& options, bool quiet,
-                            Console& console, Json* json) const {
+Exit GivenManifest::compare(std::span<const File> files, bool whole, bool quiet, Console& console, Json* json) const {
   const Interrupt interrupt;
   const std::size_t folder = folder_length(files);
   std::set<std::string> found;
@@ -150,8 +152,9 @@ Exit GivenManifest::compare(std::span<const std::string> files, bool whole, cons
     if (json == nullptr) print_verdict_of(verdict, path, quiet, console);
     code = worse(code, verdict.code());
   };
-  for (const std::string& path : files) {
-    const ManifestVerdict verdict = compare_file(path, path.substr(folder), state_->manifest, options, console);
+  for (const File& file : files) {
+    const std::string& path = file.path();
+    const ManifestVerdict verdict = compare_file(file, path.substr(folder), state_->manifest, console);
     if (Interrupt::caught()) return code;
     found.insert(verdict.name);
     show(verdict, path);
@@ -159,7 +162,7 @@ Exit GivenManifest::compare(std::span<const std::string> files, bool whole, cons
   for (const ManifestFile& file : state_->manifest.files) {
     if (!whole || found.contains(file.name)) continue;
     const Error error{.code = Errc::not_found, .path = {}, .message = "the file of the manifest is not in the model"};
-    show({.name = file.name, .damaged = {}, .error = error}, files[0].substr(0, folder) + file.name);
+    show({.name = file.name, .damaged = {}, .error = error}, files[0].path().substr(0, folder) + file.name);
   }
   if (json != nullptr) json->close(']').field("matches", code == Exit::good).close('}');
   return code;
@@ -175,7 +178,7 @@ Result<GivenManifest> GivenManifest::read(const std::string& path) {
                .message = "this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)"};
 }
 
-Exit GivenManifest::compare(std::span<const std::string>, bool, const OpenOptions&, bool, Console&, Json*) const {
+Exit GivenManifest::compare(std::span<const File>, bool, bool, Console&, Json*) const {
   return Exit::system;
 }
 

@@ -19,10 +19,9 @@ class GivenManifest {
   // Reads and checks it. Errors: those of opening and reading the file, invalid_argument, unsupported.
   [[nodiscard]] static Result<GivenManifest> read(const std::string& path);
 
-  // Prints a verdict per file, or adds the member "manifest" to the object of the path. The files are known to be
-  // valid. whole: they are all files of a model, so each file of the manifest must be there.
-  Exit compare(std::span<const std::string> files, bool whole, const OpenOptions& options, bool quiet, Console& console,
-               Json* json) const;
+  // Prints a verdict per file, or adds the member "manifest" to the object of the path. whole: they are all files of a
+  // model, so each file of the manifest must be there.
+  Exit compare(std::span<const File> files, bool whole, bool quiet, Console& console, Json* json) const;
 
  private:
   struct State;

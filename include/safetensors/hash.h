@@ -174,18 +174,24 @@ struct Manifest {
   [[nodiscard]] const ManifestFile* find(std::string_view name) const noexcept;
 };
 
-/// A chunk of a file whose digest differs from that in the manifest.
+/// A range of a file with a digest that differs from that in the manifest.
+///
+/// It is a chunk, or the range of another digest if its chunks are right: the header, a tensor, the data or the file.
+/// Then the digests of the manifest contradict each other. So do they if a chunk has neither `header` nor `tensors`.
 struct DamagedRange {
   std::uint64_t begin = 0;                ///< offset of the first byte in the file
   std::uint64_t end = 0;                  ///< end of the range [begin, end)
   bool header = false;                    ///< the header differs
-  std::vector<std::string> tensors = {};  ///< tensors that overlap this chunk and differ, here or elsewhere
+  bool data = false;                      ///< all chunks are right, but the digest of the data differs
+  bool file = false;                      ///< all chunks are right, but the digest of the file differs
+  std::vector<std::string> tensors = {};  ///< tensors that overlap this range and differ, here or elsewhere
 };
 
-/// Compares a file with its entry in a manifest. Returns the damaged ranges in order. No range: all bytes are those of
-/// the manifest. Reads the file once, with all threads. Reads the tensors of damaged chunks again.
+/// Compares a file with its entry in a manifest. Returns the damaged ranges, sorted by `begin`. No range: every digest
+/// of the entry is right, and the header of `file` is the one that has the digest. Reads the file once, and the header
+/// three times, all through `file`. One thread computes the digest of the file, another one that of the data.
 /// Errors: data_length (the size of the file differs), invalid_argument (the tensors of the manifest are not those of
-/// the header), and those of hash_file().
+/// the header), file_changed (the header was changed after `file` was opened), and those of hash_file().
 [[nodiscard]] Result<std::vector<DamagedRange>> verify_file(const File& file, const ManifestFile& expected,
                                                             const Manifest& manifest,
                                                             const ManifestOptions& options = {}) noexcept;
@@ -199,7 +205,8 @@ struct DamagedRange {
 /// Reads of the result, also those of a ReadPlan or a Stream, hash the chunks that they need in the threads that read.
 /// A chunk that a read needs only in part is read whole. A chunk with another digest is an error of the read:
 /// read_failed, with its range. The names of tensors are in the error of the caller of the Source. The Source keeps the
-/// file open and copies the digests of the chunks. It reads no byte before the first read.
+/// file open and copies the digests of the chunks. It reads no byte before the first read. Only verify_file() compares
+/// the other digests.
 /// Errors: data_length (the size of the file differs), unsupported, out_of_memory.
 [[nodiscard]] Result<std::shared_ptr<const Source>> verified_source(const File& file, const ManifestFile& expected,
                                                                     const Manifest& manifest) noexcept;

@@ -267,7 +267,7 @@ class Checkpoint(Mapping[str, Any]):
         cache: Cache,
     ) -> dict[str, Any]:
         """Load whole tensors through a stream, and check each one while the next ones are read."""
-        from ._verify import expected_tensors, load_verified, to_manifest
+        from ._verify import Verifier, to_manifest
 
         native = self._native
         if native.device() != "cpu":
@@ -276,16 +276,16 @@ class Checkpoint(Mapping[str, Any]):
             )
         manifest = to_manifest(verify)
         renamed = rename_all(native, names, rename)
-        requests = make_requests(native, names, slices=None, dtype=None, out=out)
-        expected = expected_tensors(native, names, manifest)
+        verifier = Verifier(native, names, manifest)
+        requests = make_requests(native, verifier.names, slices=None, dtype=None, out=out)
         limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
 
-        def read(**options: Any) -> list[Any]:
+        def read(**options: Any) -> dict[str, Any]:
             items = native.stream(requests, **{**options, "memory_limit": limit}, with_bytes=True)
-            return load_verified(items, expected, manifest.algorithm)
+            return verifier.load(items)
 
         values = self._reported(read, progress, threads, memory_limit, cache)
-        return dict(zip(renamed, values, strict=True))
+        return {new: values[name] for new, name in zip(renamed, names, strict=True)}
 
     def _copies(self) -> bool:
         """Return whether whole tensors are read into memory of their own on the CPU."""

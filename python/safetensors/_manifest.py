@@ -8,15 +8,14 @@ import json
 import os
 import re
 import stat
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from ._checkpoint import Checkpoint, Paths
+from ._digests import FileDigests, Lane
 from ._native import SafetensorError, _printable
 from ._options import Progress, reporter, to_bytes
 
@@ -31,6 +30,7 @@ __all__ = [
 ]
 
 SCHEMA = "safetensors.manifest/1"
+_BLOCK_BYTES = 1 << 22
 _BLOCKS_IN_FLIGHT = 4
 _MAX_MANIFEST_BYTES = 256 << 20
 _MEMBERS = {
@@ -145,19 +145,21 @@ def make_manifest(
     if not _is_chunk_size(size):
         raise ValueError(f"chunk_bytes is {size}: expected a power of two from 64 KiB to 16 MiB")
     new_hash = hash_function(algorithm)
-    files = Checkpoint(paths).files
+    checkpoint = Checkpoint(paths)
+    files = checkpoint.files
     for name in relative_names(files):
         if why := _why_refused(name):
             raise SafetensorError(
                 f"the file name {name!r} is not allowed in a manifest: {why}; rename the file"
             )
-    total = sum(os.path.getsize(file) for file in files)
+    headers = [checkpoint._native.read_header(index) for index in range(len(files))]
+    total = sum(size for _, size in headers)
     report, end_progress = reporter(progress, "Hashing")
     done = 0
     made = []
     try:
-        for path, name in zip(files, relative_names(files), strict=True):
-            made.append(_make_file(path, name, new_hash, size, report, done, total))
+        for path, name, head in zip(files, relative_names(files), headers, strict=True):
+            made.append(_make_file(path, name, *head, new_hash, size, report, done, total))
             done += made[-1].bytes
     finally:
         end_progress()
@@ -331,14 +333,17 @@ def _ranges(header: bytes) -> list[tuple[int, int, str]]:
 class _Tensors:
     """Computes the digests of tensors from blocks in order."""
 
-    def __init__(self, header: bytes, data_start: int, new_hash: Callable[[], Any]) -> None:
-        self._ranges = [(b + data_start, e + data_start, name) for b, e, name in _ranges(header)]
+    def __init__(self, header: bytes, new_hash: Callable[[], Any]) -> None:
+        start = len(header)
+        self._ranges = [(b + start, e + start, name) for b, e, name in _ranges(header[8:])]
         self._new_hash = new_hash
         self._hash = new_hash()
+        self._offset = 0
         self.done: list[ManifestTensor] = []
 
-    def take(self, offset: int, block: memoryview) -> None:
-        limit = offset + len(block)
+    def take(self, block: memoryview) -> None:
+        offset = self._offset
+        limit = self._offset = offset + len(block)
         while len(self.done) < len(self._ranges):
             begin, end, name = self._ranges[len(self.done)]
             if begin < limit:
@@ -349,77 +354,55 @@ class _Tensors:
             self._hash = self._new_hash()
 
 
-def _blocks(path: str, size: int, block_bytes: int) -> Iterator[tuple[int, memoryview]]:
-    with open(path, "rb", buffering=0) as file:
-        offset = 0
-        while offset < size:
-            block = bytearray(min(block_bytes, size - offset))
-            view = memoryview(block)
-            filled = 0
-            while filled < len(block):
-                count = file.readinto(view[filled:])
-                if not count:
-                    raise SafetensorError(
-                        f"{path}: file became shorter: it ends at {offset + filled}"
-                    )
-                filled += count
-            yield offset, view
-            offset += len(block)
+def _blocks(file: BinaryIO, path: str, size: int) -> Iterator[memoryview]:
+    offset = 0
+    while offset < size:
+        block = bytearray(min(_BLOCK_BYTES, size - offset))
+        view = memoryview(block)
+        filled = 0
+        while filled < len(block):
+            count = file.readinto(view[filled:])  # type: ignore[attr-defined]
+            if not count:
+                raise SafetensorError(f"{path}: file became shorter: it ends at {offset + filled}")
+            filled += count
+        yield view
+        offset += len(block)
 
 
 def _make_file(
     path: str,
     name: str,
+    header: bytes,
+    size: int,
     new_hash: Callable[[], Any],
     chunk_bytes: int,
     report: Progress | None,
     before: int,
     total: int,
 ) -> ManifestFile:
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        start = file.read(8)
-        header = file.read(struct.unpack("<Q", start)[0])
-    data_start = 8 + len(header)
-    whole, data, tensors = new_hash(), new_hash(), _Tensors(header, data_start, new_hash)
-    chunks: list[str] = []
-
-    def take_data(offset: int, block: memoryview) -> None:
-        data.update(block[max(data_start - offset, 0) :])
-
-    def take_chunks(_: int, block: memoryview) -> None:
-        for begin in range(0, len(block), chunk_bytes):
-            made = new_hash()
-            made.update(block[begin : begin + chunk_bytes])
-            chunks.append(made.hexdigest())
-
-    # A pool of one thread per digest keeps the order of the blocks.
-    takers = [lambda _, block: whole.update(block), take_data, tensors.take, take_chunks]
-    with ExitStack() as stack:
-        pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in takers]
+    with open(path, "rb") as file, ThreadPoolExecutor(4) as pool:  # a thread per kind of digest
+        if os.fstat(file.fileno()).st_size != size or file.read(len(header)) != header:
+            raise SafetensorError(f"{path}: the file was changed after it was opened")
+        file.seek(0)
+        digests = FileDigests(pool, new_hash, len(header), chunk_bytes)
+        tensors = _Tensors(header, new_hash)
+        lane = Lane(pool, tensors.take)
         flying: deque[list[Future[None]]] = deque()
-        for offset, block in _blocks(path, size, max(chunk_bytes, 1 << 22)):
-            flying.append(
-                [p.submit(take, offset, block) for p, take in zip(pools, takers, strict=True)]
-            )
+        done = 0
+        for block in _blocks(file, path, size):
+            flying.append([lane.add(block), *digests.add(block)])
             if len(flying) >= _BLOCKS_IN_FLIGHT:
                 for future in flying.popleft():
                     future.result()
+            done += len(block)
             if report is not None:
-                report(before + offset + len(block), total)
+                report(before + done, total)
         for futures in flying:
             for future in futures:
                 future.result()
-    tensors.take(size, memoryview(b""))
     head = new_hash()
-    head.update(start + header)
+    head.update(header)
+    whole, data, chunks = digests.finish()
     return ManifestFile(
-        name,
-        size,
-        data_start,
-        whole.hexdigest(),
-        head.hexdigest(),
-        data.hexdigest(),
-        tuple(tensors.done),
-        tuple(chunks),
+        name, size, len(header), whole, head.hexdigest(), data, tuple(tensors.done), chunks
     )

@@ -1,4 +1,9 @@
-"""Checks tensors against a manifest while others are still being loaded."""
+"""Checks what a load returns against a manifest, while other tensors are still being read.
+
+The digest of the header and of each loaded tensor must be right. If all bytes of a file are loaded,
+those of its chunks, of its data and of the file must be right, too. They are computed from the memory
+that the load returns, and from the header that the open file was parsed from.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, Protocol
 
 from . import _native
+from ._digests import FileDigests
 from ._manifest import (
     Manifest,
     ManifestFile,
@@ -19,7 +25,7 @@ from ._manifest import (
 from ._native import SafetensorError
 from ._types import Buffer, Verify
 
-__all__ = ["expected_tensors", "load_verified", "to_manifest"]
+__all__ = ["Verifier", "to_manifest"]
 
 _MAX_THREADS = 16
 
@@ -27,6 +33,7 @@ _MAX_THREADS = 16
 class Expected(NamedTuple):
     """What the manifest says about a tensor, and the file that holds it."""
 
+    file: int
     path: str
     tensor: ManifestTensor
 
@@ -41,61 +48,188 @@ def to_manifest(verify: Verify) -> Manifest:
     return verify if isinstance(verify, Manifest) else read_manifest(verify)
 
 
-def expected_tensors(
-    native: _native._Checkpoint, names: Iterable[str], manifest: Manifest
-) -> list[Expected]:
-    """Return the entries of these tensors, after a check of the headers of all their files.
+class Verifier:
+    """Checks the tensors of one load, and the files of which it loads all bytes.
 
-    Raises SafetensorError for a file with another size or header, and for a file or a tensor that
-    is not in the manifest.
+    The constructor checks the headers of all files of the checkpoint. It raises SafetensorError for
+    a file with another size or header, and for a file or a tensor that is not in the manifest.
     """
-    hidden = set(native.unindexed_tensors())
-    entries: dict[str, tuple[int, ManifestTensor]] = {}
-    paths = native.files()
-    relative = relative_names(paths)
-    for index, (path, name) in enumerate(zip(paths, relative, strict=True)):
-        file = manifest.find(name)
+
+    def __init__(
+        self, native: _native._Checkpoint, names: Iterable[str], manifest: Manifest
+    ) -> None:
+        self._manifest = manifest
+        self._new_hash = hash_function(manifest.algorithm)
+        self._paths = native.files()
+        self._files = [
+            self._find(path, name)
+            for path, name in zip(self._paths, relative_names(self._paths), strict=True)
+        ]
+        self._headers = [self._check_header(native, index) for index in range(len(self._files))]
+        entries = self._entries(native)
+        found = [(name, self._expect(native, name, entries)) for name in names]
+        found.sort(key=lambda entry: (entry[1].file, entry[1].tensor.begin, entry[1].tensor.end))
+        self.names = [name for name, _ in found]  # in the order of their bytes
+        self._expected = [expected for _, expected in found]
+
+    def load(self, items: _Items) -> dict[str, Any]:
+        """Take all tensors of a stream, in the order of `names`, and check them in threads.
+
+        The checked bytes are those of the file: a framework may convert them, as JAX does with
+        int64. Raises SafetensorError for the first tensor whose bytes differ, and then for the
+        first other digest that differs. It names the file and the range.
+        """
+        loaded: list[Any] = [None] * len(self._expected)
+        running: set[Future[None]] = set()
+        threads = min(os.cpu_count() or 1, _MAX_THREADS)
+        try:
+            with ThreadPoolExecutor(threads) as pool:
+                whole = self._whole_files(pool)
+                while True:
+                    try:
+                        index, tensor, stored = next(items)
+                    except StopIteration:
+                        break
+                    loaded[index] = tensor
+                    block = memoryview(_bytes_of(tensor) if stored is None else stored)
+                    block = block.cast("B") if block.nbytes else memoryview(b"")
+                    running.add(pool.submit(self._check_tensor, self._expected[index], block))
+                    file = whole.get(self._expected[index].file)
+                    if file is not None:
+                        running.update(file.add(index, block))
+                    del tensor, stored, block
+                    _take_results(running, 8 * threads)
+                for file in whole.values():
+                    running.update(file.queue())  # of a file without tensors
+                _take_results(running, 0)
+        finally:
+            items.close()
+        for index, file in whole.items():
+            self._check_whole(index, file)
+        return dict(zip(self.names, loaded, strict=True))
+
+    def _find(self, path: str, name: str) -> ManifestFile:
+        file = self._manifest.find(name)
         if file is None:
             raise SafetensorError(f"{path}: the file is not in the manifest")
-        _check_header(path, file, manifest)
-        for tensor in file.tensors:
-            if (index, tensor.name) not in hidden:
-                entries[tensor.name] = (index, tensor)
-    found = []
-    for name in names:
-        begin, end = native.get_tensor_meta(name).data_offsets
-        if name not in entries:
-            raise SafetensorError(f"tensor {name!r} is not in the manifest")
-        index, tensor = entries[name]
-        file = manifest.find(relative[index])
-        assert file is not None
-        if (tensor.begin, tensor.end) != (begin + file.data_start, end + file.data_start):
-            raise SafetensorError(
-                f"{paths[index]}: tensor {name!r} has another range than in the manifest"
-            )
-        found.append(Expected(paths[index], tensor))
-    return found
+        return file
 
-
-def _check_header(path: str, expected: ManifestFile, manifest: Manifest) -> None:
-    made = hash_function(manifest.algorithm)()
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    def _check_header(self, native: _native._Checkpoint, index: int) -> bytes:
+        """Return the bytes before the data, which the header of the open file was read from."""
+        path, expected = self._paths[index], self._files[index]
+        header, size = native.read_header(index)
         if size != expected.bytes:
             raise SafetensorError(
                 f"{path}: the file has {size} bytes, the manifest has {expected.bytes}"
             )
-        remaining = expected.data_start
-        while remaining:
-            block = file.read(min(remaining, 1 << 20))
-            if not block:
-                raise SafetensorError(f"{path}: file became shorter")
-            made.update(block)
-            remaining -= len(block)
-    if made.hexdigest() != expected.header:
-        raise SafetensorError(
-            f"{path}: the header, bytes [0, {expected.data_start}), is not that of the manifest"
-        )
+        made = self._new_hash()
+        made.update(header)
+        if made.hexdigest() != expected.header:
+            raise _differs(path, "the header", 0, len(header))
+        if len(header) != expected.data_start:
+            raise SafetensorError(
+                f"{path}: the data begins at byte {len(header)}, in the manifest at byte "
+                f"{expected.data_start}"
+            )
+        return header
+
+    def _entries(self, native: _native._Checkpoint) -> dict[str, Expected]:
+        hidden = set(native.unindexed_tensors())
+        entries = {}
+        for index, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
+            for tensor in file.tensors:
+                if (index, tensor.name) in hidden:
+                    continue
+                if tensor.name not in native:
+                    raise SafetensorError(
+                        f"{path}: tensor {tensor.name!r} of the manifest is not in the file"
+                    )
+                entries[tensor.name] = Expected(index, path, tensor)
+        return entries
+
+    def _expect(
+        self, native: _native._Checkpoint, name: str, entries: dict[str, Expected]
+    ) -> Expected:
+        begin, end = native.get_tensor_meta(name).data_offsets
+        if name not in entries:
+            raise SafetensorError(f"tensor {name!r} is not in the manifest")
+        found = entries[name]
+        start = self._files[found.file].data_start
+        if (found.tensor.begin, found.tensor.end) != (begin + start, end + start):
+            raise SafetensorError(
+                f"{found.path}: tensor {name!r} has another range than in the manifest"
+            )
+        return found
+
+    def _whole_files(self, pool: ThreadPoolExecutor) -> dict[int, _WholeFile]:
+        """Return the files whose tensors cover all their data."""
+        ends = {index: file.data_start for index, file in enumerate(self._files)}
+        positions: dict[int, list[int]] = {index: [] for index in ends}
+        for position, (index, _, tensor) in enumerate(self._expected):
+            positions[index].append(position)
+            if tensor.begin == ends[index]:
+                ends[index] = tensor.end
+        return {
+            index: _WholeFile(
+                FileDigests(pool, self._new_hash, file.data_start, self._manifest.chunk_bytes),
+                self._headers[index],
+                positions[index],
+            )
+            for index, file in enumerate(self._files)
+            if ends[index] == file.bytes
+        }
+
+    def _check_tensor(self, expected: Expected, stored: memoryview) -> None:
+        made = self._new_hash()
+        made.update(stored)
+        name, begin, end, digest = expected.tensor
+        if made.hexdigest() != digest:
+            raise _differ(f"{expected.path}: tensor {name!r}", begin, end)
+
+    def _check_whole(self, index: int, file: _WholeFile) -> None:
+        """Compare the digests that are not those of tensors. The tensors are right."""
+        path, expected, size = self._paths[index], self._files[index], self._manifest.chunk_bytes
+        digest, data, chunks = file.digests.finish()
+        for i, (found, chunk) in enumerate(zip(chunks, expected.chunks, strict=True)):
+            if found != chunk:
+                end = min((i + 1) * size, expected.bytes)
+                raise _differ(f"{path}: chunk {i}", i * size, end)
+        if data != expected.data:
+            raise _differs(path, "the data", expected.data_start, expected.bytes)
+        if digest != expected.digest:
+            raise _differs(path, "the file", 0, expected.bytes)
+
+
+class _WholeFile:
+    """Brings the tensors of a file into the order of their bytes, for its digests."""
+
+    def __init__(self, digests: FileDigests, header: bytes, positions: list[int]) -> None:
+        self.digests = digests
+        self._blocks = {-1: memoryview(header)}
+        self._positions = iter([-1, *positions])
+        self._next: int | None = next(self._positions)
+
+    def add(self, position: int, block: memoryview) -> list[Future[None]]:
+        """Keep a tensor. Queue the header and the tensors whose turn it is."""
+        self._blocks[position] = block
+        return self.queue()
+
+    def queue(self) -> list[Future[None]]:
+        """Queue the header and the tensors whose turn it is."""
+        queued: list[Future[None]] = []
+        while self._next in self._blocks:
+            queued += self.digests.add(self._blocks.pop(self._next))
+            self._next = next(self._positions, None)
+        return queued
+
+
+def _differ(what: str, begin: int, end: int) -> SafetensorError:
+    text = f"the bytes [{begin}, {end}) of the file are not those of the manifest"
+    return SafetensorError(f"{what}: {text}")
+
+
+def _differs(path: str, what: str, begin: int, end: int) -> SafetensorError:
+    return SafetensorError(f"{path}: {what}, bytes [{begin}, {end}), is not that of the manifest")
 
 
 def _bytes_of(tensor: Any) -> Any:
@@ -107,45 +241,6 @@ def _bytes_of(tensor: Any) -> Any:
     import numpy as np
 
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-
-
-def load_verified(items: _Items, expected: list[Expected], algorithm: str) -> list[Any]:
-    """Take all tensors of a stream and check each one in a thread. Return them in their order.
-
-    The checked bytes are those of the file: a framework may convert them, as JAX does with int64.
-    Raises SafetensorError for the first tensor whose bytes differ. It names the file and the range.
-    """
-    new_hash = hash_function(algorithm)
-
-    def check(entry: Expected, stored: Any) -> None:
-        made = new_hash()
-        made.update(stored)
-        if made.hexdigest() != entry.tensor.digest:
-            raise SafetensorError(
-                f"{entry.path}: tensor {entry.tensor.name!r}: the bytes [{entry.tensor.begin}, "
-                f"{entry.tensor.end}) of the file are not those of the manifest"
-            )
-
-    loaded: list[Any] = [None] * len(expected)
-    running: set[Future[None]] = set()
-    threads = min(os.cpu_count() or 1, _MAX_THREADS)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            while True:
-                try:
-                    index, tensor, stored = next(items)
-                except StopIteration:
-                    break
-                loaded[index] = tensor
-                if stored is None:
-                    stored = _bytes_of(tensor)
-                running.add(pool.submit(check, expected[index], stored))
-                del tensor, stored
-                _take_results(running, 2 * threads)
-            _take_results(running, 0)
-    finally:
-        items.close()
-    return loaded
 
 
 def _take_results(running: set[Future[None]], most: int) -> None:

@@ -11,6 +11,7 @@
 
 #include "checkpoint.h"
 #include "display.h"
+#include "file/file.h"
 #include "index.h"
 #include "memory.h"
 #include "module.h"
@@ -192,6 +193,19 @@ nb::object headers(const PyCheckpoint& self) {
   return own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
 }
 
+// (bytes before the data, size of the file) of file `index`. The bytes come from the open file, and are those of the
+// header that the tensors come from.
+nb::object read_header(const PyCheckpoint& self, std::size_t index) {
+  const File file = self.get().files()[index];
+  const Result<std::string> bytes = [&] {
+    const WithoutGil released;
+    return file::read_header(file);
+  }();
+  if (!bytes) raise_read_error(bytes.error(), "", "");
+  return nb::make_tuple(own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size()))),
+                        file.header().file_bytes());
+}
+
 // Returns whole tensors and contiguous slices as views of private maps of their files, one map per file. `requests` is
 // a sequence of (name, index). Slices that are not contiguous are left out.
 nb::object views(const PyCheckpoint& self, nb::handle requests) {
@@ -306,7 +320,7 @@ const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const 
 
 namespace {
 
-// Defines the methods that read nothing.
+// Defines the methods that read no tensor.
 void define_looking(nb::class_<PyCheckpoint>& type) {
   type.def("names", &names, "The names, in the order of the files and of their bytes.")
       .def("files", &files, "The paths of the files.")
@@ -325,6 +339,8 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
       .def("unindexed_tensors", &unindexed_tensors)
       .def("stray_files", &stray_files)
       .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
+      .def("read_header", &read_header, nb::arg("file"),
+           "(bytes before the data, size of the file): the bytes that the header of this file was read from.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(
           "table",

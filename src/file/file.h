@@ -95,6 +95,11 @@ namespace safetensors::file {
 [[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot,
                                      unsigned threads, base::Cancellation& cancellation) noexcept;
 
+// Reads the bytes before the data again, from the open file, and returns them. They are those of file.header(): names,
+// dtypes, shapes, offsets and metadata are compared. So a digest of these bytes is one of the header in use. Errors:
+// file_changed, those of a read, out_of_memory.
+[[nodiscard]] Result<std::string> read_header(const File& file) noexcept;
+
 // Makes a File from a header that is known, and opens nothing. The first read opens the file: see
 // os::PosixFile::open_later(). slot must have a pool. Errors: invalid_argument (a path with a zero byte),
 // out_of_memory.

@@ -1,28 +1,24 @@
-// Compares a file with its entry in a manifest. The digests of chunks cover every byte and need no order, so all
-// threads hash chunks. Only the tensors of a damaged chunk are hashed again, to say which of them differ.
+// Compares a file with its entry in a manifest. One pass over the file computes every digest that the entry has. The
+// chunks say where a file is damaged, and the digests of tensors say what. If all chunks are right and another digest
+// is not, the manifest contradicts itself, and the range of that digest is reported.
 #include <safetensors/hash.h>
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
+#include <map>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "file/file.h"
 #include "hash/chunks.h"
 #include "hash/hasher.h"
-#include "hash/ranges.h"
 #include "hash/shown_name.h"
-#include "hash/unordered_scan.h"
-#include "io/progress.h"
-#include "os/parallel.h"
+#include "os/posix_file.h"
 
 namespace safetensors {
 namespace hash {
 namespace {
-
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 Status check_size(const File& file, const ManifestFile& expected, const Manifest& manifest) {
   // parse() and make() guarantee this, but a caller can change the manifest.
@@ -58,96 +54,85 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
   return fail("the manifest names a tensor twice");
 }
 
-// The indexes of the chunks that differ.
-Result<std::vector<std::uint64_t>> damaged_chunks(const File& file, const ManifestFile& expected,
-                                                  const Manifest& manifest, const ManifestOptions& options) {
-  io::ProgressMeter meter(options.progress, expected.bytes, 0, file.path(), std::this_thread::get_id());
-  std::mutex mutex;
-  std::vector<std::uint64_t> damaged;
-  const auto compare = [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-    return base::guarded([&]() -> Status {
-      const Result<Digest> digest = hash_bytes(bytes, manifest.algorithm);
-      if (!digest) return digest.error();
-      const std::uint64_t chunk = offset / manifest.chunk_bytes;
-      if (*digest == expected.chunks[static_cast<std::size_t>(chunk)]) return {};
-      const std::lock_guard lock(mutex);
-      damaged.push_back(chunk);
-      return {};
-    });
-  };
-  UnorderedScan scan(file, static_cast<std::size_t>(manifest.chunk_bytes), meter, compare);
-  if (Status status = scan.run_all(options.threads == 0 ? os::usable_processors() : options.threads); !status)
-    return std::move(status).error();
-  if (Status status = meter.finish(); !status) return std::move(status).error();
-  std::ranges::sort(damaged);
-  return damaged;
+// The tensors whose digests differ, sorted by `begin`. A tensor that the file does not have at this range is left out:
+// check_tensors() reports it, unless the header differs.
+std::vector<const ManifestTensor*> other_tensors(const File& file, const FileHashes& hashes,
+                                                 const ManifestFile& expected) {
+  std::map<std::string_view, const ManifestTensor*> known;
+  for (const ManifestTensor& tensor : expected.tensors) known.emplace(tensor.name, &tensor);
+  std::vector<const ManifestTensor*> others;
+  const TensorList found = file.header().tensors();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto entry = known.find(found[i].name);
+    if (entry == known.end() || entry->second->begin != found[i].file_offset) continue;
+    if (entry->second->end != found[i].file_offset + found[i].nbytes()) continue;
+    if (entry->second->digest != hashes.tensors[i]) others.push_back(entry->second);
+  }
+  return others;
 }
 
-// Says what differs in a chunk: hashes the header and the tensors that it overlaps.
-class Damage {
- public:
-  Damage(const File& file, const ManifestFile& expected, const Manifest& manifest, Hasher& hasher)
-      : file_(file), expected_(expected), manifest_(manifest), hasher_(hasher), buffer_(kBufferBytes) {}
-
-  Result<DamagedRange> look_at(std::uint64_t chunk) {
-    DamagedRange range{.begin = chunk * manifest_.chunk_bytes};
-    range.end = std::min(expected_.bytes, range.begin + manifest_.chunk_bytes);
-    if (range.begin < expected_.data_start) {
-      const Result<bool> differs = is_other(0, expected_.data_start, expected_.header);
-      if (!differs) return differs.error();
-      range.header = *differs;
-    }
+// Collects the ranges whose digests differ.
+std::vector<DamagedRange> differences(const File& file, const FileHashes& hashes, const ManifestFile& expected,
+                                      std::uint64_t chunk_bytes) {
+  const bool header = hashes.header != expected.header;
+  const std::vector<const ManifestTensor*> tensors = other_tensors(file, hashes, expected);
+  std::vector<bool> named(tensors.size());  // by a chunk
+  std::vector<DamagedRange> ranges;
+  for (std::size_t chunk = 0; chunk < expected.chunks.size(); ++chunk) {
+    if (hashes.chunks[chunk] == expected.chunks[chunk]) continue;
+    DamagedRange range{.begin = chunk * chunk_bytes};
+    range.end = std::min(expected.bytes, range.begin + chunk_bytes);
+    range.header = header && range.begin < expected.data_start;
     // Tensors do not overlap, so their ends are sorted, too.
-    auto tensor = std::ranges::upper_bound(expected_.tensors, range.begin, {}, &ManifestTensor::end);
-    for (; tensor != expected_.tensors.end() && tensor->begin < range.end; ++tensor) {
-      if (tensor->begin == tensor->end) continue;
-      if (tensor->name == last_) {  // the chunk before ends in this tensor
-        range.tensors.push_back(tensor->name);
-        continue;
-      }
-      const Result<bool> differs = is_other(tensor->begin, tensor->end, tensor->digest);
-      if (!differs) return differs.error();
-      if (!*differs) continue;
-      range.tensors.push_back(tensor->name);
-      last_ = tensor->name;
+    auto tensor = std::ranges::upper_bound(tensors, range.begin, {}, [](const auto* each) { return each->end; });
+    for (; tensor != tensors.end() && (*tensor)->begin < range.end; ++tensor) {
+      named[static_cast<std::size_t>(tensor - tensors.begin())] = true;
+      range.tensors.push_back((*tensor)->name);
     }
-    return range;
+    ranges.push_back(std::move(range));
   }
-
- private:
-  Result<bool> is_other(std::uint64_t begin, std::uint64_t end, const Digest& digest) {
-    const Result<Digest> found = hash_range(file_.source(), begin, end, hasher_, buffer_);
-    if (!found) return found.error();
-    return *found != digest;
+  const bool chunks_differ = !ranges.empty();
+  if (header && !(chunks_differ && ranges.front().header))
+    ranges.push_back({.begin = 0, .end = expected.data_start, .header = true});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!named[i])
+      ranges.push_back({.begin = tensors[i]->begin, .end = tensors[i]->end, .tensors = {tensors[i]->name}});
   }
+  if (!chunks_differ && *hashes.data != expected.data)
+    ranges.push_back({.begin = expected.data_start, .end = expected.bytes, .data = true});
+  if (!chunks_differ && *hashes.file != expected.digest)
+    ranges.push_back({.begin = 0, .end = expected.bytes, .file = true});
+  std::ranges::stable_sort(ranges, {}, &DamagedRange::begin);
+  return ranges;
+}
 
-  const File& file_;
-  const ManifestFile& expected_;
-  const Manifest& manifest_;
-  Hasher& hasher_;
-  std::vector<std::byte> buffer_;
-  std::optional<std::string> last_;  // the last tensor that differs
-};
+// The digests of a file. That of its header is one of the bytes that the header in use was parsed from.
+Result<FileHashes> hash_for(const File& file, const Manifest& manifest, const ManifestOptions& options) {
+  Result<FileHashes> hashes = hash_file(file, {.algorithm = manifest.algorithm,
+                                               .data = true,
+                                               .tensors = true,
+                                               .chunk_bytes = manifest.chunk_bytes,
+                                               .threads = options.threads,
+                                               .progress = options.progress});
+  if (!hashes) return hashes;
+  const Result<std::string> header = file::read_header(file);
+  if (!header) return header.error();
+  const Result<Digest> digest = hash_bytes(std::as_bytes(std::span(*header)), manifest.algorithm);
+  if (!digest) return digest.error();
+  hashes->header = *digest;
+  return hashes;
+}
 
 Result<std::vector<DamagedRange>> compare(const File& file, const ManifestFile& expected, const Manifest& manifest,
                                           const ManifestOptions& options) {
   if (Status status = check_size(file, expected, manifest); !status) return std::move(status).error();
-  const Result<std::unique_ptr<Hasher>> hasher = make_hasher(manifest.algorithm);
-  if (!hasher) return hasher.error();
-  const Result<std::vector<std::uint64_t>> chunks = damaged_chunks(file, expected, manifest, options);
-  if (!chunks) return chunks.error();
-  std::vector<DamagedRange> ranges;
-  Damage damage(file, expected, manifest, **hasher);
-  for (const std::uint64_t chunk : *chunks) {
-    Result<DamagedRange> range = damage.look_at(chunk);
-    if (!range) return std::move(range).error();
-    ranges.push_back(*std::move(range));
-  }
+  const Result<FileHashes> hashes = hash_for(file, manifest, options);
+  if (!hashes) return hashes.error();
   // If the header differs, its tensors may be others.
-  if (ranges.empty() || !ranges.front().header) {
+  if (hashes->header == expected.header) {
     if (Status status = check_tensors(file, expected); !status) return std::move(status).error();
   }
-  return ranges;
+  return differences(file, *hashes, expected, manifest.chunk_bytes);
 }
 
 // Reads whole chunks, checks them, and returns the wanted bytes of them.

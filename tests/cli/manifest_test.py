@@ -4,10 +4,13 @@
 manifest_test.py SAFETENSORS [unittest's arguments]
 """
 
+import ctypes
 import json
 import os
 import resource
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import unittest
@@ -26,6 +29,53 @@ def limit_memory() -> None:
 
 def limit_once() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (480 << 20, 480 << 20))
+
+
+PTRACE_TRACEME, PTRACE_SYSCALL = 0, 24
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def be_traced() -> None:
+    if LIBC.ptrace(PTRACE_TRACEME, 0, None, None) != 0:
+        os._exit(9)
+
+
+def run_swapping(arguments: list[str], when: int, swap: Callable[[], None]) -> tuple[int, bytes, int]:
+    """Run a program and call `swap` before a system call of its first thread.
+
+    Returns the exit status, the output and the number of system calls.
+    """
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "LSAN_OPTIONS": "detect_leaks=0"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(arguments, preexec_fn=be_traced, env=environment, **pipes)
+    stops = 0
+    while True:
+        _, status = os.waitpid(process.pid, 0)
+        if not os.WIFSTOPPED(status):
+            break
+        signal_number = os.WSTOPSIG(status)
+        if stops % 2 == 0 and stops // 2 == when:  # every second stop is the end of a call
+            swap()
+        stops += signal_number == signal.SIGTRAP
+        passed = None if signal_number == signal.SIGTRAP else signal_number
+        LIBC.ptrace(PTRACE_SYSCALL, process.pid, None, passed)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    output = process.stdout.read()
+    process.stdout.close()
+    return process.returncode, output, (stops + 1) // 2
+
+
+def file_of(header: str) -> bytes:
+    text = header.encode().ljust(200)
+    return struct.pack("<Q", len(text)) + text + bytes(8)
+
+
+TWO = file_of(
+    '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},'
+    '"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}'
+)
+ONE = file_of('{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}')
 
 
 class ManifestTest(CommandTest):  # type: ignore[misc]
@@ -106,6 +156,52 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
             path = self.write("bad.json", json.dumps(manifest | changes))
             result = self.run_command("verify", self.at("a.safetensors"), "--manifest", path)
             self.assertEqual((result.returncode, result.stdout), (1, b""), changes)
+
+    def check_swaps(self, path: str, file: str) -> None:
+        """Exchange a file of one tensor with the right one, before each system call of `verify`."""
+        manifest = self.at("m.json")
+        self.output("hash", path, "--manifest", "-o", manifest)
+        right = self.output("verify", path, "--manifest", manifest)
+        command = [behaviour_test.PROGRAM, "verify", path, "--manifest", manifest]
+
+        def attempt(before: bytes, after: bytes, when: int) -> tuple[int, int]:
+            with open(file, "wb") as out:
+                out.write(before)
+            with open(self.at("other"), "wb") as out:
+                out.write(after)
+            code, text, calls = run_swapping(
+                command, when, lambda: os.replace(self.at("other"), file)
+            )
+            self.assertIn(code, (0, 1, 3), text)
+            if code == 0:
+                self.assertEqual(text, right, when)
+            return code, calls
+
+        for before, after in ((ONE, TWO), (TWO, ONE)):
+            code, most = attempt(before, after, -1)
+            self.assertEqual(code, 0 if before == TWO else 1)
+            codes, when = set(), 0
+            while when < most:
+                code, calls = attempt(before, after, when)
+                codes.add(code)
+                most = max(most, calls)
+                when += 1
+            self.assertGreater(len(codes), 1)
+
+    def test_swapped_file_is_never_accepted(self) -> None:
+        with open(self.at("x.safetensors"), "wb") as out:
+            out.write(TWO)
+        self.check_swaps(self.at("x.safetensors"), self.at("x.safetensors"))
+
+    def test_swapped_shard_is_never_accepted(self) -> None:
+        os.mkdir(self.at("swapped"))
+        with open(self.at("swapped/x.safetensors"), "wb") as out:
+            out.write(TWO)
+        with open(self.at("swapped/y.safetensors"), "wb") as out:
+            out.write(file_of('{"c":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}'))
+        names = {"a": "x.safetensors", "b": "x.safetensors", "c": "y.safetensors"}
+        self.write("swapped/model.safetensors.index.json", json.dumps({"weight_map": names}))
+        self.check_swaps(self.at("swapped"), self.at("swapped/x.safetensors"))
 
     def skip_unless_it_starts(self, limit: Callable[[], None]) -> None:
         """Sanitizers reserve more address space than the limit."""

@@ -169,15 +169,70 @@ TEST_F(ManifestTest, AnotherSchemaOrAlgorithmIsNoManifest) {
     EXPECT_EQ(Manifest::parse(replaced(text, from, to)).error().code, Errc::invalid_argument);
 }
 
-TEST_F(ManifestTest, OnlyChunksDecide) {
+// What verify_file() finds, such as "[0, 204) header".
+std::string damage(const File& file, const Manifest& manifest) {
+  const auto ranges = verify_file(file, manifest.files[0], manifest);
+  if (!ranges) return ranges.error().to_string();
+  std::string text;
+  for (const DamagedRange& range : *ranges) {
+    text += (text.empty() ? "[" : "; [") + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+    if (range.header) text += " header";
+    if (range.data) text += " data";
+    if (range.file) text += " file";
+    for (const std::string& name : range.tensors) text += " " + name;
+  }
+  return text;
+}
+
+// Every digest of a manifest must be right, even if the others are enough to know that the file is.
+TEST_F(ManifestTest, EachWrongDigestIsDamage) {
+  for (const HashAlgorithm algorithm : {HashAlgorithm::sha256, HashAlgorithm::blake3}) {
+    if (hash_library(algorithm).empty()) continue;  // this build does not have it
+    const File files[] = {open()};
+    const Manifest right = Manifest::make(files, {.algorithm = algorithm, .chunk_bytes = kManifestChunk}).value();
+    EXPECT_EQ(damage(open(), right), "");
+    const auto wrong = [&](const auto& digest_of) {
+      Manifest manifest = right;
+      digest_of(manifest.files[0]).bytes[31] ^= 1;
+      return damage(open(), manifest);
+    };
+    EXPECT_EQ(wrong([](ManifestFile& file) -> Digest& { return file.digest; }), "[0, 300204) file");
+    EXPECT_EQ(wrong([](ManifestFile& file) -> Digest& { return file.header; }), "[0, 204) header");
+    EXPECT_EQ(wrong([](ManifestFile& file) -> Digest& { return file.data; }), "[204, 300204) data");
+    const std::string tensors[] = {"[204, 100204) a", "[100204, 100204) empty", "[100204, 300204) b"};
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(wrong([i](ManifestFile& file) -> Digest& { return file.tensors[i].digest; }), tensors[i]);
+    const std::string chunks[] = {"[0, 65536)", "[65536, 131072)", "[131072, 196608)", "[196608, 262144)",
+                                  "[262144, 300204)"};
+    for (std::size_t i = 0; i < 5; ++i)
+      EXPECT_EQ(wrong([i](ManifestFile& file) -> Digest& { return file.chunks[i]; }), chunks[i]);
+  }
+}
+
+TEST_F(ManifestTest, TwoWrongDigestsAreTwoRanges) {
   Manifest manifest = make();
   manifest.files[0].digest = {};
   manifest.files[0].data = {};
-  manifest.files[0].header = {};
-  for (ManifestTensor& tensor : manifest.files[0].tensors) tensor.digest = {};
-  const auto ranges = verify_file(open(), manifest.files[0], manifest);
-  ASSERT_TRUE(ranges);
-  EXPECT_TRUE(ranges->empty());
+  EXPECT_EQ(damage(open(), manifest), "[0, 300204) file; [204, 300204) data");
+  manifest.files[0].chunks[1] = {};
+  manifest.files[0].tensors[2].digest = {};
+  EXPECT_EQ(damage(open(), manifest), "[65536, 131072) b");
+  manifest.files[0].tensors[0].digest = {};
+  manifest.files[0].chunks[1] = make().files[0].chunks[1];
+  manifest.files[0].chunks[4] = {};
+  EXPECT_EQ(damage(open(), manifest), "[204, 100204) a; [262144, 300204) b");
+}
+
+// The header in use is the one that was parsed, so its bytes must have the digest, not those that the file has now.
+TEST_F(ManifestTest, ComparesHeaderInUse) {
+  const Manifest manifest = make();
+  for (const std::string other : {R"("a":{"dtype":"I8")", R"("c":{"dtype":"U8")"}) {
+    write("x.safetensors", replaced(three_tensors(), R"("a":{"dtype":"U8")", other));
+    const File file = open();
+    write("x.safetensors", three_tensors());
+    EXPECT_EQ(damage(file, manifest), folder_ + "x.safetensors: the header was changed after the file was opened");
+  }
+  EXPECT_EQ(damage(open(), manifest), "");
 }
 
 TEST_F(ManifestTest, IntactFileHasNoDamage) {

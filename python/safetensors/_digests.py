@@ -1,0 +1,78 @@
+"""Computes the digests of a file from its bytes, which come in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+__all__ = ["FileDigests", "Lane"]
+
+
+class Lane:
+    """Calls a function with one block after the other, in the threads of a pool."""
+
+    def __init__(self, pool: ThreadPoolExecutor, take: Callable[[memoryview], object]) -> None:
+        self._pool = pool
+        self._take = take
+        self._last: Future[None] | None = None
+
+    def add(self, block: memoryview) -> Future[None]:
+        """Queue a block. Its bytes must not change until the result is done."""
+        before = self._last
+
+        # The pool starts its tasks in their order, so the task before runs or is done.
+        def run() -> None:
+            if before is not None:
+                before.result()
+            self._take(block)
+
+        self._last = self._pool.submit(run)
+        return self._last
+
+
+class FileDigests:
+    """The digests of a file, of its data and of its chunks."""
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        new_hash: Callable[[], Any],
+        data_start: int,
+        chunk_bytes: int,
+    ) -> None:
+        self._new_hash = new_hash
+        self._data_start = data_start
+        self._chunk_bytes = chunk_bytes
+        self._offset = 0
+        self._file, self._data, self._chunk = new_hash(), new_hash(), new_hash()
+        self._filled = 0  # bytes of the chunk
+        self._chunks: list[str] = []
+        self._lanes = [
+            Lane(pool, take) for take in (self._file.update, self._data.update, self._take_chunks)
+        ]
+
+    def add(self, block: memoryview) -> list[Future[None]]:
+        """Queue the next bytes of the file. They must not change until the results are done."""
+        data = block[max(self._data_start - self._offset, 0) :]
+        self._offset += len(block)
+        return [
+            lane.add(part) for lane, part in zip(self._lanes, (block, data, block), strict=True)
+        ]
+
+    def finish(self) -> tuple[str, str, tuple[str, ...]]:
+        """Return the digests of the file, the data and the chunks, after all results are done."""
+        if self._filled:
+            self._chunks.append(self._chunk.hexdigest())
+        return self._file.hexdigest(), self._data.hexdigest(), tuple(self._chunks)
+
+    def _take_chunks(self, block: memoryview) -> None:
+        while block:
+            part = block[: self._chunk_bytes - self._filled]
+            self._chunk.update(part)
+            self._filled += len(part)
+            block = block[len(part) :]
+            if self._filled == self._chunk_bytes:
+                self._chunks.append(self._chunk.hexdigest())
+                self._chunk = self._new_hash()
+                self._filled = 0
