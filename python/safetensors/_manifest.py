@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ._checkpoint import Checkpoint, Paths
 from ._digests import FileDigests, Lane
-from ._native import SafetensorError, _printable
+from ._native import SafetensorError, _printable, _write_bytes
 from ._options import Progress, reporter, to_bytes
 
 __all__ = [
@@ -114,18 +114,11 @@ class Manifest:
         return f'{head}{self.chunk_bytes}, "files": [{",".join(map(_file_text, self.files))}]}}\n'
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the text to a file. Other programs see the whole file or none."""
-        temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "x", encoding="utf-8") as file:
-                file.write(self.text())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        """Write the text to a file, as `save_file` does: other programs see the whole file or none.
+
+        The file is durable after a power cut. Raises OSError.
+        """
+        _write_bytes(path, self.text().encode())
 
 
 def make_manifest(

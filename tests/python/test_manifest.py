@@ -284,3 +284,24 @@ def test_unsuitable_arguments(file: Path) -> None:
     if not installed("blake3"):
         with pytest.raises(SafetensorError, match="^BLAKE3 needs the package blake3"):
             make_manifest(file, algorithm="blake3")
+
+
+def test_a_manifest_leaves_files_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save_file({"a": np.zeros(3)}, path)
+    manifest = make_manifest(path)
+    target = tmp_path / "m.json"
+    foreign = tmp_path / f"m.json.{os.getpid()}.tmp"
+    foreign.write_text("of another writer")
+    manifest.write(target)
+    assert foreign.read_text() == "of another writer"
+    assert target.read_text() == manifest.text()
+    target.chmod(0o640)
+    manifest.write(target)  # replaces it, with its mode
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["m.json", foreign.name, "x.safetensors"]
+    with pytest.raises(FileNotFoundError):
+        manifest.write(tmp_path / "none" / "m.json")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="cannot replace a FIFO, only a regular file"):
+        manifest.write(tmp_path / "fifo")
