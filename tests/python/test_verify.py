@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -234,3 +235,26 @@ def test_headers_from_another_process_are_checked(tmp_path: Path) -> None:
         Checkpoint(path, headers=headers).load(verify=manifest)
     headers = Checkpoint(path).headers()
     assert Checkpoint(path, headers=headers).load(verify=manifest)["a"].dtype == np.float16
+
+
+@pytest.mark.parametrize("verified_first", [False, True])
+def test_a_file_that_is_opened_again_is_the_same_file(tmp_path: Path, verified_first: bool) -> None:
+    """The limit lets 32 of the 40 files be open, so the first ones are closed and opened again."""
+    paths = [tmp_path / f"{i:02}.safetensors" for i in range(40)]
+    for i, path in enumerate(paths):
+        save_file({f"t{i}": np.arange(8, dtype=np.float16)}, path)
+    manifest = make_manifest(paths)
+    right = paths[0].read_bytes()
+    files = [right, right.replace(b'"F16"', b'"I16"')]
+    before, after = files if verified_first else reversed(files)
+    paths[0].write_bytes(before)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        checkpoint = Checkpoint(paths)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    (tmp_path / "other").write_bytes(after)
+    os.replace(tmp_path / "other", paths[0])
+    with pytest.raises(SafetensorError, match="file was replaced: its path leads to another file"):
+        checkpoint.load(verify=manifest)
