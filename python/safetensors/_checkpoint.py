@@ -15,6 +15,7 @@ from . import _cuda, _native
 from ._display import count_text
 from ._native import PySafeSlice, SafetensorError, TensorMeta
 from ._options import Progress, reporter, to_bytes
+from ._paths import to_paths
 from ._requests import Rename, Request, make_requests, rename_all, select
 from ._stream import CheckpointStream
 from ._types import Backend, Buffer, Cache, Framework, Verify
@@ -28,9 +29,8 @@ _Loaded = TypeVar("_Loaded")  # a dict or a list of tensors
 DEFAULT_BUDGET = 256 << 20
 
 
-def _pinned(path: Any) -> str:
+def _pinned(text: str) -> str:
     """Return an absolute path, so that the checkpoint can be opened again from another folder."""
-    text = os.fsdecode(path)
     if os.path.isabs(text):
         return text
     here = os.getcwd()
@@ -83,13 +83,12 @@ class Checkpoint(Mapping[str, Any]):
         backend: Backend = "auto",
         headers: Buffer | None = None,
     ) -> None:
-        one = isinstance(paths, (str, bytes, PathLike)) or not isinstance(paths, Iterable)
-        given: Any = paths if one else list(paths)  # type: ignore[arg-type]
+        given = to_paths(paths, "paths")
         native = _native._Checkpoint(given, framework, device, backend, headers)
         self._has_headers = headers is not None
         self._open: _native._Checkpoint | None = native
         self._options = (framework, native.device(), backend)
-        self._paths = [_pinned(path) for path in ([given] if one else given)]
+        self._paths = [_pinned(path) for path in ([given] if isinstance(given, str) else given)]
         self._cuda = _cuda.usable(native)
 
     @property
@@ -413,6 +412,10 @@ def load(
     TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
     while bytes are read.
     """
+    if verify is not None:
+        from ._verify import check_verify
+
+        check_verify(verify)
     return Checkpoint(paths, framework, device, backend=backend).load(
         keys,
         slices=slices,

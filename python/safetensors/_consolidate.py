@@ -18,6 +18,7 @@ from ._checkpoint import DEFAULT_BUDGET, Checkpoint
 from ._dcp_files import DcpFiles, is_dcp_folder
 from ._native import SafetensorError
 from ._options import Progress, to_bytes
+from ._paths import to_path
 from ._pieces import Piece, read_pieces
 from ._requests import Rename, missing, rename_all, select
 from ._reshard import reshard
@@ -86,8 +87,9 @@ def consolidate(
     limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
     if not isinstance(limit, int) or limit < 0:
         raise ValueError(f"memory_limit is {memory_limit!r}: give a number of bytes, or a text")
-    _check_folders(path_in, path_out)
-    source: _Source = DcpFiles(path_in) if is_dcp_folder(path_in) else _StoredFiles(path_in)
+    folder = to_path(path_in, "path_in")
+    _check_folders(folder, to_path(path_out, "path_out"))
+    source: _Source = DcpFiles(folder) if is_dcp_folder(folder) else _StoredFiles(folder)
     try:
         names, left_out = _chosen(source, keys, skip_others)
         renamed = dict(zip(names, rename_all(_Names(names), names, rename), strict=True))
@@ -109,16 +111,16 @@ def consolidate(
     return left_out
 
 
-def _check_folders(path_in: Path, path_out: Path) -> None:
+def _check_folders(path_in: str, path_out: str) -> None:
     os.stat(path_in)  # raises FileNotFoundError with the path
     if os.path.exists(path_out) and os.path.samefile(path_in, path_out):
-        raise ValueError(f"path_out is path_in, {os.fspath(path_in)!r}: give another folder")
+        raise ValueError(f"path_out is path_in, {path_in!r}: give another folder")
     # A file or an index in path_out would be replaced while it is read.
     for path in (os.path.abspath(path_in), os.path.realpath(path_in)):
         folder = os.path.dirname(path)
         if not os.path.isdir(path) and os.path.realpath(folder) == os.path.realpath(path_out):
             raise ValueError(
-                f"path_in, {os.fspath(path_in)!r}, is in path_out, {os.fspath(path_out)!r}, whose files"
+                f"path_in, {path_in!r}, is in path_out, {path_out!r}, whose files"
                 " are replaced: give another folder"
             )
 
@@ -175,7 +177,7 @@ def _write(writer: CheckpointWriter, new: str, wire: str, chunk: _Chunk) -> None
 class _StoredFiles:
     """A folder with safetensors files, of many ranks or of one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._stored = Stored.open(path)
         self.shapes = {tensor.name: (tensor.wire, tensor.shape) for tensor in self._stored}
         self.others: list[str] = []

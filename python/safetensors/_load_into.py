@@ -18,6 +18,7 @@ from ._fill import Fill, places_of, replace
 from ._lazy import LazyTensor, Source, Templates
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
+from ._paths import to_paths
 from ._requests import Rename, rename_all
 from ._types import Cache
 
@@ -68,6 +69,7 @@ def load_into(
             "load_into fills parameters in place, which"
             " torch.__future__.set_swap_module_params_on_conversion(True) forbids: use load_state_dict"
         )
+    files = to_paths(path, "path")
     wanted = _float_dtype(dtype)
     place = _device(device)
     options = {
@@ -75,7 +77,7 @@ def load_into(
         "memory_limit": to_bytes(memory_limit, "memory_limit"),
         "cache": cache,
     }
-    with Checkpoint(path, "pt") as checkpoint:
+    with Checkpoint(files, "pt") as checkpoint:
         report, end_progress = reporter(progress)
         try:
             fill = Fill(model, checkpoint, wanted, place, report, **options)

@@ -18,6 +18,7 @@ from ._checkpoint import Checkpoint, Paths
 from ._digests import FileDigests, Lane
 from ._native import SafetensorError, _printable, _write_bytes
 from ._options import Progress, reporter, to_bytes
+from ._paths import to_path
 
 __all__ = [
     "Manifest",
@@ -118,7 +119,7 @@ class Manifest:
 
         The file is durable after a power cut. Raises OSError.
         """
-        _write_bytes(path, self.text().encode())
+        _write_bytes(to_path(path, "path"), self.text().encode())
 
 
 def make_manifest(
@@ -161,17 +162,18 @@ def make_manifest(
 
 def read_manifest(path: str | PathLike[str]) -> Manifest:
     """Read a manifest from a regular file. Raises SafetensorError if it is not valid."""
+    path = to_path(path, "path")
     # The open of a FIFO waits for its writer, unless it is not blocking.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.ENODEV, "not a regular file", os.fspath(path))
+            raise OSError(errno.ENODEV, "not a regular file", path)
         data = file.read(_MAX_MANIFEST_BYTES + 1)
     try:
         if len(data) > _MAX_MANIFEST_BYTES:
             raise SafetensorError("not a manifest: over 256 MiB")
         return parse_manifest(data.decode())
     except (SafetensorError, UnicodeDecodeError) as error:
-        raise SafetensorError(f"{os.fspath(path)}: {error}") from None
+        raise SafetensorError(f"{path}: {error}") from None
 
 
 def parse_manifest(text: str) -> Manifest:

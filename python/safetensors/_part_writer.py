@@ -7,7 +7,6 @@ How the texts travel is the business of the callers.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from ._checkpoint import DEFAULT_BUDGET
 from ._dtypes import format_name
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
+from ._paths import to_path
 from ._save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointLayout
 from ._types import Durability
 from ._values import to_value
@@ -71,10 +71,14 @@ class SaveOptions:
         return limit or DEFAULT_BUDGET
 
 
-def check_folder(path: str | PathLike[str]) -> None:
-    """Raise ValueError for the path of a file: a checkpoint of many ranks is a folder."""
-    if os.fsdecode(path).lower().endswith(".safetensors"):
-        raise ValueError(f"{os.fsdecode(path)!r} would be a folder: give the path of a folder")
+def check_folder(path: str | PathLike[str], argument: str = "path") -> None:
+    """Raise ValueError for the path of a file: a checkpoint of many ranks is a folder.
+
+    Raises TypeError, which names the argument, for an object that is no path.
+    """
+    text = to_path(path, argument)
+    if text.lower().endswith(".safetensors"):
+        raise ValueError(f"{text!r} would be a folder: give the path of a folder")
 
 
 class PartWriter:

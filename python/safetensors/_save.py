@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 from ._options import Progress
+from ._paths import to_path
 from ._targets import is_torch
 from ._types import Durability
 from ._values import refuse_nested
@@ -78,16 +79,17 @@ def save(
     another format do, such as "model.pt".
     """
     module = _module_of(tensors)
-    if os.fsdecode(path).endswith(".safetensors"):
+    path = to_path(path, "path")
+    if path.endswith(".safetensors"):
         if max_shard_size is not None or new_folder:
             argument = "max_shard_size" if max_shard_size is not None else "new_folder"
             raise ValueError(
-                f"{os.fsdecode(path)!r} is one file: give the path of a folder, or no {argument}"
+                f"{path!r} is one file: give the path of a folder, or no {argument}"
             )
         given = None if metadata is None else dict(metadata)
         module._save_file(tensors, path, given, durability, progress)
         return
-    _check_folder(os.fsdecode(path))
+    _check_folder(path)
     size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
     module.save_checkpoint(
         tensors,

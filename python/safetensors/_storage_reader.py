@@ -25,6 +25,7 @@ from torch.futures import Future
 from ._checkpoint import DEFAULT_BUDGET
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
+from ._paths import to_path
 from ._pieces import Piece
 from ._ranks import portable
 from ._share import LoadReport, load_pieces
@@ -73,6 +74,7 @@ class StorageReader(TorchStorageReader):
         no_dist: bool = False,
     ) -> None:
         check_share(share)
+        to_path(path, "path")
         self._path = path
         self._options: dict[str, Any] = {
             "threads": threads,
@@ -106,6 +108,7 @@ class StorageReader(TorchStorageReader):
         """Close the files. `checkpoint_id`: the path to read from now on. None keeps the path."""
         self._close()
         if checkpoint_id is not None:
+            to_path(checkpoint_id, "checkpoint_id")
             self._path = checkpoint_id
 
     def read_metadata(self) -> Metadata:

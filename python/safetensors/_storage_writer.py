@@ -121,7 +121,7 @@ class StorageWriter(TorchStorageWriter):
         """Begin anew. `checkpoint_id`: the path to write from now on. None keeps the path."""
         self.close()
         if checkpoint_id is not None:
-            check_folder(checkpoint_id)
+            check_folder(checkpoint_id, "checkpoint_id")
             self._path = checkpoint_id
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:

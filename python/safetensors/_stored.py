@@ -23,6 +23,7 @@ from ._boxes import Box, check_cover
 from ._checkpoint import Checkpoint
 from ._dtypes import FRAMEWORK_NAMES
 from ._native import SafetensorError
+from ._paths import to_path
 from ._ranks import from_first, is_alone
 from ._share_choice import Choice, Share, check_share, choose
 
@@ -57,9 +58,9 @@ class StoredTensor:
     parts: dict[tuple[int, ...], Part] = field(default_factory=dict)  # by their offsets
 
 
-def _files_of_ranks(path: Path) -> list[str]:
+
+def _files_of_ranks(folder: str) -> list[str]:
     """Return the files of a folder that ranks have written one by one, or an empty list."""
-    folder = os.fspath(path)
     if not os.path.isdir(folder):
         return []
     names = sorted(os.listdir(folder))
@@ -82,16 +83,16 @@ class Stored:
     @classmethod
     def open(cls, path: Path) -> Stored:
         """Open a file, an index, a folder, a pattern, or a folder with the files of many ranks."""
-        files: list[Path] = [*_files_of_ranks(path)]
-        return cls([Checkpoint(file, "pt") for file in files or [path]])
+        text = to_path(path, "path")
+        return cls([Checkpoint(file, "pt") for file in _files_of_ranks(text) or [text]])
 
     @classmethod
     def from_headers(cls, path: Path, headers: _Headers) -> Stored:
         """Open no file. `headers` are those of another process. The first read opens a file."""
-        folder = os.fspath(path)
+        folder = to_path(path, "path")
         return cls(
             [
-                Checkpoint(os.path.join(folder, name) if name else path, "pt", headers=given)
+                Checkpoint(os.path.join(folder, name) if name else folder, "pt", headers=given)
                 for name, given in headers
             ]
         )

@@ -23,9 +23,10 @@ from ._manifest import (
     relative_names,
 )
 from ._native import SafetensorError
+from ._paths import to_path
 from ._types import Buffer, Verify
 
-__all__ = ["Verifier", "to_manifest"]
+__all__ = ["Verifier", "check_verify", "to_manifest"]
 
 _MAX_THREADS = 16
 
@@ -43,8 +44,15 @@ class _Items(Protocol):
     def close(self) -> None: ...
 
 
+def check_verify(verify: Any) -> None:
+    """Raise TypeError unless the argument is a manifest or a path."""
+    if not isinstance(verify, Manifest):
+        to_path(verify, "verify", "a Manifest, str, bytes, os.PathLike object or None")
+
+
 def to_manifest(verify: Verify) -> Manifest:
     """Return the manifest that the argument is or names."""
+    check_verify(verify)
     return verify if isinstance(verify, Manifest) else read_manifest(verify)
 
 

@@ -36,6 +36,7 @@ class PyCheckpoint {
 
 // Opens a set of files for one call. Without maps, a file that becomes shorter is an error and not a signal. paths: as
 // for PyCheckpoint. Raises SafetensorError, OSError, TypeError.
-[[nodiscard]] Checkpoint open_without_maps(nb::handle paths, bool allow_leading_whitespace = false);
+[[nodiscard]] Checkpoint open_without_maps(nb::handle paths, const char* argument,
+                                           bool allow_leading_whitespace = false);
 
 }  // namespace safetensors::python

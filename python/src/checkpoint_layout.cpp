@@ -56,7 +56,7 @@ nb::object file_of(const PyCheckpointLayout& self, nb::handle name) {
 
 void save_checkpoint(nb::handle specs, nb::handle folder, nb::handle layout, nb::handle new_folder,
                      nb::handle remove_old_files, nb::handle durability, nb::handle progress) {
-  const std::string path = to_path(folder);
+  const std::string path = to_path(folder, "folder");
   const TensorsToSave tensors(specs);
   const CheckpointLayout planned = to_layout(layout);
   const std::vector<NamedTensor> named(tensors.data().begin(), tensors.data().end());

@@ -60,8 +60,8 @@ nb::object diff_files(nb::handle first, nb::handle second, nb::handle rtol, nb::
       return found == renames.end() ? std::string(name) : found->second;
     };
   }
-  const Checkpoint one = open_without_maps(first);
-  const Checkpoint other = open_without_maps(second);
+  const Checkpoint one = open_without_maps(first, "first");
+  const Checkpoint other = open_without_maps(second, "second");
   const Result<DiffResult> result = [&] {
     const WithoutGil released;
     return diff(one.tensors(), other.tensors(), options);

@@ -23,7 +23,7 @@ nb::list lint_files(nb::handle paths, bool peek, bool duplicates, nb::handle pro
   Watch signals;  // the reads of peek have no progress
   const LintOptions options{
       .peek = peek, .duplicates = duplicates, .progress = watch.callback(), .cancelled = signals.cancelled()};
-  const Checkpoint checkpoint = open_without_maps(paths, true);  // leading white space is a finding
+  const Checkpoint checkpoint = open_without_maps(paths, "paths", true);  // leading white space is a finding
   const Result<std::vector<LintFinding>> result = [&] {
     const WithoutGil released;
     return lint(checkpoint, options);

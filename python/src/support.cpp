@@ -245,14 +245,14 @@ std::string to_path(nb::handle object, const char* argument) {
   return {data, static_cast<std::size_t>(size)};
 }
 
-std::vector<std::string> to_paths(nb::handle paths) {
+std::vector<std::string> to_paths(nb::handle paths, const char* argument) {
   const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
-  if (one) return {to_path(paths, "paths")};
+  if (one) return {to_path(paths, argument)};
   if (!nb::hasattr(paths, "__iter__"))
-    raise_type_error("argument 'paths': expected str, bytes, os.PathLike or an iterable of them, not " +
-                     name_of_type(paths));
+    raise_type_error("argument '" + std::string(argument) +
+                     "': expected str, bytes, os.PathLike or an iterable of them, not " + name_of_type(paths));
   std::vector<std::string> list;
-  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, "paths"));
+  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, argument));
   return list;
 }
 

@@ -69,7 +69,7 @@ inline void check_signals(std::size_t round) {
 // for another type.
 [[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
 // The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
-[[nodiscard]] std::vector<std::string> to_paths(nb::handle paths);
+[[nodiscard]] std::vector<std::string> to_paths(nb::handle paths, const char* argument = "paths");
 // The str of a path, as os.fsdecode makes it.
 [[nodiscard]] nb::object from_path(std::string_view path);
 [[nodiscard]] nb::object to_tuple(ShapeView shape);

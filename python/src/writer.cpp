@@ -81,7 +81,7 @@ std::function<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<
 
 NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability,
                    const LayoutOptions& layout) {
-  const std::string target = to_path(path);
+  const std::string target = to_path(path, "path");
   WriteOptions options{.durability = to_durability(durability)};
   NewFile file{{lay_out(tensors, metadata, layout)}};
   options.progress = watched(file.key, nb::none());
@@ -111,7 +111,7 @@ NewFile begin_files(nb::handle layout, CheckpointWriteOptions options, nb::handl
 
 NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files, bool shared,
                          nb::handle durability, nb::handle progress) {
-  const std::string target = to_path(folder);
+  const std::string target = to_path(folder, "folder");
   const CheckpointWriteOptions options{.write = to_write_options(durability),
                                        .new_folder = new_folder,
                                        .remove_old_files = remove_old_files,

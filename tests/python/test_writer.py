@@ -217,7 +217,7 @@ def test_arguments_that_cannot_be(path: Path) -> None:
         Writer(path, {}, durability="x")
     with pytest.raises(TypeError, match="^argument 'metadata': 'int' object"):
         Writer(path, {}, {"a": 1})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="^argument 'filename': expected str, bytes or os.PathLike"):
+    with pytest.raises(TypeError, match="^argument 'path': expected str, bytes or os.PathLike"):
         Writer(None, {})  # type: ignore[arg-type]
     with pytest.raises(SafetensorError) as caught:
         Writer(path.parent / "gone" / "t", {})
