@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Box", "check_cover"]
+__all__ = ["Box", "check_cover", "relative"]
+
+_PRIME = 2**127 - 1
+_MAX_COMPARED = 1 << 16  # pairs of boxes
 
 
 class Box(NamedTuple):
@@ -39,29 +43,72 @@ class Box(NamedTuple):
         return Box(offsets, sizes) if all(size > 0 for size in sizes) else None
 
 
+def relative(box: Box, outer: Box) -> Box:
+    """Return a box with its offsets from the first index of another box."""
+    pairs = zip(box.offsets, outer.offsets, strict=True)
+    return Box(tuple(offset - origin for offset, origin in pairs), box.sizes)
+
+
 def check_cover(boxes: Sequence[Box], shape: tuple[int, ...]) -> str | None:
     """Return a sentence about boxes that overlap or leave elements out, or None if each is held once.
 
-    The boxes lie inside of the shape. Disjoint boxes with the right number of elements leave none out.
+    The boxes lie inside of the shape. The work is one multiplication per box and dimension, and one
+    sort, wherever the boxes lie. So a file of a stranger can ask for no more.
     """
-    held = sum(box.elements for box in boxes)
-    if len(boxes) > 1 and (pair := _meeting(boxes, shape)) is not None:
+    held, whole = sum(box.elements for box in boxes), math.prod(shape)
+    if held == whole and _holds_once(boxes, shape):
+        return None
+    if (pair := _overlapping(boxes, shape)) is not None:
         return f"the chunks at {list(pair[0].offsets)} and {list(pair[1].offsets)} overlap"
-    if held != math.prod(shape):
-        return f"its chunks hold {held} elements, and its shape {list(shape)} has {math.prod(shape)}"
-    return None
+    if held != whole:
+        return f"its chunks hold {held} elements, and its shape {list(shape)} has {whole}"
+    return "its chunks overlap"
 
 
-def _meeting(boxes: Sequence[Box], shape: tuple[int, ...]) -> tuple[Box, Box] | None:
-    """Return two boxes that have an element in common, by a sweep along one dimension."""
-    if not shape:
-        return boxes[0], boxes[1]
-    # The sweep compares only boxes that are open at the same time: take the dimension with most cuts.
-    sweep = max(range(len(shape)), key=lambda dim: len({box.offsets[dim] for box in boxes}))
+def _holds_once(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
+    """Return whether each element of the shape is in one box.
+
+    Let x be an unknown per dimension and index. A box from b to e has the product of (x[e] - x[b])
+    over all dimensions. The sum over the boxes is the product of the shape, as a polynomial, if and
+    only if each element is in one box: both say where the number of boxes changes. The polynomials
+    are compared at a secret random point of a prime field. Different ones have the same value there
+    with a probability of at most dimensions / 2**127 (Schwartz and Zippel).
+    """
+    products = [1] * len(boxes)
+    whole = 1
+    for dim, size in enumerate(shape):
+        values: dict[int, int] = {}
+        for index, (offsets, sizes) in enumerate(boxes):
+            begin = offsets[dim]
+            factor = _value(values, begin + sizes[dim]) - _value(values, begin)
+            products[index] = products[index] * factor % _PRIME
+        whole = whole * (_value(values, size) - _value(values, 0)) % _PRIME
+    return sum(products) % _PRIME == whole
+
+
+def _value(values: dict[int, int], index: int) -> int:
+    if index not in values:
+        values[index] = secrets.randbelow(_PRIME)
+    return values[index]
+
+
+def _overlapping(boxes: Sequence[Box], shape: tuple[int, ...]) -> tuple[Box, Box] | None:
+    """Return two boxes that have an element in common, or None after _MAX_COMPARED comparisons.
+
+    It only names a fault. A sweep along the dimension with most cuts compares boxes that are open at
+    the same time.
+    """
+    cuts = [len({box.offsets[dim] for box in boxes}) for dim in range(len(shape))]
+    sweep = cuts.index(max(cuts)) if cuts else None
     opened: list[Box] = []
-    for box in sorted(boxes, key=lambda box: box.offsets[sweep]):
-        begin = box.offsets[sweep]
-        opened = [other for other in opened if other.offsets[sweep] + other.sizes[sweep] > begin]
+    compared = 0
+    for box in boxes if sweep is None else sorted(boxes, key=lambda box: box.offsets[sweep]):
+        compared += len(opened)
+        if compared > _MAX_COMPARED:
+            return None
+        if sweep is not None:
+            begin = box.offsets[sweep]
+            opened = [other for other in opened if other.offsets[sweep] + other.sizes[sweep] > begin]
         for other in opened:
             if box.common(other) is not None:
                 return other, box

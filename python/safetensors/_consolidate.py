@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ._boxes import Box
+from ._boxes import Box, relative
 from ._checkpoint import DEFAULT_BUDGET, Checkpoint
 from ._dcp_files import DcpFiles, is_dcp_folder
 from ._native import SafetensorError
@@ -21,7 +21,6 @@ from ._options import Progress, to_bytes
 from ._paths import to_path
 from ._pieces import Piece, read_pieces
 from ._requests import Rename, missing, rename_all, select
-from ._reshard import reshard
 from ._save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointWriter
 from ._stored import Path, Stored, StoredTensor
 from ._types import Durability
@@ -219,11 +218,10 @@ def _read(batch: list[tuple[StoredTensor, Box]], limit: int) -> Iterator[_Chunk]
     blocks = [torch.empty(box.sizes, dtype=tensor.dtype, device="cpu") for tensor, box in batch]
     pieces: list[Piece] = []
     for index, (tensor, box) in enumerate(batch):
-        parts = list(tensor.parts.values())
-        for moved in reshard(tensor.shape, [part.box for part in parts], [box]):
-            checkpoint = parts[moved.source].checkpoint
-            target = blocks[index][moved.in_target.slices]
-            pieces.append(Piece(tensor, checkpoint, moved.in_source.offsets, target, index))
+        for part, common in tensor.parts_of(box):
+            offsets = relative(common, part.box).offsets
+            target = blocks[index][relative(common, box).slices]
+            pieces.append(Piece(tensor, part.checkpoint, offsets, target, index))
     read_pieces(pieces, None, None, threads=0, memory_limit=limit, cache="keep")
     pieces.clear()
     for tensor, box in batch:

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.modules.module import _IncompatibleKeys
 
-from ._boxes import Box
+from ._boxes import Box, relative
 from ._checkpoint import DEFAULT_BUDGET
 from ._dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
 from ._native import SafetensorError
@@ -214,15 +214,11 @@ def _pieces_into(stored: StoredTensor, tensor: torch.Tensor) -> Iterator[Piece]:
 def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterator[Piece]:
     """Yield the pieces of a local tensor: one per box and per file that holds elements of the box."""
     for box, place in shares.boxes():
-        for part in stored.parts.values():
-            common = box.common(part.box)
-            if common is None:
-                continue
+        for part, common in stored.parts_of(box):
             target = local
             for dim, (offset, size) in enumerate(zip(*common, strict=True)):
                 target = target.narrow(dim, place[dim] + offset - box.offsets[dim], size)
-            begins = zip(common.offsets, part.box.offsets, strict=True)
-            offsets = tuple(begin - origin for begin, origin in begins)
+            offsets = relative(common, part.box).offsets
             yield Piece(stored, part.checkpoint, offsets, target, stored.name)
 
 

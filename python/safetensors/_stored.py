@@ -57,6 +57,11 @@ class StoredTensor:
     shape: tuple[int, ...] = ()
     parts: dict[tuple[int, ...], Part] = field(default_factory=dict)  # by their offsets
 
+    def parts_of(self, box: Box) -> Iterator[tuple[Part, Box]]:
+        """Yield the parts that have elements of a box, and the box of these elements."""
+        for part in self.parts.values():
+            if (common := box.common(part.box)) is not None:
+                yield part, common
 
 
 def _files_of_ranks(folder: str) -> list[str]:
