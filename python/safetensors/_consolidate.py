@@ -71,15 +71,14 @@ def consolidate(
     `rename`: new names, by a dict or a function.
     `skip_others`: leave out values that are not tensors. Otherwise, they are a SafetensorError.
     `memory_limit`: maximum number of bytes of chunks in memory: a number, or a text such as "1GiB".
-    torch reads a chunk of a `*.distcp` whole, and needs its memory twice, whatever the limit.
+    A chunk of a `*.distcp` is read whole, whatever the limit.
     `metadata`: the metadata of each file. The default is {"format": "pt"}, which transformers needs.
     `max_shard_size`, `new_folder`, `remove_old_files`, `durability`, `progress`: as in
     `save_checkpoint`.
 
     Returns the names of the values that were left out because they are not tensors. Runs in one
     process, without a process group. The tensors are in the order of their names, so the files do not
-    depend on the number of ranks. `.metadata` of a stranger calls and changes nothing. The safety of a
-    `*.distcp` file relies on `torch.load(weights_only=True)`, and torch must be 2.6 or newer. Raises
+    depend on the number of ranks. Files of a stranger call and change nothing. Raises
     SafetensorError, MissingTensorError for a key without a match, OSError, ValueError,
     KeyboardInterrupt. Then nothing is at `path_out`, or the old files are.
     """

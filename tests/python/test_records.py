@@ -1,0 +1,176 @@
+"""What a `.metadata` of a stranger can cost: memory and steps per byte. Both are counted, not timed."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import framework
+
+torch = framework("torch")
+
+from torch.distributed.checkpoint.filesystem import _StorageInfo  # noqa: E402
+from torch.distributed.checkpoint.metadata import (  # noqa: E402
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+
+from safetensors import SafetensorError, _dcp_metadata, _records  # noqa: E402
+from safetensors._dcp_metadata import parse  # noqa: E402
+from safetensors._records import read_records  # noqa: E402
+
+PER_BYTE = 64  # as docs/distributed.md says
+# Values 0 to 3 of the memo: a name, a text, an empty tuple, an empty list.
+START = b"\x80\x04ctorch\nSize\n\x94X\x01\0\0\0a\x94)\x94]\x94"
+PIECES = {
+    "mark": b"(", "list": b"]", "dict": b"}", "empty tuple": b")", "tuple": b"(t", "tuple of one": b"\x85", "tuple of two": b"NN\x86",
+    "memo": b"\x94", "pop": b"0", "append": b"a", "none": b"N", "entry": b"}K\0Ns", "key": b"h\1Ns", "record": b"h\0)\x81",
+    "state": b"}b", "float": b"G12345678", "int": b"J1234", "long": b"\x8a\t12345678\1", "text": b"\x8c\1b", "name": b"ctorch\nSize\n",
+    "wide text": b"\x8c\5a\xf0\x9f\x98\x80", "bytes": b"C\1b", "get": b"h\3", "size": b"h\0K\5\x85\x85Ra", "extend": b"(NNNe",
+}  # fmt: skip
+
+
+def peak(data: bytes) -> tuple[int, str]:
+    """The bytes of memory that reading takes, and the error."""
+    error = ""
+    tracemalloc.start()
+    try:
+        parse(data, "m")
+    except SafetensorError as raised:
+        error = str(raised)
+    finally:
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return memory, error
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_memory_per_byte_of_one_piece(name: str) -> None:
+    data = START + b"]" + PIECES[name] * (100_000 // len(PIECES[name]))
+    memory, error = peak(data)
+    assert error.startswith("m is no metadata of torch: ")
+    assert memory <= PER_BYTE * len(data) + (1 << 20)
+
+
+def test_memory_per_byte_of_mixed_pieces() -> None:
+    choose = random.Random(4)
+    for _ in range(150):
+        unit = b"".join(choose.choices(list(PIECES.values()), k=choose.randint(2, 5)))
+        data = START + b"]" + unit * (20_000 // len(unit))
+        memory, error = peak(data)
+        assert error
+        assert memory <= PER_BYTE * len(data) + (1 << 16), unit
+
+
+def test_marks_take_no_memory() -> None:
+    memory, error = peak(b"\x80\x04" + b"(" * 1_000_000)
+    assert error == "m is no metadata of torch: it has more than 1000 marks at once"
+    assert memory < 1 << 18
+
+
+def test_stops_at_many_values() -> None:
+    memory, error = peak(b"\x80\x04" + b"]" * 1_000_000)
+    assert error == "m is no metadata of torch: it has more than 65536 values at once"
+    assert memory < 5 << 20
+
+
+def test_takes_one_step_per_opcode(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pickle.dumps(metadata(3, 5))
+    steps = [0]
+
+    def counted(step: Any) -> Any:
+        def call(reader: Any) -> None:
+            steps[0] += 1
+            step(reader)
+
+        return call
+
+    monkeypatch.setattr(_records, "_STEPS", {code: counted(step) for code, step in _records._STEPS.items()})
+    assert len(parse(data, "m")[0]) == 3
+    assert 100 < steps[0] < len(data)
+
+
+def metadata(tensors: int, chunks: int) -> Any:
+    described, stored = {}, {}
+    for tensor in range(tensors):
+        name = f"layers.{tensor}.weight"
+        found = []
+        for chunk in range(chunks):
+            offset = torch.Size([8 * chunk, 0])
+            found.append(ChunkStorageMetadata(offset, torch.Size([8, 4096])))
+            stored[MetadataIndex(name, offset, chunk)] = _StorageInfo(f"__{chunk}_0.distcp", 1_000_000 * tensor, 131_072)
+        described[name] = TensorStorageMetadata(TensorProperties(torch.float32), torch.Size([8 * chunks, 4096]), found)
+    return Metadata(described, storage_data=stored)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_reads_what_torch_writes_within_the_bound(protocol: int) -> None:
+    for tensors, chunks in ((300, 1), (4, 64), (1, 1)):
+        data = pickle.dumps(metadata(tensors, chunks), protocol)
+        memory, error = peak(data)
+        assert not error
+        assert memory <= PER_BYTE * len(data) + (1 << 16)
+        found, _ = parse(data, "m")
+        assert len(found) == tensors and all(len(tensor.chunks) == chunks for tensor in found.values())
+
+
+def test_values_that_many_tensors_share_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle of n bytes has n * n / 1000 chunks, if n / 50 tensors have one list of n / 20 chunks."""
+    size, properties = torch.Size([0]), TensorProperties(torch.float32)
+    chunks = [ChunkStorageMetadata(size, size) for _ in range(300)]
+    described = {f"t{i}": TensorStorageMetadata(properties, size, chunks) for i in range(300)}
+    data = pickle.dumps(Metadata(described, storage_data={}))
+    numbers = [0]
+    checked = _dcp_metadata._number
+
+    def counted(value: Any, what: str) -> int:
+        numbers[0] += 1
+        return checked(value, what)
+
+    monkeypatch.setattr(_dcp_metadata, "_number", counted)
+    with pytest.raises(SafetensorError, match="^m is damaged: tensor 't[0-9]+': it refers to the same values more often than torch does$"):
+        parse(data, "m")
+    assert numbers[0] <= len(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "it ends too early, or takes a value that is not there"),
+        (b"\x80\x04.", "it ends too early, or takes a value that is not there"),
+        (b"\x80\x04\x86.", "it ends too early, or takes a value that is not there"),
+        (b"\x80\x04ctorch", "it ends too early, or takes a value that is not there"),
+        (b"\x80\x06N.", "it has the protocol 6, and torch writes at most 5"),
+        (b"\x80\x04i.", "it has the opcode 0x69, which torch does not write there"),
+        (b"\x80\x04Nq\1.", "it gives a value the number 1 before 0"),
+        (b"\x80\x04K\1\x8c\1a\x93.", "it has a name that is no text"),
+        (b"\x80\x04})Ns.", "it has a dict with a key of type tuple"),
+        (b"\x80\x04](N\x85u.", "it changes an object that is no dict"),
+        (b"\x80\x04NQ.", "no name is expected"),
+    ],
+)
+def test_errors(data: bytes, text: str) -> None:
+    def check(module: str, name: str) -> None:
+        raise ValueError("no name is expected")
+
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        read_records(data, check)
+    assert str(raised.value) == text
+
+
+def test_reads_the_values_of_pickle() -> None:
+    value = {"a": [1, -1, 1 << 40, 2.5, None, True, False, "\u1234" * 300, b"x" * 300, (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)], "b": {2: {}}}
+    for protocol in (2, 4, 5):
+        assert read_records(pickle.dumps(value, max(protocol, 3)), lambda *_: None) == value
+
+
+def test_the_document_names_the_bound() -> None:
+    text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
+    assert f"at most {PER_BYTE} times its bytes, and 1 MiB" in " ".join(text.split())
