@@ -89,6 +89,11 @@ class _Reader:
         self._at = end
         return taken
 
+    def byte(self) -> int:
+        byte = self._data[self._at]
+        self._at += 1
+        return byte
+
     def unsigned(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")
 
@@ -122,8 +127,21 @@ class _Reader:
     def memoize(self) -> None:
         self._memo.append(self.stack[-1])
 
-    def get(self, index: int) -> None:
-        self.stack.append(self._memo[index])
+    def get_near(self) -> None:
+        """BINGET."""
+        self.stack.append(self._memo[self.byte()])
+
+    def get_far(self) -> None:
+        """LONG_BINGET."""
+        self.stack.append(self._memo[self.unsigned(4)])
+
+    def near_text(self) -> None:
+        """SHORT_BINUNICODE."""
+        self.stack.append(str(self.take(self.byte()), "utf-8", "surrogatepass"))
+
+    def small_int(self) -> None:
+        """BININT1."""
+        self.stack.append(self.byte())
 
     def name(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:
@@ -181,7 +199,7 @@ class _Reader:
             target[key] = value
 
     def check_protocol(self) -> None:
-        if (version := self.unsigned(1)) > 5:
+        if (version := self.byte()) > 5:
             raise ValueError(f"it has the protocol {version}, and torch writes at most 5")
 
 
@@ -210,15 +228,15 @@ _STEPS: dict[int, Callable[[_Reader], Any]] = {
         pickle.NEWTRUE: _push(lambda r: True),
         pickle.NEWFALSE: _push(lambda r: False),
         pickle.BININT: _push(lambda r: _signed(r, 4)),
-        pickle.BININT1: _push(lambda r: r.unsigned(1)),
+        pickle.BININT1: _Reader.small_int,
         pickle.BININT2: _push(lambda r: r.unsigned(2)),
-        pickle.LONG1: _push(lambda r: _signed(r, r.unsigned(1))),
+        pickle.LONG1: _push(lambda r: _signed(r, r.byte())),
         pickle.BINFLOAT: _push(lambda r: struct.unpack(">d", r.take(8))[0]),
         pickle.BINUNICODE: _text(4),
-        pickle.SHORT_BINUNICODE: _text(1),
+        pickle.SHORT_BINUNICODE: _Reader.near_text,
         pickle.BINUNICODE8: _text(8),
         pickle.BINBYTES: _push(lambda r: r.take(r.unsigned(4))),
-        pickle.SHORT_BINBYTES: _push(lambda r: r.take(r.unsigned(1))),
+        pickle.SHORT_BINBYTES: _push(lambda r: r.take(r.byte())),
         pickle.EMPTY_TUPLE: _push(lambda r: ()),
         pickle.TUPLE: _push(lambda r: tuple(r.pop_mark())),
         pickle.TUPLE1: lambda r: r.tuple_of(1),
@@ -226,9 +244,9 @@ _STEPS: dict[int, Callable[[_Reader], Any]] = {
         pickle.TUPLE3: lambda r: r.tuple_of(3),
         pickle.EMPTY_LIST: _push(lambda r: []),
         pickle.EMPTY_DICT: _push(lambda r: {}),
-        pickle.BINGET: lambda r: r.get(r.unsigned(1)),
-        pickle.LONG_BINGET: lambda r: r.get(r.unsigned(4)),
-        pickle.BINPUT: lambda r: r.put(r.unsigned(1)),
+        pickle.BINGET: _Reader.get_near,
+        pickle.LONG_BINGET: _Reader.get_far,
+        pickle.BINPUT: lambda r: r.put(r.byte()),
         pickle.LONG_BINPUT: lambda r: r.put(r.unsigned(4)),
         pickle.MEMOIZE: _Reader.memoize,
         pickle.GLOBAL: lambda r: r.name(r.line(), r.line()),

@@ -34,7 +34,9 @@ _STORAGES = {
     "ComplexDoubleStorage": torch.complex128,
 }  # fmt: skip
 
-_WITH_BITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+_WITH_BITS = (
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
 
 
 class _Saved(NamedTuple):
@@ -94,7 +96,7 @@ def _order(saved: _Saved) -> list[int]:
 
 
 class _Archive:
-    """The entries of a ZIP archive in a range of a file: name, without the first folder, to (header, size)."""
+    """A ZIP archive in a range of a file. The names of entries are without the first folder."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._file = file
@@ -102,7 +104,7 @@ class _Archive:
         self._size = size
         count, begin, directory = self._directory()
         self._end = begin
-        self._entries: dict[str, tuple[int, int]] = {}
+        self._entries: dict[str, tuple[int, int]] = {}  # the offset of the header, and the size
         at = 0
         for _ in range(count):
             name, header, length, at = _entry(directory, at)
@@ -116,7 +118,9 @@ class _Archive:
         if name not in self._entries and default is not None:
             return default
         if (size := self._entry(name)[1]) > _MAX_SMALL:
-            raise ValueError(f"its entry {name} has {size} bytes, at most {_MAX_SMALL} are expected")
+            raise ValueError(
+                f"its entry {name} has {size} bytes, at most {_MAX_SMALL} are expected"
+            )
         data = bytearray(size)
         self.read_into(name, 0, memoryview(data))
         return bytes(data)
@@ -161,7 +165,9 @@ class _Archive:
         end = self._size - _END.size
         fields = _END.unpack(self._read(end, _END.size))
         if fields[0] != b"PK\5\6":
-            raise ValueError("it is no file of torch.save: the end record of a ZIP archive is not at its end")
+            raise ValueError(
+                "it is no file of torch.save: the end record of a ZIP archive is not at its end"
+            )
         count, size, begin = fields[4], fields[5], fields[6]
         if end >= _LOCATOR.size + _END_64.size:
             locator = _LOCATOR.unpack(self._read(end - _LOCATOR.size, _LOCATOR.size))
