@@ -86,7 +86,8 @@ struct Transfer {
 ///
 /// Time, with S saved and W wanted boxes: at most S x W comparisons of boxes and S log S steps for sorting, in addition
 /// to the transfers. Boxes that lie apart along the dimension with the most cuts are not compared. Saved boxes that
-/// share indices of that dimension are also compared with each other: at worst S x S comparisons. Thread-safe.
+/// share indices of the two dimensions with the most cuts are also compared with each other, each in log S steps: at
+/// worst S x S comparisons, if boxes overlap or three dimensions are cut. Thread-safe.
 ///
 /// Errors: invalid_argument, with the index of the box, if a box has another number of dimensions than the tensor, ends
 /// outside of it, or if elements of a wanted box are in no saved box; size_overflow, if the tensor has more than 2^64-1

@@ -7,20 +7,16 @@
 #include <safetensors/reshard.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "format/box_sweep.h"
 
 namespace safetensors {
 namespace format {
 namespace {
-
-std::uint64_t end_of(const Box& box, std::size_t dim) noexcept {
-  return box.begin[dim] + box.shape[dim];
-}
 
 // Returns the box that both have, or nullopt if it is empty. Both are checked and have the same rank.
 std::optional<Box> intersection(const Box& a, const Box& b) {
@@ -94,8 +90,10 @@ class Sources {
       if (saved[i].numel() != 0) order_.push_back(i);
     }
     remove_repeated();
-    choose_dimension(rank);
-    find_overlaps();
+    const std::vector<std::size_t> dims = dims_by_cuts(saved, order_, rank);
+    earlier_.resize(saved.size());
+    for (const auto& [earlier, later] : BoxSweep(saved, order_, dims).pairs()) earlier_[later].push_back(earlier);
+    if (rank != 0) sort_along(dims[0]);
   }
 
   // Calls use(source, box) for each box of `wanted` that a source gives, in the order of sources.
@@ -132,35 +130,13 @@ class Sources {
     order_.erase(std::unique(order_.begin(), order_.end(), equal), order_.end());
   }
 
-  // Sorts the boxes along the dimension in which they have the most different begins.
-  void choose_dimension(std::size_t rank) {
-    std::size_t most = 0;
-    std::vector<std::uint64_t> begins(order_.size());
-    for (std::size_t dim = 0; dim < rank; ++dim) {
-      std::transform(order_.begin(), order_.end(), begins.begin(), [&](std::size_t i) { return saved_[i].begin[dim]; });
-      std::sort(begins.begin(), begins.end());
-      const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-      if (distinct > most) most = distinct, dim_ = dim;
-    }
-    if (rank == 0) return;
+  // Sorts the boxes by their begin in a dimension.
+  void sort_along(std::size_t dim) {
+    dim_ = dim;
     std::sort(order_.begin(), order_.end(), [this](std::size_t a, std::size_t b) { return begin(a) < begin(b); });
     max_end_.reserve(order_.size());
     for (const std::size_t i : order_)
       max_end_.push_back(std::max(max_end_.empty() ? 0 : max_end_.back(), end_of(saved_[i], dim_)));
-  }
-
-  // Lists, for each box, the overlapping boxes with lower indexes. Compares only boxes that overlap along dim_.
-  void find_overlaps() {
-    earlier_.resize(saved_.size());
-    std::vector<std::size_t> active;
-    for (const std::size_t i : order_) {
-      if (!max_end_.empty())
-        std::erase_if(active, [&](std::size_t other) { return end_of(saved_[other], dim_) <= begin(i); });
-      for (const std::size_t other : active) {
-        if (intersection(saved_[i], saved_[other])) earlier_[std::max(i, other)].push_back(std::min(i, other));
-      }
-      active.push_back(i);
-    }
   }
 
   // The sources that overlap a box along dim_. max_end_ ascends, so a binary search finds the first one, too.
@@ -176,7 +152,7 @@ class Sources {
 
   std::span<const Box> saved_;
   std::vector<std::size_t> order_;                 // indexes of boxes
-  std::vector<std::vector<std::size_t>> earlier_;  // per box
+  std::vector<std::vector<std::size_t>> earlier_;  // per box, the overlapping boxes with lower indexes
   std::size_t dim_ = 0;
   std::vector<std::uint64_t> max_end_;  // the largest end of the boxes so far in order_; empty for scalars
 };
