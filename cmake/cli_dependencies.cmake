@@ -1,7 +1,8 @@
-# The command is built with fmt, which is found on the system, else fetched and checked against a pinned hash.
+# The command is built with fmt, which is found on the system, else fetched and checked against a pinned hash. It is
+# also built with RE2 if the system has it.
 #
-# Sets SAFETENSORS_CLI_POSSIBLE. If true, link safetensors_cli_dependencies (headers only). If not, one line says why,
-# and the build goes on without the command.
+# Sets SAFETENSORS_CLI_POSSIBLE. If true, link safetensors_cli_dependencies. If not, one line says why, and the build
+# goes on without the command. Without RE2, another line says so, and `rename` takes only --map.
 set(SAFETENSORS_CLI_POSSIBLE FALSE)
 
 include(${CMAKE_CURRENT_LIST_DIR}/fetch.cmake)
@@ -23,4 +24,42 @@ if(fmt_FOUND OR fmt_folder)
 else()
   message(STATUS "The safetensors command is left out: fmt 8+ is neither installed nor could it be fetched (Debian: "
                  "apt-get install libfmt-dev)")
+endif()
+
+# Sets `result` to whether a program with RE2 and these libraries can be linked.
+function(safetensors_try_re2 result)
+  set(CMAKE_REQUIRED_LIBRARIES ${ARGN} Threads::Threads)
+  check_cxx_source_compiles("#include <re2/re2.h>\nint main() { return re2::RE2(\"a\").ok() ? 0 : 1; }" ${result})
+endfunction()
+
+# A static RE2 before 2023-07 needs no other library, as the wheel wants it. A newer one needs Abseil, which only its
+# CMake package names. A wheel does not use that, because the libraries may be shared.
+include(CheckCXXSourceCompiles)
+find_path(SAFETENSORS_RE2_INCLUDE re2/re2.h)
+find_library(SAFETENSORS_RE2_LIBRARY NAMES libre2.a)
+mark_as_advanced(SAFETENSORS_RE2_INCLUDE SAFETENSORS_RE2_LIBRARY)
+set(safetensors_re2 "")
+if(SAFETENSORS_RE2_INCLUDE AND SAFETENSORS_RE2_LIBRARY)
+  set(CMAKE_REQUIRED_INCLUDES ${SAFETENSORS_RE2_INCLUDE})
+  safetensors_try_re2(SAFETENSORS_RE2_STATIC ${SAFETENSORS_RE2_LIBRARY})
+  if(SAFETENSORS_RE2_STATIC)
+    set(safetensors_re2 ${SAFETENSORS_RE2_LIBRARY})
+    target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE ${SAFETENSORS_RE2_INCLUDE})
+  endif()
+  unset(CMAKE_REQUIRED_INCLUDES)
+endif()
+if(NOT safetensors_re2 AND NOT SAFETENSORS_BUILD_PYTHON)
+  find_package(re2 CONFIG QUIET)
+  if(TARGET re2::re2)
+    safetensors_try_re2(SAFETENSORS_RE2_PACKAGE re2::re2)
+    if(SAFETENSORS_RE2_PACKAGE)
+      set(safetensors_re2 re2::re2)
+    endif()
+  endif()
+endif()
+if(safetensors_re2)
+  target_link_libraries(safetensors_cli_dependencies INTERFACE ${safetensors_re2} Threads::Threads)
+  target_compile_definitions(safetensors_cli_dependencies INTERFACE SAFETENSORS_HAVE_RE2)
+else()
+  message(STATUS "`safetensors rename` takes no expressions: RE2 is not installed (Debian: apt-get install libre2-dev)")
 endif()

@@ -18,12 +18,11 @@ folder, and tensors of one file stay together.
 
 Each EXPRESSION is applied to each name, one after the other, as sed -E does:
 s/RE/TEXT/, where RE is an extended regular expression of POSIX, without
-back-references: their matches could take years. In TEXT, & or \0 is the whole
-match, and \1 to \9 are the groups; \& and \\ are the characters themselves, and
-other letters after a backslash are an error. After the last /, g replaces every
-match, and i ignores upper and lower case. A character other than / may take its
-place. A character outside ASCII counts as several. If two tensors would get one
-name, that is an error.)";
+back-references, \< and \>. In TEXT, & or \0 is the whole match, and \1 to \9
+are the groups; \& and \\ are the characters themselves, and other letters after
+a backslash are an error. After the last /, g replaces every match, and i
+ignores upper and lower case. A character other than / may take its place. If
+two tensors would get one name, that is an error.)";
 
 constexpr Option kRenameTable[] = {
     {"--map", "FILE",
@@ -106,6 +105,10 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   arguments.value("map", renaming.map);
   auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1, &renaming.expressions);
+  if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {
+    console.message(formatted("rename: {}", Substitution::kMissing));
+    return Exit::system;
+  }
   if (!wrong) wrong = renaming.parse();
   if (wrong) return console.usage("rename", *wrong);
   request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {

@@ -3,29 +3,41 @@
 
 #include <safetensors/error.h>
 
-#include <regex.h>
-
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+namespace re2 {
+class RE2;
+}
+
 namespace safetensors::cli {
 
 class Substitution {
  public:
-  // A longer name is refused: the time of a match grows with its length, and names come from strangers.
+#if defined(SAFETENSORS_HAVE_RE2)
+  static constexpr bool kAvailable = true;
+#else
+  static constexpr bool kAvailable = false;
+#endif
+  static constexpr const char* kMissing = "this build has no RE2, which an EXPRESSION needs (use --map)";
+
+  // A longer name is refused: with the flag g, the time can grow with the square of its length, and names come from
+  // strangers.
   static constexpr std::size_t kMaxName = 4096;  // bytes
 
-  // Parses s/RE/TEXT/FLAGS with any delimiter. RE is an extended regular expression of POSIX. In TEXT, & is the whole
-  // match and \1 to \9 are its groups. Flags: g (every match, not only the first) and i (upper and lower case are
-  // equal). Error: invalid_argument, with a message without path.
+  // Parses s/RE/TEXT/FLAGS with any delimiter. RE is an extended regular expression of POSIX, in UTF-8. In TEXT, & is
+  // the whole match and \1 to \9 are its groups. Flags: g (every match, not only the first) and i (upper and lower case
+  // are equal). Errors, with a message without path: invalid_argument; unsupported (not kAvailable).
   [[nodiscard]] static Result<Substitution> parse(std::string_view expression);
 
-  // Returns the new name. Errors: invalid_argument (the name is too long or has a zero byte), out_of_memory (the match
-  // needs too much).
+  Substitution(Substitution&&) noexcept;
+  Substitution& operator=(Substitution&&) noexcept;
+  ~Substitution();
+
+  // Returns the new name. Error: invalid_argument (the name is too long).
   [[nodiscard]] Result<std::string> apply(std::string_view name) const;
 
  private:
@@ -34,16 +46,12 @@ class Substitution {
     std::string text;
     int group = -1;
   };
-  struct Free {
-    void operator()(regex_t* regex) const;
-  };
-  Substitution() = default;
-  using Match = std::array<regmatch_t, 10>;
-  void append_replacement(std::string_view name, const Match& match, std::string& result) const;
+  Substitution();
   Status parse_replacement(std::string_view text, char delimiter);
 
-  std::unique_ptr<regex_t, Free> regex_;
+  std::unique_ptr<re2::RE2> regex_;
   std::vector<Piece> pieces_;
+  int groups_ = 1;  // number of groups that TEXT needs, with the whole match
   bool every_ = false;
 };
 

@@ -351,7 +351,7 @@ class ValueTest(CommandTest):
         self.assertRegex(document["version"], r"^\d+\.\d+\.\d+\+cpp\.\d+$")
         self.assertEqual(len(document["dtypes"]), 22)
         self.assertEqual(document["limits"], {"max_header_bytes": 100_000_000})
-        self.assertEqual(sorted(document["built_in"]), ["fmt"])
+        self.assertEqual(sorted(document["built_in"]), ["fmt", "re2"])
         self.assertEqual(sorted(document["hashes"]), ["blake3", "sha256"])
         self.assertEqual(sorted(document["compiler"]), ["name", "version"])
         self.assertEqual(self.output("--version"), self.output("version"))

@@ -37,6 +37,12 @@ VERBS = {
 RANKS = ["BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"]
 
 
+def has_expressions(program):
+    """Whether the command was built with RE2, which expressions of rename need."""
+    version = subprocess.run([program, "version", "--json"], capture_output=True, check=True)
+    return json.loads(version.stdout)["built_in"]["re2"]
+
+
 def header_of(path):
     with open(path, "rb") as file:
         return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -306,7 +312,7 @@ class OutputTest(EditTest):
     def test_an_option_for_a_folder_is_refused_for_a_file(self):
         for option in (("--max-shard-size", "10"), ("--name", "x")):
             for source, output in (("in.safetensors", "out"), ("model", "out.safetensors")):
-                for verb in ("cast", "select", "drop", "rename", "repack"):
+                for verb in VERBS.keys() - {"merge", "split", "reshard"}:
                     arguments = (verb, source, output, *VERBS[verb], *option)
                     self.fail_with(2, f"{option[0]} is for a folder", *arguments)
 
@@ -482,7 +488,7 @@ class ManyTensorsTest(EditTest):
         self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
 
     def test_every_verb_that_writes_takes_less_than_64_mib(self):
-        options = {**VERBS, "cast": ["--to", "bf16"], "rename": ["s/^model/x/"]}
+        options = {**VERBS, "cast": ["--to", "bf16"]}
         options["drop"] = ["--match", "*.layers.0.*"]
         options["split"] = ["--max-shard-size", "2MB"]
         for verb, more in options.items():
@@ -497,11 +503,15 @@ class ManyTensorsTest(EditTest):
     def test_long_lists_take_less_than_64_mib(self):
         self.expect_small("repack", "in", "aligned", "--align", "4096")
         self.expect_small("repack", "in", "other", "--align", "4096", "--dry-run", "--json")
-        self.expect_small("rename", "in", "other", "s/^model/x/", "--dry-run")
-        self.expect_small("rename", "in", "renamed", "s/^model/x/", "--json")
+        if "rename" in VERBS:
+            self.expect_small("rename", "in", "other", "s/^model/x/", "--dry-run")
+            self.expect_small("rename", "in", "renamed", "s/^model/x/", "--json")
         self.expect_small("cast", "in", "cast", "--to", "f16", "--json")
 
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))
+    if not has_expressions(PROGRAM):
+        print("rename is left out: the command was built without RE2")
+        del VERBS["rename"]
     unittest.main()

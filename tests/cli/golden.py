@@ -102,9 +102,14 @@ def check_file(path, program, update):
     return failures, len(cases)
 
 
-def has_hashes(program):
+def left_out(program):
+    """The files of cases that need a library without which the command was built, and the library."""
     version = subprocess.run([program, "version", "--json"], capture_output=True, check=True, timeout=120)
-    return json.loads(version.stdout)["hashes"]["sha256"] != "none"
+    features = json.loads(version.stdout)
+    if features["hashes"]["sha256"] == "none":
+        yield "hash.txt", "OpenSSL"
+    if not features["built_in"]["re2"]:
+        yield "rename.txt", "RE2"
 
 
 def main():
@@ -114,9 +119,9 @@ def main():
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     files = options.files or sorted(glob.glob(os.path.join(HERE, "golden", "*.txt")))
-    if not has_hashes(options.program):
-        print("hash.txt: skipped, the command was built without OpenSSL")
-        files = [file for file in files if os.path.basename(file) != "hash.txt"]
+    for name, library in left_out(options.program):
+        print(f"{name}: skipped, the command was built without {library}")
+        files = [file for file in files if os.path.basename(file) != name]
     results = [check_file(path, os.path.abspath(options.program), options.update) for path in files]
     total = sum(count for _, count in results)
     if total == 0:
