@@ -1,7 +1,6 @@
 // The subcommand version: prints the version, the compiler, what was built in, the dtypes and the limits.
 #include "arguments.h"
 #include "command.h"
-#include "edit/substitution.h"
 #include "json_output.h"
 #include "text/formatted.h"
 
@@ -51,6 +50,15 @@ constexpr const char* build_kind() {
 #endif
 }
 
+// Whether `rename` takes expressions.
+constexpr bool has_re2() {
+#if defined(SAFETENSORS_HAVE_RE2)
+  return true;
+#else
+  return false;
+#endif
+}
+
 std::string fmt_version() {
   return formatted("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
@@ -75,7 +83,7 @@ void print_text(Console& console) {
   console.out(formatted("safetensors {}\n", safetensors_version_string()));
   console.out(formatted("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(),
                         __cplusplus / 100 % 100, build_kind()));
-  console.out(formatted("  built in    fmt {}{}\n", fmt_version(), Substitution::kAvailable ? ", RE2" : ""));
+  console.out(formatted("  built in    fmt {}{}\n", fmt_version(), has_re2() ? ", RE2" : ""));
   console.out(formatted("  hashes      sha256: {}, blake3: {}\n", hash_libraries().sha256, hash_libraries().blake3));
   std::string dtypes;
   for (const Dtype dtype : all_dtypes()) {
@@ -92,7 +100,7 @@ void print_json(Console& console) {
   json.field("version", safetensors_version_string()).line().key("compiler").open('{').field("name", compiler_name());
   json.field("version", compiler_version()).close('}').field("cplusplus", std::uint64_t{__cplusplus});
   json.field("build", build_kind()).line().key("built_in").open('{');
-  json.field("fmt", fmt_version()).field("re2", Substitution::kAvailable).close('}').line().key("hashes").open('{');
+  json.field("fmt", fmt_version()).field("re2", has_re2()).close('}').line().key("hashes").open('{');
   json.field("sha256", hash_libraries().sha256).field("blake3", hash_libraries().blake3).close('}');
   json.line().key("dtypes").open('[');
   for (const Dtype dtype : all_dtypes()) json.string(to_string(dtype));

@@ -12,10 +12,11 @@
 
 #include <safetensors/diff.h>
 
+#include "format/merged_metadata.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 
 namespace safetensors::cli {
 namespace {
@@ -61,13 +62,6 @@ struct DiffRequest {
   bool json = false;
 };
 
-// A key of the metadata with different values. nullopt: the key is not there.
-struct MetadataDiff {
-  std::string key;
-  std::optional<std::string> first;
-  std::optional<std::string> second;
-};
-
 std::optional<double> parse_tolerance(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -75,30 +69,56 @@ std::optional<double> parse_tolerance(const std::string& text) {
   return valid ? std::optional(value) : std::nullopt;
 }
 
-std::map<std::string_view, std::string_view> pairs_of(const Input& input) {
-  std::map<std::string_view, std::string_view> pairs;
-  for (const File& file : input.files()) {
-    for (const auto& [key, value] : file.metadata()) pairs.emplace(key, value);
-  }
-  return pairs;
+// A key of the metadata with different values. nullopt: the key is not there.
+struct MetadataDiff {
+  std::string_view key;
+  std::optional<std::string_view> first;
+  std::optional<std::string_view> second;
+};
+
+format::MergedMetadata merged_metadata(const Input& input) {
+  std::vector<Metadata> headers;
+  for (const File& file : input.files()) headers.push_back(file.metadata());
+  return format::MergedMetadata(std::move(headers));
 }
 
-// Returns the metadata of all files. If several files have the same key, the value of the first file counts.
-std::vector<MetadataDiff> diff_metadata(const Input& first, const Input& second) {
-  const auto before = pairs_of(first);
-  const auto after = pairs_of(second);
-  std::vector<MetadataDiff> found;
-  for (const auto& [key, value] : before) {
-    const auto other = after.find(key);
-    if (other == after.end()) found.push_back({std::string(key), std::string(value), std::nullopt});
-    if (other != after.end() && other->second != value)
-      found.push_back({std::string(key), std::string(value), std::string(other->second)});
+// The differences of the metadata of two inputs. If several files have the same key, the value of the first file
+// counts. There is no list of them, because it could take several times the memory of the headers.
+class MetadataDiffs {
+ public:
+  MetadataDiffs(const Input& first, const Input& second)
+      : first_(merged_metadata(first)), second_(merged_metadata(second)) {
+    each([this](const MetadataDiff&) { ++count_; });
   }
-  for (const auto& [key, value] : after) {
-    if (!before.contains(key)) found.push_back({std::string(key), std::nullopt, std::string(value)});
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+
+  // Calls visit(MetadataDiff): the keys of the first input in their order, then those that only the second has.
+  template <class Visit>
+  void each(const Visit& visit) const {
+    each_key(first_, second_, [&](std::string_view key, std::string_view value, const auto& other) {
+      if (other != value) visit(MetadataDiff{key, value, other});
+    });
+    each_key(second_, first_, [&](std::string_view key, std::string_view value, const auto& other) {
+      if (!other) visit(MetadataDiff{key, std::nullopt, value});
+    });
   }
-  return found;
-}
+
+ private:
+  // Calls visit(key, value, the value of the key in `others`) for each key of `list`. Both are sorted.
+  template <class Visit>
+  static void each_key(const format::MergedMetadata& list, const format::MergedMetadata& others, const Visit& visit) {
+    std::size_t other = 0;
+    for (std::size_t i = 0; i < list.size(); i = list.next_key(i)) {
+      while (other < others.size() && others[other].key < list[i].key) ++other;
+      const bool same = other < others.size() && others[other].key == list[i].key;
+      visit(list[i].key, list[i].value, same ? std::optional(others[other].value) : std::nullopt);
+    }
+  }
+
+  format::MergedMetadata first_;
+  format::MergedMetadata second_;
+  std::uint64_t count_ = 0;
+};
 
 std::string described(const Tensor& tensor) {
   return formatted("{} {}", to_string(tensor.dtype()), shape_text(tensor.shape()));
@@ -165,17 +185,17 @@ void print_tensors(Console& console, const DiffResult& result, bool values) {
   if (!result.tensors.empty()) table.print(console);
 }
 
-void print_metadata(Console& console, const std::vector<MetadataDiff>& metadata) {
-  const auto shown = [](const std::optional<std::string>& value) {
+void print_metadata(Console& console, const MetadataDiffs& metadata) {
+  const auto shown = [](const std::optional<std::string_view>& value) {
     return value ? "`" + shortened(*value, 60) + "`" : std::string("no value");
   };
-  for (const MetadataDiff& found : metadata) {
+  metadata.each([&](const MetadataDiff& found) {
     console.out(
         formatted("metadata {}: {}, B has {}\n", shortened(found.key, 40), shown(found.first), shown(found.second)));
-  }
+  });
 }
 
-void print_summary(Console& console, const DiffResult& result, const std::vector<MetadataDiff>& metadata) {
+void print_summary(Console& console, const DiffResult& result, const MetadataDiffs& metadata) {
   const auto count = [&](DiffKind kind) {
     return static_cast<std::uint64_t>(std::ranges::count(result.tensors, kind, &TensorDiff::kind));
   };
@@ -188,7 +208,7 @@ void print_summary(Console& console, const DiffResult& result, const std::vector
   for (const auto& [kind, says] : kinds) {
     if (count(kind) > 0) text += formatted(", {} {}", grouped(count(kind)), says);
   }
-  if (!metadata.empty()) text += formatted("; {} of the metadata", counted(metadata.size(), "difference"));
+  if (metadata.count() > 0) text += formatted("; {} of the metadata", counted(metadata.count(), "difference"));
   console.out(text + "\n");
 }
 
@@ -211,11 +231,11 @@ void json_side(Json& json, const char* key, const std::optional<Tensor>& tensor)
   }
 }
 
-void print_json(Json& json, const DiffResult& result, const std::vector<MetadataDiff>& metadata, bool values) {
+void print_json(Json& json, const DiffResult& result, const MetadataDiffs& metadata, bool values) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
-  json.field("differ", !result.tensors.empty() || !metadata.empty()).field("equal_tensors", result.equal);
+  json.field("differ", !result.tensors.empty() || metadata.count() > 0).field("equal_tensors", result.equal);
   json.line().key("metadata").open('[');
-  const auto text = [&](const char* key, const std::optional<std::string>& value) {
+  const auto text = [&](const char* key, const std::optional<std::string_view>& value) {
     json.key(key);
     if (value) {
       json.string(*value);
@@ -223,12 +243,12 @@ void print_json(Json& json, const DiffResult& result, const std::vector<Metadata
       json.null();
     }
   };
-  for (const MetadataDiff& found : metadata) {
+  metadata.each([&](const MetadataDiff& found) {
     json.line().open('{').field("key", found.key);
     text("first", found.first);
     text("second", found.second);
     json.close('}');
-  }
+  });
   json.close(']').line().key("tensors").open('[');
   for (const TensorDiff& found : result.tensors) {
     json.line().open('{').field("kind", kKinds[static_cast<std::size_t>(found.kind)]);
@@ -281,7 +301,7 @@ Exit compare(DiffRequest& request, Console& console) {
   if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
   if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);
-  const std::vector<MetadataDiff> metadata = diff_metadata(*first, *second);
+  const MetadataDiffs metadata(*first, *second);
   if (request.json) {
     Json json(console, "diff");
     json.field("first", request.paths[0]).field("second", request.paths[1]);
@@ -292,7 +312,7 @@ Exit compare(DiffRequest& request, Console& console) {
     if (!request.brief) print_metadata(console, metadata);
     print_summary(console, *result, metadata);
   }
-  return result->tensors.empty() && metadata.empty() ? Exit::good : Exit::negative;
+  return result->tensors.empty() && metadata.count() == 0 ? Exit::good : Exit::negative;
 }
 
 // Returns nullopt, or the text of an error.

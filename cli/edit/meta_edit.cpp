@@ -16,6 +16,7 @@ namespace safetensors::cli {
 namespace {
 
 using Edits = std::vector<MetadataEdit>;
+using OldValues = std::vector<std::optional<std::string>>;  // in the order of the edits
 
 // Returns nullopt, or the text of an error in the command line.
 std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
@@ -35,11 +36,15 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   return std::nullopt;
 }
 
-// The size of the metadata in the text of a header, in bytes.
-std::uint64_t metadata_size(const std::map<std::string_view, std::string_view>& pairs, bool tensors_follow) {
-  std::uint64_t size = std::string_view("\"__metadata__\":{}").size() + (tensors_follow ? 1 : 0);
-  for (const auto& [key, value] : pairs) size += json::string_size(key) + json::string_size(value) + 2;
-  return pairs.empty() ? size : size - 1;
+// The size of a pair in the text of a header, with a comma.
+std::uint64_t pair_size(std::string_view key, std::string_view value) {
+  return json::string_size(key) + json::string_size(value) + std::string_view(":,").size();
+}
+
+// The size of the metadata in the text of a header, in bytes. pairs: the sum of their sizes.
+std::uint64_t metadata_size(std::uint64_t pairs, bool tensors_follow) {
+  const std::uint64_t size = std::string_view("\"__metadata__\":{}").size() + (tensors_follow ? 1 : 0);
+  return pairs == 0 ? size : size + pairs - 1;
 }
 
 struct Plan {
@@ -52,17 +57,16 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
   const Result<std::string> text = header.text();
   if (!text) return text.error();
   std::uint64_t size = text->find_last_not_of(' ') + 1;
-  std::map<std::string_view, std::string_view> pairs;
-  for (const auto& [key, value] : header.metadata()) pairs.emplace(key, value);
+  std::uint64_t pairs = 0;
+  for (const auto& [key, value] : header.metadata()) pairs += pair_size(key, value);
   bool present = header.metadata().present();
   if (present) size -= metadata_size(pairs, !header.empty());
-  for (const MetadataEdit& edit : edits) {
-    if (edit.value) {
-      pairs[edit.key] = *edit.value;
-      present = true;
-    } else {
-      pairs.erase(edit.key);
-    }
+  std::map<std::string_view, const MetadataEdit*> by_key;  // one key may be given exact and escaped
+  for (const MetadataEdit& edit : edits) by_key[edit.key] = &edit;
+  for (const auto& [key, edit] : by_key) {
+    if (const auto old = header.metadata().find(key)) pairs -= pair_size(key, *old);
+    if (edit->value) pairs += pair_size(key, *edit->value);
+    present = present || edit->value;
   }
   if (present) size += metadata_size(pairs, !header.empty());
   if (options.in_place) {
@@ -105,8 +109,8 @@ void string_or_null(Json& json, const std::optional<Text>& text) {
   }
 }
 
-void print_json(Console& console, const std::string& path, const MetaEdit& edit, const Header* header,
-                const Edits& edits, const Plan* plan, const Error* error) {
+void print_json(Console& console, const std::string& path, const MetaEdit& edit, const Edits& edits,
+                const OldValues& old, const Plan* plan, const Error* error) {
   Json json(console, "meta");
   json.field("path", path).field("dry_run", edit.dry_run).field("in_place", edit.options.in_place);
   json.field("changed", error == nullptr && !edit.dry_run);
@@ -114,12 +118,11 @@ void print_json(Console& console, const std::string& path, const MetaEdit& edit,
     json.error(*error);
   } else {
     json.field("header_bytes", plan->header_bytes).field("file_bytes", plan->file_bytes).key("edits").open('[');
-    for (const MetadataEdit& change : edits) {
-      const auto old = header->metadata().find(change.key);
-      json.line().open('{').field("key", change.key).key("old");
-      string_or_null(json, old);
+    for (std::size_t i = 0; i < edits.size(); ++i) {
+      json.line().open('{').field("key", edits[i].key).key("old");
+      string_or_null(json, old[i]);
       json.key("new");
-      string_or_null(json, change.value);
+      string_or_null(json, edits[i].value);
       json.close('}');
     }
     json.close(']');
@@ -160,16 +163,25 @@ Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, 
   if (given[1] == kStandardInput) return console.usage("meta", "set and rm need a file, not standard input");
   EditOptions options = edit.options;
   options.parse.allow_leading_whitespace = true;
-  const Result<File> file = open_file(given[1], console);
-  const std::string& path = file ? file->path() : given[1];  // of the only file of a folder
-  const Header* header = file ? &file->header() : nullptr;
-  const Status found = header != nullptr ? find_keys(*header, edits) : Status(file.error());
+  std::optional<Result<File>> file(open_file(given[1], console));
+  const std::string path = *file ? (*file)->path() : given[1];  // of the only file of a folder
+  const Header* header = *file ? &(*file)->header() : nullptr;
+  const Status found = header != nullptr ? find_keys(*header, edits) : Status(file->error());
   const Result<Plan> plan = found ? plan_edit(*header, edits, options) : Result<Plan>(found.error());
   Status status = plan ? Status() : Status(plan.error());
-  if (status && !edit.dry_run) status = write_edit(path, edits, options, console);
+  OldValues old;
+  for (const MetadataEdit& change : edits) {
+    old.emplace_back();
+    const auto value = status ? header->metadata().find(change.key) : std::nullopt;
+    if (value) old.back() = std::string(*value);
+  }
+  if (status && !edit.dry_run) {
+    file.reset();  // the library reads the header again
+    status = write_edit(path, edits, options, console);
+  }
   const Error* error = status ? nullptr : &status.error();
   if (edit.json) {
-    print_json(console, path, edit, header, edits, plan ? &*plan : nullptr, error);
+    print_json(console, path, edit, edits, old, plan ? &*plan : nullptr, error);
   } else if (error == nullptr && edit.dry_run) {
     print_plan(console, *header, edits, *plan, options.in_place);
   }

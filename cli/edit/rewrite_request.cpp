@@ -106,6 +106,7 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
   if (change) {
     if (Status status = change(input, tensors); !status) return status.error();
   }
+  RewriteOptions planned = options;
   if (metadata_ != "none") {
     const MetadataConflict conflict = metadata_ == "first"  ? MetadataConflict::first
                                       : metadata_ == "last" ? MetadataConflict::last
@@ -116,12 +117,12 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
       if (error.code == Errc::invalid_argument) error.message += " (choose with --metadata)";
       return error;
     }
-    options.metadata = *std::move(merged);
-    options.index_metadata = input.checkpoint()->index_metadata();
+    planned.metadata = *std::move(merged);
+    planned.index_metadata = input.checkpoint()->index_metadata();
   }
-  Result<Rewrite> rewrite = Rewrite::plan(std::move(tensors), options);
-  if (rewrite || options.index_metadata.empty() || !rewrite.error().message.starts_with("index_metadata"))
-    return rewrite;
+  const bool of_index = !planned.index_metadata.empty();
+  Result<Rewrite> rewrite = Rewrite::plan(std::move(tensors), std::move(planned));
+  if (rewrite || !of_index || !rewrite.error().message.starts_with("index_metadata")) return rewrite;
   return output_error(Errc::invalid_index,
                       "the metadata of its index has two members of one name: remove one of them from the index");
 }

@@ -200,18 +200,15 @@ Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, co
 
 // Makes the headers of all files.
 Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
-                                               const CheckpointLayoutOptions& options) {
-  NewMetadata metadata;
-  for (const auto& [key, value] : options.metadata) {
-    if (Status status = add_metadata(metadata, key, value); !status) return std::move(status).error();
-  }
-  const bool present = options.metadata_present || !metadata.empty();
+                                               const CheckpointLayoutOptions& options, const MetadataMember& member) {
+  const Result<std::string> metadata = member();
+  if (!metadata) return metadata.error();
   std::vector<CheckpointFile> files;
   const std::size_t count = split.files.size();
   for (std::size_t i = 0; i < count; ++i) {
     Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
     if (!chosen) return std::move(chosen).error();
-    Result<NewHeaderText> text = new_header_text(*std::move(chosen), present ? &metadata : nullptr, options.layout);
+    Result<NewHeaderText> text = new_header_text(*std::move(chosen), *metadata, options.layout);
     if (!text) return std::move(text).error();
     // One file of several is small, so the copy of its names does not raise the peak of the memory.
     Result<Header> header = new_header(*std::move(text), count > 1 ? KeptText::names : KeptText::all);
@@ -252,11 +249,12 @@ namespace detail {
 
 template <>
 struct Access<CheckpointLayout> {
-  static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options) {
+  static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options,
+                                       const format::MetadataMember& metadata) {
     if (Status status = format::check_stem(options.stem); !status) return std::move(status).error();
     const Result<format::Split> split = format::Splitter(tensors, options.max_shard_size).run();
     if (!split) return split.error();
-    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options);
+    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options, metadata);
     if (!files) return std::move(files).error();
     const auto state = std::make_shared<CheckpointLayout::State>();
     state->stem = options.stem;
@@ -275,7 +273,11 @@ struct Access<CheckpointLayout> {
 Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor> tensors,
                                                 const CheckpointLayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointLayout> {
-    return detail::Access<CheckpointLayout>::make({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options);
+    const auto metadata = [&]() -> Result<std::string> {
+      if (!options.metadata_present && options.metadata.empty()) return std::string();
+      return format::metadata_member(options.metadata);
+    };
+    return format::make_layout({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options, metadata);
   });
 }
 
@@ -307,8 +309,9 @@ std::string_view CheckpointLayout::index_text() const& noexcept {
 
 namespace format {
 
-Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options) {
-  return detail::Access<CheckpointLayout>::make(tensors, options);
+Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,
+                                     const MetadataMember& metadata) {
+  return detail::Access<CheckpointLayout>::make(tensors, options, metadata);
 }
 
 }  // namespace format

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 namespace safetensors::format {
 
@@ -15,8 +16,13 @@ struct TensorSequence {
   std::function<CheckpointTensor(std::size_t index)> at;  // for index < size; may be called several times
 };
 
-// Does the same as CheckpointLayout::make(). Throws std::bad_alloc.
+// Returns the member `__metadata__` of every header as text: see metadata_member(). Empty: none.
+using MetadataMember = std::function<Result<std::string>()>;
+
+// Does the same as CheckpointLayout::make(), but calls `metadata`, once, instead of reading the pairs in `options`. So
+// the caller can free the pairs before the headers take memory. Throws std::bad_alloc.
 [[nodiscard]] Result<CheckpointLayout> make_layout(const TensorSequence& tensors,
-                                                   const CheckpointLayoutOptions& options);
+                                                   const CheckpointLayoutOptions& options,
+                                                   const MetadataMember& metadata);
 
 }  // namespace safetensors::format

@@ -61,7 +61,8 @@ struct HeaderBuilder::State {
     std::vector<format::NewTensor> tensors;
     tensors.reserve(entries.size());
     for (const Entry& entry : entries) tensors.push_back({entry.name, entry.shape, entry.nbytes, entry.dtype});
-    return format::new_header_text(std::move(tensors), metadata_present ? &metadata : nullptr, options);
+    const std::string member = metadata_present ? format::metadata_member(metadata) : std::string();
+    return format::new_header_text(std::move(tensors), member, options);
   }
 };
 

@@ -39,10 +39,16 @@ class HeaderWriter {
   // pairs: of key and value, sorted by key.
   template <class Pairs>
   void metadata(const Pairs& pairs) {
-    text_ += "\"__metadata__\":{";
+    begin_metadata();
     for (const auto& [key, value] : pairs) pair(key, value);
-    text_ += '}';
+    end_metadata();
   }
+  // The same, one pair at a time, in the order of the keys.
+  void begin_metadata() { text_ += "\"__metadata__\":{"; }
+  void pair(std::string_view key, std::string_view value);
+  void end_metadata() { text_ += '}'; }
+  // Writes what another writer wrote as metadata, without the braces around it.
+  void metadata_member(std::string_view text) { text_ += text; }
   void tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
   // Writes all tensors of a header. list: in the order of offsets. Tensors without bytes can share an offset. Among
   // those, the order is the writer's: by descending rank of the dtype, then by name.
@@ -52,7 +58,6 @@ class HeaderWriter {
  private:
   static constexpr std::size_t kPiece = std::size_t{64} << 10;  // bytes
 
-  void pair(std::string_view key, std::string_view value);
   void separate() {
     if (text_.back() != '{') text_ += ',';
     if (sink_ && text_.size() >= kPiece) flush();

@@ -57,17 +57,15 @@ std::size_t decimal_digits(std::uint64_t number) noexcept {
 
 // An upper bound for the size of the text, in bytes. It is close enough to allocate that much: a string that grows
 // while it is written takes up to three times the memory.
-std::size_t max_text_size(std::span<const NewTensor> tensors, const NewMetadata* metadata, std::uint64_t data_bytes) {
+std::size_t max_text_size(std::span<const NewTensor> tensors, std::size_t metadata_bytes, std::uint64_t data_bytes) {
   constexpr std::string_view kEntry = R"(,:{"dtype":"","shape":[],"data_offsets":[,]})";
-  constexpr std::string_view kEnds = R"({"__metadata__":{},})";
+  constexpr std::string_view kEnds = "{,}";
   const std::size_t offset = decimal_digits(data_bytes);
-  std::size_t size = kEnds.size();
+  std::size_t size = kEnds.size() + metadata_bytes;
   for (const NewTensor& tensor : tensors) {
     size += kEntry.size() + to_string(tensor.dtype).size() + 2 * offset + json::string_size(tensor.name);
     for (const std::uint64_t dim : tensor.shape) size += decimal_digits(dim) + 1;
   }
-  if (metadata == nullptr) return size;
-  for (const auto& [key, value] : *metadata) size += json::string_size(key) + json::string_size(value) + 2;
   return size;
 }
 
@@ -84,6 +82,31 @@ Result<std::uint64_t> sum_of_sizes(std::span<const NewTensor> tensors) {
     offset = end;
   }
   return offset;
+}
+
+Status check_pair(std::string_view key, std::string_view value) {
+  if (Status status = check_utf8("metadata key", key, key); !status) return status;
+  return check_utf8("metadata value of", key, value);
+}
+
+Error key_added_before(std::string_view key) {
+  return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
+}
+
+// `pairs` yields key and value, sorted by key.
+template <class Pairs, class Of>
+std::string write_member(const Pairs& pairs, const Of& of) {
+  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
+  for (const auto& pair : pairs) size += json::string_size(of(pair).first) + json::string_size(of(pair).second) + 2;
+  HeaderWriter writer;
+  writer.reserve(size);
+  writer.begin_metadata();
+  for (const auto& pair : pairs) writer.pair(of(pair).first, of(pair).second);
+  writer.end_metadata();
+  std::string text = std::move(writer).finish();
+  text.pop_back();  // the braces of the header
+  text.erase(0, 1);
+  return text;
 }
 
 }  // namespace
@@ -122,13 +145,41 @@ Status check_unique(std::span<const NewTensor> tensors) {
 }
 
 Status add_metadata(NewMetadata& metadata, std::string_view key, std::string_view value) {
-  if (Status status = check_utf8("metadata key", key, key); !status) return status;
-  if (Status status = check_utf8("metadata value of", key, value); !status) return status;
+  if (Status status = check_pair(key, value); !status) return status;
   if (metadata.emplace(key, value).second) return {};
-  return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
+  return key_added_before(key);
 }
 
-Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewMetadata* metadata,
+Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs) {
+  Status status;
+  std::vector<const std::pair<std::string, std::string>*> sorted;
+  sorted.reserve(pairs.size());
+  for (const auto& pair : pairs) {
+    status = check_pair(pair.first, pair.second);
+    if (!status) break;
+    sorted.push_back(&pair);
+  }
+  std::ranges::sort(sorted, [](const auto* a, const auto* b) {
+    const int order = a->first.compare(b->first);
+    return order != 0 ? order < 0 : a < b;
+  });
+  // All of these pairs come before one that is not UTF-8, so a repeated key among them is the first error.
+  const std::pair<std::string, std::string>* repeated = nullptr;
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (sorted[i]->first == sorted[i - 1]->first && (repeated == nullptr || sorted[i] < repeated)) repeated = sorted[i];
+  }
+  if (repeated != nullptr) return key_added_before(repeated->first);
+  if (!status) return std::move(status).error();
+  return write_member(
+      sorted, [](const auto* pair) -> const auto& { return *pair; });
+}
+
+std::string metadata_member(const NewMetadata& metadata) {
+  return write_member(
+      metadata, [](const auto& pair) -> const auto& { return pair; });
+}
+
+Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::string_view metadata,
                                       const LayoutOptions& options) {
   const std::uint32_t alignment = options.data_alignment == 0 ? 8 : options.data_alignment;
   if (!std::has_single_bit(alignment) || alignment > 65536) {
@@ -141,9 +192,9 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewM
   if (!data_bytes) return data_bytes.error();
 
   HeaderWriter writer;
-  writer.reserve(max_text_size(tensors, metadata, *data_bytes) + alignment + json::Reader::kPadding +
+  writer.reserve(max_text_size(tensors, metadata.size(), *data_bytes) + alignment + json::Reader::kPadding +
                  static_cast<std::size_t>(std::min(options.metadata_slack, kMaxHeaderBytes)));
-  if (metadata != nullptr) writer.metadata(*metadata);
+  writer.metadata_member(metadata);
   std::uint64_t offset = 0;
   for (const NewTensor& tensor : tensors) {
     writer.tensor(tensor.name, tensor.dtype, tensor.shape, offset, offset + tensor.nbytes);

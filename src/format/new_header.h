@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors::format {
@@ -44,9 +45,15 @@ struct NewHeaderText {
   std::uint64_t data_bytes = 0;
 };
 
-// Puts the tensors in order and assigns their offsets. Frees the list of tensors before it returns. metadata: null for
-// none. Errors: those of HeaderBuilder::build(). Throws std::bad_alloc.
-[[nodiscard]] Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, const NewMetadata* metadata,
+// Returns the member `__metadata__` of a header as text. The pairs have any order. Errors, for the first wrong pair:
+// invalid_utf8, duplicate_name. Throws std::bad_alloc.
+[[nodiscard]] Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs);
+// The same for pairs that add_metadata() has checked.
+[[nodiscard]] std::string metadata_member(const NewMetadata& metadata);
+
+// Puts the tensors in order and assigns their offsets. Frees the list of tensors before it returns. metadata: the text
+// of metadata_member(), empty for none. Errors: those of HeaderBuilder::build(). Throws std::bad_alloc.
+[[nodiscard]] Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::string_view metadata,
                                                     const LayoutOptions& options);
 
 // What a new header keeps of its text. The parser needs the whole text. Later only the names and the metadata are

@@ -1,14 +1,18 @@
 // Merges the metadata of several files: a union, with a choice for keys that have several values.
 #include <safetensors/edit.h>
 
-#include <map>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "format/merged_metadata.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
+
+using Pair = format::MergedMetadata::Pair;
 
 // "`value`", with at most 60 bytes of the value.
 std::string quoted(std::string_view value) {
@@ -17,35 +21,40 @@ std::string quoted(std::string_view value) {
   return "`" + printable(value.substr(0, kShown)) + "...`";
 }
 
-// The value of a key, and the first file that has it.
-struct Value {
-  std::string_view text;
-  const File* file;
-};
-
-Error conflict_error(std::string_view key, const Value& first, const Value& second) {
-  return base::make_error(Errc::invalid_argument, "metadata key " + quoted(key) + " is " + quoted(first.text) +
-                                                      " in `" + printable(first.file->path()) + "` and " +
-                                                      quoted(second.text) + " in `" + printable(second.file->path()) +
-                                                      "`");
+Error conflict_error(std::span<const File> files, const Pair& first, const Pair& second) {
+  return base::make_error(Errc::invalid_argument, "metadata key " + quoted(first.key) + " is " + quoted(first.value) +
+                                                      " in `" + printable(files[first.header].path()) + "` and " +
+                                                      quoted(second.value) + " in `" +
+                                                      printable(files[second.header].path()) + "`");
 }
 
 Result<std::optional<MetadataPairs>> merge(std::span<const File> files, MetadataConflict conflict) {
-  std::map<std::string_view, Value> merged;
+  std::vector<Metadata> headers;
   bool present = false;
   for (const File& file : files) {
+    headers.push_back(file.metadata());
     present = present || file.metadata().present();
-    for (const auto& [key, text] : file.metadata()) {
-      const Value value{text, &file};
-      const auto [place, added] = merged.emplace(key, value);
-      if (added || place->second.text == text) continue;
-      if (conflict == MetadataConflict::refuse) return conflict_error(key, place->second, value);
-      if (conflict == MetadataConflict::last) place->second = value;
-    }
   }
   if (!present) return std::optional<MetadataPairs>();
+  const format::MergedMetadata merged(std::move(headers));
+  std::size_t keys = 0;
+  // The two values of a conflict. Of several, the one in the first file counts, whatever the key is.
+  std::optional<std::pair<Pair, Pair>> found;
+  for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i), ++keys) {
+    for (std::size_t other = i + 1; other < merged.next_key(i); ++other) {
+      const bool earlier = !found || merged[other].header < found->second.header;
+      if (earlier && merged[other].value != merged[i].value) found = {merged[i], merged[other]};
+    }
+  }
+  if (found && conflict == MetadataConflict::refuse) return conflict_error(files, found->first, found->second);
   MetadataPairs pairs;
-  for (const auto& [key, value] : merged) pairs.emplace_back(key, value.text);
+  pairs.reserve(keys);
+  for (std::size_t i = 0; i < merged.size();) {
+    const std::size_t next = merged.next_key(i);
+    const Pair chosen = merged[conflict == MetadataConflict::last ? next - 1 : i];
+    pairs.emplace_back(chosen.key, chosen.value);
+    i = next;
+  }
   return std::optional(std::move(pairs));
 }
 

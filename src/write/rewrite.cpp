@@ -146,12 +146,12 @@ inline namespace v0 {
 
 Rewrite::Rewrite(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, const RewriteOptions& options) noexcept {
+Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, RewriteOptions options) noexcept {
   return base::guarded([&]() -> Result<Rewrite> {
     const auto state = std::make_shared<State>(tensors, options.folder);
     std::vector<RewriteTensor>().swap(tensors);
     if (Status status = state->items.check(); !status) return std::move(status).error();
-    Result<CheckpointLayout> layout = state->items.lay_out(options);
+    Result<CheckpointLayout> layout = state->items.lay_out(std::move(options));
     if (!layout) return std::move(layout).error();
     state->layout = *std::move(layout);
     return Rewrite(state);

@@ -17,6 +17,7 @@
 #include "format/checkpoint_layout.h"
 #include "format/header_writer.h"
 #include "format/name_index.h"
+#include "format/new_header.h"
 #include "format/printable.h"
 #include "format/shard_index.h"
 
@@ -122,7 +123,7 @@ std::string RewriteItems::stem() const {
   return usable ? std::string(*stems.begin()) : std::string("model");
 }
 
-Result<CheckpointLayout> RewriteItems::lay_out(const RewriteOptions& options) const {
+Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
   const bool keep_files = options.folder && !options.max_shard_size;
   const auto describe = [&](std::size_t index) {
     const RewriteItem& item = items_[index];
@@ -132,14 +133,18 @@ Result<CheckpointLayout> RewriteItems::lay_out(const RewriteOptions& options) co
   };
   const std::string stem = !options.folder ? "model" : options.stem ? *options.stem : this->stem();
   const TensorOrder kept = in_writers_order() ? TensorOrder::writer : TensorOrder::given;
+  const auto metadata = [&]() -> Result<std::string> {
+    // The pairs take several times the memory of the text.
+    const std::optional<MetadataPairs> pairs = std::exchange(options.metadata, std::nullopt);
+    return pairs ? format::metadata_member(*pairs) : std::string();
+  };
   return format::make_layout(
       {items_.size(), describe},
       {.max_shard_size = options.folder ? options.max_shard_size.value_or(~std::uint64_t{0}) : ~std::uint64_t{0},
        .stem = stem,
-       .metadata = options.metadata.value_or(MetadataPairs()),
-       .metadata_present = options.metadata.has_value(),
        .index_metadata = options.index_metadata,
-       .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}});
+       .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}},
+      metadata);
 }
 
 }  // namespace safetensors::write

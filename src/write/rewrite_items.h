@@ -44,8 +44,8 @@ class RewriteItems {
 
   // Errors: dtype_mismatch, duplicate_name.
   [[nodiscard]] Status check() const;
-  // Call it after check(). Errors: those of CheckpointLayout::make().
-  [[nodiscard]] Result<CheckpointLayout> lay_out(const RewriteOptions& options) const;
+  // Call it after check(). Frees the metadata of the options. Errors: those of CheckpointLayout::make().
+  [[nodiscard]] Result<CheckpointLayout> lay_out(RewriteOptions options) const;
 
  private:
   std::string_view keep(std::string_view name);

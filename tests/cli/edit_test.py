@@ -7,6 +7,7 @@ rename and index are in rename_test.py and index_test.py.
 Some tests compare with huggingface_hub and torch. They are skipped where these cannot be imported.
 """
 
+import itertools
 import json
 import os
 import random
@@ -75,7 +76,7 @@ class EditTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result.stdout.decode()
 
-    def peak_memory(self, *arguments):
+    def peak_memory(self, *arguments, code=0):
         """Runs the command and returns the peak of its memory in KiB."""
         process = subprocess.Popen(
             [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
@@ -87,7 +88,7 @@ class EditTest(unittest.TestCase):
                 sizes = [int(line.split()[1]) for line in file if line.startswith("VmHWM")]
             peak = max([peak, *sizes])
             time.sleep(0.001)
-        self.assertEqual(process.returncode, 0, arguments)
+        self.assertEqual(process.returncode, code, arguments)
         self.assertGreater(peak, 0)
         return peak
 
@@ -507,6 +508,72 @@ class ManyTensorsTest(EditTest):
             self.expect_small("rename", "in", "other", "s/^model/x/", "--dry-run")
             self.expect_small("rename", "in", "renamed", "s/^model/x/", "--json")
         self.expect_small("cast", "in", "cast", "--to", "f16", "--json")
+
+
+class ManyPairsTest(EditTest):
+    """Headers that are almost only metadata, in pairs as short as they can be."""
+
+    PAIRS = 800_000
+
+    def setUp(self):
+        super().setUp()
+        # Sanitizers reserve more address space than the limit.
+        if self.run_command("version", preexec_fn=limit_memory).returncode != 0:
+            self.skipTest("the program has a sanitizer, which needs memory of its own")
+        self.bytes = self.put_pairs("in", "0123456789abcdefghijklmnopqrstuvwxyz_.-")
+
+    def put_pairs(self, name, characters):
+        keys = itertools.islice(itertools.product(characters, repeat=4), self.PAIRS)
+        pairs = ",".join(f'"{"".join(key)}":""' for key in keys)
+        tensors = [
+            f'"{n}":{{"dtype":"U8","shape":[4],"data_offsets":[{i * 4},{i * 4 + 4}]}}'
+            for i, n in enumerate("abc")
+        ]
+        text = f'{{"__metadata__":{{{pairs}}},{",".join(tensors)}}}'
+        with open(self.path(name), "wb") as file:
+            file.write(make_inputs.container(text, bytes(12)))
+        return len(text)
+
+    def expect_at_most(self, times, *arguments, code=0):
+        # The factors are those of docs/cli.md. 24 MiB is more than the program and its buffers take.
+        peak = self.peak_memory(*arguments, code=code)
+        self.assertLess(peak << 10, times * self.bytes + (24 << 20), arguments)
+
+    def test_verbs_that_write(self):
+        self.expect_at_most(15, "repack", "in", "repacked")
+        self.expect_at_most(15, "merge", "in", "merged")
+        self.expect_at_most(15, "split", "in", "one")
+        self.expect_at_most(7 * (1 + 3), "split", "in", "three", "--max-shard-size", "4")
+        self.assertEqual(self.read("merged"), self.read("one/model.safetensors"))
+
+    def test_merged_metadata(self):
+        self.put_pairs("other", "ABCDEFGHIJKLMNOPQRSTUVWXYZ+=-0123456789_")
+        self.succeed("rename", "other", "renamed", "--map", self.name_map())
+        self.expect_at_most(15 * 2, "merge", "in", "renamed", "merged")
+        self.assertEqual(len(header_of(self.path("merged"))["__metadata__"]), self.union())
+
+    def name_map(self):
+        with open(self.path("names"), "w") as file:
+            file.write("a\td\nb\te\nc\tf\n")
+        return "names"
+
+    def union(self):
+        keys = set(header_of(self.path("in"))["__metadata__"])
+        return len(keys | set(header_of(self.path("renamed"))["__metadata__"]))
+
+    def test_meta(self):
+        self.expect_at_most(8, "meta", "set", "in", "key=value", "--dry-run")
+        self.expect_at_most(8, "meta", "set", "in", "key=value")
+        self.expect_at_most(8, "meta", "rm", "in", "0000", "--json")
+        metadata = header_of(self.path("in"))["__metadata__"]
+        self.assertEqual((metadata["key"], len(metadata)), ("value", self.PAIRS))
+
+    def test_diff(self):
+        shutil.copy(self.path("in"), self.path("same"))
+        self.expect_at_most(8 * 2, "diff", "in", "same")
+        self.put_pairs("other", "ABCDEFGHIJKLMNOPQRSTUVWXYZ+=-0123456789_")
+        self.expect_at_most(8 * 2, "diff", "in", "other", code=1)
+        self.expect_at_most(8 * 2, "diff", "in", "other", "--json", code=1)
 
 
 if __name__ == "__main__":
