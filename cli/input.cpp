@@ -43,11 +43,11 @@ Input::Input(Checkpoint checkpoint, bool is_file)
       is_file_(is_file) {}
 
 Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data,
-                          Access access) {
+                          Access access, std::string* refused) {
   OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
-    const Result<File> file = open_standard_input(options, data);
+    const Result<File> file = open_standard_input(options, data, refused);
     if (!file) return file.error();
     notice_white_space(*file, shown_path(argument), console);
     return Input(*file);
@@ -100,8 +100,8 @@ Result<Listed> Input::find(std::string_view name) const {
   return none.error();
 }
 
-Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse) {
-  const Result<Input> input = Input::open(argument, console, parse);
+Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse, std::string* refused) {
+  const Result<Input> input = Input::open(argument, console, parse, PipeData::skip, Access::read, refused);
   if (!input) return input.error();
   const std::span<const File> files = input->files();
   if (files.size() == 1) return files[0];

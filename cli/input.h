@@ -27,10 +27,11 @@ struct Listed {
 class Input {
  public:
   // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. Errors: those of
-  // Checkpoint::open, and of open_standard_input(). The path of the error is that of the file at fault, if there is
-  // one.
+  // Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the error is that of the
+  // file at fault, if there is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                          PipeData data = PipeData::skip, Access access = Access::read);
+                                          PipeData data = PipeData::skip, Access access = Access::read,
+                                          std::string* refused = nullptr);
   // Opens several arguments as one set of tensors. None may be standard input.
   [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
                                           const ParseOptions& parse = {}, Access access = Access::read);
@@ -62,7 +63,8 @@ class Input {
 
 // Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
 // Input::open, and invalid_argument for a path that leads to several files.
-[[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {});
+[[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
+                                     std::string* refused = nullptr);
 
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);

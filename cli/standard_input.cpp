@@ -67,11 +67,16 @@ class PipeStart {
   [[nodiscard]] std::span<const std::byte> header() const {
     return std::span(bytes_).first(header_end_ == 0 ? bytes_.size() : std::min(bytes_.size(), header_end_));
   }
+  // The text of the header. Empty if the header is not whole.
+  [[nodiscard]] std::string text() const {
+    if (header_end_ == 0 || bytes_.size() < header_end_) return {};
+    return {reinterpret_cast<const char*>(bytes_.data()) + 8, header_end_ - 8};
+  }
   // The size that a file with this header has. Empty if the header is not whole. Errors: those of rules 4 to 9.
   [[nodiscard]] Result<std::optional<std::uint64_t>> file_size(const ParseOptions& parse) const {
-    if (header_end_ == 0 || bytes_.size() < header_end_) return std::optional<std::uint64_t>();
-    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + 8, header_end_ - 8);
-    const Result<Header> parsed = Header::parse(text, UINT64_MAX, parse);
+    const std::string header = text();
+    if (header.empty()) return std::optional<std::uint64_t>();
+    const Result<Header> parsed = Header::parse(header, UINT64_MAX, parse);
     // The offset of this error is the end of the tensors (docs/format.md, rule 10).
     if (!parsed && parsed.error().code == Errc::incomplete_data) return std::optional(parsed.error().offset);
     return parsed ? Result<std::optional<std::uint64_t>>(std::nullopt) : parsed.error();
@@ -200,11 +205,13 @@ Result<File> keep_pipe(const PipeStart& start, const OpenOptions& options) {
 
 }  // namespace
 
-Result<File> open_standard_input(const OpenOptions& options, PipeData data) {
+Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::string* refused) {
   if (::lseek(kDescriptor, 0, SEEK_CUR) >= 0) return File::from_fd(kDescriptor, options);
   const Result<PipeStart> start = PipeStart::read(options.parse);
   if (!start) return start.error();
-  return data == PipeData::keep ? keep_pipe(*start, options) : HeaderOfPipe::open(*start, options.parse);
+  Result<File> file = data == PipeData::keep ? keep_pipe(*start, options) : HeaderOfPipe::open(*start, options.parse);
+  if (!file && refused != nullptr) *refused = start->text();
+  return file;
 }
 
 bool is_pipe(const std::string& argument) {

@@ -11,6 +11,7 @@
 #include "text/size.h"
 #include "verify_manifest.h"
 
+#include <safetensors/checkpoint_index.h>
 #include <safetensors/stats.h>
 
 #include <algorithm>
@@ -236,6 +237,35 @@ Exit verify_set(const std::string& path, const Result<Checkpoint>& checkpoint, c
   return notes ? Exit::good : exit_of(notes.error());
 }
 
+// Prints the other problems of an index of which a file is missing or invalid. Those files have verdicts of their own.
+void print_index_problems(const std::string& path, const VerifyOptions& options, Exit code, Console& console,
+                          Json* json) {
+  Result<IndexCheck> check = check_index(path);
+  if (!check) return;  // not an index, or an error that the verdicts of the files show
+  std::erase_if(check->problems, [](const IndexProblem& problem) {
+    return problem.kind == IndexProblemKind::missing_file || problem.kind == IndexProblemKind::invalid_file;
+  });
+  if (json != nullptr) {
+    json->key("set").open('{').key("valid");
+    if (code == Exit::system) {
+      json->null();
+    } else {
+      json->boolean(false);
+    }
+    json->key("problems").open('[');
+    for (const IndexProblem& problem : check->problems) json->string(problem.message);
+    json->close(']').close('}').line();
+    return;
+  }
+  for (const IndexProblem& problem : check->problems) {
+    const bool invalid =
+        problem.kind == IndexProblemKind::missing_tensor || problem.kind == IndexProblemKind::wrong_file;
+    if (invalid || !options.quiet)
+      console.out(
+          formatted("{}: {}: {}\n", printable(path), invalid ? console.red("invalid") : "note", problem.message));
+  }
+}
+
 // Returns file i of the set. Opens it if the set could not be opened, or has another file there by now.
 Result<File> open_one(const Result<Checkpoint>& set, std::size_t i, const std::string& path,
                       const OpenOptions& options) {
@@ -243,7 +273,8 @@ Result<File> open_one(const Result<Checkpoint>& set, std::size_t i, const std::s
   return File::open(path, options);
 }
 
-// A model of several files: a verdict per file, then one for the index, if all files are valid.
+// A model of several files: a verdict per file, then one for the index, or its problems if a file is missing or
+// invalid.
 Exit verify_files(const std::string& path, const std::vector<std::string>& files, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
@@ -258,7 +289,11 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& files
     if (json != nullptr) json->close('}');
   }
   if (json != nullptr) json->close(']').line();
-  if (format == Exit::good) format = verify_set(path, set, options, console, json);
+  if (format != Exit::good) {
+    print_index_problems(path, options, format, console, json);
+  } else {
+    format = verify_set(path, set, options, console, json);
+  }
   Exit manifest = Exit::good;
   if (format == Exit::good && options.manifest)
     manifest = options.manifest->compare(set->files(), true, options.quiet, console, json);

@@ -49,9 +49,11 @@ struct Descriptor {
   }
 };
 
-// Reads the header of a file that File::open() refused because of the header's content. The length is valid then.
+// Reads the header of a file that File::open() refused because of the header's content. The length is valid then. path:
+// empty for a file on standard input.
 Result<std::string> read_refused(const std::string& path, const ParseOptions& parse) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  const Descriptor file{path.empty() ? ::dup(STDIN_FILENO)
+                                     : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.value < 0) return system_error(Errc::open_failed, "cannot open");
   std::byte prefix[8];
   if (::pread(file.value, prefix, sizeof prefix, 0) != 8) return system_error(Errc::read_failed, "cannot read");
@@ -129,11 +131,13 @@ Exit run_header(std::span<const std::string> given, Console& console) {
     parse.max_header_bytes = *number;
   }
   const std::string& path = files[0];
-  const Result<File> file = open_file(path, console, parse);
-  const bool readable = file || (path != kStandardInput && format_rule(file.error().code) >= 4);
-  const Result<std::string> text = file       ? read_header(*file)
-                                   : readable ? read_refused(file.error().path, parse)
-                                              : Result<std::string>(file.error());
+  std::string refused;
+  const Result<File> file = open_file(path, console, parse, &refused);
+  const bool readable = file || format_rule(file.error().code) >= 4;
+  const Result<std::string> text = file            ? read_header(*file)
+                                   : !readable     ? Result<std::string>(file.error())
+                                   : is_pipe(path) ? Result<std::string>(refused)
+                                                   : read_refused(file.error().path, parse);
   const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
   if (as_json) {
     print_json(console, path, text, error);

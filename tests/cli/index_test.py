@@ -136,6 +136,34 @@ class IndexTest(edit_test.EditTest):
             with open(self.path(self.index), "wb") as file:
                 file.write(right)
 
+    def test_all_problems_are_reported_when_a_file_is_missing(self):
+        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+        def wrong(index):
+            index["metadata"]["total_size"] = 0
+            index["weight_map"]["c"] = second
+
+        self.change(wrong)
+        os.remove(self.path("model", first))
+        expected = [
+            ("missing_file", None, first),
+            ("missing_tensor", "c", second),
+            ("total_size", None, None),
+        ]
+        self.assertEqual(self.problems(), expected)
+        size = edit_test.header_of(self.path("model", second))["b"]["data_offsets"][1]
+        total = f"total_size is 0, the tensors of the files that can be opened have {size} bytes"
+        tensor = f"tensor `c` is not in `{second}`"
+        self.assertIn(total + "\n", self.run_command("index", "check", "model").stdout.decode())
+        result = self.run_command("verify", "model")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(f"safetensors: model/{first}: cannot open", result.stderr.decode())
+        lines = result.stdout.decode().splitlines()
+        self.assertRegex(lines[0], f"^model/{second}: ok, 1 tensor")
+        self.assertEqual(lines[1:], [f"model: invalid: {tensor}", f"model: note: {total}"])
+        document = json.loads(self.run_command("verify", "model", "--json").stdout)
+        self.assertEqual(document["files"][0]["set"], {"valid": None, "problems": [tensor, total]})
+
     def test_files_that_are_missing_stray_or_invalid(self):
         second = self.path("model/model-00002-of-00002.safetensors")
         shutil.copy(self.path("in"), self.path("model/other.safetensors"))

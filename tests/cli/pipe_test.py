@@ -3,6 +3,7 @@
 
     pipe_test.py SAFETENSORS [unittest's arguments]
 """
+import json
 import os
 import signal
 import struct
@@ -64,6 +65,24 @@ class PipeTest(CommandTest):
                 result = self.run_command("stats", "-", input=data, variables=self.variables)
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_header_of_a_cut_file_is_printed(self):
+        with open(self.path("good.safetensors"), "rb") as file:
+            whole = file.read()
+        text = whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]]
+        message = b"safetensors: standard input: incomplete metadata, file not fully covered"
+        for data in (whole[:-1], whole[: 8 + len(text)]):
+            with tempfile.TemporaryFile() as file:
+                file.write(data)
+                file.flush()
+                for given in ({"input": data}, {"stdin": file}):
+                    result = self.run_command("header", "-", **given)
+                    self.assertEqual((result.returncode, result.stdout), (1, text))
+                    self.assertTrue(result.stderr.startswith(message), result.stderr)
+                    document = json.loads(self.run_command("header", "-", "--json", **given).stdout)
+                    self.assertEqual((document["valid"], document["text"]), (False, text.decode()))
+        result = self.run_command("header", "-", input=whole[:40])
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
 
     def test_no_more_is_read_than_the_header_promises(self):
         good = make_inputs.of_tensors([("a", "U8", [4], bytes(4))])
