@@ -26,7 +26,8 @@ typedef struct safetensors_layout_tensor {
   const uint64_t* shape; /**< dimensions in elements, outermost first */
   size_t rank;           /**< number of dimensions */
   /** Tensors with the same value share memory. They go into the same file, and the total size counts only the first of
-   * them. 0: the tensor shares nothing. Every tensor is nevertheless written whole. */
+   * them. 0: the tensor shares nothing, but tensors without bytes go into one file, unless `has_storage_bytes` is set.
+   * This is what huggingface_hub does with torch tensors. Every tensor is nevertheless written whole. */
   uint64_t storage;
   /** The size of the tensor in the split and in the total size, in bytes. Used only if `has_storage_bytes` is not 0:
    * otherwise the size of the elements counts. huggingface_hub uses the size of the whole storage of a torch tensor. */

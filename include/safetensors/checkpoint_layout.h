@@ -26,7 +26,8 @@ struct CheckpointTensor {
   Dtype dtype = Dtype::U8;  ///< type of the elements
   ShapeView shape;          ///< dimensions in elements, outermost first
   /// Tensors with the same value share memory. They go into the same file, and `total_size` counts only the first of
-  /// them. 0: the tensor shares nothing. Every tensor is nevertheless written whole.
+  /// them. 0: the tensor shares nothing, but tensors without bytes go into one file, unless `storage_bytes` or `file`
+  /// is given. This is what huggingface_hub does with torch tensors. Every tensor is nevertheless written whole.
   std::uint64_t storage = 0;
   /// The size of the tensor in the split and in `total_size`, in bytes. nullopt: the size of its elements.
   /// huggingface_hub uses the size of the whole storage of a torch tensor.

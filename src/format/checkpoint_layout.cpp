@@ -107,7 +107,7 @@ class Splitter {
       const CheckpointTensor tensor = tensors_.at(i);
       if (tensor.file.has_value() != chosen)
         return base::make_error(Errc::invalid_argument, "some tensors have a file and others have none");
-      if (shares_earlier(i, tensor.storage)) continue;
+      if (shares_earlier(i, tensor)) continue;
       const Result<std::uint64_t> size = size_in_split(tensor);
       if (!size) return size.error();
       if (!base::add(split_.total_size, *size, split_.total_size))
@@ -124,12 +124,18 @@ class Splitter {
   }
 
  private:
-  bool shares_earlier(std::size_t i, std::uint64_t storage) {
-    if (storage == 0) return false;
-    const auto [found, first] = group_of_.try_emplace(storage, groups_.size());
+  bool shares_earlier(std::size_t i, const CheckpointTensor& tensor) {
+    if (tensor.storage == 0 && !has_no_memory(tensor)) return false;
+    const auto [found, first] = group_of_.try_emplace(tensor.storage, groups_.size());
     if (first) groups_.emplace_back();
     groups_[found->second].push_back(i);
     return !first;
+  }
+
+  // Whether a tensor about whose storage the caller says nothing has no bytes. In torch, the storages of all such
+  // tensors are equal, and huggingface_hub takes them for one.
+  static bool has_no_memory(const CheckpointTensor& tensor) {
+    return !tensor.file && !tensor.storage_bytes && std::ranges::find(tensor.shape, 0U) != tensor.shape.end();
   }
 
   void place(std::size_t i, std::uint64_t size) {
@@ -164,7 +170,7 @@ class Splitter {
   std::vector<std::size_t> current_;
   std::uint64_t current_size_ = 0;
   std::map<std::size_t, std::vector<std::size_t>> chosen_;  // by CheckpointTensor::file
-  std::map<std::uint64_t, std::size_t> group_of_;           // storage to the position in groups_
+  std::map<std::uint64_t, std::size_t> group_of_;           // storage to the position in groups_; 0: has_no_memory()
   std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
 };
 

@@ -1,5 +1,5 @@
 // Splits of models into files: the rule for each border, and the text of the index, byte for byte.
-// tests/python/test_checkpoint_layout.py compares random models with huggingface_hub.
+// tests/python/test_save_checkpoint.py compares random models with huggingface_hub.
 #include <safetensors/checkpoint_layout.h>
 
 #include <gtest/gtest.h>
@@ -100,6 +100,37 @@ TEST(CheckpointLayout, PutsSharedTensorsTogether) {
   tensors[0].storage = tensors[1].storage = 1;
   const CheckpointLayout other = CheckpointLayout::make(tensors, {.max_shard_size = 12}).value();
   EXPECT_LT(other.index_text().find("\"b\""), other.index_text().find("\"tied\""));
+}
+
+TEST(CheckpointLayout, PutsTensorsWithoutBytesTogether) {
+  EXPECT_EQ(split({{"e", 0}, {"x", 10}, {"f", 0}, {"y", 10}, {"g", 0}}, 10),
+            (Files{"model-00001-of-00002.safetensors: e x f g", "model-00002-of-00002.safetensors: y"}));
+  EXPECT_EQ(split({{"big", 11}, {"e", 0}, {"next", 12}, {"f", 0}}, 10),
+            (Files{"model-00001-of-00003.safetensors: big", "model-00002-of-00003.safetensors: next",
+                   "model-00003-of-00003.safetensors: e f"}));
+  const Shape ten{10};
+  const Shape none{3, 0};
+  std::vector<CheckpointTensor> tensors = {
+      bytes("e", none), bytes("x", ten), bytes("y", ten), {"f", Dtype::F32, none}, bytes("g", none)};
+  const std::vector<std::string> names = {"e", "x", "y", "f", "g"};
+  const CheckpointLayout layout = CheckpointLayout::make(tensors, {.max_shard_size = 10}).value();
+  EXPECT_EQ(files_of(layout, names),
+            (Files{"model-00001-of-00002.safetensors: e x f g", "model-00002-of-00002.safetensors: y"}));
+  EXPECT_EQ(layout.total_size(), 20U);
+  EXPECT_LT(layout.index_text().find("\"x\""), layout.index_text().find("\"f\""));
+  tensors[3].storage = 5;        // a storage of its own
+  tensors[4].storage_bytes = 0;  // it shares nothing
+  EXPECT_EQ(files_of(CheckpointLayout::make(tensors, {.max_shard_size = 10}).value(), names),
+            (Files{"model-00001-of-00002.safetensors: e x", "model-00002-of-00002.safetensors: y f g"}));
+}
+
+TEST(CheckpointLayout, ChosenFileOfTensorWithoutBytesStays) {
+  const Shape none{0};
+  std::vector<CheckpointTensor> tensors = {bytes("e", none), bytes("f", none)};
+  tensors[0].file = 0;
+  tensors[1].file = 1;
+  EXPECT_EQ(files_of(CheckpointLayout::make(tensors).value(), {"e", "f"}),
+            (Files{"model-00001-of-00002.safetensors: e", "model-00002-of-00002.safetensors: f"}));
 }
 
 TEST(CheckpointLayout, CountsSizeOfStorage) {

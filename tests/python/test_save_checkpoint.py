@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import command
 from conftest import framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from safetensors import (
     CheckpointLayout,
     CheckpointWriter,
     SafetensorError,
+    Writer,
     load,
     save,
 )
@@ -56,6 +58,7 @@ def test_layout_equals_that_of_huggingface_hub(model: dict[str, int], limit: int
     expected = hub.split_state_dict_into_shards_factory(
         arrays,
         get_storage_size=lambda array: array.nbytes,
+        get_storage_id=lambda array: None if array.nbytes else "no memory",  # as of torch tensors
         filename_pattern="model{suffix}.safetensors",
         max_shard_size=limit,
     )
@@ -94,6 +97,46 @@ def test_torch_layout_equals_that_of_huggingface_hub(data: st.DataObject) -> Non
     hub = framework("huggingface_hub")
     expected = hub.split_torch_state_dict_into_shards(model, max_shard_size=limit)
     compare(CheckpointLayout(model, max_shard_size=limit), expected)
+
+
+NO_BYTES = [
+    {"e": 0, "x": 10, "f": 0, "y": 10, "g": 0},
+    {"x": 10, "e": 0, "y": 10, "f": 0},
+    {"big": 20, "e": 0, "next": 20, "f": 0, "small": 5},
+    {"e": 0, "f": 0},
+    {"x": 10, "e": 0, "f": 0, "y": 1, "g": 0, "z": 10},
+]
+
+
+@pytest.mark.parametrize("model", NO_BYTES)
+@pytest.mark.parametrize("limit", [0, 1, 10, 15, 10**9])
+def test_tensors_without_bytes_go_where_huggingface_hub_puts_them(
+    tmp_path: Path, model: dict[str, int], limit: int
+) -> None:
+    torch = framework("torch")
+    hub = framework("huggingface_hub")
+    dtypes = [torch.uint8, torch.int8, torch.bool]
+    tensors = {n: torch.zeros(size, dtype=dtypes[i % 3]) for i, (n, size) in enumerate(model.items())}
+    expected = hub.split_torch_state_dict_into_shards(tensors, max_shard_size=limit)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    for same_model in (tensors, arrays, described):
+        compare(CheckpointLayout(same_model, max_shard_size=limit), expected)
+
+
+def test_the_command_puts_tensors_without_bytes_where_huggingface_hub_does(tmp_path: Path) -> None:
+    torch = framework("torch")
+    hub = framework("huggingface_hub")
+    for i, model in enumerate(NO_BYTES):
+        tensors = {name: torch.zeros(size, dtype=torch.uint8) for name, size in model.items()}
+        file, folder = tmp_path / f"{i}.safetensors", tmp_path / str(i)
+        with Writer(file, tensors, order="given") as writer:
+            for name, tensor in tensors.items():
+                writer.write(name, tensor)
+        command("split", file, folder, "--max-shard-size", "10")
+        expected = hub.split_torch_state_dict_into_shards(tensors, max_shard_size=10)
+        found = {path.name: set(stn.load_file(path)) for path in folder.glob("*.safetensors")}
+        assert found == {file: set(names) for file, names in expected.filename_to_tensors.items()}
 
 
 def test_default_size_is_that_of_huggingface_hub() -> None:
