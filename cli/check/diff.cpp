@@ -199,7 +199,7 @@ void print_summary(Console& console, const DiffResult& result, const MetadataDif
   const auto count = [&](DiffKind kind) {
     return static_cast<std::uint64_t>(std::ranges::count(result.tensors, kind, &TensorDiff::kind));
   };
-  std::string text = formatted("{} equal", counted(result.equal, "tensor"));
+  std::string text = formatted("{} equal", counted(result.equal_tensors, "tensor"));
   const std::pair<DiffKind, const char*> kinds[] = {{DiffKind::values, "with other values"},
                                                     {DiffKind::dtype, "with another dtype"},
                                                     {DiffKind::shape, "with another shape"},
@@ -233,7 +233,7 @@ void json_side(Json& json, const char* key, const std::optional<Tensor>& tensor)
 
 void print_json(Json& json, const DiffResult& result, const MetadataDiffs& metadata, bool values) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
-  json.field("differ", !result.tensors.empty() || metadata.count() > 0).field("equal_tensors", result.equal);
+  json.field("differ", !result.equal() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
   json.line().key("metadata").open('[');
   const auto text = [&](const char* key, const std::optional<std::string_view>& value) {
     json.key(key);

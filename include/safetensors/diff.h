@@ -69,13 +69,18 @@ struct TensorDiff {
 struct DiffResult {
   /// The tensors that differ: those of the first set in its order, then those that only the second set has.
   std::vector<TensorDiff> tensors;
-  std::uint64_t equal = 0;  ///< number of tensors of the first set that are equal to that of the second set
+  /// Number of tensors of the first set that are equal to that of the second set.
+  std::uint64_t equal_tensors = 0;
+
+  /// Returns whether no tensor differs. Two empty sets are equal.
+  [[nodiscard]] bool equal() const noexcept { return tensors.empty(); }
 };
 
 /// Compares two sets of tensors:
 /// @code
 /// const Checkpoint a = Checkpoint::open("before").value(), b = Checkpoint::open("after").value();
-/// for (const TensorDiff& difference : diff(a.tensors(), b.tensors()).value().tensors) ...
+/// const DiffResult result = diff(a.tensors(), b.tensors()).value();
+/// if (!result.equal()) std::cout << result.tensors.size() << " tensors differ\n";
 /// @endcode
 ///
 /// Each tensor is read once, in chunks of up to 1 MiB. The memory is about 3 MiB per thread, and up to 100 bytes for

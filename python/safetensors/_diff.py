@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
 
 from . import _native
 from ._checkpoint import Paths
@@ -42,11 +43,25 @@ class TensorDiff(NamedTuple):
     mean_error: float
 
 
-class DiffResult(NamedTuple):
-    """`tensors`: the tensors that differ. `equal`: number of tensors that do not."""
+@dataclass(frozen=True, slots=True)
+class DiffResult:
+    """The result of `diff`.
+
+    `tensors`: the tensors that differ. `equal_tensors`: number of tensors that do not. `equal`: True if
+    no tensor differs. A result has no truth value of its own: `if diff(a, b)` raises TypeError, because
+    it reads as "they differ" and as "they are equal".
+    """
 
     tensors: list[TensorDiff]
-    equal: int
+    equal_tensors: int
+
+    @property
+    def equal(self) -> bool:
+        """True if no tensor differs."""
+        return not self.tensors
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a DiffResult has no truth value: use its member `equal`")
 
 
 def diff(
@@ -76,7 +91,7 @@ def diff(
     """
     report, end_progress = reporter(progress, "Comparing")
     try:
-        found, equal = _native._diff(
+        found, equal_tensors = _native._diff(
             first,
             second,
             rtol=rtol,
@@ -89,7 +104,7 @@ def diff(
         )
     finally:
         end_progress()
-    return DiffResult([_difference(*each) for each in found], equal)
+    return DiffResult([_difference(*each) for each in found], equal_tensors)
 
 
 def _difference(

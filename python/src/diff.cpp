@@ -73,7 +73,7 @@ nb::object diff_files(nb::handle first, nb::handle second, nb::handle rtol, nb::
     check_signals(differences.size());
     differences.append(to_tuple(each));
   }
-  return nb::make_tuple(differences, result->equal);
+  return nb::make_tuple(differences, result->equal_tensors);
 }
 
 }  // namespace

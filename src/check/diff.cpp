@@ -311,7 +311,7 @@ Result<DiffResult> compare(Tensors first, Tensors second, const DiffOptions& opt
   if (Status status = comparison.finish(); !status) return std::move(status).error();
   comparison.put_into(pairing.found);
   DiffResult result{.tensors = std::move(pairing.found)};
-  result.equal = std::erase_if(
+  result.equal_tensors = std::erase_if(
       result.tensors, [](const TensorDiff& found) { return found.kind == DiffKind::values && found.differing == 0; });
   return result;
 }

@@ -91,7 +91,8 @@ TEST(Diff, PairsTensorsByName) {
                                                                 {"value", DiffKind::values},
                                                                 {"new", DiffKind::only_second}};
   EXPECT_EQ(found, wanted);
-  EXPECT_EQ(result.equal, 2U);
+  EXPECT_EQ(result.equal_tensors, 2U);
+  EXPECT_FALSE(result.equal());
   EXPECT_EQ(result.tensors[2].differing, 1U);
   EXPECT_EQ(result.tensors[2].max_error, 2);
   EXPECT_EQ(result.tensors[3].differing, 2U);

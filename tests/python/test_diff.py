@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import pickle
 import signal
 import threading
 from pathlib import Path
@@ -29,11 +31,33 @@ def test_equal_files_have_no_difference(tmp_path: Path) -> None:
     assert diff(*files(tmp_path, tensors, tensors)) == DiffResult([], 2)
 
 
+def test_one_equal_tensor_is_not_equal(tmp_path: Path) -> None:
+    first = {"same": np.ones(2), "other": np.ones(3)}
+    a, b = files(tmp_path, first, {**first, "other": np.zeros(3)})
+    result = diff(a, b)
+    assert result.equal is False and result.equal_tensors == 1
+    assert diff(a, a).equal is True and diff(a, b, values=False).equal is True
+    assert diff(b, a, atol=1).equal is True and diff(a, b, rename={"same": "gone"}).equal is False
+
+
+def test_a_result_has_no_truth_value(tmp_path: Path) -> None:
+    result = diff(*files(tmp_path, {"x": np.ones(2)}, {"x": np.ones(2)}))
+    with pytest.raises(TypeError) as raised:
+        bool(result)
+    assert str(raised.value) == "a DiffResult has no truth value: use its member `equal`"
+    with pytest.raises(TypeError):
+        iter(result)  # type: ignore[call-overload]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.equal_tensors = 2  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(result)) == result
+
+
 def test_each_kind_of_difference(tmp_path: Path) -> None:
     first = {"gone": np.zeros(1), "shape": np.zeros((2, 3)), "dtype": np.ones(2, np.float32), "values": np.arange(4, dtype=np.float32)}
     second = {"new": np.zeros(1), "shape": np.zeros((3, 2)), "dtype": np.ones(2, np.float64), "values": np.array([0, 1, 2.5, np.nan], np.float32)}
-    found, equal = diff(*files(tmp_path, first, second))
-    assert equal == 0
+    result = diff(*files(tmp_path, first, second))
+    found = result.tensors
+    assert result.equal_tensors == 0
     kinds = {(each.first or each.second).name: each for each in found}  # type: ignore[union-attr]
     assert {name: each.kind for name, each in kinds.items()} == {
         "gone": "only_first", "new": "only_second", "shape": "shape", "dtype": "dtype", "values": "values",
@@ -50,13 +74,14 @@ def test_errors_are_those_of_numpy(tmp_path: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
     a = random.standard_normal((513, 700)).astype(np.float32)
     b = np.where(random.random(a.shape) < 0.01, a * np.float32(1.001), a).astype(np.float32)
-    found, equal = diff(*files(tmp_path, {"w": a, "same": a}, {"w": b, "same": a}), threads=2)
-    assert equal == 1 and len(found) == 1
+    result = diff(*files(tmp_path, {"w": a, "same": a}, {"w": b, "same": a}), threads=2)
+    found = result.tensors
+    assert result.equal_tensors == 1 and len(found) == 1
     error = np.abs(a.astype(np.float64) - b)
     assert found[0].differing == int((a != b).sum()) and found[0].first_differing == int((a != b).argmax())
     assert found[0].max_error == error.max() and math.isclose(found[0].mean_error, error.mean(), rel_tol=1e-12)
     paths = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    assert diff(*paths, rtol=1e-4)[0][0].differing == int((error > 1e-4 * np.abs(b.astype(np.float64))).sum())
+    assert diff(*paths, rtol=1e-4).tensors[0].differing == int((error > 1e-4 * np.abs(b.astype(np.float64))).sum())
     assert diff(*paths, rtol=0.01) == DiffResult([], 2)
     assert diff(*paths, values=False) == DiffResult([], 2)
 
