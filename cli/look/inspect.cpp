@@ -133,7 +133,7 @@ void write_page_metadata(PageWriter& page, const Input& input) {
 
 void write_page_stats(PageWriter& page, const TensorStats& found) {
   page.text(",[");
-  for (const double value : {found.min, found.max, found.mean, found.standard_deviation()}) {
+  for (const double value : {found.min, found.max, found.mean, found.standard_deviation}) {
     if (found.finite() == 0) {
       page.text("null");
     } else {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <map>
 
@@ -73,7 +74,7 @@ std::uint64_t not_finite(const TensorStats& found) {
 // The key of an order in which the largest comes first. Null for name and offset.
 std::function<double(const TensorStats&)> sort_key(std::string_view sort) {
   if (sort == "absmax") return [](const TensorStats& found) { return found.abs_max(); };
-  if (sort == "std") return [](const TensorStats& found) { return found.standard_deviation(); };
+  if (sort == "std") return [](const TensorStats& found) { return found.standard_deviation; };
   if (sort == "zeros") return [](const TensorStats& found) { return static_cast<double>(found.zeros); };
   if (sort == "nan") return [](const TensorStats& found) { return static_cast<double>(not_finite(found)); };
   return nullptr;
@@ -137,7 +138,7 @@ void print_stats_text(Console& console, const std::vector<TensorStats>& list) {
     const auto text = [&](double value) { return found.finite() == 0 ? "-" : number_text(value); };
     const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
     table.row({printable(found.tensor.name()), std::string(to_string(found.tensor.dtype())), text(found.min),
-               text(found.max), text(found.mean), text(found.standard_deviation()), text(found.abs_max()),
+               text(found.max), text(found.mean), text(found.standard_deviation), text(found.abs_max()),
                grouped(found.zeros), grouped(found.nan), grouped(infinities)});
     numbers += found.count;
     nan += found.nan;
@@ -147,6 +148,11 @@ void print_stats_text(Console& console, const std::vector<TensorStats>& list) {
   console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
                         grouped(nan), grouped(infinite)));
   for (const TensorStats& found : list) print_stats_histogram(console, found);
+}
+
+// Rounds a deviation to the 13 digits that are right. The other numbers are right to their last digit.
+double to_right_digits(double value) {
+  return std::strtod(formatted("{:.13g}", value).c_str(), nullptr);
 }
 
 void json_number(Json& json, const char* key, double value, bool known) {
@@ -172,7 +178,7 @@ void print_stats_json(Json& json, const std::vector<TensorStats>& list, bool his
     json_number(json, "max", found.max, known);
     json_number(json, "absmax", found.abs_max(), known);
     json_number(json, "mean", found.mean, known);
-    json_number(json, "std", found.standard_deviation(), known);
+    json_number(json, "std", to_right_digits(found.standard_deviation), known);
     if (histogram) {
       json.key("histogram").open('[');
       for (const StatsBin& bin : found.histogram) {

@@ -42,7 +42,7 @@ nb::object describe_stats(const TensorStats& stats, bool histogram) {
   return nb::make_tuple(to_str(info.name), to_str(to_string(info.dtype)), to_tuple(info.shape), stats.count, stats.nan,
                         stats.positive_infinity, stats.negative_infinity, stats.zeros, to_number(stats, stats.min),
                         to_number(stats, stats.max), to_number(stats, stats.abs_max()), to_number(stats, stats.mean),
-                        to_number(stats, stats.standard_deviation()),
+                        to_number(stats, stats.standard_deviation),
                         histogram ? nb::object(to_bins(stats.histogram)) : nb::none());
 }
 

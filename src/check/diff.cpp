@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "check/elements.h"
+#include "check/wide.h"
 #include "file/file.h"
 #include "io/progress.h"
 #include "os/parallel.h"
@@ -92,17 +93,13 @@ struct Side {
   }
 };
 
-// The length of a vector, as std::hypot, which would need libm. Newton's method finds the root of a number from 1 to 2:
-// four steps from this start give all bits.
+// The length of a vector, as std::hypot, which would need libm.
 double length(double x, double y) {
   const double large = std::max(std::abs(x), std::abs(y));
   const double small = std::min(std::abs(x), std::abs(y));
   if (small == 0 || std::isinf(large)) return large;
   const double ratio = small / large;
-  const double square = 1 + ratio * ratio;
-  double root = (1 + square) / 2;
-  for (int i = 0; i < 4; ++i) root = (root + square / root) / 2;
-  return large * root;
+  return large * square_root(1 + ratio * ratio);
 }
 
 Distance distance(const Integer& a, const Integer& b) {

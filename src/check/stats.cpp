@@ -102,8 +102,9 @@ class Statistics final : public os::Tasks {
     found.zeros = summary.zeros;
     found.min = summary.min;
     found.max = summary.max;
-    found.mean = summary.mean;
-    if (summary.finite > 0) found.variance = summary.squares / static_cast<double>(summary.finite);
+    if (summary.finite == 0) return;
+    found.mean = summary.mean();
+    found.standard_deviation = summary.standard_deviation();
   }
 
   const StatsOptions& options_;

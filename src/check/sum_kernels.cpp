@@ -1,10 +1,9 @@
 // The loops that read every element once for its range and once for its sums. A block stays in the L1 cache between.
 //
 // Range: integer arithmetic on codes, which compilers turn into vector code, and which no floating-point mode changes.
-// Sums: 16 independent sums, of the numbers 0, 16, 32, ... and so on, which are added in a tree at the end. AVX2 holds
-// them in four registers each. Without FMA, both variants round in the same way. To convert 16-bit floats to double
-// costs more than to add them, so the fast sums add four floats first. Their mantissas are short: most of these sums
-// are exact.
+// Sums: 16 independent sums, of the numbers 0, 16, 32, ... and so on, which are added at the end. AVX2 holds them in
+// four registers each. If sums may be rounded, there are 8 of them, each with the sum of its rounding errors. Without
+// FMA, both variants round in the same way.
 #include "check/sum_kernels.h"
 
 #include <algorithm>
@@ -22,9 +21,8 @@
 namespace safetensors::check {
 namespace {
 
-constexpr std::size_t kLanes = 16;
-constexpr std::size_t kFastLanes = 8;
-static_assert(kBlock % kLanes == 0 && kBlock % (4 * kFastLanes) == 0);
+template <bool kExact>
+constexpr std::size_t kLanes = kExact ? 16 : 8;
 
 template <class Float>
 [[gnu::always_inline]] inline typename Float::Bits code_at(const std::byte* block, std::size_t index) noexcept {
@@ -60,14 +58,16 @@ template <class Float>
   Signed min = magnitude;
   Signed max = static_cast<Signed>(~magnitude);
   Bits zeros = 0;
+  Bits smallest = static_cast<Bits>(~Bits{0});  // minus 1, so that a zero is the largest
   for (std::size_t i = 0; i < kBlock; ++i) {
     const auto code = static_cast<Signed>(code_at<Float>(block, i));
     const auto ordered = static_cast<Signed>(code ^ ((code >> sign) & magnitude));
     min = std::min(min, ordered);
     max = std::max(max, ordered);
     zeros = static_cast<Bits>(zeros + Bits{(code & magnitude) == 0});
+    if constexpr (sign < 63) smallest = std::min(smallest, static_cast<Bits>((code & magnitude) - 1));
   }
-  return {min, max, static_cast<std::uint32_t>(zeros)};
+  return {min, max, static_cast<std::uint32_t>(zeros), static_cast<std::uint32_t>(static_cast<Bits>(smallest + 1))};
 }
 
 template <std::size_t kCount>
@@ -78,39 +78,59 @@ template <std::size_t kCount>
   return lanes[0];
 }
 
+template <bool kExact>
+[[gnu::always_inline]] inline void add_number(double number, double center, double& sum, double& error,
+                                              double& squares) noexcept {
+  const double distance = number - center;
+  squares += distance * distance;
+  if constexpr (kExact) {
+    sum += number;
+  } else {
+    const Wide added = two_sum(sum, number);
+    sum = added.high;
+    error += added.low;
+  }
+}
+
+// The sums of the lanes, and of the numbers from `begin` to `end`, which are fewer than the lanes.
+template <class Float, bool kExact>
+[[gnu::always_inline]] inline BlockSums total(double (&sum)[kLanes<kExact>], double (&error)[kLanes<kExact>],
+                                              double (&squares)[kLanes<kExact>], const std::byte* block,
+                                              std::size_t begin, std::size_t end, double center,
+                                              double scale) noexcept {
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::size_t lane = i - begin;
+    const double number = number_of<Float>(code_at<Float>(block, i)) * scale;
+    add_number<kExact>(number, center, sum[lane], error[lane], squares[lane]);
+  }
+  Wide all;
+  double rest = 0;
+  for (std::size_t lane = 0; lane < kLanes<kExact>; ++lane) {
+    all = two_sum(all.high, sum[lane]);
+    rest += all.low + error[lane];
+  }
+  return {two_sum(all.high, rest), tree_sum(squares)};
+}
+
 struct Portable {
   template <class Float>
   static CodeRange range(const std::byte* block) noexcept {
     return range_of<Float>(block);
   }
-  template <class Float>
-  static BlockSums sums(const std::byte* block, double center) noexcept {
-    double sum[kLanes] = {};
-    double squares[kLanes] = {};
-    for (std::size_t i = 0; i < kBlock; i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const double distance = number_of<Float>(code_at<Float>(block, i + lane)) - center;
-        sum[lane] += distance;
-        squares[lane] += distance * distance;
+  template <class Float, bool kExact>
+  static BlockSums sums(const std::byte* block, std::size_t count, double center, double scale) noexcept {
+    constexpr std::size_t lanes = kLanes<kExact>;
+    double sum[lanes] = {};
+    double error[lanes] = {};
+    double squares[lanes] = {};
+    const std::size_t whole = count - count % lanes;
+    for (std::size_t i = 0; i < whole; i += lanes) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        const double number = number_of<Float>(code_at<Float>(block, i + lane)) * scale;
+        add_number<kExact>(number, center, sum[lane], error[lane], squares[lane]);
       }
     }
-    return {tree_sum(sum), tree_sum(squares)};
-  }
-  template <class Float>
-  static BlockSums fast_sums(const std::byte* block, double center) noexcept {
-    double sum[kFastLanes] = {};
-    double squares[kFastLanes] = {};
-    const auto middle = static_cast<float>(center);
-    for (std::size_t i = 0; i < kBlock; i += 4 * kFastLanes) {
-      for (std::size_t lane = 0; lane < kFastLanes; ++lane) {
-        float d[4];
-        for (std::size_t j = 0; j < 4; ++j)
-          d[j] = float_of<Float>(code_at<Float>(block, i + j * kFastLanes + lane)) - middle;
-        sum[lane] += static_cast<double>((d[0] + d[1]) + (d[2] + d[3]));
-        squares[lane] += static_cast<double>((d[0] * d[0] + d[1] * d[1]) + (d[2] * d[2] + d[3] * d[3]));
-      }
-    }
-    return {tree_sum(sum), tree_sum(squares)};
+    return total<Float, kExact>(sum, error, squares, block, whole, count, center, scale);
   }
 };
 
@@ -140,95 +160,69 @@ struct Avx2 {
   }
 
   struct Sums {
-    __m256d distances;
+    __m256d sum;
+    __m256d error;
     __m256d squares;
   };
 
-  template <class Float>
+  template <class Float, bool kExact>
   [[SAFETENSORS_AVX2, gnu::always_inline]] static inline void add_four(const std::byte* block, std::size_t index,
-                                                                       const __m256d& center, Sums& sums) noexcept {
-    const __m256d distance = _mm256_sub_pd(four_at<Float>(block, index), center);
-    sums.distances = _mm256_add_pd(sums.distances, distance);
+                                                                       const __m256d& center, const __m256d& scale,
+                                                                       Sums& sums) noexcept {
+    const __m256d number = _mm256_mul_pd(four_at<Float>(block, index), scale);
+    const __m256d distance = _mm256_sub_pd(number, center);
     sums.squares = _mm256_add_pd(sums.squares, _mm256_mul_pd(distance, distance));
+    const __m256d sum = _mm256_add_pd(sums.sum, number);
+    if constexpr (!kExact) {  // as two_sum()
+      const __m256d rest = _mm256_sub_pd(sum, sums.sum);
+      const __m256d lost = _mm256_sub_pd(sums.sum, _mm256_sub_pd(sum, rest));
+      sums.error = _mm256_add_pd(sums.error, _mm256_add_pd(lost, _mm256_sub_pd(number, rest)));
+    }
+    sums.sum = sum;
   }
 
-  template <class Float>
-  [[SAFETENSORS_AVX2]] static BlockSums sums(const std::byte* block, double center) noexcept {
+  template <class Float, bool kExact>
+  [[SAFETENSORS_AVX2]] static BlockSums sums(const std::byte* block, std::size_t count, double center,
+                                             double scale) noexcept {
+    constexpr std::size_t lanes = kLanes<kExact>;
     const __m256d centers = _mm256_set1_pd(center);
-    const Sums none = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+    const __m256d scales = _mm256_set1_pd(scale);
+    const Sums none = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
     Sums a = none, b = none, c = none, d = none;
-    for (std::size_t i = 0; i < kBlock; i += kLanes) {
-      add_four<Float>(block, i, centers, a);
-      add_four<Float>(block, i + 4, centers, b);
-      add_four<Float>(block, i + 8, centers, c);
-      add_four<Float>(block, i + 12, centers, d);
+    const std::size_t whole = count - count % lanes;
+    for (std::size_t i = 0; i < whole; i += lanes) {
+      add_four<Float, kExact>(block, i, centers, scales, a);
+      add_four<Float, kExact>(block, i + 4, centers, scales, b);
+      if constexpr (!kExact) continue;
+      add_four<Float, kExact>(block, i + 8, centers, scales, c);
+      add_four<Float, kExact>(block, i + 12, centers, scales, d);
     }
-    double distances[kLanes];
-    double squares[kLanes];
-    std::size_t lane = 0;
-    for (const Sums* const four : {&a, &b, &c, &d}) {
-      _mm256_storeu_pd(distances + lane, four->distances);
-      _mm256_storeu_pd(squares + lane, four->squares);
-      lane += 4;
+    double sum[lanes], error[lanes], squares[lanes];
+    const Sums* const fours[] = {&a, &b, &c, &d};
+    for (std::size_t lane = 0; lane < lanes; lane += 4) {
+      _mm256_storeu_pd(sum + lane, fours[lane / 4]->sum);
+      _mm256_storeu_pd(error + lane, fours[lane / 4]->error);
+      _mm256_storeu_pd(squares + lane, fours[lane / 4]->squares);
     }
-    return {tree_sum(distances), tree_sum(squares)};
-  }
-
-  template <class Float>
-  [[SAFETENSORS_AVX2, gnu::always_inline]] static inline __m256 eight_at(const std::byte* block,
-                                                                         std::size_t index) noexcept {
-    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2 * index));
-    if constexpr (std::is_same_v<Float, format::Float16>) return _mm256_cvtph_ps(codes);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
-  }
-
-  [[SAFETENSORS_AVX2, gnu::always_inline]] static inline void add_eight(const __m256& numbers, __m256d& low,
-                                                                        __m256d& high) noexcept {
-    low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(numbers)));
-    high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(numbers, 1)));
-  }
-
-  template <class Float>
-  [[SAFETENSORS_AVX2]] static BlockSums fast_sums(const std::byte* block, double center) noexcept {
-    const __m256 middle = _mm256_set1_ps(static_cast<float>(center));
-    __m256d sum_low = _mm256_setzero_pd(), sum_high = sum_low, squares_low = sum_low, squares_high = sum_low;
-    for (std::size_t i = 0; i < kBlock; i += 4 * kFastLanes) {
-      const __m256 a = _mm256_sub_ps(eight_at<Float>(block, i), middle);
-      const __m256 b = _mm256_sub_ps(eight_at<Float>(block, i + 8), middle);
-      const __m256 c = _mm256_sub_ps(eight_at<Float>(block, i + 16), middle);
-      const __m256 d = _mm256_sub_ps(eight_at<Float>(block, i + 24), middle);
-      add_eight(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)), sum_low, sum_high);
-      const __m256 ab = _mm256_add_ps(_mm256_mul_ps(a, a), _mm256_mul_ps(b, b));
-      const __m256 cd = _mm256_add_ps(_mm256_mul_ps(c, c), _mm256_mul_ps(d, d));
-      add_eight(_mm256_add_ps(ab, cd), squares_low, squares_high);
-    }
-    double sum[kFastLanes];
-    double squares[kFastLanes];
-    _mm256_storeu_pd(sum, sum_low);
-    _mm256_storeu_pd(sum + 4, sum_high);
-    _mm256_storeu_pd(squares, squares_low);
-    _mm256_storeu_pd(squares + 4, squares_high);
-    return {tree_sum(sum), tree_sum(squares)};
+    return total<Float, kExact>(sum, error, squares, block, whole, count, center, scale);
   }
 };
 #endif
+
+template <class Loops, class Float>
+constexpr SumKernel kernel_of() noexcept {
+  return {Loops::template range<Float>, Loops::template sums<Float, true>, Loops::template sums<Float, false>};
+}
 
 }  // namespace
 
 template <class Float>
 SumKernel sum_kernel(bool avx2) noexcept {
-  constexpr bool fast = sizeof(typename Float::Bits) == 2;
 #if SAFETENSORS_SUM_AVX2
-  if (avx2) {
-    SumKernel kernel = {Avx2::range<Float>, Avx2::sums<Float>, nullptr};
-    if constexpr (fast) kernel.fast_sums = Avx2::fast_sums<Float>;
-    return kernel;
-  }
+  if (avx2) return kernel_of<Avx2, Float>();
 #endif
   static_cast<void>(avx2);
-  SumKernel kernel = {Portable::range<Float>, Portable::sums<Float>, nullptr};
-  if constexpr (fast) kernel.fast_sums = Portable::fast_sums<Float>;
-  return kernel;
+  return kernel_of<Portable, Float>();
 }
 
 template SumKernel sum_kernel<format::Float64>(bool avx2) noexcept;

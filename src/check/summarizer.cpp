@@ -1,19 +1,19 @@
 // Computes the statistics of elements. There are three ways:
 // - F32, F64, F16 and BF16: blocks of kBlock codes go through the loops of sum_kernels.h. A block with NaN or infinity
-//   is copied without these first. A short block is filled up with its first number, which adds nothing to the sums.
+//   is copied without these first. A short block is filled up with its first number, which does not change the range.
 // - Dtypes of up to 8 bits: the elements of each code are counted, and the statistics are those of the counts.
 // - Other integers are converted to double first.
 //
-// The sum of squares of a block is (sum of d^2) - (sum of d)^2 / n, for the distances d from one of its n numbers. Let
-// m be the mean, and S the wanted sum of the (number - m)^2. Then (center - m)^2 <= S, so the sum of d^2 is at most (n
-// + 1) S. Thus rounding costs at most about n roundings of S, however large the mean is.
+// The sum of squares of a block is (sum of d^2) - n (m - center)^2, for the distances d of its n numbers from a center,
+// and their mean m. The center is the mean of the block before. If this takes away more than a quarter of the sum of
+// d^2, then the sums are computed again with m as the center. Thus rounding costs little, however large the mean is.
 #include <safetensors/element.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "base/little_endian.h"
 #include "check/elements.h"
@@ -122,20 +122,11 @@ class Floats {
     }
     Bits first;
     std::memcpy(&first, block, sizeof first);
-    const double center = to_number<Float>(first);
-    const bool zero = center == 0;
-    Summary found{.finite = count, .zeros = range.zeros - (zero ? kBlock - count : 0)};
+    const double number = to_number<Float>(first);
+    Summary found{.finite = count, .zeros = range.zeros - (number == 0 ? kBlock - count : 0)};
     found.min = number_of_ordered<Float>(range.min);
     found.max = number_of_ordered<Float>(range.max);
-    const double largest = std::max(found.max, -found.min);
-    const bool fast = kernel_.fast_sums != nullptr && largest >= kMinFast && largest <= kMaxFast;
-    const BlockSums sums = (fast ? kernel_.fast_sums : kernel_.sums)(block, center);
-    const auto size = static_cast<double>(count);
-    found.mean = center + sums.sum / size;
-    found.squares = std::max(0.0, sums.squares - sums.sum / size * sums.sum);
-    if constexpr (std::is_same_v<Float, format::Float64>) {
-      if (!std::isfinite(sums.squares)) add_large(block, count, found);
-    }
+    add_sums(block, is_exact<Float>(range), number, found);
     summary_.add(found);
     if (exponents_ != nullptr) count_exponents(block, count, found.zeros);
   }
@@ -157,15 +148,27 @@ class Floats {
     return kept;
   }
 
-  // The mean of numbers whose squares are too large for a double.
-  static void add_large(const std::byte* block, std::size_t count, Summary& found) noexcept {
-    found.squares = std::numeric_limits<double>::infinity();
-    found.mean = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      double number = 0;
-      std::memcpy(&number, block + i * sizeof number, sizeof number);
-      found.mean += number / static_cast<double>(count);
+  // first: a number of the block.
+  void add_sums(const std::byte* block, bool exact, double first, Summary& found) noexcept {
+    const auto sums = exact ? kernel_.exact_sums : kernel_.wide_sums;
+    const auto count = static_cast<std::size_t>(found.finite);
+    const auto size = static_cast<double>(count);
+    found.scale = scale_exponent(std::max(found.max, -found.min));
+    const double scale = found.scale == 0 ? 1 : found.scale > 0 ? 0x1p600 : 0x1p-600;
+    if (found.scale != std::exchange(center_scale_, found.scale)) center_ = first * scale;
+    BlockSums made = sums(block, count, center_, scale);
+    const Wide mean = made.sum / size;
+    const auto beside = [&] {  // the squares that are there because the center is not the mean
+      const double distance = (mean.high - center_) + mean.low;
+      return size * distance * distance;
+    };
+    if (beside() > made.squares / 4) {
+      center_ = mean.high;
+      made = sums(block, count, center_, scale);
     }
+    found.sum = made.sum;
+    found.squares = {std::max(0.0, made.squares - beside()), 0};
+    center_ = mean.high;
   }
 
   // The exponents of F16 are counted as those of F32, where all its numbers are normal.
@@ -205,6 +208,8 @@ class Floats {
   const SumKernel kernel_;
   Summary& summary_;
   ExponentCounts* const exponents_;
+  double center_ = 0;     // about the mean of the block before, scaled
+  int center_scale_ = 1;  // the Summary::scale of this block; 1: none
   Bits buffer_[kBlock];
   Bits finite_[kBlock];
   std::uint32_t fields_[kTables][2 * kFields] = {};
@@ -275,7 +280,7 @@ void add_codes(Dtype dtype, const std::byte* bytes, std::size_t size, Summary& s
                  .zeros = number == 0 ? counts[code] : 0,
                  .min = number,
                  .max = number,
-                 .mean = number});
+                 .sum = {number * static_cast<double>(counts[code]), 0}});
     if (exponents != nullptr && number != 0) exponents->add(number, counts[code]);
   }
 }

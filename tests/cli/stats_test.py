@@ -92,12 +92,54 @@ def random_bytes(dtype: str, count: int, source: random.Random) -> bytes:
                 element = struct.pack(pack, special)
                 element = element[2:] if code is None else element
                 data[at * len(element) : (at + 1) * len(element)] = element
-    if code == "d":  # squares must not be too large for a double
-        for i in range(7, len(data), 8):
-            special = data[i] & 0x7F == 0x7F and data[i - 1] >= 0xF0
-            if kind == 0 and data[i] & 0x70 != 0x30 and not special:
-                data[i] = data[i] & 0x8F | 0x30
     return bytes(data)
+
+
+def exact(values: list[float]) -> tuple[float, float, float]:
+    """The mean, the deviation, and the mean of all |x|, rounded once each."""
+    pairs = [x.as_integer_ratio() for x in values]
+    whole = [number << 1075 - divisor.bit_length() for number, divisor in pairs]
+    n, total = len(values), sum(whole)
+    variance = fractions.Fraction(n * sum(x * x for x in whole) - total * total, n * n << 2148)
+    mean = fractions.Fraction(total, n << 1074)
+    size = fractions.Fraction(sum(map(abs, whole)), n << 1074)
+    if variance == 0:
+        return float(mean), 0.0, float(size)
+    half = (variance.numerator.bit_length() - variance.denominator.bit_length()) // 2
+    root = math.ldexp(math.sqrt(variance / fractions.Fraction(4) ** half), half)
+    return float(mean), root, float(size)
+
+
+def hostile_values(dtype: str, source: random.Random) -> dict[str, list[float]]:
+    """Values that sums and squares round, lose, or cannot hold. They are rounded to the dtype."""
+    largest, smallest, bits = {
+        "F64": (sys.float_info.max, 5e-324, 52),
+        "F32": (float.fromhex("0x1.fffffep127"), 2.0**-149, 23),
+        "BF16": (float.fromhex("0x1.fep127"), 2.0**-133, 7),
+        "F16": (65504.0, 2.0**-24, 10),
+    }[dtype]
+    steps = [source.randrange(-9, 10) for _ in range(2500)]
+    wide = math.log2(largest) - 1
+    spread = [math.ldexp(source.choice([-1, 1]), round(source.uniform(-wide, wide))) for _ in steps]
+    cancelling = [x for value in spread for x in (value, -value)] + [1.0, 2.0, smallest]
+    source.shuffle(cancelling)
+    return {
+        "huge": [source.choice([-largest, largest]) for _ in steps],
+        "one_huge": [largest, *[1.0] * 3000],
+        "tiny": [step * smallest for step in steps],
+        "few": [source.gauss(0, 0.02) for _ in range(118)],
+        "many": [source.gauss(0.001, 0.02) for _ in range(100_000)],
+        "spread": spread,
+        "cancelling": cancelling,
+        "near_one": [1 + step * 2.0**-bits for step in steps],
+        "steps": [(largest / 4 if i // 500 % 2 else smallest * 3) for i in range(5000)],
+    }
+
+
+def encode(dtype: str, values: list[float]) -> bytes:
+    if DTYPES[dtype][1] is not None:
+        return struct.pack(f"<{len(values)}{DTYPES[dtype][1]}", *values)
+    return b"".join(struct.pack("<f", x)[2:] for x in values)
 
 
 class StatsTest(unittest.TestCase):
@@ -137,12 +179,10 @@ class StatsTest(unittest.TestCase):
             return
         self.assertEqual((found["min"], found["max"]), (min(finite), max(finite)))
         self.assertEqual(found["absmax"], max(map(abs, finite)))
-        mean = sum(map(fractions.Fraction, finite)) / len(finite)
-        variance = sum((fractions.Fraction(x) - mean) ** 2 for x in finite) / len(finite)
-        deviation = math.sqrt(variance) if variance < 1e300 else math.inf
-        tolerance = 1e-7 if dtype in ("F16", "BF16") else 1e-10
-        self.near(found["mean"], float(mean), abs(float(mean)) + deviation, tolerance)
-        self.near(found["std"], deviation, deviation, tolerance)
+        mean, deviation, size = exact(finite)
+        self.assertLessEqual(abs(found["mean"] - mean), math.ulp(mean) + 1e-30 * size)
+        self.assertLessEqual(abs(found["std"] - deviation), 5.2e-13 * deviation)  # 13 digits
+        self.assertEqual(found["std"], float(f"{found['std']:.13g}"))
 
     def test_random_values_equal_fractions(self) -> None:
         source = random.Random(SEED)
@@ -155,6 +195,22 @@ class StatsTest(unittest.TestCase):
             for dtype, _, _, data in tensors:
                 with self.subTest(seed=SEED, turn=turn, dtype=dtype):
                     self.compare(dtype, found[dtype], decode(dtype, data))
+
+    def test_hostile_values_equal_fractions(self) -> None:
+        for dtype in ("F64", "F32", "BF16", "F16"):
+            source = random.Random(SEED)
+            cases = hostile_values(dtype, source)
+            tensors = [(name, dtype, [len(v)], encode(dtype, v)) for name, v in cases.items()]
+            found = self.stats(tensors)
+            for name, _, _, data in tensors:
+                with self.subTest(seed=SEED, dtype=dtype, case=name):
+                    self.compare(dtype, found[name], decode(dtype, data))
+
+    def test_digits_that_are_printed(self) -> None:
+        values = [0.5, 0.25, 0.3000000001]
+        found = self.stats([("x", "F64", [3], struct.pack("<3d", *values))])["x"]
+        self.assertEqual(repr(found["mean"]), "0.3500000000333333")
+        self.assertEqual(repr(found["std"]), "0.108012344958")
 
     @unittest.skipIf(numpy is None, "needs NumPy")
     def test_equals_numpy_over_several_chunks(self) -> None:
@@ -171,12 +227,7 @@ class StatsTest(unittest.TestCase):
                 finite = values[numpy.isfinite(values)].astype("f8")
                 self.assertEqual(found[dtype]["nan"], int(numpy.isnan(values).sum()))
                 self.near(found[dtype]["mean"], finite.mean(), finite.std(), 1e-9)
-                self.near(
-                    found[dtype]["std"],
-                    finite.std(),
-                    finite.std(),
-                    1e-7 if dtype == "F16" else 1e-10,
-                )
+                self.near(found[dtype]["std"], finite.std(), finite.std(), 1e-10)
 
     @unittest.skipIf(torch is None, "needs torch")
     def test_every_code_equals_torch(self) -> None:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,11 @@ def check(found: TensorStats, numbers: Any) -> None:
         return
     assert (found.min, found.max) == (finite.min(), finite.max())
     assert found.absmax == np.abs(finite).max()
-    tolerance = 1e-7 if found.dtype in ("F16", "BF16") else 1e-10
     assert found.mean is not None and found.std is not None
-    scale = finite.std() + abs(finite.mean())
-    assert abs(found.mean - math.fsum(finite) / len(finite)) <= tolerance * scale
-    assert math.isclose(found.std, finite.std(), rel_tol=tolerance, abs_tol=1e-300)
+    mean = sum(map(Fraction, finite.tolist())) / len(finite)
+    size = float(np.abs(finite).mean())
+    assert abs(found.mean - float(mean)) <= math.ulp(float(mean)) + 1e-30 * size
+    assert math.isclose(found.std, finite.std(), rel_tol=1e-12, abs_tol=1e-300)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -160,10 +161,23 @@ def test_nan_infinities_zeros_and_no_finite_number(tmp_path: Path) -> None:
     assert stats(tmp_path / "t")["mixed"].histogram is None
 
 
-def test_squares_that_are_too_large(tmp_path: Path) -> None:
+def test_mean_of_small_floats_has_the_digits_of_a_double(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    for kind in (np.float16, ml_dtypes.bfloat16):
+        values = (random.standard_normal(118) * 0.02).astype(kind)
+        name = "F16" if kind is np.float16 else "BF16"
+        found = stats(write(tmp_path / "t", name, values.tobytes()))["t"]
+        exact = sum(map(Fraction, values.astype(np.float64).tolist())) / 118
+        assert found.mean == float(exact)
+
+
+def test_squares_that_are_too_large_for_a_float(tmp_path: Path) -> None:
     save_file({"x": np.array([-1e308, 1e308, 5e-324])}, tmp_path / "t", durability="none")
     found = stats(tmp_path / "t", histogram=True)["x"]
-    assert found.std == math.inf and found.absmax == 1e308
+    assert found.std is not None and found.absmax == 1e308
+    assert math.isclose(found.std, 1e308 * math.sqrt(2 / 3), rel_tol=1e-13)
+    save_file({"x": np.array([1e305, 3.6e305])}, tmp_path / "t", durability="none")
+    assert math.isclose(stats(tmp_path / "t")["x"].std or 0, 1.3e305, rel_tol=1e-13)
     assert found.histogram is not None
     assert [each.exponent for each in found.histogram] == [-1074, 1023]
 
