@@ -157,12 +157,10 @@ double to_right_digits(double value) {
 
 void json_number(Json& json, const char* key, double value, bool known) {
   json.key(key);
-  if (!known) {
-    json.null();
-  } else if (std::isfinite(value)) {
+  if (known) {
     json.raw(formatted("{}", value));
   } else {
-    json.string("inf");
+    json.null();
   }
 }
 
