@@ -9,7 +9,7 @@ from functools import partial
 from glob import escape
 from os import PathLike
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _cuda, _native
 from ._display import count_text
@@ -18,7 +18,12 @@ from ._options import Progress, reporter, to_bytes
 from ._paths import to_paths
 from ._requests import Rename, Request, make_requests, rename_all, select
 from ._stream import CheckpointStream
-from ._types import Backend, Buffer, Cache, Framework, Verify
+from ._types import Backend, Buffer, Cache, Framework, Tensor, Verify
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from . import _overloads as types
 
 __all__ = ["Checkpoint", "CheckpointStream", "Paths", "load", "stream"]
 
@@ -51,7 +56,7 @@ def _reopen(
     return kind(paths[0], framework, device, backend=backend, headers=headers)
 
 
-class Checkpoint(Mapping[str, Any]):
+class Checkpoint(Mapping[str, Tensor]):
     """A mapping of names to tensors over one or many files. A tensor is read on each access.
 
     `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
@@ -74,6 +79,62 @@ class Checkpoint(Mapping[str, Any]):
     for an error of the system.
     """
 
+    @overload
+    def __init__(
+        self: Checkpoint[types.NumPyTensor],
+        paths: Paths,
+        framework: types.NumPy = "np",
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.TorchTensor],
+        paths: Paths,
+        framework: types.Torch,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.TensorFlowTensor],
+        paths: Paths,
+        framework: types.TensorFlow,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.JaxTensor],
+        paths: Paths,
+        framework: types.Jax,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.MlxTensor],
+        paths: Paths,
+        framework: types.Mlx,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.PaddleTensor],
+        paths: Paths,
+        framework: types.Paddle,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[Any],
+        paths: Paths,
+        framework: Framework,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
     def __init__(
         self,
         paths: Paths,
@@ -97,9 +158,10 @@ class Checkpoint(Mapping[str, Any]):
             raise SafetensorError("the checkpoint is closed")
         return self._open
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Tensor:
         """Read one tensor. The same as `get_tensor`."""
-        return self._native.get_tensor(name)
+        tensor: Tensor = self._native.get_tensor(name)
+        return tensor
 
     # Identity. The methods of Mapping would read every tensor to compare it.
     __eq__ = object.__eq__
@@ -138,7 +200,7 @@ class Checkpoint(Mapping[str, Any]):
             return _reopen, (type(self), self._paths, self._options, native.headers())
         return _reopen, (type(self), self._paths, self._options)
 
-    def __enter__(self) -> Checkpoint:
+    def __enter__(self) -> Checkpoint[Tensor]:
         return self
 
     def __exit__(
@@ -201,11 +263,12 @@ class Checkpoint(Mapping[str, Any]):
         """Return the names in the order of the files and of their bytes, as iteration does."""
         return self._native.names()
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, name: str) -> Tensor:
         """Read one tensor into memory of its own. With the backend "mmap", return a view."""
-        return self._native.get_tensor(name)
+        tensor: Tensor = self._native.get_tensor(name)
+        return tensor
 
-    def get_tensors(self) -> dict[str, Any]:
+    def get_tensors(self) -> dict[str, Tensor]:
         """Load all tensors. The same as `load()`."""
         return self.load()
 
@@ -230,7 +293,7 @@ class Checkpoint(Mapping[str, Any]):
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
         verify: Verify | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tensor]:
         """Load many tensors at once. See `safetensors.load`."""
         native = self._native
         if verify is not None:
@@ -336,7 +399,7 @@ class Checkpoint(Mapping[str, Any]):
         cache: Cache = "keep",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
-    ) -> CheckpointStream:
+    ) -> CheckpointStream[Tensor]:
         """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
         native = self._native
         names = select(native, keys)
@@ -361,6 +424,34 @@ class Checkpoint(Mapping[str, Any]):
 _AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory
 
 
+@overload
+def load(
+    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.LoadOptions]
+) -> dict[str, types.NumPyTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Torch, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.TorchTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.TensorFlowTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Jax, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.JaxTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.MlxTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.PaddleTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: Framework, **options: Unpack[types.LoadOptions]
+) -> dict[str, Any]: ...
 def load(
     paths: Paths,
     *,
@@ -430,6 +521,34 @@ def load(
     )
 
 
+@overload
+def stream(
+    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.NumPyTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Torch, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.TorchTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.TensorFlowTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Jax, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.JaxTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.MlxTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.PaddleTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: Framework, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[Any]: ...
 def stream(
     paths: Paths,
     *,
@@ -445,7 +564,7 @@ def stream(
     backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
-) -> CheckpointStream:
+) -> CheckpointStream[Any]:
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
     The arguments are those of `load`, but the backend "mmap" copies the bytes from the maps, so no

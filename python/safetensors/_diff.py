@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, NoReturn
 from . import _native
 from ._checkpoint import Paths
 from ._options import Progress, reporter
+from ._paths import to_paths
 
 __all__ = ["DiffResult", "TensorDiff", "TensorSummary", "diff"]
 
@@ -92,8 +93,8 @@ def diff(
     report, end_progress = reporter(progress, "Comparing")
     try:
         found, equal_tensors = _native._diff(
-            first,
-            second,
+            to_paths(first, "first"),
+            to_paths(second, "second"),
             rtol=rtol,
             atol=atol,
             ulps=ulps,

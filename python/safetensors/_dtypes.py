@@ -81,8 +81,22 @@ def format_name(dtype: Any) -> str:
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # raises
 
 
+def _cast_to(name: str) -> str:
+    names = ", ".join(FRAMEWORK_NAMES[each] for each in FRAMEWORK_NAMES if each in CAST_TO)
+    return f"cannot cast to {name}: expected one of {names}"
+
+
+def cast_name(dtype: Any) -> str:
+    """Return `format_name` of a dtype to cast to. The SafetensorError names the dtypes of casts."""
+    try:
+        return format_name(dtype)
+    except SafetensorError as error:
+        error.args = (_cast_to(repr(dtype)),)
+        raise
+
+
 def float_name(dtype: Any) -> str:
     """Return the format's name of a dtype that floats can be cast to. Raises SafetensorError."""
-    if (name := format_name(dtype)) not in CAST_TO:
-        raise SafetensorError(f"cannot cast to {name}: floats only")
+    if (name := cast_name(dtype)) not in CAST_TO:
+        raise SafetensorError(_cast_to(name))
     return name

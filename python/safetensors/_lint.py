@@ -8,6 +8,7 @@ from typing import Literal
 from . import _native
 from ._checkpoint import Paths
 from ._options import Progress, reporter
+from ._paths import to_paths
 
 __all__ = ["LintFinding", "lint"]
 
@@ -60,7 +61,7 @@ def lint(
     """
     report, end_progress = reporter(progress, "Reading")
     try:
-        found = _native._lint(paths, peek=peek, duplicates=duplicates, progress=report)
+        found = _native._lint(to_paths(paths, "paths"), peek=peek, duplicates=duplicates, progress=report)
     finally:
         end_progress()
     return [LintFinding(*each) for each in found]

@@ -6,9 +6,9 @@ gets tensors that are not read yet. A read plan makes the copies that torch want
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,11 @@ from ._options import Progress, reporter, to_bytes
 from ._paths import to_paths
 from ._requests import Rename, rename_all
 from ._types import Cache
+
+if TYPE_CHECKING:
+    from torch.nn.modules.module import _IncompatibleKeys
+else:
+    _IncompatibleKeys = Any
 
 __all__ = ["load_into"]
 
@@ -38,7 +43,7 @@ def load_into(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "keep",
     progress: bool | Progress | None = False,
-) -> Any:
+) -> _IncompatibleKeys:
     """Load a checkpoint into a module, without a second copy of the model.
 
     The result is that of `model.load_state_dict(load_checkpoint(path), strict, assign)`. But the
@@ -55,7 +60,8 @@ def load_into(
     `memory_limit`: maximum number of bytes that are being read or converted, besides the model.
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
-    Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
+    Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. A file
+    of `save_model` lacks the second name of tied weights: give `strict=False`, or use `load_model`. The
     model is then unchanged, unless a hook or a module with its own `_load_from_state_dict` has
     already filled tensors. Raises MissingTensorError for a name in `rename` that no tensor has.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
@@ -112,15 +118,15 @@ def _load(
     rename: Rename | None,
     strict: bool,
     assign: bool,
-) -> Any:
+) -> _IncompatibleKeys:
     sources = _sources(checkpoint, rename, fill)
     modules = list(model.modules())  # a walk over a model takes milliseconds
-    with _restoring(model, modules, fill):
+    with _naming_ties(model, sources), _restoring(model, modules, fill):
         with ExitStack() as hooks:
             hooks.callback(_flush_before_hooks(model, modules, fill))
             hooks.callback(_values_for_overrides(modules, assign))
             given = {"assign": True} if assign else {}
-            result = model.load_state_dict(_state_dict(sources), strict=strict, **given)
+            result: _IncompatibleKeys = model.load_state_dict(_state_dict(sources), strict=strict, **given)
         fill.run()
     for source in sources.values():
         if source.is_kept():
@@ -145,6 +151,33 @@ def _state_dict(sources: dict[str, Source]) -> dict[str, torch.Tensor]:
         name: source.read() if name.rpartition(".")[2] == "_extra_state" else source.tensor()
         for name, source in sources.items()
     }
+
+
+@contextmanager
+def _naming_ties(model: torch.nn.Module, names: Container[str]) -> Iterator[None]:
+    """Add to an error of torch which names are missing only because the model ties them to others."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) is RuntimeError and "Missing key" in str(error):
+            error.args = (str(error) + _ties(model, names),)
+        raise
+
+
+def _ties(model: torch.nn.Module, names: Container[str]) -> str:
+    same: dict[int, list[str]] = {}
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        same.setdefault(id(tensor), []).append(name)
+    text = ""
+    for twins in same.values():
+        kept = next((name for name in twins if name in names), None)
+        for name in twins:
+            if kept is not None and name not in names:
+                text += (
+                    f'\n\t"{name}" is tied to "{kept}", which the checkpoint has:'
+                    " give strict=False, or use load_model"
+                )
+    return text
 
 
 @contextmanager

@@ -71,14 +71,15 @@ class SaveOptions:
         return limit or DEFAULT_BUDGET
 
 
-def check_folder(path: str | PathLike[str], argument: str = "path") -> None:
-    """Raise ValueError for the path of a file: a checkpoint of many ranks is a folder.
+def check_folder(path: str | PathLike[str], argument: str = "path") -> str:
+    """Return a path as a str. Raises ValueError for that of a file: a checkpoint of many ranks is a folder.
 
     Raises TypeError, which names the argument, for an object that is no path.
     """
     text = to_path(path, argument)
     if text.lower().endswith(".safetensors"):
         raise ValueError(f"{text!r} would be a folder: give the path of a folder")
+    return text
 
 
 class PartWriter:
@@ -103,7 +104,7 @@ class PartWriter:
 
         Raises SafetensorError, OSError, TypeError, ValueError.
         """
-        check_folder(path)
+        path = check_folder(path)
         layout = CheckpointLayout(
             specs,
             max_shard_size=options.max_shard_size,

@@ -1,4 +1,7 @@
-"""Checks arguments that are paths. `open` takes an int for a descriptor of the caller, and closes it."""
+"""Checks arguments that are paths, and replaces a leading `~` by the home directory.
+
+`open` takes an int for a descriptor of the caller, and closes it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,32 @@ from typing import Any
 
 __all__ = ["to_path", "to_paths"]
 
+_BYTES_HINT = (
+    " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
+)
+
 
 def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
-    """Return a path as a str. Raises TypeError, which names the argument, for another type."""
+    """Return a path as a str, with the home directory for a leading `~`, as a shell does.
+
+    Raises TypeError, which names the argument, for another type, and ValueError for a null byte. The
+    bytes of a file have null bytes.
+    """
     try:
-        return os.fsdecode(path)
+        text = os.fsdecode(path)
     except TypeError:
         found = type(path).__name__
-        raise TypeError(f"argument {argument!r}: expected {expected}, not {found}") from None
+        hint = _BYTES_HINT if isinstance(path, (bytearray, memoryview)) else ""
+        raise TypeError(f"argument {argument!r}: expected {expected}, not {found}{hint}") from None
+    if "\0" in text:
+        hint = _BYTES_HINT if isinstance(path, bytes) else ""
+        raise ValueError(f"argument {argument!r}: found a null byte, expected a path{hint}")
+    return os.path.expanduser(text)
 
 
 def to_paths(paths: Any, argument: str) -> str | list[str]:
     """Return a path, or the paths of an iterable. Raises TypeError as `to_path` does."""
-    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
+    one = (str, bytes, bytearray, memoryview, os.PathLike)
+    if isinstance(paths, Iterable) and not isinstance(paths, one):
         return [to_path(path, argument) for path in paths]
     return to_path(paths, argument, "str, bytes, os.PathLike or an iterable of them")

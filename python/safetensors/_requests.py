@@ -8,7 +8,7 @@ from fnmatch import translate
 from typing import Any, Protocol
 
 from . import _native
-from ._dtypes import CASTABLE, float_name, format_name
+from ._dtypes import CASTABLE, cast_name, float_name
 from ._native import MissingTensorError, SafetensorError
 from ._targets import Target, to_target
 
@@ -105,6 +105,9 @@ def _check_selected(what: str, given: Mapping[str, Any] | None, selected: set[st
 
 def _meta(native: _native._Checkpoint, name: str, index: Any) -> tuple[str, list[int]]:
     """Return the dtype and the shape of a slice. An error of the index names the tensor."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, list) and part:
+            raise SafetensorError(f"slices[{name!r}]: found a list, expected slices and integers")
     try:
         stored, shape, _ = native.meta(name, index)
     except (SafetensorError, IndexError, TypeError, ValueError) as error:
@@ -121,7 +124,7 @@ class _Casts:
         self._one: str | None = None
         self._each: dict[str, str] = {}
         if isinstance(dtype, Mapping):
-            self._each = {n: format_name(to) for n, to in dtype.items() if to is not None}
+            self._each = {n: cast_name(to) for n, to in dtype.items() if to is not None}
             _check_selected("dtype", dtype, selected)
         elif dtype is not None:
             self._one = float_name(dtype)

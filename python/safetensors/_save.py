@@ -9,7 +9,7 @@ from itertools import islice
 from os import PathLike
 from typing import Any
 
-from ._options import Progress
+from ._options import Progress, to_metadata
 from ._paths import to_path
 from ._targets import is_torch
 from ._types import Durability
@@ -86,8 +86,7 @@ def save(
             raise ValueError(
                 f"{path!r} is one file: give the path of a folder, or no {argument}"
             )
-        given = None if metadata is None else dict(metadata)
-        module._save_file(tensors, path, given, durability, progress)
+        module._save_file(tensors, path, to_metadata(metadata), durability, progress)
         return
     _check_folder(path)
     size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}

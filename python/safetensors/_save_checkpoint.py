@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from types import TracebackType
@@ -13,7 +12,8 @@ from . import _native
 from ._checkpoint import Checkpoint
 from ._display import count_text
 from ._native import TensorSpec
-from ._options import Progress, reporter, to_bytes
+from ._options import Progress, reporter, to_bytes, to_metadata
+from ._paths import to_path
 from ._targets import is_torch
 from ._types import Durability
 from ._values import to_value
@@ -62,8 +62,9 @@ def _layout_options(
         raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
     text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
     size = to_bytes(max_shard_size, "max_shard_size")
-    given = None if metadata is None else dict(metadata)
-    return _storages(tensors), size, stem, given, text
+    if size == 0:
+        raise ValueError("max_shard_size is 0: expected at least 1 byte")
+    return _storages(tensors), size, stem, to_metadata(metadata), text
 
 
 def _files_text(files: int) -> str:
@@ -199,11 +200,11 @@ class CheckpointWriter:
                 index_metadata=index_metadata,
             )
         self.layout = layout
-        self._folder = folder
+        self._folder = to_path(folder, "folder")
         report, self._end_report = reporter(progress, "Saving")
         try:
             self._native = _native._checkpoint_writer(
-                folder,
+                self._folder,
                 layout._native,
                 new_folder=bool(new_folder),
                 remove_old_files=bool(remove_old_files),
@@ -261,7 +262,7 @@ class CheckpointWriter:
 
     def __repr__(self) -> str:
         files = _files_text(len(self.layout._native.files()))
-        return f"<CheckpointWriter {os.fspath(self._folder)!r}: {count_text(len(self.layout))} in {files}>"
+        return f"<CheckpointWriter {self._folder!r}: {count_text(len(self.layout))} in {files}>"
 
 
 def write_checkpoint(
@@ -283,6 +284,7 @@ def write_checkpoint(
     `tensors`: the tensors of the framework. `fetch` gives the bytes of one tensor at a time, if the
     specs have no bytes.
     """
+    folder = to_path(folder, "folder")
     layout_options = _layout_options(tensors, max_shard_size, "model", metadata, index_metadata)
     layout = _native._CheckpointLayout(specs, *layout_options)
     options: dict[str, Any] = {

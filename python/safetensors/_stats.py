@@ -9,6 +9,7 @@ from typing import NamedTuple
 from . import _native
 from ._checkpoint import Paths
 from ._options import Progress, reporter
+from ._paths import to_paths
 from ._requests import select
 
 __all__ = ["StatsBin", "TensorStats", "stats"]
@@ -86,7 +87,7 @@ def stats(
     """
     report, end_progress = reporter(progress, "Reading")
     try:
-        checkpoint = _native._Checkpoint(paths, "np", "cpu", "pread")
+        checkpoint = _native._Checkpoint(to_paths(paths, "paths"), "np", "cpu", "pread")
         names = None if keys is None else select(checkpoint, keys)
         found = _native._stats(
             checkpoint, names, histogram=histogram, threads=threads, progress=report

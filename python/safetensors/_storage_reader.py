@@ -102,7 +102,9 @@ class StorageReader(TorchStorageReader):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Path) -> bool:
         """Return whether it is the path of a file or a folder that exists."""
-        return isinstance(checkpoint_id, (str, os.PathLike)) and os.path.exists(checkpoint_id)
+        if not isinstance(checkpoint_id, (str, os.PathLike)):
+            return False
+        return os.path.exists(to_path(checkpoint_id, "path"))
 
     def reset(self, checkpoint_id: Path | None = None) -> None:
         """Close the files. `checkpoint_id`: the path to read from now on. None keeps the path."""

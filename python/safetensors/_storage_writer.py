@@ -23,6 +23,8 @@ from ._checkpoint import DEFAULT_BUDGET
 from ._native import SafetensorError
 from ._options import Progress
 from ._part_writer import Invitation, PartWriter, SaveOptions, Specs, check_folder, spec_of
+from ._paths import to_path
+from ._paths import to_path
 from ._ranks import RankError, describe, portable
 from ._save_checkpoint import DEFAULT_SHARD_SIZE
 from ._stored import Path
@@ -105,7 +107,7 @@ class StorageWriter(TorchStorageWriter):
         """Return whether it can be the path of a folder."""
         if not isinstance(checkpoint_id, (str, os.PathLike)):
             return False
-        return os.path.isdir(os.path.dirname(os.path.abspath(checkpoint_id)))
+        return os.path.isdir(os.path.dirname(os.path.abspath(to_path(checkpoint_id, "path"))))
 
     def close(self) -> None:
         """Remove temporary files that a failed save has left. Idempotent.

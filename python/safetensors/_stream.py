@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Generic
 
 from . import _native
 from ._display import count_text
+from ._types import Tensor
 
 __all__ = ["CheckpointStream"]
 
 
-class CheckpointStream:
+class CheckpointStream(Generic[Tensor]):
     """An iterator of (name, tensor), in the order in which the tensors are complete.
 
     Also a context manager. `len()` is the number of all tensors, also of those that were taken. The
@@ -28,10 +29,10 @@ class CheckpointStream:
         self._names = names
         self._end_progress = end_progress
 
-    def __iter__(self) -> CheckpointStream:
+    def __iter__(self) -> CheckpointStream[Tensor]:
         return self
 
-    def __next__(self) -> tuple[str, Any]:
+    def __next__(self) -> tuple[str, Tensor]:
         try:
             index, tensor = next(self._items)
         except BaseException:
@@ -50,7 +51,7 @@ class CheckpointStream:
         self._items.close()
         self._end_progress()
 
-    def __enter__(self) -> CheckpointStream:
+    def __enter__(self) -> CheckpointStream[Tensor]:
         return self
 
     def __exit__(

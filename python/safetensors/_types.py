@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TypeVar as TypingTypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -18,7 +19,24 @@ else:
 if not TYPE_CHECKING:
     Manifest = Any  # its module imports more than a load without `verify` needs
 
-__all__ = ["Backend", "Buffer", "Cache", "Durability", "Framework", "TensorOrder", "Verify"]
+__all__ = [
+    "Backend",
+    "Buffer",
+    "Cache",
+    "Durability",
+    "Framework",
+    "Tensor",
+    "TensorOrder",
+    "Verify",
+]
+
+# The type of the tensors of a framework.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Tensor = TypeVar("Tensor", default=Any)
+else:
+    Tensor = TypingTypeVar("Tensor")
 
 Backend = Literal["mmap", "pread", "auto"]
 Cache = Literal["keep", "fill", "drop", "bypass"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
@@ -13,6 +12,8 @@ from ._checkpoint import Checkpoint
 from ._display import count_text
 from ._dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from ._native import SafetensorError, TensorSpec
+from ._options import to_metadata
+from ._paths import to_path
 from ._types import Durability, TensorOrder
 from ._values import refuse_nested, to_value
 
@@ -82,9 +83,9 @@ class Writer:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
         specs = {name: to_spec(name, described) for name, described in tensors.items()}
-        given = None if metadata is None else dict(metadata)
-        self._native = _native._Writer(path, specs, given, durability, data_alignment, order)
-        self._path = os.fsdecode(path)
+        given = to_metadata(metadata)
+        self._path = to_path(path, "path")
+        self._native = _native._Writer(self._path, specs, given, durability, data_alignment, order)
         self._state = ""  # "committed" or "closed"
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def verdict(call: Callable[[], Any]) -> tuple[str, str]:
     try:
         return "returned", repr(call())
     except Exception as error:
-        return type(error).__name__, str(error)
+        # load_into adds lines about tied weights.
+        return type(error).__name__, re.sub(r"\n\t[^\n]* is tied to [^\n]*", "", str(error))
 
 
 def agree(path: Path, model: Model, **options: Any) -> Model:
@@ -207,7 +209,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     before = values(model)
     wrong: list[tuple[Callable[[], Any], Any, str]] = [
         (lambda: load_into({}, path), TypeError, "^model is dict: give a torch.nn.Module$"),
-        (lambda: load_into(model, path, dtype="int64"), SafetensorError, "^cannot cast to I64: floats only$"),
+        (lambda: load_into(model, path, dtype="int64"), SafetensorError, "^cannot cast to I64: expected one of float8_e5m2, "),
         (lambda: load_into(model, path, memory_limit="lots"), ValueError, "^memory_limit 'lots' is invalid"),
         (lambda: load_into(model, path, rename={"x": "y"}), MissingTensorError, "^rename: there is no tensor 'x'$"),
         (lambda: load_into(model, path, device="nowhere"), RuntimeError, "nowhere"),

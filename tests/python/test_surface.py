@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from conftest import installed
+from conftest import framework, installed
 
 import safetensors
 from safetensors import SafetensorError, TensorSpec, Writer, _types, load, safe_open
@@ -296,7 +296,8 @@ def test_every_annotation_of_these_words_is_a_literal() -> None:
     for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_load_checkpoint.py", "_load_into.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
-                assert ast.unparse(node.annotation) == WORDS[node.arg], f"{file}:{node.lineno}"
+                found = ast.unparse(node.annotation)
+                assert found == WORDS[node.arg] or found.startswith("types."), f"{file}:{node.lineno}"
                 seen += 1
     assert seen > 20
 
@@ -319,6 +320,50 @@ safe_open("x", "np", backend="wrong")
 Writer("x", {}, durability="slow")
 safetensors.nothing
 """
+
+
+TENSORS = """
+from typing import Any, assert_type
+import jax, mlx.core, numpy, paddle, tensorflow, torch
+from safetensors import Checkpoint, CheckpointStream, load, stream
+from safetensors._types import Framework
+from safetensors.torch import load_into
+Array = numpy.ndarray[Any, Any]
+assert_type(load("x"), dict[str, Array])
+assert_type(load("x", keys=["w"], framework="np", memory_limit="1GB", verify="m"), dict[str, Array])
+assert_type(load("x", framework="pt", device="cuda", dtype="bf16"), dict[str, torch.Tensor])
+assert_type(load("x", framework="jax"), dict[str, jax.Array])
+assert_type(load("x", framework="tf"), dict[str, tensorflow.Tensor])
+assert_type(load("x", framework="mlx"), dict[str, mlx.core.array])
+assert_type(load("x", framework="paddle"), dict[str, paddle.Tensor])
+assert_type(next(stream("x", framework="torch")), tuple[str, torch.Tensor])
+assert_type(dict(stream("x")), dict[str, Array])
+assert_type(Checkpoint("x")["w"], Array)
+with Checkpoint(["x"], "pytorch", "cuda") as model:
+    assert_type(model, Checkpoint[torch.Tensor])
+    assert_type(model.get_tensor("w"), torch.Tensor)
+    assert_type(model.load(), dict[str, torch.Tensor])
+    assert_type(list(model.values()), list[torch.Tensor])
+    assert_type(model.stream(), CheckpointStream[torch.Tensor])
+load_into(torch.nn.Linear(1, 1), "x").missing_keys
+load_into(torch.nn.Linear(1, 1), "x").wanted_keys  # wrong
+def of_any(model: Checkpoint, framework: Framework) -> None:
+    assert_type(model["w"], Any)
+    load("x", framework=framework)
+    load("x", framwork="np")  # wrong
+    stream("x", verify="m")  # wrong
+    load("x").clear("x")  # wrong
+"""
+
+
+def test_type_checkers_see_the_tensors_of_each_framework(tmp_path: Path) -> None:
+    framework("torch")
+    pytest.importorskip("mypy")
+    (tmp_path / "typed.py").write_text(TENSORS)
+    command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--python-version", "3.12", "--cache-dir", str(tmp_path), "typed.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    wrong = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error: " in line}
+    assert wrong == {n for n, line in enumerate(TENSORS.splitlines(), 1) if "# wrong" in line}, done.stdout
 
 
 def test_type_checkers_see_names_attributes_and_words(tmp_path: Path) -> None:

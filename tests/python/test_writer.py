@@ -215,7 +215,7 @@ def test_arguments_that_cannot_be(path: Path) -> None:
             Writer(path, {"a": ("U8", [1])}, **options)  # type: ignore[arg-type]
     with pytest.raises(SafetensorError, match='^durability "x" is invalid'):
         Writer(path, {}, durability="x")
-    with pytest.raises(TypeError, match="^argument 'metadata': 'int' object"):
+    with pytest.raises(TypeError, match=r"^metadata\['a'\] is int: expected a str$"):
         Writer(path, {}, {"a": 1})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="^argument 'path': expected str, bytes or os.PathLike"):
         Writer(None, {})  # type: ignore[arg-type]

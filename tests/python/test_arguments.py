@@ -1,0 +1,170 @@
+"""Wrong arguments: the message names the argument, and says what to give."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import framework
+
+import safetensors.numpy as stn
+from safetensors import (
+    Checkpoint,
+    CheckpointLayout,
+    CheckpointWriter,
+    SafetensorError,
+    Writer,
+    diff,
+    lint,
+    load,
+    make_manifest,
+    read_manifest,
+    save,
+    stats,
+    stream,
+)
+
+W = {"w": np.arange(12, dtype=np.float32).reshape(3, 4)}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    stn.save_file(W, tmp_path / "w.safetensors")
+    return tmp_path / "w.safetensors"
+
+
+def test_bytes_of_a_file_are_no_path(file: Path) -> None:
+    data = file.read_bytes()
+    takers: list[Callable[[Any], Any]] = [load, Checkpoint, stream, stats, lint, make_manifest]
+    text = (
+        "argument 'paths': found a null byte, expected a path"
+        " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
+    )
+    for taker in takers:
+        with pytest.raises(ValueError) as raised:
+            taker(data)
+        assert str(raised.value) == text, taker
+    with pytest.raises(TypeError, match=r"not bytearray \(safetensors.numpy.load, "):
+        load(bytearray(data))  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="^argument 'paths': found a null byte, expected a path$"):
+        load("a\0b")
+    assert (stn.load(data)["w"] == W["w"]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"memory_limit": 1e9}, TypeError, 'memory_limit is 1000000000.0: expected an int, or a text such as "1GB"'),
+        ({"slices": {"w": [0, 1]}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
+        ({"slices": {"w": (slice(1), [0])}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
+    ],
+)
+def test_the_message_of_a_load_names_the_argument(
+    file: Path, arguments: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    takers: list[Callable[..., Any]] = [load, stream, stn.load_checkpoint]
+    for taker in takers:
+        with pytest.raises(kind) as raised:
+            taker(file, **arguments)
+        assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({"step": 7}, "metadata['step'] is int: expected a str"),
+        ({7: "step"}, "metadata has the key 7: expected a str"),
+        (7, "metadata is int: expected a dict of str to str"),
+    ],
+)
+def test_the_message_of_a_save_names_the_metadata(tmp_path: Path, metadata: Any, text: str) -> None:
+    takers: list[Callable[[Any], Any]] = [
+        lambda given: save(W, tmp_path / "w.safetensors", metadata=given),
+        lambda given: save(W, tmp_path / "w", metadata=given),
+        lambda given: Writer(tmp_path / "w.safetensors", W, given),
+        lambda given: CheckpointWriter(tmp_path / "w", W, metadata=given),
+        lambda given: CheckpointLayout(W, metadata=given),
+    ]
+    for taker in takers:
+        with pytest.raises(TypeError) as raised:
+            taker(metadata)
+        assert str(raised.value) == text
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_size_of_shards_is_not_zero(tmp_path: Path) -> None:
+    for size in (0, "0GB", "0"):
+        with pytest.raises(ValueError) as raised:
+            save(W, tmp_path / "w", max_shard_size=size)
+        assert str(raised.value) == "max_shard_size is 0: expected at least 1 byte"
+    with pytest.raises(TypeError, match="^max_shard_size is 1.5: expected an int"):
+        CheckpointLayout(W, max_shard_size=1.5)  # type: ignore[arg-type]
+    assert len(CheckpointLayout(W, max_shard_size=np.int64(1)).files) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("to", [str, Path, os.fsencode])
+def test_a_tilde_is_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Callable[[str], Any]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    save(W, to("~/one.safetensors"))
+    save(W, to("~/model"), max_shard_size=1)
+    with Writer(to("~/two.safetensors"), W) as writer:
+        writer.write("w", W["w"])
+    with CheckpointWriter(to("~/other"), W) as folder:
+        folder.write("w", W["w"])
+    assert sorted(os.listdir(tmp_path)) == ["model", "one.safetensors", "other", "two.safetensors"]
+    for name in ("one.safetensors", "model", "two.*"):
+        path = to(f"~/{name}")
+        manifest = make_manifest(path)
+        manifest.write(to("~/manifest"))
+        assert read_manifest(to("~/manifest")).text() == manifest.text()
+        assert (load(path, verify="~/manifest")["w"] == W["w"]).all()
+        assert (dict(stream([path]))["w"] == W["w"]).all()
+        assert Checkpoint(path).files[0].startswith(str(tmp_path))
+        assert list(stats(path)) == ["w"] and lint(path) is not None
+        assert diff(path, to("~/one.safetensors")).equal
+
+
+def test_other_tildes_are_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("a~.safetensors", "./~.safetensors", "~no-such-user.safetensors"):
+        save(W, name)
+        assert os.path.exists(name) and (load(name)["w"] == W["w"]).all()
+    os.mkdir("~")
+    stn.save_file(W, "~/w.safetensors")  # the functions of the reference take paths as they are
+    assert os.listdir("~") == ["w.safetensors"]
+    assert (stn.load_file("~/w.safetensors")["w"] == W["w"]).all()
+    with pytest.raises(FileNotFoundError):
+        load("~/w.safetensors")
+
+
+def test_load_into_names_tied_weights(tmp_path: Path) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+
+    def tied() -> Any:
+        model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2, bias=False) for name in "ab"})
+        model["b"].weight = model["a"].weight
+        return model
+
+    saved = tied()
+    stt.save_model(saved, tmp_path / "m.safetensors")
+    model = tied()
+    with pytest.raises(RuntimeError) as raised:
+        stt.load_into(model, tmp_path / "m.safetensors")
+    hint = '\t"b.weight" is tied to "a.weight", which the checkpoint has: give strict=False, or use load_model'
+    assert str(raised.value).splitlines()[-1] == hint
+    assert model["b"].weight is model["a"].weight
+    stt.load_into(model, tmp_path / "m.safetensors", strict=False)
+    assert torch.equal(model["b"].weight, saved["b"].weight)
+    with pytest.raises(RuntimeError) as other:
+        stt.load_into(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")
+    assert not re.search("tied", str(other.value))
