@@ -296,7 +296,13 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
 
 /* --- Reports --- */
 
-/** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT. */
+/** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT.
+ *
+ * `bytes_buffered` and `bytes_direct` are the bytes that the system or the source returned. They include gaps that are
+ * read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed later.
+ * Their sum may be larger than `bytes`. They do not include what the system reads ahead by itself, and probes of the
+ * page cache. A map costs no read: `bytes_mapped` has only the bytes that were copied, without the gaps between them.
+ */
 typedef struct safetensors_read_report_info {
   uint64_t struct_size;    /**< size of this struct in bytes */
   uint64_t bytes;          /**< bytes of the results */

@@ -132,6 +132,12 @@ struct ReadOptions {
 };
 
 /// What a plan did. It helps to find out why a load is slow.
+///
+/// `bytes_buffered` and `bytes_direct` are the bytes that the system or the Source returned. They include gaps that are
+/// read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed
+/// later. Their sum may be larger than `bytes`. They do not include what the system reads ahead by itself, and probes
+/// of the page cache. A map costs no read: `bytes_mapped` has only the bytes that were copied, without the gaps between
+/// them.
 struct ReadReport {
   std::uint64_t bytes = 0;           ///< bytes of the results
   std::uint64_t bytes_buffered = 0;  ///< bytes read through the page cache, or from a Source of the caller

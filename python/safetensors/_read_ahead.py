@@ -81,10 +81,15 @@ class ReadAhead:
         self._items: list[Item] = []  # those of the stream
         self._waiting: set[Item] = set()  # those that have not come out of it
         self._ready: dict[str, dict[Key, torch.Tensor]] = {}
-        self.read_bytes = 0
-        """Number of bytes read so far."""
+        self.used_bytes = 0
+        """Number of bytes of the slices read so far."""
         self.total_bytes = sum(self._native.meta(name)[2] for name in self._native.names())
         """Number of bytes of all tensors of the checkpoint."""
+
+    @property
+    def read_bytes(self) -> int:
+        """Number of bytes that the files gave so far, with the gaps between the pieces of slices."""
+        return self._native.bytes_read()
 
     def _root(self, name: str) -> Root:
         stored, shape, _ = self._native.meta(name)
@@ -173,4 +178,4 @@ class ReadAhead:
 
     def _count(self, tensor: torch.Tensor) -> None:
         with self._lock:
-            self.read_bytes += tensor.nbytes
+            self.used_bytes += tensor.nbytes

@@ -60,8 +60,11 @@ class LoadReport:
     """What a load did on this rank.
 
     `share`: "never", "node" or "group". `reason`: why. `bytes_needed`: those of the tensors of this rank,
-    as stored. `bytes_read`: those that this rank read, for itself and for others. `bytes_received`: those
-    that came from other ranks. `seconds`: from the announcement of the pieces to the last byte.
+    as stored. `bytes_read`: those of tensors that this rank got from files, for itself and for others. They
+    include the gaps that were read between short pieces, such as columns, so they may exceed `bytes_needed`.
+    Bytes that were copied from a map of the page cache count without gaps. Headers do not count.
+    `bytes_received`: those that came from other ranks. `seconds`: from the announcement of the pieces to the
+    last byte.
     """
 
     share: str
@@ -95,7 +98,8 @@ def load_pieces(
         read_pieces(pieces, done, progress, **options)
         needed = sum(piece.nbytes for piece in pieces)
         seconds = time.monotonic() - begin
-        return LoadReport(choice.share, choice.reason, needed, needed, 0, seconds)
+        read = 0 if stored is None else stored.bytes_read()
+        return LoadReport(choice.share, choice.reason, needed, read, 0, seconds)
     try:
         assert stored is not None
         pieces, progress = prepare()
@@ -104,11 +108,12 @@ def load_pieces(
     except BaseException as error:
         _announce(group, _Announcement(describe(error)))
         raise
-    read = sharing.run(choice.share, own, options)
-    if read is None:
+    received = sharing.run(choice.share, own, options)
+    if received is None:
         return None
     seconds = time.monotonic() - begin
-    return LoadReport(choice.share, choice.reason, sharing.needed, *read, seconds)
+    read = stored.bytes_read()
+    return LoadReport(choice.share, choice.reason, sharing.needed, read, received, seconds)
 
 
 class _Announcement(NamedTuple):
@@ -192,10 +197,8 @@ class _Sharing:
         # What the thread of the exchange asks the thread of the caller to do. None: it has ended.
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
-    def run(
-        self, share: str, announcement: _Announcement, options: dict[str, Any]
-    ) -> tuple[int, int] | None:
-        """Return the bytes read and the bytes received, or None if another rank has failed."""
+    def run(self, share: str, announcement: _Announcement, options: dict[str, Any]) -> int | None:
+        """Return the bytes received, or None if another rank has failed."""
         announced = _announce(self._group, announcement)
         if announced is None:
             return None
@@ -203,7 +206,6 @@ class _Sharing:
         reader = BucketReader(self._parts, options)
         rounds: list[list[Message]] = []
         exchange = self._exchanged
-        own = 0
         try:
             # From here on, the other ranks wait for this one in a round, whatever happens to it.
             try:
@@ -213,7 +215,7 @@ class _Sharing:
                 reads = [units.get(rank, []) for units in schedule.reads]
                 reader.plan(reads)
                 exchange.reserve(rounds, reads)
-                own = self._read_own(schedule.own[rank], options)
+                self._read_own(schedule.own[rank], options)
             except BaseException as error:
                 exchange.fault = error
             succeeded = self._exchange(rounds or [[]], reader)
@@ -221,7 +223,7 @@ class _Sharing:
             reader.close()
         if exchange.fault is not None:
             raise exchange.fault
-        return (own + reader.bytes_read, exchange.bytes_received) if succeeded else None
+        return exchange.bytes_received if succeeded else None
 
     def _schedule(self, announced: list[_Announcement], share: str) -> Schedule:
         limit = min(one.limit for one in announced)  # all ranks must compute the same
@@ -263,8 +265,8 @@ class _Sharing:
             index = end
         return found
 
-    def _read_own(self, boxes: Sequence[tuple[int, Box]], options: dict[str, Any]) -> int:
-        """Read what only this rank needs. Returns the bytes."""
+    def _read_own(self, boxes: Sequence[tuple[int, Box]], options: dict[str, Any]) -> None:
+        """Read what only this rank needs."""
         own: list[Piece] = [self._pieces[index] for index in self._alone]
         indices = list(self._alone)
         for part, box in boxes:
@@ -273,7 +275,6 @@ class _Sharing:
                 if common is not None:
                     own.append(self._part_of(target, common))
                     indices.append(target.piece)
-        nbytes = sum(piece.nbytes for piece in own)
 
         def finish(index: int) -> None:
             if self._finish(indices[index], own[index].target.numel()):
@@ -281,8 +282,7 @@ class _Sharing:
 
         report = None if self._progress is None else lambda read, _: self._report(read)
         read_pieces(own, finish, report, **options)
-        self._filled = nbytes
-        return nbytes
+        self._filled = sum(piece.nbytes for piece in own)
 
     def _part_of(self, target: _Target, box: Box) -> Piece:
         piece = self._pieces[target.piece]

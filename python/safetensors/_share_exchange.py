@@ -86,7 +86,6 @@ class BucketReader:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="safetensors-share")
         self._stopped = False
         self._pending: Future[None] | None = None
-        self.bytes_read = 0
 
     def plan(self, rounds: Sequence[Sequence[Unit]]) -> None:
         """Take the units of each round, make memory for them, and start to read the first bucket."""
@@ -128,7 +127,6 @@ class BucketReader:
             requests.setdefault(id(native), []).append((tensor.name, found, None, memory))
         for key, given in requests.items():
             natives[key].load(given, progress=self._check, **self._options)
-        self.bytes_read += sum(unit.nbytes for unit in self._rounds[index])
 
     def _check(self, done: int, total: int) -> None:
         if self._stopped:

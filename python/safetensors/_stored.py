@@ -110,6 +110,10 @@ class Stored:
             for one in self.checkpoints
         ]
 
+    def bytes_read(self) -> int:
+        """Return the bytes of tensors that were read, with the gaps between them."""
+        return sum(checkpoint._native.bytes_read() for checkpoint in self.checkpoints)
+
     def close(self) -> None:
         """Close the files. Idempotent."""
         for checkpoint in self.checkpoints:

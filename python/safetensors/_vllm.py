@@ -65,7 +65,8 @@ def _loader_class() -> Any:
             own.load_format = "safetensors"  # so that vLLM's loader looks for these files
             own.model_loader_extra_config = extra
             self._model: Any = None
-            self.reads: list[tuple[int, int]] = []  # bytes read and in all, per source of weights
+            # Per source of weights: the bytes of the slices that were used or guessed, those read, and those in all.
+            self.reads: list[tuple[int, int, int]] = []
             super().__init__(own)
 
         def get_all_weights(
@@ -95,10 +96,11 @@ def _loader_class() -> Any:
             with closing(ahead.tensors()) as tensors:
                 for name, tensor in tensors:
                     yield source.prefix + name, tensor
-            self.reads.append((ahead.read_bytes, ahead.total_bytes))
+            self.reads.append((ahead.used_bytes, ahead.read_bytes, ahead.total_bytes))
             logger.info(
-                "Read %.3f of %.3f GiB in %.2f seconds",
-                ahead.read_bytes / 2**30, ahead.total_bytes / 2**30, time.perf_counter() - begin,
+                "Read %.3f GiB for %.3f of %.3f GiB in %.2f seconds",
+                *(count / 2**30 for count in (ahead.read_bytes, ahead.used_bytes, ahead.total_bytes)),
+                time.perf_counter() - begin,
             )  # fmt: skip
 
         def _is_elsewhere(self, name: str) -> bool:

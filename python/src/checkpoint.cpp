@@ -34,13 +34,21 @@ nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
 }
 
+std::uint64_t bytes_read(const ReadReport& report) {
+  return report.bytes_buffered + report.bytes_direct + report.bytes_mapped;
+}
+
 // Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
   // with_bytes: next() also returns the bytes of each new array.
-  PyStream(Requests requests, ReadOptions options, std::shared_ptr<Maker> maker, nb::handle progress = nb::none(),
+  PyStream(const PyCheckpoint& checkpoint, Requests requests, ReadOptions options, nb::handle progress = nb::none(),
            bool with_bytes = false)
-      : watch_(progress), targets_(std::move(requests.targets)), maker_(std::move(maker)), with_bytes_(with_bytes) {
+      : watch_(progress),
+        targets_(std::move(requests.targets)),
+        maker_(checkpoint.maker()),
+        with_bytes_(with_bytes),
+        bytes_read_(checkpoint.bytes_read()) {
     options.progress = watch_.callback();
     Result<Stream> stream = requests.plan.stream(options);
     if (!stream) raise_read_error(stream.error(), "", "");
@@ -65,6 +73,7 @@ class PyStream {
       const std::shared_ptr<Stream> stream = this->stream();  // the last reference if close() runs meanwhile
       if (!stream) return std::optional<StreamItem>();
       Result<std::optional<StreamItem>> next = stream->next();
+      count(*stream);
       raised = watch_.take();
       return next;
     }();
@@ -93,6 +102,7 @@ class PyStream {
     stream->cancel();
     if (within) return;
     const std::lock_guard lock(turn_);
+    count(*stream);
     stream.reset();
   }
 
@@ -102,14 +112,23 @@ class PyStream {
     const std::lock_guard lock(mutex_);
     return stream_;
   }
+  // Adds the bytes since the last call to the counter. A report that fails is made up for by the next one.
+  void count(const Stream& stream) {
+    const Result<ReadReport> report = stream.report();
+    if (!report) return;
+    const std::uint64_t total = bytes_read(*report);
+    *bytes_read_ += total - std::exchange(counted_, total);
+  }
 
   const ::pid_t process_ = ::getpid();
   Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
   const bool with_bytes_;
-  std::mutex turn_;   // held by the thread in next(); never locked with the GIL held
-  std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
+  const BytesRead bytes_read_;
+  std::uint64_t counted_ = 0;  // of bytes_read_; guarded by turn_
+  std::mutex turn_;            // held by the thread in next(); never locked with the GIL held
+  std::mutex mutex_;           // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Stream> stream_;
 };
 
@@ -232,7 +251,7 @@ nb::object views(const PyCheckpoint& self, nb::handle requests) {
 nb::list load_streamed(const PyCheckpoint& self, Requests requests, const ReadOptions& options, nb::handle progress) {
   nb::list result;
   for (std::size_t i = 0; i < requests.targets.size(); ++i) result.append(nb::none());
-  PyStream stream(std::move(requests), options, self.maker(), progress);
+  PyStream stream(self, std::move(requests), options, progress);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const nb::object item = stream.next();
     result[nb::cast<std::size_t>(item[0])] = item[1];
@@ -255,8 +274,9 @@ nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle 
     else
       result.append(object);
   };
-  const Status status = make_results(made.plan, options, progress, *self.maker(), made.targets, add);
-  if (!status) raise_read_error(status.error(), "", "");
+  const Result<ReadReport> report = make_results(made.plan, options, progress, *self.maker(), made.targets, add);
+  if (!report) raise_read_error(report.error(), "", "");
+  *self.bytes_read() += bytes_read(*report);
   return result;
 }
 
@@ -273,8 +293,9 @@ nb::dict load_all(const PyCheckpoint& self, nb::handle threads, nb::handle memor
   }
   nb::dict result;
   const auto add = [&](std::size_t i, nb::handle object) { result[to_str(infos[i]->name)] = object; };
-  const Status status = make_results(plan, options, progress, *self.maker(), {}, add);
-  if (!status) raise_read_error(status.error(), "", "");
+  const Result<ReadReport> report = make_results(plan, options, progress, *self.maker(), {}, add);
+  if (!report) raise_read_error(report.error(), "", "");
+  *self.bytes_read() += bytes_read(*report);
   return result;
 }
 
@@ -352,6 +373,10 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
           "get_tensor_meta",
           [](const PyCheckpoint& self, nb::object name) { return make_tensor_meta(find_tensor(self.get(), name)); },
           nb::arg("name").none())
+      .def(
+          "bytes_read", [](const PyCheckpoint& self) { return self.bytes_read()->load(); },
+          "The bytes that load(), load_all() and stream() have read, with gaps, and those copied from maps. A stream\n"
+          "counts when an item is taken, and at its end.")
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
            "(dtype, shape, number of bytes) of a tensor, or of the slice of it that `index` gives.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
@@ -387,9 +412,8 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
              nb::object cache, nb::object progress, bool with_bytes) {
-            return std::make_shared<PyStream>(make_requests(self.get(), requests),
-                                              make_read_options(threads, memory_limit, cache), self.maker(), progress,
-                                              with_bytes);
+            return std::make_shared<PyStream>(self, make_requests(self.get(), requests),
+                                              make_read_options(threads, memory_limit, cache), progress, with_bytes);
           },
           nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
           nb::arg("cache").none(), nb::arg("progress").none() = nb::none(), nb::arg("with_bytes") = false,

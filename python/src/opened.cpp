@@ -180,9 +180,9 @@ nb::object Opened::each_tensor(Maker& maker) {
     if (const Status status = plan.add(tensor); !status) fail(status.error());
   }
   const TensorList infos = header().tensors();
-  const Status status = make_results(plan, read_options(), nb::none(), maker, {},
-                                     [&](std::size_t i, nb::handle object) { result[to_str(infos[i].name)] = object; });
-  if (!status) fail(status.error());
+  const auto add = [&](std::size_t i, nb::handle object) { result[to_str(infos[i].name)] = object; };
+  const Result<ReadReport> report = make_results(plan, read_options(), nb::none(), maker, {}, add);
+  if (!report) fail(report.error());
   return result;
 }
 

@@ -8,9 +8,9 @@
 
 namespace safetensors::python {
 
-Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,
-                    std::span<const nb::object> targets,
-                    const std::function<void(std::size_t index, nb::handle object)>& add) {
+Result<ReadReport> make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,
+                                std::span<const nb::object> targets,
+                                const std::function<void(std::size_t index, nb::handle object)>& add) {
   const auto has_target = [&](std::size_t i) { return i < targets.size() && targets[i].is_valid(); };
   Watch watch(progress);
   Result<ReadResult> read = watch.execute(plan, options, [&](std::span<const Array> arrays) {
@@ -30,7 +30,7 @@ Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle
     check_signals(i);
     add(i, maker.make(array));
   }
-  return {};
+  return std::move(read->report);
 }
 
 }  // namespace safetensors::python

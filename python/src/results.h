@@ -16,10 +16,10 @@ namespace safetensors::python {
 // an item whose bytes the Maker reads, add() is first called with None, and again with the array when the bytes are
 // there. So the first calls come in the order of the plan.
 //
-// Returns the error of ReadPlan::execute(). Raises the exceptions of the Maker, of signal handlers and of progress().
-// In both cases the caller must drop the objects.
-[[nodiscard]] Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,
-                                  std::span<const nb::object> targets,
-                                  const std::function<void(std::size_t index, nb::handle object)>& add);
+// Returns the report of the plan, or the error of ReadPlan::execute(). Raises the exceptions of the Maker, of signal
+// handlers and of progress(). In both cases the caller must drop the objects.
+[[nodiscard]] Result<ReadReport> make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress,
+                                              Maker& maker, std::span<const nb::object> targets,
+                                              const std::function<void(std::size_t index, nb::handle object)>& add);
 
 }  // namespace safetensors::python

@@ -48,7 +48,7 @@ bool is_aligned(const std::byte* address, std::size_t alignment) noexcept {
 
 }  // namespace
 
-// Forwards to a source and counts the calls.
+// Forwards to a source, and counts the calls and the bytes that they return. So bytes before an error count, too.
 class SourceReader::CountingSource final : public Source {
  public:
   CountingSource(const Source& source, ReadCounts& counts) noexcept : source_(source), counts_(counts) {}
@@ -56,7 +56,9 @@ class SourceReader::CountingSource final : public Source {
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override {
     ++counts_.calls;
-    return source_.read_at(offset, destination);
+    Result<std::size_t> count = source_.read_at(offset, destination);
+    if (count) counts_.buffered += std::min(*count, destination.size());  // a Source may return any number
+    return count;
   }
 
  private:
@@ -215,7 +217,6 @@ Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> de
   if (requests_windows_) request_windows(offset, destination.size());
   Status status = os::read_exactly(CountingSource(source_, counts), offset, destination);
   if (!status) return status;
-  counts.buffered += destination.size();
   const bool drop = caching_ == Caching::drop || caching_ == Caching::bypass;
   if (!drop || file_ == nullptr) return {};
   if (const Result<os::Lease> lease = file_->lease())

@@ -23,7 +23,7 @@ enum class Caching : std::uint8_t {
   bypass,  // large reads bypass the page cache even if it has the bytes; small reads are as for drop
 };
 
-// The reads of one thread.
+// The reads of one thread. Bytes are those that calls returned, also if the whole read then failed.
 struct ReadCounts {
   std::uint64_t buffered = 0;  // bytes read through the page cache, or from a caller's Source
   std::uint64_t direct = 0;    // bytes read with O_DIRECT, whole blocks

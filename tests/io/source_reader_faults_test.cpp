@@ -1,5 +1,5 @@
 // Failures of the reads of a SourceReader, seen through a ReadPlan. This program replaces pread() by a function that
-// fails at the call that the test chooses.
+// fails at the call that the test chooses, and counts the bytes that the others deliver.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
@@ -22,6 +22,8 @@ struct Orders {
   std::atomic<int> reads{0};  // calls of this kind since order()
 } orders;
 
+std::atomic<std::uint64_t> delivered[2];  // bytes that pread() returned; the second: with O_DIRECT
+
 }  // namespace
 
 extern "C" ssize_t pread(int descriptor, void* memory, std::size_t size, off_t offset) {
@@ -34,7 +36,9 @@ extern "C" ssize_t pread(int descriptor, void* memory, std::size_t size, off_t o
     }
   }
   const iovec piece{memory, size};
-  return ::preadv(descriptor, &piece, 1, offset);  // preadv() is not replaced
+  const ssize_t count = ::preadv(descriptor, &piece, 1, offset);  // preadv() is not replaced
+  if (count > 0) delivered[direct ? 1 : 0] += static_cast<std::uint64_t>(count);
+  return count;
 }
 
 namespace safetensors {
@@ -97,6 +101,31 @@ TEST_F(SourceFaults, FallBackToCacheIfRefused) {
       EXPECT_EQ(std::ranges::count(report.fallbacks, path + " is read through the page cache: reading past it is " +
                                                          "refused (" + said + ")"),
                 1);
+    }
+  }
+}
+
+TEST(ReportedBytes, AreThoseThatTheSystemDelivered) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "t.safetensors";
+  constexpr std::uint64_t kRows = 2000;
+  std::vector<PlannedTensor> tensors = tensors_of({3000, 500, 3000, 500, 3000});
+  tensors.push_back({.name = "t", .dtype = Dtype::U8, .shape = {kRows, 2048}, .bytes = pattern(kRows * 2048)});
+  put(path, file_of(tensors, 0));
+  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass}) {
+    for (const char* slice : {"10:500", ":,8:16", ":,:1024", ":,:1900", "::-1,:1024"}) {
+      const Result<File> file = File::open(path);
+      ASSERT_TRUE(succeeds(file));
+      ReadPlan plan;
+      for (const char* name : {"t0", "t2", "t4"}) ASSERT_TRUE(succeeds(plan.add(tensor(*file, name))));
+      ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"), Slice(slice))));
+      for (std::atomic<std::uint64_t>& count : delivered) count = 0;
+      const Result<ReadResult> result = plan.execute({.threads = 3, .chunk_bytes = 300 << 10, .cache = cache});
+      ASSERT_TRUE(succeeds(result));
+      const ReadReport& report = result->report;
+      EXPECT_EQ(report.bytes_buffered, delivered[0]) << slice;
+      EXPECT_EQ(report.bytes_direct, delivered[1]) << slice;
+      EXPECT_GE(report.bytes_buffered + report.bytes_direct + report.bytes_mapped, plan.nbytes() + 1000) << slice;
     }
   }
 }

@@ -32,6 +32,7 @@ class FakeDirect final : public os::System {
   bool misaligned = false;  // whether a read broke the alignment of the device
   int opens = 0;
   int reads = 0;
+  std::uint64_t delivered = 0;  // bytes
 
   int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
     if (interruptions > 0) return --interruptions, fail(EINTR);
@@ -46,7 +47,9 @@ class FakeDirect final : public os::System {
     misaligned =
         misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 || offset % block != 0 || size % block != 0;
     if (reads++ == reads_before && read_errno != 0) return fail(read_errno);
-    return os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
+    const ssize_t count = os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
+    delivered += count > 0 ? static_cast<std::uint64_t>(count) : 0;
+    return count;
   }
   int direct_alignment(int, os::DirectAlignment& found) noexcept override { return found = alignment, 0; }
 
@@ -127,6 +130,30 @@ TEST_F(DirectRead, ContinuesPartialReads) {
     EXPECT_EQ(system.interruptions, 0);
   }
   EXPECT_FALSE(system.misaligned);
+}
+
+// Heads, tails and bounced reads are whole blocks. Partial reads are read again from the last whole block on.
+TEST_F(DirectRead, CountsDeliveredBytes) {
+  for (const std::size_t max_bytes : {std::size_t{700}, std::size_t{5000}, ~std::size_t{0}}) {
+    for (const std::size_t shift : {std::size_t{0}, std::size_t{5}}) {
+      system.max_bytes = max_bytes;
+      system.delivered = 0;
+      counts = {};
+      const SourceReader reader = make_reader();
+      expect_bytes(reader, 777, 300'000, shift);
+      expect_bytes(reader, kSize - 100'000, 100'000, shift);
+      EXPECT_EQ(counts.direct, system.delivered);
+      EXPECT_EQ(counts.buffered, 0U);
+      EXPECT_GT(counts.direct, 400'000U);
+    }
+  }
+}
+
+TEST_F(DirectRead, CountsBytesBeforeAnError) {
+  ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
+  system.open_errno = EINVAL;
+  EXPECT_FALSE(read(make_reader(), 900'000, 200'000, 0));
+  EXPECT_EQ(counts.buffered, 100'000U);
 }
 
 // After a read of less than a block, the rest is not aligned: it is read through the page cache.

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <thread>
+#include <tuple>
 
 #include "support/plan_support.h"
 #include "support/sanitizers.h"
@@ -252,6 +253,71 @@ TEST(ReadAmplification, StaysSmallForShards) {
     EXPECT_LE(asked(900, 700, {DimSlice::all(), DimSlice::range(30, {})}, chunk), 1.25);
     EXPECT_LE(asked(900, 1100, {DimSlice::all(), DimSlice::range({}, -101)}, chunk), 1.25);
   }
+}
+
+std::uint64_t from_source(const ReadReport& report) {
+  EXPECT_EQ(report.bytes_direct, 0U);
+  EXPECT_EQ(report.bytes_mapped, 0U);
+  return report.bytes_buffered;
+}
+
+TEST(ReportedBytes, AreThoseThatTheSourceDelivered) {
+  const std::uint64_t kib = 1024;
+  const auto source = std::make_shared<ScriptedSource>(
+      file_of({{.name = "t", .dtype = Dtype::U8, .shape = {300, 2 * kib}, .bytes = pattern(300 * 2 * kib)},
+               {.name = "wide", .dtype = Dtype::U8, .shape = {5, 200 * kib}, .bytes = pattern(1000 * kib)}},
+              0));
+  const Result<File> file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  const std::uint64_t tiny_span = 299 * 2 * kib + 16;  // one read, from the first piece to the last one
+  for (const auto& [name, slice, expected] :
+       {std::tuple("t", "10:200", 190 * 2 * kib), std::tuple("t", ":,100:116", tiny_span),
+        std::tuple("t", ":,:1024", 300 * kib), std::tuple("t", ":,:1700", 299 * 2 * kib + 1700),
+        std::tuple("wide", ":,:102400", 500 * kib), std::tuple("wide", "", 1000 * kib)}) {
+    for (const std::size_t most : {std::size_t{1000}, ~std::size_t{0}}) {
+      ReadPlan plan;
+      ASSERT_TRUE(succeeds(plan.add(tensor(*file, name), Slice(slice))));
+      source->most = most;
+      (void)source->delivered();
+      const Result<ReadResult> result = plan.execute({.threads = 2});
+      ASSERT_TRUE(succeeds(result));
+      EXPECT_EQ(from_source(result->report), source->delivered()) << name << slice;
+      EXPECT_EQ(from_source(result->report), expected) << name << slice;
+    }
+  }
+}
+
+TEST(ReportedBytes, HaveTheGapsOfABatch) {
+  const auto source = std::make_shared<ScriptedSource>(file_of(tensors_of({4000, 500, 4000, 500, 4000}), 0));
+  const Result<File> file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  ReadPlan plan;
+  for (const char* name : {"t0", "t2", "t4"}) ASSERT_TRUE(succeeds(plan.add(tensor(*file, name))));
+  (void)source->delivered();
+  const Result<ReadResult> result = plan.execute();
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_EQ(source->delivered(), 13'000U);
+  EXPECT_EQ(from_source(result->report), 13'000U);
+  EXPECT_EQ(result->report.bytes, 12'000U);
+}
+
+// The read of 500,000 bytes gets 300 calls of 1000 bytes. Then the file ends.
+TEST(ReportedBytes, HaveThoseBeforeAnError) {
+  const auto source = std::make_shared<ScriptedSource>(file_of(one(500, 1000), 0));
+  const Result<File> file = File::from_source(source);
+  ASSERT_TRUE(succeeds(file));
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"))));
+  (void)source->delivered();
+  source->most = 1000;
+  source->ends_at = 4096 + 300'000;
+  Result<Stream> stream = plan.stream({.threads = 1});
+  ASSERT_TRUE(succeeds(stream));
+  EXPECT_EQ(error_of(stream->next()).code, Errc::file_truncated);
+  const Result<ReadReport> report = stream->report();
+  ASSERT_TRUE(succeeds(report));
+  EXPECT_EQ(source->delivered(), 300'000U);
+  EXPECT_EQ(from_source(*report), 300'000U);
 }
 
 // Every byte is 7; there is no file.

@@ -18,6 +18,9 @@ from safetensors import MissingTensorError, SafetensorError, _load_sharded
 from safetensors.distributed import RankError, load_sharded
 
 
+MIB = 1 << 20
+
+
 def raised(call: Any) -> Exception:
     try:
         call()
@@ -156,6 +159,20 @@ def reads_only_its_own_bytes(folder: Path) -> None:
     load_sharded(state, folder, cache="fill")
     read, needed = bytes_read() - before, local(state["w"]).nbytes
     assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
+
+
+def reports_the_gaps_of_columns(folder: Path) -> None:
+    """Each rank needs columns of 1 KiB of each row. A read costs more than the gaps between them."""
+    size = dist.get_world_size()
+    save_plain(folder, {"w": torch.arange(4096 * 256 * size, dtype=torch.float32).reshape(4096, 256 * size)})
+    mesh, found = meshes()[0], []
+    made = load_sharded(None, folder, mesh=mesh, placements={"w": Shard(1)}, cache="bypass", share="never")
+    before = bytes_read()
+    load_sharded(made, folder, cache="bypass", share="never", report=found.append)
+    read, (report,) = bytes_read() - before, found
+    assert report.bytes_needed == 4 * MIB, report
+    assert report.bytes_read <= read <= report.bytes_read + 65536, f"{read} bytes were read: {report}"
+    assert size == 1 or report.bytes_read >= 1.9 * report.bytes_needed, report
 
 
 # --- failures ---

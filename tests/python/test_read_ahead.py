@@ -124,9 +124,18 @@ def test_a_slice_reads_its_elements_only(tmp_path: Path) -> None:
         ahead = opened({"t": plain}, tmp_path)
         (_, lazy) = next(ahead.tensors())
         into = torch.zeros(view(plain).shape)
-        assert ahead.read_bytes == 0
+        assert ahead.used_bytes == 0
         into.copy_(view(lazy))
-        assert torch.equal(into, view(plain)) and ahead.read_bytes == elements * 4
+        assert torch.equal(into, view(plain)) and ahead.used_bytes == elements * 4
+
+
+def test_gaps_are_bytes_read_and_not_bytes_used(tmp_path: Path) -> None:
+    plain = torch.arange(64 * 100.0).reshape(64, 100)
+    ahead = opened({"t": plain}, tmp_path)
+    (_, lazy) = next(ahead.tensors())
+    assert (ahead.used_bytes, ahead.read_bytes) == (0, 0)
+    assert torch.equal(lazy[:, 7].clone(), plain[:, 7])
+    assert ahead.used_bytes == 64 * 4 and 63 * 400 + 4 <= ahead.read_bytes <= ahead.total_bytes
 
 
 def test_a_view_that_is_no_box_has_no_slices() -> None:
@@ -145,7 +154,7 @@ def test_shape_and_dtype_are_known_without_reading(tmp_path: Path) -> None:
     assert lazy.is_contiguous() and not lazy.t().is_contiguous() and lazy.nbytes == 24
     torch.empty(3, 4, device="meta").copy_(lazy)
     lazy.mark = "q"  # vLLM does so
-    assert lazy.mark == "q" and ahead.read_bytes == 0
+    assert lazy.mark == "q" and ahead.used_bytes == 0
 
 
 def test_changes_in_place_are_seen_by_all_views(tmp_path: Path) -> None:
@@ -191,7 +200,7 @@ def test_it_reads_what_is_used_and_nothing_twice(limit: Any, tmp_path: Path) -> 
         seen.append(name)
         used += use(name, tensor, tensors[name])
     assert seen == sorted(tensors, key=layer_order)
-    assert ahead.read_bytes == used < ahead.total_bytes == sum(t.nbytes for t in tensors.values())
+    assert ahead.used_bytes == used < ahead.total_bytes == sum(t.nbytes for t in tensors.values())
 
 
 def test_it_reads_ahead_within_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +265,7 @@ def test_a_tensor_goes_with_its_last_view(tmp_path: Path) -> None:
     assert [found() is None for found in roots[:-1]] == [True] * (len(tensors) - 1)
     assert torch.equal(view.clone(), tensors[name][:2])
     del view
-    assert roots[-1]() is None and ahead.read_bytes == ahead.total_bytes
+    assert roots[-1]() is None and ahead.used_bytes == ahead.total_bytes
 
 
 def test_threads_get_one_copy_of_the_values() -> None:
@@ -287,7 +296,7 @@ def test_names_that_are_elsewhere_are_not_read_ahead(tmp_path: Path) -> None:
     used = sum(
         use(name, t, tensors[name]) for (name, t), own in zip(ahead.tensors(), here, strict=True) if own
     )
-    assert ahead.read_bytes == used
+    assert ahead.used_bytes == used
 
 
 def test_an_end_in_the_middle_closes_the_stream(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class ScriptedSource : public Source {
     if (offset >= end) return std::size_t{0};
     const std::size_t count = std::min({destination.size(), static_cast<std::size_t>(end - offset), most});
     std::memcpy(destination.data(), bytes_.data() + offset, count);
+    delivered_ += count;
     return count;
   }
 
@@ -112,6 +113,11 @@ class ScriptedSource : public Source {
   std::vector<ByteRun> reads() const {
     const std::lock_guard lock(mutex_);
     return std::exchange(reads_, {});
+  }
+  // The bytes that reads returned since the last call.
+  std::uint64_t delivered() const {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(delivered_, 0);
   }
 
   std::uint64_t fail_from = ~std::uint64_t{0};
@@ -125,6 +131,7 @@ class ScriptedSource : public Source {
   std::string bytes_;
   mutable std::mutex mutex_;
   mutable std::vector<ByteRun> reads_;
+  mutable std::uint64_t delivered_ = 0;
 };
 
 }  // namespace safetensors::test

@@ -91,7 +91,7 @@ def load(folder: Path, load_format: str, extra: dict[str, Any], **parallel: Any)
 
 
 def compare(folder: Path, **parallel: Any) -> tuple[int, int]:
-    """Return the number of bytes that ours read, and that the tensors of this rank have."""
+    """Return the number of bytes of the slices that ours used, and that the tensors of this rank have."""
     want, _ = load(folder, "safetensors", {}, **parallel)
     for limit in ("100KB", "64MiB"):
         got, loader = load(folder, "safetensors_plan", {"memory_limit": limit, "threads": 2}, **parallel)
@@ -99,8 +99,9 @@ def compare(folder: Path, **parallel: Any) -> tuple[int, int]:
         for name, tensor in want.items():
             assert type(got[name]) is type(tensor), name
             assert torch.equal(got[name], tensor), name
-    ((read, _),) = loader.reads
-    return read, sum(tensor.nbytes for tensor in want.values())
+    ((used, read, _),) = loader.reads
+    assert used <= read
+    return used, sum(tensor.nbytes for tensor in want.values())
 
 
 def tensor_parallel_llama(folder: Path) -> None:
