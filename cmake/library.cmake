@@ -12,9 +12,6 @@ endif()
 
 add_library(safetensors ${safetensors_sources})
 add_library(safetensors::safetensors ALIAS safetensors)
-# The whole version, such as 0.8.0+cpp.1: CMake's own has numbers only.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/c/status.cpp
-  PROPERTIES COMPILE_DEFINITIONS SAFETENSORS_RELEASE="${SAFETENSORS_RELEASE}")
 safetensors_own_target(safetensors)
 target_compile_features(safetensors PUBLIC cxx_std_20)
 target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -2,6 +2,10 @@
 function(safetensors_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
+  # Eight files are compiled as one, which takes a third of the time. Files of one namespace have no names in common.
+  if(NOT DEFINED CMAKE_UNITY_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
                                            $<$<BOOL:${SAFETENSORS_WERROR}>:-Werror>)
   # What tests count fits into 32 bits; in the library and the command a conversion is looked at.

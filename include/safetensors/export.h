@@ -17,6 +17,9 @@
 /** Third number of the version. */
 #define SAFETENSORS_VERSION_PATCH 0
 
+/** The version with the number of this release, as safetensors_version_string() returns it. */
+#define SAFETENSORS_VERSION_STRING "0.8.0+cpp.1"
+
 /** @def SAFETENSORS_API
  * Marks a symbol that the library exports. */
 #if defined(_WIN32) && defined(SAFETENSORS_SHARED)

@@ -6,13 +6,13 @@
 
 namespace {
 
-// The build takes SAFETENSORS_RELEASE from the file VERSION. The numbers in export.h must be its first part.
+// The numbers in export.h must be the first part of the text there. A test compares the text with the file VERSION.
 #define SAFETENSORS_TEXT_(x) #x
 #define SAFETENSORS_TEXT(x) SAFETENSORS_TEXT_(x)
 constexpr std::string_view kNumbers = SAFETENSORS_TEXT(SAFETENSORS_VERSION_MAJOR) "." SAFETENSORS_TEXT(
     SAFETENSORS_VERSION_MINOR) "." SAFETENSORS_TEXT(SAFETENSORS_VERSION_PATCH);
-constexpr std::string_view kRelease = SAFETENSORS_RELEASE;
-static_assert(kRelease.substr(0, kRelease.find('+')) == kNumbers, "export.h and the file VERSION differ");
+constexpr std::string_view kRelease = SAFETENSORS_VERSION_STRING;
+static_assert(kRelease.substr(0, kRelease.find('+')) == kNumbers, "the versions in export.h differ");
 
 using safetensors::Errc;
 using safetensors::Error;
@@ -95,7 +95,7 @@ uint32_t safetensors_abi_version(void) {
 }
 
 const char* safetensors_version_string(void) {
-  return SAFETENSORS_RELEASE;
+  return SAFETENSORS_VERSION_STRING;
 }
 
 const char* safetensors_status_name(safetensors_status status) {
