@@ -70,10 +70,12 @@ list(APPEND safetensors_pc_private ${CMAKE_THREAD_LIBS_INIT} ${safetensors_pc_dl
 list(JOIN safetensors_pc_private " " safetensors_pc_private)
 # A static library alone needs them always, so that `pkg-config --libs` is enough without --static.
 set(safetensors_pc_public "")
+set(safetensors_pc_cflags " -DSAFETENSORS_SHARED")
 get_target_property(safetensors_type safetensors TYPE)
 if(safetensors_type STREQUAL "STATIC_LIBRARY")
   set(safetensors_pc_public " ${safetensors_pc_private}")
   set(safetensors_pc_private "")
+  set(safetensors_pc_cflags "")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors.pc.in ${PROJECT_BINARY_DIR}/safetensors.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig

@@ -24,6 +24,9 @@ set_target_properties(safetensors PROPERTIES
   POSITION_INDEPENDENT_CODE ON
   VERSION ${PROJECT_VERSION}
   SOVERSION ${safetensors_soversion})
+if(BUILD_SHARED_LIBS)
+  target_compile_definitions(safetensors PUBLIC SAFETENSORS_SHARED)  # export.h hides all functions of a static library
+endif()
 if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
   # Visibility alone is not enough: templates of namespace std are always visible.
   set(safetensors_exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)

@@ -131,7 +131,7 @@ struct Error {
 };
 
 /// The exception that `value()` of Status and Result throws. It carries the Error.
-class SAFETENSORS_API Exception : public std::exception {
+class SAFETENSORS_API_CLASS Exception : public std::exception {
  public:
   /// Takes the error. `what()` returns its Error::to_string().
   explicit Exception(Error error) : error_(std::move(error)), what_(error_.to_string()) {}

@@ -21,15 +21,19 @@
 #define SAFETENSORS_VERSION_STRING "0.8.0+cpp.1"
 
 /** @def SAFETENSORS_API
- * Marks a symbol that the library exports. */
-#if defined(_WIN32) && defined(SAFETENSORS_SHARED)
-#if defined(SAFETENSORS_BUILDING)
-#define SAFETENSORS_API __declspec(dllexport)
-#else
-#define SAFETENSORS_API __declspec(dllimport)
-#endif
-#elif defined(__GNUC__)
+ * Marks a function that the library exports. A shared library exports it, and SAFETENSORS_SHARED says that the library
+ * is shared: CMake and pkg-config define it for you. Without it the function is hidden: a program or a plugin with a
+ * static copy of the library exports no function of that copy, and uses no function of another copy. */
+/** @def SAFETENSORS_API_CLASS
+ * Marks a class whose type information the shared library exports. In a static library the class has the visibility of
+ * your own classes, so that you can derive from it without a warning. */
+#if defined(__GNUC__) && defined(SAFETENSORS_SHARED)
 #define SAFETENSORS_API __attribute__((visibility("default")))
+#define SAFETENSORS_API_CLASS SAFETENSORS_API
+#elif defined(__GNUC__)
+#define SAFETENSORS_API __attribute__((visibility("hidden")))
+#define SAFETENSORS_API_CLASS
 #else
 #define SAFETENSORS_API
+#define SAFETENSORS_API_CLASS
 #endif

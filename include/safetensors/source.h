@@ -15,13 +15,13 @@ inline namespace v0 {
 /// A sequence of bytes that a File reads. Derive from it to read from your own storage.
 ///
 /// Any number of threads may call the functions of one Source at the same time. No function may throw.
-class SAFETENSORS_API Source {
+class SAFETENSORS_API_CLASS Source {
  public:
   /// Makes a Source. A Source cannot be copied.
   Source() = default;
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
-  virtual ~Source();
+  SAFETENSORS_API virtual ~Source();
 
   /// Returns the size of the source in bytes. The library calls size() once for each File, when it opens the File.
   [[nodiscard]] virtual Result<std::uint64_t> size() const noexcept = 0;
@@ -40,7 +40,7 @@ class SAFETENSORS_API Source {
   };
   /// Returns memory that holds the bytes [offset, offset + size), or {} if the source has no such memory. The default
   /// implementation always returns {}.
-  [[nodiscard]] virtual Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept;
+  [[nodiscard]] SAFETENSORS_API virtual Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept;
 };
 
 }  // namespace v0

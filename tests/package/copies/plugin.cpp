@@ -1,0 +1,14 @@
+// A plugin with a static copy of the library. It exports one function.
+#include "copy.h"
+
+// A class of the plugin that derives from one of the library.
+class Nothing final : public safetensors::Source {
+ public:
+  safetensors::Result<std::uint64_t> size() const noexcept override { return std::uint64_t{0}; }
+  safetensors::Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override { return 0; }
+};
+
+extern "C" __attribute__((visibility("default"))) Copy describe_copy() {
+  if (safetensors::File::from_source(std::make_shared<Nothing>())) return {};
+  return this_copy();
+}
