@@ -57,7 +57,7 @@ struct CheckpointLayoutOptions {
 
 /// One file of a CheckpointLayout.
 struct CheckpointFile {
-  std::string name;  ///< name of the file in the folder of the model
+  std::string name;  ///< name of the file in a new folder. Over a model, see CheckpointWriter::file_names()
   Header header;     ///< its header
 };
 

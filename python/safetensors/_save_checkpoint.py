@@ -105,7 +105,10 @@ class CheckpointLayout:
 
     @property
     def files(self) -> dict[str, list[str]]:
-        """The names of the tensors of each file, by the name of the file."""
+        """The names of the tensors of each file, by the name of the file.
+
+        In a folder that has a model, the files may get the names of another generation.
+        """
         names = [name for name, _ in self._native.files()]
         files: dict[str, list[str]] = {name: [] for name in names}
         for tensor in self._specs:
