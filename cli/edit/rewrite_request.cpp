@@ -143,7 +143,8 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
     return !Interrupt::caught();
   };
   std::error_code ignored;
-  // An empty folder may be there. A file or folder that appears from now on is not replaced.
+  // A file or folder that appears from now on is not replaced. An empty folder may be there: a model that appears in it
+  // from now on is replaced.
   how.new_folder = !force_ && !(options.folder && std::filesystem::is_directory(output, ignored));
   return rewrite.write(output, how);
 }

@@ -49,8 +49,8 @@ struct CheckpointWriteOptions {
 /// model. If a name of the layout is in use, all new files get the names of another generation, such as
 /// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files go. A model of one file
 /// has no index: one rename replaces the old file. (If an index in the folder names the old file, the new model gets an
-/// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock: let one
-/// process at a time save there.
+/// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock, nor has
+/// a folder that the caller may not list: let one process at a time save there.
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
@@ -160,7 +160,7 @@ class CheckpointWriter {
   /// replaced_not_durable, the new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
   /// cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another writer
-  /// has held the lock of the folder for a minute). If the index cannot be put in place, the new files are removed
+  /// has held the lock of the folder for ten minutes). If the index cannot be put in place, the new files are removed
   /// again.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 

@@ -53,7 +53,7 @@ def check_cover(boxes: Sequence[Box], shape: tuple[int, ...]) -> str | None:
     """Return a sentence about boxes that overlap or leave elements out, or None if each is held once.
 
     The boxes lie inside of the shape. The work is one multiplication per box and dimension, and one
-    sort, wherever the boxes lie. So a file of a stranger can ask for no more.
+    sort, whatever the positions of the boxes. So a hostile file cannot cause more work.
     """
     held, whole = sum(box.elements for box in boxes), math.prod(shape)
     if held == whole and _holds_once(boxes, shape):

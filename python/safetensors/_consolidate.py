@@ -78,12 +78,12 @@ def consolidate(
 
     Returns the names of the values that were left out because they are not tensors. Runs in one
     process, without a process group. The tensors are in the order of their names, so the files do not
-    depend on the number of ranks. Files of a stranger call and change nothing. Raises
+    depend on the number of ranks. A hostile file runs no code and changes nothing. Raises
     SafetensorError, MissingTensorError for a key without a match, OSError, ValueError,
     KeyboardInterrupt. Then nothing is at `path_out`, or the old files are.
     """
     limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
-    if not isinstance(limit, int) or limit < 0:
+    if limit < 0:
         raise ValueError(f"memory_limit is {memory_limit!r}: give a number of bytes, or a text")
     folder = to_path(path_in, "path_in")
     _check_folders(folder, to_path(path_out, "path_out"))

@@ -10,7 +10,9 @@ bound the work to some steps per byte, and the memory to 64 bytes per byte and 1
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from typing import Any, NamedTuple
 
 import torch
@@ -93,7 +95,9 @@ class _Checked:
         # Texts and files that are right. The pickle may refer to a long one many times.
         self._texts: set[str] = set()
         self._files: set[str] = set()
-        self._places: dict[tuple[str, tuple[int, ...] | None], Place] = {}
+        # By the name and the packed offsets: the hash of bytes has a secret, that of a tuple of ints has
+        # none, so a stranger could choose tuples that all have the same one.
+        self._places: dict[tuple[str, bytes | None], Place] = {}
 
     def all(
         self, values: dict[Any, Any], places: dict[Any, Any]
@@ -116,6 +120,8 @@ class _Checked:
             dtype = _dtype(state.get("properties"))
             wire = format_name(dtype)
             shape = self._sizes(state.get("size"), "size")
+            if math.prod(shape) > _MAX_INT:
+                raise ValueError(f"it has more than {_MAX_INT} elements")
             boxes = [self._box(chunk) for chunk in _field(state, "chunks", list)]
         except (ValueError, SafetensorError) as error:
             raise ValueError(f"tensor {name!r}: {error}") from None
@@ -132,9 +138,9 @@ class _Checked:
         if (fault := check_cover(held, shape)) is not None:
             raise ValueError(f"tensor {name!r} is not complete: {fault}")
         for box in held:
-            if (name, box.offsets) not in self._places:
+            if (name, _packed(box.offsets)) not in self._places:
                 raise ValueError(f"it names no file for tensor {name!r} at {list(box.offsets)}")
-        chunks = {box: self._places[name, box.offsets] for box in held}
+        chunks = {box: self._places[name, _packed(box.offsets)] for box in held}
         return SavedTensor(dtype, wire, shape, chunks)
 
     def _box(self, chunk: Any) -> Box:
@@ -149,7 +155,7 @@ class _Checked:
         offsets = state.get("offset")
         # A long name may be that of many chunks.
         quoted = repr(name[:_MAX_QUOTED])
-        key = name, None if offsets is None else self._sizes(offsets, f"tensor {quoted}: offset")
+        packed = None if offsets is None else _packed(self._sizes(offsets, f"tensor {quoted}: offset"))
         state = _state(info, "_StorageInfo")
         if state.get("transform_descriptors") not in (None, [], ()):
             raise ValueError(
@@ -158,7 +164,7 @@ class _Checked:
             )
         file = self._file(state.get("relative_path"), f"the file of {quoted}")
         numbers = (_number(state.get(key), f"{key} of {quoted}") for key in ("offset", "length"))
-        self._places[key] = Place(file, *numbers)
+        self._places[name, packed] = Place(file, *numbers)
 
     def _file(self, value: Any, what: str) -> str:
         file = self._text(value, what)
@@ -219,6 +225,10 @@ def _field(state: dict[Any, Any], name: str, kind: type) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{name} is {type(value).__name__} instead of {kind.__name__}")
     return value
+
+
+def _packed(offsets: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(offsets)}q", *offsets)
 
 
 def _number(value: Any, what: str) -> int:

@@ -60,10 +60,10 @@ def load_into(
     `memory_limit`: maximum number of bytes that are being read or converted, besides the model.
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
-    Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. A file
-    of `save_model` lacks the second name of tied weights: give `strict=False`, or use `load_model`. The
+    Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
     model is then unchanged, unless a hook or a module with its own `_load_from_state_dict` has
-    already filled tensors. Raises MissingTensorError for a name in `rename` that no tensor has.
+    already filled tensors. A file of `save_model` lacks the second name of tied weights: give
+    `strict=False`, or use `load_model`. Raises MissingTensorError for a name in `rename` that no tensor has.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
     their new values, and others do not. Do not use the model in other threads during the call.
     """

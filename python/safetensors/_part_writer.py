@@ -66,7 +66,7 @@ class SaveOptions:
     def budget(self) -> int:
         """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""
         limit = to_bytes(self.memory_limit, "memory_limit")
-        if not isinstance(limit, int) or limit < 0:
+        if limit < 0:
             raise ValueError(f"memory_limit is {limit!r}: give a number of bytes")
         return limit or DEFAULT_BUDGET
 

@@ -19,8 +19,8 @@ _BYTES_HINT = (
 def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
     """Return a path as a str, with the home directory for a leading `~`, as a shell does.
 
-    Raises TypeError, which names the argument, for another type, and ValueError for a null byte. The
-    bytes of a file have null bytes.
+    Raises TypeError, which names the argument, for another type, and ValueError for a null byte:
+    the content of a file, given instead of its path, has some.
     """
     try:
         text = os.fsdecode(path)

@@ -2,8 +2,8 @@
 
 A class or a function becomes a Name, and a call of it a Record of the arguments. The reader knows the
 opcodes that torch writes. It takes one step per opcode, so at most one per byte. Every opcode makes at
-most one small object. Two limits keep strangers from making objects that only lie on the stack: the
-number of values there, and of marks. `_dcp_metadata` states the memory per byte that follows.
+most one small object. Two limits bound the objects that exist only on the stack: 65,536 values and
+1,000 marks. `_dcp_metadata` states the memory per byte that follows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Name", "Record", "read_records", "shown"]
 
+_MAX_KEY = 1 << 31  # of a dict, if it is an int
 # pickle writes dicts and lists in batches of 1000 entries.
 _MAX_VALUES = 1 << 16
 _MAX_MARKS = 1000
@@ -42,8 +43,8 @@ class Record:
 def read_records(data: bytes, check: Callable[[str, str], None]) -> Any:
     """Return the value: records, dicts, lists, tuples, texts, bytes and numbers.
 
-    `check(module, name)` raises ValueError for a name that is not expected. A value that the pickle
-    refers to by its persistent id is a Record of the name "persistent.id".
+    `check(module, name)` raises ValueError for a name that is not expected. A persistent id
+    becomes a Record with the name "persistent.id".
     Raises ValueError, also for bytes that end too early.
     """
     reader = _Reader(data, check)
@@ -194,7 +195,9 @@ class _Reader:
     def set_all(self, pairs: list[Any]) -> None:
         target = self.top(dict)
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if type(key) not in (str, int, Record):  # the hash of a deep tuple ends the process
+            # The hash of a deep tuple ends the process. The hash of an int has no secret: a stranger
+            # can choose large ints that all have the same one.
+            if type(key) not in (str, Record) and not (type(key) is int and abs(key) < _MAX_KEY):
                 raise ValueError(f"it has a dict with a key of type {type(key).__name__}")
             target[key] = value
 

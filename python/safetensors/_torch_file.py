@@ -1,9 +1,10 @@
 """Reads the tensor of a file of torch.save, without torch.load.
 
 The file is a ZIP archive without compression, in a range of a `*.distcp` file. `data.pkl` describes the
-tensor, and `data/KEY` has the bytes of its storage. The bytes of the declared elements are read straight
-into the tensor of the caller. Everything else in the file is at most 64 KiB of it, twice. So a file needs
-no memory that its declared tensor does not have, whatever it says.
+tensor, and `data/KEY` has the bytes of its storage. The elements are read straight into the tensor of the
+caller if both have the same order. Otherwise they are read into a second tensor and copied. The directory
+and `data.pkl` have at most 64 KiB each. So a file takes at most twice the memory of its declared tensor,
+and some MiB.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def read_tensor(file: BinaryIO, offset: int, size: int, target: torch.Tensor) ->
     archive.read_into(f"data/{saved.key}", saved.offset * target.itemsize, memoryview(values))
     if memory is ordered:
         return
+    if saved.bits.get("neg"):
+        memory.neg_()  # in place, so before the lazy conj()
     if saved.bits.get("conj"):
         memory = memory.conj()
-    if saved.bits.get("neg"):
-        memory = memory.neg()
     ordered.copy_(memory)
 
 

@@ -158,7 +158,7 @@ class Floats {
     if (found.scale != std::exchange(center_scale_, found.scale)) center_ = first * scale;
     BlockSums made = sums(block, count, center_, scale);
     const Wide mean = made.sum / size;
-    const auto beside = [&] {  // the squares that are there because the center is not the mean
+    const auto beside = [&] {  // the part of the squares that comes from the distance between center and mean
       const double distance = (mean.high - center_) + mean.low;
       return size * distance * distance;
     };

@@ -16,10 +16,11 @@ namespace safetensors::check {
 // Large and small numbers are scaled by a power of two, so that their squares are normal doubles.
 inline constexpr int kScaleExponent = 600;
 
-// Returns the exponent of the scale of numbers of up to this magnitude.
+// Returns the exponent of the scale of numbers of up to this magnitude. Zeros get the largest scale, because they must
+// not take digits from small numbers.
 [[nodiscard]] constexpr int scale_exponent(double largest) noexcept {
   if (largest > 0x1p400) return -kScaleExponent;
-  return largest < 0x1p-400 && largest > 0 ? kScaleExponent : 0;
+  return largest < 0x1p-400 ? kScaleExponent : 0;
 }
 
 // The statistics of numbers. Minimum and maximum are those of TensorStats if there is a finite number.
@@ -40,8 +41,8 @@ struct Summary {
   // Adds one number that is not finite.
   void add_special(double number) noexcept;
 
-  // Of the finite numbers, of which there must be one. Errors: the mean, one unit in its last place, and 2^-100 of the
-  // mean of all |number|. The deviation, 2^-45 of itself.
+  // Mean and deviation of the finite numbers. `finite` must not be 0. The error of the mean is at most one unit in the
+  // last place plus 2^-100 of the mean of all |number|. The relative error of the deviation is at most 2^-45.
   [[nodiscard]] double mean() const noexcept;
   [[nodiscard]] double standard_deviation() const noexcept;
 

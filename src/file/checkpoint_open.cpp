@@ -209,6 +209,11 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
     const base::HashKey key = base::HashKey::random();
     Result<Resolved> parts = resolve(paths, cancellation);
     for (int attempt = 1;; ++attempt) {
+      // A folder had an index when it was listed, and has none now.
+      if (!parts && parts.error().os_error == ENOENT && attempt < kMaxAttempts) {
+        parts = resolve(paths, cancellation);
+        continue;
+      }
       if (!parts) return std::move(parts).error();
       auto opened = open_resolved(**parts, options, descriptors, cancellation);
       if (opened && paths.size() == 1) (*opened)->path = paths[0];

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kGeneration = "-gen";
+constexpr std::string_view kOnlyNumber = "-00001-of-00001";
 constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
 constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
 
@@ -129,7 +130,6 @@ std::string_view stem_of(std::string_view name) noexcept {
   if (const std::optional<NumberedShard> shard = parse_numbered_shard(name)) return shard->stem;
   if (!name.ends_with(kExtension)) return {};
   name.remove_suffix(kExtension.size());
-  (void)take_number(name, kGeneration);
   return name;
 }
 
@@ -150,7 +150,8 @@ std::string in_generation(std::string_view name, std::string_view stem, std::siz
   if (generation < 2) return std::string(name);
   char digits[32];
   std::snprintf(digits, sizeof digits, "%05zu", generation);
-  return std::string(stem).append(kGeneration).append(digits).append(name.substr(stem.size()));
+  const std::string_view number = name.substr(stem.size()) == kExtension ? kOnlyNumber : std::string_view();
+  return std::string(stem).append(kGeneration).append(digits).append(number).append(name.substr(stem.size()));
 }
 
 Status check_stem(std::string_view stem) {

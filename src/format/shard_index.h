@@ -132,8 +132,8 @@ struct NumberedShard {
 // Returns the parts of a name of this form, with at least five digits per number, or nullopt.
 [[nodiscard]] std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept;
 
-// Returns the stem of the name of a file: "model" of `model.safetensors`, of `model-gen00002.safetensors`, and of the
-// names of numbered shards. An empty text: the name does not end in `.safetensors`.
+// Returns the stem of the name of a file: "model" of `model.safetensors` and of the names of numbered shards, in any
+// generation. An empty text: the name does not end in `.safetensors`.
 [[nodiscard]] std::string_view stem_of(std::string_view name) noexcept;
 
 // Returns the name without its generation: `model-00001-of-00003.safetensors`.
@@ -141,6 +141,8 @@ struct NumberedShard {
 // Returns the generation of a file: 1 if its name has none, and 0 if the number is larger than a writer would choose.
 [[nodiscard]] std::size_t generation_of(std::string_view name) noexcept;
 // Returns the name of a file in a generation of its model. name: begins with the stem. Generation 1 is the name itself.
+// The only file of a model gets a number in later generations, `model-gen00002-00001-of-00001.safetensors`: other
+// programs call whole models `model-gen00002.safetensors`.
 [[nodiscard]] std::string in_generation(std::string_view name, std::string_view stem, std::size_t generation);
 
 }  // namespace safetensors::format

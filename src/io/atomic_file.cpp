@@ -271,8 +271,10 @@ Status AtomicFile::write_in_place() {
   target.adopt(to);
   const Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::from_fd(from);
   if (!file) return file.error();
-  if (Status copied = target.copy_at(0, **file, 0, (*file)->identity().size); !copied) return copied;
-  return target.finish();
+  Status written = target.copy_at(0, **file, 0, (*file)->identity().size);
+  if (written) written = target.finish();
+  if (!written && target_.links == Links::refuse) take_back();
+  return written;
 }
 
 Status AtomicFile::sync_directory() noexcept {

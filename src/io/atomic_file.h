@@ -77,8 +77,11 @@ class AtomicFile {
   [[nodiscard]] Status commit() noexcept;
 
   // Gives the new file another name in the directory of the target. The old file at the path stays, and the new file
-  // still gets its mode. Call it before check().
-  void rename_target(std::string name) noexcept { target_.name = std::move(name); }
+  // still gets its mode. If the name is in use, replace() fails with EEXIST. Call it before check().
+  void rename_target(std::string name) noexcept {
+    target_.name = std::move(name);
+    target_.links = Links::refuse;
+  }
 
   // The steps of commit(), for several files that are replaced together. Call finish() before them.
   // check() returns the error of check_replaceable().
@@ -88,7 +91,7 @@ class AtomicFile {
   // Error: replaced_not_durable. It is the only error after which the new file is in place.
   [[nodiscard]] Status sync_directory() noexcept;
 
-  // Removes the file that replace() has put in place. Ignores errors. Only for a target that was free.
+  // Removes the file that replace() has put in place under the name that rename_target() gave. Ignores errors.
   void take_back() noexcept;
 
   // Identifies a target. Two equal places are the same file.

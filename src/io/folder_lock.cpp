@@ -1,5 +1,5 @@
 // Takes the flock() of a folder. It never blocks in the system, so a program that is stopped while it holds the lock
-// delays others for a minute and not for ever.
+// delays others for ten minutes and not for ever.
 #include "io/folder_lock.h"
 
 #include <cerrno>

@@ -23,7 +23,8 @@ class FolderLock {
   ~FolderLock();
 
  private:
-  static constexpr int kAttempts = 6000;  // a minute: a writer holds the lock for some renames and a sync
+  // Ten minutes. A writer holds the lock while it writes the index, renames, syncs, and removes old files.
+  static constexpr int kAttempts = 60'000;
   FolderLock(int folder, os::System& system) noexcept : folder_(folder), system_(&system) {}
 
   int folder_;  // -1: no lock

@@ -101,6 +101,8 @@ Status NewFolder::commit() {
   if (system_.rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
     return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
   temporary_.clear();
+  // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
+  if (folder_.valid()) (void)system_.unlock(folder_.get());
   folder_.reset();
   if (sync_ != Sync::full || system_.sync(parent_.get()) == 0) return {};
   return os::system_error(Errc::replaced_not_durable, errno,

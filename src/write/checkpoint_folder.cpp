@@ -21,13 +21,13 @@
 
 #include "base/cancellation.h"
 #include "base/error.h"
-#include "file/checkpoint.h"
 #include "file/checkpoint_paths.h"
 #include "format/index_text.h"
 #include "format/shard_index.h"
 #include "io/clean.h"
 #include "io/folder_lock.h"
 #include "os/directory.h"
+#include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
 
@@ -38,15 +38,19 @@ bool is_in_place(const Status& status) noexcept {
   return status || status.error().code == Errc::replaced_not_durable;
 }
 
+Status check_index_size(std::uint64_t size, std::string_view path) {
+  if (size <= format::kMaxIndexBytes) return {};
+  return base::make_error(Errc::invalid_argument,
+                          "the index would have " + std::to_string(size) + " bytes, readers accept " +
+                              std::to_string(format::kMaxIndexBytes),
+                          path);
+}
+
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout& layout,
                                    const CheckpointWriteOptions& options)
-    : path_(path),
-      absolute_path_(file::absolute_folder(path_)),
-      layout_(layout),
-      options_(options),
-      index_name_(layout.index_name()) {
+    : path_(path), layout_(layout), options_(options), index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
   old_names_.resize(names_.size());
@@ -55,11 +59,7 @@ CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout
 
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
-  if (const std::size_t size = layout.index_text().size(); size > format::kMaxIndexBytes)
-    return base::make_error(Errc::invalid_argument,
-                            "the index would have " + std::to_string(size) + " bytes, readers accept " +
-                                std::to_string(format::kMaxIndexBytes),
-                            path);
+  if (Status status = check_index_size(layout.index_text().size(), path); !status) return std::move(status).error();
   std::unique_ptr<CheckpointFolder> made(new CheckpointFolder(path, layout, options));
   if (Status status = made->make_folder(); !status) return std::move(status).error();
   if (!made->new_folder_) made->find_old_files();
@@ -95,7 +95,9 @@ void CheckpointFolder::find_old_files() {
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
   for (const std::string& name : *listed) {
     if (format::stem_of(name) != layout_.stem()) continue;
-    if (const auto file = files.find(format::without_generation(name)); file != files.end())
+    const auto file = files.find(format::without_generation(name));
+    struct stat found;
+    if (file != files.end() && ::fstatat(folder_.get(), name.c_str(), &found, 0) == 0 && S_ISREG(found.st_mode))
       old_names_[file->second] = name;
   }
 }
@@ -108,15 +110,16 @@ FilePlace CheckpointFolder::place_of(std::size_t file) const {
 
 bool CheckpointFolder::exists(const std::string& name) const noexcept {
   struct stat found;
-  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-// Returns whether the index in the folder names a file. Readers refuse an index that cannot be read.
+// Returns whether the index in the folder may name a file. Readers refuse an invalid index. If this process cannot read
+// it, others may.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
   const std::function<bool()> never;
   base::Cancellation cancellation(never);
-  const auto index = file::read_index(os::join_path(absolute_path_, index_name_), cancellation);
-  if (!index) return false;
+  const auto index = file::read_index(os::join_path(os::DescriptorPath(folder_.get()).text, index_name_), cancellation);
+  if (!index) return index.error().code != Errc::invalid_index;
   for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) {
     if (!format::shard_less((*index)->shard(i), name) && !format::shard_less(name, (*index)->shard(i))) return true;
   }
@@ -133,15 +136,17 @@ std::size_t CheckpointFolder::last_generation() const {
   return last;
 }
 
-// Must run with the lock: the names stay free until they are used. A later generation never has the names of an earlier
-// one, so a slow reader of an old index finds its files or none.
+// Must run with the lock: the names stay free until they are used. If another program takes one, replace() fails. The
+// generation grows as long as the folder has one, so a slow reader of an old index finds its files or none.
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
   // One file replaces another with one rename, unless an old index leads to it.
   if (!indexed_ && !(index_ && exists(names_[0]) && old_index_names(names_[0]))) return;
   indexed_ = true;
   const std::size_t last = last_generation();
-  for (std::size_t generation = last > 1 ? last + 1 : 1;; ++generation) {
+  constexpr int kMaxAttempts = 1000;  // exists() may not be able to tell
+  std::size_t generation = last > 1 ? last + 1 : 1;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {
       names_[i] = format::in_generation(layout_names_[i], layout_.stem(), generation);
@@ -169,6 +174,7 @@ Status CheckpointFolder::write_index() {
   Status status = write_index_text([&](std::string_view text) {
     return index_->write_at(std::exchange(offset, offset + text.size()), bytes_of(text));
   });
+  if (status) status = check_index_size(offset, path_);
   if (status) status = index_->file().finish();
   return status ? index_->check() : status;
 }
@@ -223,7 +229,7 @@ Status CheckpointFolder::commit(Files files) {
   if (index_) {
     if (Status status = write_index(); !status) return status;
   }
-  for (std::size_t i = 0; i < files.size(); ++i) files[i]->rename_target(names_[i]);
+  for (std::size_t i = 0; indexed_ && i < files.size(); ++i) files[i]->rename_target(names_[i]);
   Status status = put_in_place(files);
   if (!status) return status;
   if (new_folder_) return new_folder_->commit();
@@ -238,7 +244,8 @@ Status CheckpointFolder::put_in_place(Files files) {
   Status next;
   if (index_) {
     next = index_->commit();
-    if (!is_in_place(next)) {
+    // An index that was written in place may lead to the new files even after an error.
+    if (!is_in_place(next) && !options_.write.in_place_if_no_rename) {
       for (const auto& file : files) file->take_back();
     }
   } else if (!new_folder_) {

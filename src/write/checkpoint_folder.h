@@ -65,7 +65,6 @@ class CheckpointFolder {
   void remove_old_files() noexcept;
 
   const std::string path_;
-  const std::string absolute_path_;
   const CheckpointLayout layout_;
   const CheckpointWriteOptions options_;
   const std::string index_name_;

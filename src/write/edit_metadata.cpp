@@ -20,7 +20,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace {
 
-// Of several edits of a key, the last one counts.
+// If a key is edited twice, the last edit wins.
 using Edits = std::map<std::string_view, const MetadataEdit*>;
 
 // Returns an upper bound for the size of the text, in bytes. A string that grows takes up to three times the memory.
@@ -58,7 +58,8 @@ Result<std::string> edited_text(const Header& header, std::span<const MetadataEd
         if (edit->second->value) writer.pair(edit->first, *edit->second->value);
       }
     };
-    for (const auto& [key, value] : metadata) {
+    for (const auto& [name, value] : metadata) {
+      const std::string_view key = name;
       write_edits([&](std::string_view other) { return other < key; });
       if (edit == edits.end() || edit->first != key) writer.pair(key, value);
     }

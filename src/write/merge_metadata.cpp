@@ -38,7 +38,7 @@ Result<std::optional<MetadataPairs>> merge(std::span<const File> files, Metadata
   if (!present) return std::optional<MetadataPairs>();
   const format::MergedMetadata merged(std::move(headers));
   std::size_t keys = 0;
-  // The two values of a conflict. Of several, the one in the first file counts, whatever the key is.
+  // The two values of a conflict. If several keys conflict, the conflict in the earliest file is reported.
   std::optional<std::pair<Pair, Pair>> found;
   for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i), ++keys) {
     for (std::size_t other = i + 1; other < merged.next_key(i); ++other) {

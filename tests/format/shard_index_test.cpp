@@ -76,23 +76,24 @@ TEST(ShardIndex, RecognizesGenerations) {
   };
   EXPECT_EQ(parts("m-gen00002-00001-of-00003.safetensors"), "m|2|m-00001-of-00003.safetensors");
   EXPECT_EQ(parts("m-gen1234567-00001-of-00003.safetensors"), "m|1234567|m-00001-of-00003.safetensors");
-  EXPECT_EQ(parts("m-gen00002.safetensors"), "m|2|m.safetensors");
-  EXPECT_EQ(parts("m-gen00002-gen00003.safetensors"), "m-gen00002|3|m-gen00002.safetensors");
-  EXPECT_EQ(parts("m-gen99999999999999999999.safetensors"), "m|0|m.safetensors");
-  for (const char* plain : {"m.safetensors", "m-gen2.safetensors", "m-gen00002x.safetensors", "gen00002.safetensors",
-                            "m-00001-gen00002.safetensors.safetensors"}) {
+  EXPECT_EQ(parts("m-gen00002-gen00003-00001-of-00001.safetensors"),
+            "m-gen00002|3|m-gen00002-00001-of-00001.safetensors");
+  EXPECT_EQ(parts("m-gen99999999999999999999-00001-of-00003.safetensors"), "m|0|m-00001-of-00003.safetensors");
+  for (const char* plain : {"m.safetensors", "m-gen00002.safetensors", "m-gen2.safetensors", "m-gen00002x.safetensors",
+                            "gen00002.safetensors", "m-00001-gen00002.safetensors.safetensors"}) {
     const std::string name(plain);
     EXPECT_EQ(parts(name), name.substr(0, name.rfind(".safetensors")) + "|1|" + name);
   }
   EXPECT_EQ(parts("m-00001-of-00003.safetensors"), "m|1|m-00001-of-00003.safetensors");
   EXPECT_EQ(parts("m-gen00002.bin"), "|1|m-gen00002.bin");
   for (const std::size_t generation : {1U, 2U, 99'999U, 1'000'000U}) {
-    for (const char* name : {"m.safetensors", "m-00001-of-00003.safetensors"}) {
-      const std::string made = in_generation(name, "m", generation);
-      EXPECT_EQ(without_generation(made), name);
-      EXPECT_EQ(generation_of(made), generation);
-    }
+    const std::string name = "m-00001-of-00003.safetensors";
+    const std::string made = in_generation(name, "m", generation);
+    EXPECT_EQ(without_generation(made), name);
+    EXPECT_EQ(generation_of(made), generation);
   }
+  EXPECT_EQ(in_generation("m.safetensors", "m", 1), "m.safetensors");
+  EXPECT_EQ(in_generation("m.safetensors", "m", 2), "m-gen00002-00001-of-00001.safetensors");
   EXPECT_EQ(error_of(check_stem("m-gen00002")).message,
             "no file may be called `m-gen00002.safetensors`: it looks like a generation of another model");
 }

@@ -283,16 +283,29 @@ TEST_F(ReplaceAll, CountsReplacedFilesInError) {
 }
 
 TEST_F(ReplaceAll, TakesBackFilesUnderOtherNames) {
-  system.rename_errno = EIO;
+  system.link_errno = EIO;
   for (int replaced = 0; replaced < 4; ++replaced) {
     make();
     for (int i = 0; i < 4; ++i) files[static_cast<std::size_t>(i)]->rename_target("new" + std::to_string(i));
-    system.renames_before_failure = replaced;
+    system.links_before_failure = replaced;
     const Error error = error_of(io::replace_all(files, io::OnFailure::take_back));
     EXPECT_EQ(error.code, Errc::replace_failed);
     EXPECT_EQ(error.message, "cannot put the new file in place: input/output error");
     expect_replaced(0);
   }
+}
+
+// Another program has taken the name.
+TEST_F(ReplaceAll, NeverReplacesFileOfOtherName) {
+  make();
+  for (int i = 0; i < 4; ++i) files[static_cast<std::size_t>(i)]->rename_target("new" + std::to_string(i));
+  put(directory / "new2", "other");
+  const Error error = error_of(io::replace_all(files, io::OnFailure::take_back));
+  EXPECT_EQ(error.code, Errc::replace_failed);
+  EXPECT_EQ(error.os_error, EEXIST);
+  EXPECT_EQ(contents(directory / "new2"), "other");
+  ASSERT_EQ(::unlink((directory / "new2").c_str()), 0);
+  expect_replaced(0);
 }
 
 TEST_F(ReplaceAll, SyncsDirectoryOnceAtEnd) {

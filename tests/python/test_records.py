@@ -165,6 +165,25 @@ def test_errors(data: bytes, text: str) -> None:
     assert str(raised.value) == text
 
 
+@pytest.mark.parametrize("key", [2**61 - 1, -(2**61 - 1), 2**31])
+def test_refuses_ints_whose_hashes_collide(key: int) -> None:
+    """`hash(k * (2**61 - 1))` is 0 for each k, and the hash of an int has no secret."""
+    with pytest.raises(ValueError, match="it has a dict with a key of type int"):
+        read_records(pickle.dumps({key: None}), lambda module, name: None)
+    assert read_records(pickle.dumps({2**31 - 1: None}), lambda module, name: None) == {2**31 - 1: None}
+
+
+def test_offsets_are_found_by_keys_with_a_secret(tmp_path: Path) -> None:
+    """Tuples of multiples of 2**61 - 1 all have one hash, so a shape has no room for several of them."""
+    places = _dcp_metadata._packed((0, 2**61 - 1)), _dcp_metadata._packed((2**61 - 1, 0))
+    assert hash((0, 2**61 - 1)) == hash((0, 0)) and len({hash(place) for place in places}) == 2
+    value = metadata(1, 1)
+    name, stored = next((name, stored) for name, stored in value.state_dict_metadata.items())
+    stored.size = torch.Size([2**40, 2**40])
+    with pytest.raises(SafetensorError, match=f"tensor '{name}': it has more than {2**63 - 1} elements"):
+        parse(pickle.dumps(value), "m")
+
+
 def test_reads_the_values_of_pickle() -> None:
     value = {"a": [1, -1, 1 << 40, 2.5, None, True, False, "\u1234" * 300, b"x" * 300, (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)], "b": {2: {}}}
     for protocol in (2, 4, 5):
