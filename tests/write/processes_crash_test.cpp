@@ -104,7 +104,7 @@ TEST_F(ProcessesCrash, KeepOldModelIfWriterIsKilled) {
 TEST_F(ProcessesCrash, KeepOldOrNewModelIfCreatorIsKilled) {
   Found found;
   // Nothing at the path, an old model of other names, and one of the same names.
-  for (const std::size_t old : {0, 3, 4}) {
+  for (const std::size_t old : {std::size_t{0}, std::size_t{3}, std::size_t{4}}) {
     for (int last = 0;; ++last) {
       ASSERT_LT(last, 1000);
       if (old != 0) save_old('a', old);
