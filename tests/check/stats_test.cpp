@@ -250,7 +250,7 @@ TEST(Stats, DeviationOfSmallestF64) {
 // A block of large numbers, one of small numbers, and their mean.
 TEST(Stats, BlocksOfDifferentMagnitudes) {
   for (const auto& [large, small] : {std::pair(1e305, 1e-305), std::pair(1e305, 1.0), std::pair(1.0, 1e-305),
-                                      std::pair(1e-200, 0.0), std::pair(1e-160, 0.0)}) {
+                                     std::pair(1e-200, 0.0), std::pair(1e-160, 0.0)}) {
     std::vector<double> numbers(2048, large);
     std::fill(numbers.begin() + 1024, numbers.end(), small);
     for (int turn = 0; turn < 2; ++turn) {
