@@ -1,12 +1,12 @@
-// Asks for the pages of 2 MiB one by one (MADV_POPULATE_WRITE) and takes the time. Without this call, the first write
-// to each page would do the same work. Processor time counts, because a thread that waits for a processor is not slow.
+// Asks for pages of 2 MiB one by one (MADV_POPULATE_WRITE) and takes the time. Without this call, the first write to
+// each page would do the same work. Processor time counts, because a thread that waits for a processor is not slow. It
+// includes the time in which a host brings memory back.
 #include "os/huge_page_faults.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <ctime>
 
 #include "os/memory.h"
@@ -15,45 +15,100 @@ namespace safetensors::os {
 namespace {
 
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+constexpr auto kRelaxed = std::memory_order_relaxed;
 
-std::chrono::nanoseconds processor_time() noexcept {
+HugePageChoice::Time processor_time() noexcept {
   struct timespec now {};
   (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
+bool populate(std::byte* page, std::size_t size) noexcept {
+  return ::madvise(page, size, kPopulateWrite) == 0 || errno != EINVAL;
+}
+
+// Afterwards, the pages have the advice of the pages around them again. So the mapping stays one area for the system,
+// which may also make huge pages of them later.
+bool populate_small(std::byte* page, std::size_t size) noexcept {
+  (void)::madvise(page, size, MADV_NOHUGEPAGE);
+  const bool known = populate(page, size);
+  (void)::madvise(page, size, MADV_HUGEPAGE);
+  return known;
+}
+
 }  // namespace
 
+void HugePageChoice::begin(std::size_t pages) noexcept {
+  if (small_left_.load(kRelaxed) <= 0) return;
+  const Times known = times();
+  if (known.huge <= known.small * static_cast<std::int64_t>(pages) / kTrialShare) small_left_.store(0, kRelaxed);
+}
+
 bool HugePageChoice::next() noexcept {
-  if (small_.load(std::memory_order_relaxed) <= 0) return true;
-  return small_.fetch_sub(1, std::memory_order_relaxed) <= 0;
+  if (small_left_.load(kRelaxed) <= 0) return true;
+  return small_left_.fetch_sub(1, kRelaxed) <= 0;
 }
 
-void HugePageChoice::record(std::chrono::nanoseconds time) noexcept {
-  const int pause = pause_.load(std::memory_order_relaxed);
-  if (time >= kSlow) {
-    // If several threads waited for huge pages at the same time, the first one counts for all.
-    int left = small_.load(std::memory_order_relaxed);
-    if (left > 0 || !small_.compare_exchange_strong(left, pause, std::memory_order_relaxed)) return;
-    pause_.store(std::min(2 * pause, kLongestPause), std::memory_order_relaxed);
-  } else {
-    pause_.store(std::max(pause / 2, kFirstPause), std::memory_order_relaxed);
+void HugePageChoice::record(bool huge, Time time) noexcept {
+  return huge ? record_huge(time) : record_small(time);
+}
+
+void HugePageChoice::record_huge(Time time) noexcept {
+  if (time < kSlow) {
+    patience_.store(0, kRelaxed);
+    slow_left_.store(0, kRelaxed);
+    return;
   }
+  huge_time_.store(time, kRelaxed);
+  if (slow_left_.load(kRelaxed) > 0) {
+    slow_left_.fetch_sub(1, kRelaxed);
+    return;
+  }
+  // If several threads waited for huge pages at the same time, each of them may come here. One trial is enough.
+  if (small_left_.load(kRelaxed) > 0) return;
+  trial_.store(true, kRelaxed);
+  small_left_.store(1, kRelaxed);
 }
 
-void fault_in(std::span<std::byte> memory) noexcept {
+void HugePageChoice::record_small(Time time) noexcept {
+  const Time huge = huge_time_.load(kRelaxed);
+  const bool trial = trial_.exchange(false, kRelaxed);
+  if (time >= kSlow && 2 * time > huge) {
+    const int patience = std::clamp(2 * patience_.load(kRelaxed), 2, kLongestPatience);
+    patience_.store(patience, kRelaxed);
+    slow_left_.store(patience, kRelaxed);
+    small_left_.store(0, kRelaxed);
+    return;
+  }
+  small_time_.store(time, kRelaxed);
+  if (!trial) return;
+  patience_.store(0, kRelaxed);
+  if (time >= huge) return;
+  const std::int64_t run = kTrialShare * (huge - time).count() / std::max<std::int64_t>(time.count(), 1);
+  small_left_.store(std::min(run, kLongestRun), kRelaxed);
+}
+
+HugePageChoice::Times HugePageChoice::times() const noexcept {
+  return {huge_time_.load(kRelaxed), small_time_.load(kRelaxed)};
+}
+
+HugePageChoice& huge_page_choice() noexcept {
   static constinit HugePageChoice choice;
+  return choice;
+}
+
+std::size_t fault_in(std::span<std::byte> memory, HugePageChoice& choice) noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
-  std::size_t at = (kHugePage - start % kHugePage) % kHugePage;
-  for (; at < memory.size(); at += kHugePage) {
+  std::size_t in_small_pages = 0;
+  for (std::size_t at = (kHugePage - start % kHugePage) % kHugePage; at < memory.size(); at += kHugePage) {
     const std::size_t size = std::min(kHugePage, memory.size() - at);
-    std::byte* const page = memory.data() + at;
     const bool huge = choice.next();
-    (void)::madvise(page, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // memory of an Arena may have the other one
     const auto before = processor_time();
-    if (::madvise(page, size, kPopulateWrite) != 0 && errno == EINVAL) return;
-    if (huge) choice.record(processor_time() - before);
+    if (!(huge ? populate(memory.data() + at, size) : populate_small(memory.data() + at, size))) break;
+    choice.record(huge, processor_time() - before);
+    if (!huge) in_small_pages += size;
   }
+  return in_small_pages;
 }
 
 }  // namespace safetensors::os

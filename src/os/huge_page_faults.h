@@ -1,37 +1,64 @@
-// Gets huge pages from the system as long as that is quick.
+// Chooses between huge and small pages by their measured times.
 //
-// If the free memory is fragmented, the system moves other pages to make a huge one: 6 to 12 ms instead of 0.2 ms were
-// measured for a page of 2 MiB, so a load took 6 times as long as with small pages.
+// A huge page needs one page fault instead of 512, so it is 6 times as quick as small ones for the same bytes. There
+// are two exceptions. If the free memory is fragmented, the system moves other pages to make a huge one, in 6 to 12 ms
+// instead of 0.1 ms. And a virtual machine may have given free memory back to its host, which then takes 4 to 8 ms to
+// bring 2 MiB back, for pages of either size. Small pages may find memory that is still there.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace safetensors::os {
 
-// Decides page by page. After a page that took long, some pages are small. Then one is huge again, to see whether the
-// memory is better by now. Thread-safe.
+// Decides for 2 MiB at a time. Pages are huge until one is slow. Then small pages are tried for the next 2 MiB. If
+// these are quicker, a run of small pages follows, before one huge page is tried again. The trials cost at most
+// 1/kTrialShare of the time of the run. If both are slow, the pages are huge. Thread-safe, also with threads that a
+// fork ended.
 class HugePageChoice {
  public:
-  static constexpr std::chrono::milliseconds kSlow{2};
-  static constexpr int kFirstPause = 64;  // pages
-  static constexpr int kLongestPause = 4096;
+  using Time = std::chrono::nanoseconds;  // processor time
+  static constexpr Time kSlow = std::chrono::milliseconds{1};
+  static constexpr std::int64_t kTrialShare = 20;
+  static constexpr std::int64_t kLongestRun = 1024;
+  static constexpr int kLongestPatience = 16;
 
+  // The times of the last slow huge page, and of small pages for as many bytes.
+  struct Times {
+    Time huge{0};
+    Time small{0};
+  };
+
+  // Tells that so many pages of 2 MiB are about to be used. If they are many, the first one is huge: a trial is cheap
+  // beside them.
+  void begin(std::size_t pages) noexcept;
   // Whether the next page should be huge.
   [[nodiscard]] bool next() noexcept;
-  // time: the processor time in which the system made a huge page.
-  void record(std::chrono::nanoseconds time) noexcept;
+  // time: how long the system took to provide 2 MiB.
+  void record(bool huge, Time time) noexcept;
+  [[nodiscard]] Times times() const noexcept;
 
  private:
-  std::atomic<int> small_{0};  // so many pages are small before the next huge one
-  std::atomic<int> pause_{kFirstPause};
+  void record_huge(Time time) noexcept;
+  void record_small(Time time) noexcept;
+
+  std::atomic<std::int64_t> small_left_{0};  // so many times 2 MiB are small before the next huge page
+  std::atomic<bool> trial_{false};           // small pages are being tried
+  std::atomic<int> patience_{0};   // after a trial in which both were slow: slow huge pages until the next one
+  std::atomic<int> slow_left_{0};  // of these, those that are left
+  std::atomic<Time> huge_time_{Time{0}};
+  std::atomic<Time> small_time_{Time{0}};
 };
 
-// Makes the system provide the pages under memory that is new and about to be written. Huge pages come as the choice
-// of the process says. memory: any part of the result of map_pages(). A huge page belongs to the part in which it
-// begins. Does not change bytes. Does nothing before Linux 5.14.
-void fault_in(std::span<std::byte> memory) noexcept;
+// The choice of this process. Only the times of its pages are remembered, which are facts about the machine.
+[[nodiscard]] HugePageChoice& huge_page_choice() noexcept;
+
+// Makes the system provide the pages under memory that is new and about to be written, as the choice says. memory: any
+// part of the result of map_pages(). A huge page belongs to the part in which it begins. Does not change bytes. Returns
+// the number of bytes that got small pages. Does nothing before Linux 5.14.
+std::size_t fault_in(std::span<std::byte> memory, HugePageChoice& choice = huge_page_choice()) noexcept;
 
 }  // namespace safetensors::os

@@ -3,6 +3,7 @@
 #include "plan/plan_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <numeric>
 #include <string>
@@ -10,6 +11,8 @@
 
 #include "base/error.h"
 #include "format/slice.h"
+#include "os/huge_page_faults.h"
+#include "os/memory.h"
 #include "os/system_error.h"
 
 namespace safetensors::plan {
@@ -54,6 +57,18 @@ struct FileUse {
   }
 };
 
+// Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
+std::string describe_small_pages(std::uint64_t bytes) {
+  const auto text = [](os::HugePageChoice::Time time) {
+    const auto tenths = std::chrono::duration_cast<std::chrono::microseconds>(time).count() / 100;
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+  };
+  const os::HugePageChoice::Times times = os::huge_page_choice().times();
+  return std::to_string(std::max<std::uint64_t>(bytes >> 20, 1)) +
+         " MiB of memory are in small pages: a huge page took " + text(times.huge) +
+         ", small pages for as many bytes " + text(times.small);
+}
+
 }  // namespace
 
 PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool streamed)
@@ -68,6 +83,7 @@ PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bo
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!streamed) sort_order();
   for (const PlanItem& item : items) total_ += item.size;
+  os::huge_page_choice().begin(static_cast<std::size_t>(total_ / os::kHugePage));
 }
 
 std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
@@ -129,6 +145,7 @@ void PlanRun::add(const JobCost& cost) noexcept {
   const std::lock_guard lock(mutex_);
   cost_.reads += cost.reads;
   cost_.bytes_mapped += cost.bytes_mapped;
+  cost_.bytes_in_small_pages += cost.bytes_in_small_pages;
   cost_.usage += cost.usage;
 }
 
@@ -146,6 +163,8 @@ ReadReport PlanRun::report(double seconds) const {
   }
   if (memory_.huge_pages_refused())
     report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
+  else if (cost_.bytes_in_small_pages != 0)
+    report.fallbacks.push_back(describe_small_pages(cost_.bytes_in_small_pages));
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;

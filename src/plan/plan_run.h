@@ -24,6 +24,7 @@ namespace safetensors::plan {
 struct JobCost {
   io::ReadCounts reads;
   std::uint64_t bytes_mapped = 0;
+  std::uint64_t bytes_in_small_pages = 0;  // of results that were to have huge pages
   os::ThreadUsage usage;
 };
 

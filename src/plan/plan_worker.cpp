@@ -119,7 +119,7 @@ Status PlanWorker::batch(const PlanJob& job) {
     if (!staged) return staged.error();
     memory = *staged;
   }
-  if (contiguous && run_.slot(indices.front()).in_huge_pages) os::fault_in(memory);
+  if (contiguous && run_.slot(indices.front()).in_huge_pages) cost_.bytes_in_small_pages += os::fault_in(memory);
   if (Status status = read_batch(job, memory); !status) return status;
   for (const std::size_t index : indices) {
     const PlanItem& item = run_.items()[index];
@@ -283,7 +283,7 @@ void PlanWorker::cast(std::size_t index, std::uint64_t item_offset, std::span<co
 std::byte* PlanWorker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
   const PlanSlot& slot = run_.slot(index);
   if (slot.ring == nullptr) {
-    if (slot.in_huge_pages) os::fault_in({slot.memory + offset, size});
+    if (slot.in_huge_pages) cost_.bytes_in_small_pages += os::fault_in({slot.memory + offset, size});
     return slot.memory + offset;
   }
   parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});

@@ -108,18 +108,19 @@ FilePlace CheckpointFolder::place_of(std::size_t file) const {
   return {os::join_path(new_folder_ ? new_folder_->path() : path_, old), os::join_path(path_, name)};
 }
 
-bool CheckpointFolder::exists(const std::string& name) const noexcept {
+// Returns 0 if the name exists, else errno.
+int CheckpointFolder::look_for(const std::string& name) const noexcept {
   struct stat found;
-  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
 }
 
-// Returns whether the index in the folder may name a file. Readers refuse an invalid index. If this process cannot read
-// it, others may.
+// Returns whether the index in the folder may name a file. Readers refuse an invalid index. If there is an index that
+// this process cannot read, others may read it.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
   const std::function<bool()> never;
   base::Cancellation cancellation(never);
   const auto index = file::read_index(os::join_path(os::DescriptorPath(folder_.get()).text, index_name_), cancellation);
-  if (!index) return index.error().code != Errc::invalid_index;
+  if (!index) return index.error().code != Errc::invalid_index && index.error().os_error != ENOENT;
   for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) {
     if (!format::shard_less((*index)->shard(i), name) && !format::shard_less(name, (*index)->shard(i))) return true;
   }
@@ -141,16 +142,16 @@ std::size_t CheckpointFolder::last_generation() const {
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
   // One file replaces another with one rename, unless an old index leads to it.
-  if (!indexed_ && !(index_ && exists(names_[0]) && old_index_names(names_[0]))) return;
+  if (!indexed_ && !(index_ && look_for(names_[0]) != ENOENT && old_index_names(names_[0]))) return;
   indexed_ = true;
   const std::size_t last = last_generation();
-  constexpr int kMaxAttempts = 1000;  // exists() may not be able to tell
+  constexpr int kMaxAttempts = 1000;
   std::size_t generation = last > 1 ? last + 1 : 1;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {
       names_[i] = format::in_generation(layout_names_[i], layout_.stem(), generation);
-      if (!exists(names_[i])) continue;
+      if (look_for(names_[i]) != 0) continue;
       taken = true;
       taken_names_.push_back(names_[i]);
     }
@@ -160,7 +161,7 @@ void CheckpointFolder::choose_names() {
 
 // Opens the file of the index early, because the working directory may be another one at commit().
 Status CheckpointFolder::create_index() {
-  if (!indexed_ && (new_folder_ || !exists(index_name_))) return {};
+  if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
   const std::string& folder = new_folder_ ? new_folder_->path() : path_;
   auto index = io::AtomicFile::create(os::join_path(folder, index_name_), layout_.index_text().size(), file_options(),
                                       os::join_path(path_, index_name_));

@@ -56,7 +56,7 @@ class CheckpointFolder {
   [[nodiscard]] std::size_t last_generation() const;
   void choose_names();
   [[nodiscard]] bool old_index_names(const std::string& name) const;
-  [[nodiscard]] bool exists(const std::string& name) const noexcept;
+  [[nodiscard]] int look_for(const std::string& name) const noexcept;
   Status create_index();
   Status write_index();
   Status write_index_text(const std::function<Status(std::string_view)>& write) const;

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "os/memory.h"
@@ -17,45 +19,88 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// The number of small pages before the next huge one.
-int pause_of(HugePageChoice& choice) {
-  int small = 0;
-  while (!choice.next()) ++small;
+using Choice = HugePageChoice;
+
+// The number of times that small pages are chosen, each of which takes `time`, before the next huge page.
+std::int64_t small_run(Choice& choice, Choice::Time time) {
+  std::int64_t small = 0;
+  for (; !choice.next(); ++small) choice.record(false, time);
   return small;
 }
 
 TEST(HugePageChoice, QuickPagesStayHuge) {
-  HugePageChoice choice;
+  Choice choice;
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(choice.next());
-    choice.record(microseconds(1999));
+    choice.record(true, microseconds(999));
   }
 }
 
-TEST(HugePageChoice, SlowPagesArePausedForLongerAndLonger) {
-  HugePageChoice choice;
-  ASSERT_TRUE(choice.next());
-  for (int pause = HugePageChoice::kFirstPause; pause < HugePageChoice::kLongestPause; pause *= 2) {
-    choice.record(milliseconds(12));
-    EXPECT_EQ(pause_of(choice), pause);
+// Fragmented memory: a huge page of 12 ms beside small pages of 0.6 ms. The trials cost a twentieth of the small pages.
+TEST(HugePageChoice, SmallPagesRunWhileTheyAreQuicker) {
+  Choice choice;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(choice.next());
+    choice.record(true, microseconds(12000));
+    EXPECT_EQ(small_run(choice, microseconds(600)), 1 + 20 * 19);
   }
-  for (int i = 0; i < 2; ++i) {
-    choice.record(milliseconds(12));
-    EXPECT_EQ(pause_of(choice), HugePageChoice::kLongestPause);
+  // The memory is better by now.
+  choice.record(true, microseconds(100));
+  EXPECT_EQ(small_run(choice, microseconds(600)), 0);
+  EXPECT_EQ(choice.times().huge, microseconds(12000));
+  EXPECT_EQ(choice.times().small, microseconds(600));
+}
+
+TEST(HugePageChoice, RunsAreBounded) {
+  Choice choice;
+  choice.record(true, milliseconds(1000));
+  EXPECT_EQ(small_run(choice, microseconds(1)), 1 + Choice::kLongestRun);
+}
+
+// A host that brings memory back for pages of either size.
+TEST(HugePageChoice, PagesAreHugeIfSmallOnesAreAsSlow) {
+  Choice choice;
+  int huge = 0;
+  int small = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const bool is_huge = choice.next();
+    (is_huge ? huge : small)++;
+    choice.record(is_huge, milliseconds(5));
   }
-  for (int i = 0; i < 20; ++i) choice.record(microseconds(200));  // the memory is better again
-  EXPECT_EQ(pause_of(choice), 0);
-  choice.record(milliseconds(12));
-  EXPECT_EQ(pause_of(choice), HugePageChoice::kFirstPause);
+  EXPECT_LT(small, 100);
+  EXPECT_EQ(huge + small, 1000);
+}
+
+// The run of small pages has used up the memory that was still there.
+TEST(HugePageChoice, ARunEndsWithASlowSmallPage) {
+  Choice choice;
+  choice.record(true, milliseconds(5));
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_FALSE(choice.next());
+    choice.record(false, microseconds(600));
+  }
+  ASSERT_FALSE(choice.next());
+  choice.record(false, milliseconds(5));
+  EXPECT_TRUE(choice.next());
+}
+
+// One trial costs 5 ms, small pages for 1 GiB 512 times 0.6 ms.
+TEST(HugePageChoice, LargePlansBeginWithATrial) {
+  Choice choice;
+  for (const std::size_t pages : {std::size_t{512}, std::size_t{8}}) {
+    choice.record(true, milliseconds(5));
+    ASSERT_FALSE(choice.next());
+    choice.record(false, microseconds(600));
+    choice.begin(pages);
+    EXPECT_EQ(choice.next(), pages == 512);
+  }
 }
 
 TEST(HugePageChoice, ThreadsThatWaitTogetherCountOnce) {
-  HugePageChoice choice;
+  Choice choice;
   for (int thread = 0; thread < 16; ++thread) EXPECT_TRUE(choice.next());
-  for (int thread = 0; thread < 16; ++thread) choice.record(milliseconds(12));
-  EXPECT_EQ(pause_of(choice), HugePageChoice::kFirstPause);
-  choice.record(milliseconds(12));
-  EXPECT_EQ(pause_of(choice), 2 * HugePageChoice::kFirstPause);
+  for (int thread = 0; thread < 16; ++thread) choice.record(true, milliseconds(12));
+  EXPECT_EQ(small_run(choice, milliseconds(13)), 1);
 }
 
 std::size_t resident_bytes(const std::byte* begin, std::size_t size) {
@@ -71,14 +116,27 @@ TEST(FaultIn, ProvidesThePagesThatBeginInThePart) {
   ASSERT_NE(pages.begin, nullptr);
   if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
   (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
-  fault_in({pages.begin + 1, kHugePage});
+  HugePageChoice choice;
+  EXPECT_EQ(fault_in({pages.begin + 1, kHugePage}, choice), 0U);
   EXPECT_EQ(resident_bytes(pages.begin, kHugePage), 0U);
   EXPECT_GE(resident_bytes(pages.begin + kHugePage, kHugePage), 4096U);
-  fault_in({pages.begin + 2 * kHugePage - 1, 2 * kHugePage + 8193});
+  (void)fault_in({pages.begin + 2 * kHugePage - 1, 2 * kHugePage + 8193}, choice);
   EXPECT_EQ(resident_bytes(pages.begin + 2 * kHugePage, 2 * kHugePage + 8192), 2 * kHugePage + 8192);
   EXPECT_EQ(resident_bytes(pages.begin, kHugePage), 0U);
   EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{0}; }));
-  fault_in({pages.begin, 0});
+  EXPECT_EQ(fault_in({pages.begin, 0}, choice), 0U);
+  EXPECT_TRUE(unmap_pages(pages));
+}
+
+// A choice that has just seen a slow huge page. The mapping stays one area.
+TEST(FaultIn, ReturnsTheBytesInSmallPages) {
+  const Pages pages = map_pages(4 * kHugePage);
+  ASSERT_NE(pages.begin, nullptr);
+  if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
+  HugePageChoice choice;
+  choice.record(true, std::chrono::seconds(100));
+  EXPECT_GE(fault_in({pages.begin, pages.size}, choice), kHugePage);
+  EXPECT_EQ(resident_bytes(pages.begin, pages.size), pages.size);
   EXPECT_TRUE(unmap_pages(pages));
 }
 
@@ -86,7 +144,7 @@ TEST(FaultIn, KeepsBytes) {
   const Pages pages = map_pages(2 * kHugePage);
   ASSERT_NE(pages.begin, nullptr);
   std::fill_n(pages.begin, pages.size, std::byte{7});
-  fault_in({pages.begin, pages.size});
+  (void)fault_in({pages.begin, pages.size});
   EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{7}; }));
   EXPECT_TRUE(unmap_pages(pages));
 }
