@@ -183,7 +183,7 @@ def refuses_what_cannot_be_saved(folder: Path) -> None:
         ({"w": torch.zeros(2, dtype=torch.complex128)}, {}, "cannot save 'w': it has dtype torch.complex128, which the format cannot hold"),
         ({"w": torch.eye(3).to_sparse()}, {}, "cannot save 'w': it is sparse"),
         ([torch.zeros(2)], {}, "target is list: give a module or a dict"),
-        ({}, {"dtype": "int8"}, "cannot cast to I8: floats only"),
+        ({}, {"dtype": "int8"}, "cannot cast to I8: expected one of float8_e5m2, "),
         ({}, {"memory_limit": "much"}, "memory_limit 'much' is invalid"),
         ({}, {"max_shard_size": "much"}, "max_shard_size 'much' is invalid"),
         ({}, {"new_folder": True}, "exists"),
