@@ -157,7 +157,10 @@ enum {
   SAFETENSORS_CACHE_DROP = 2,
   /** Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
    * cache, and their data is removed from the cache afterwards. */
-  SAFETENSORS_CACHE_BYPASS = 3
+  SAFETENSORS_CACHE_BYPASS = 3,
+  /** As FILL while all data that is not in the cache fits well into the available memory of the machine and of the
+   * control group, beside the results. Otherwise as KEEP. The decision is made once, when the plan begins. */
+  SAFETENSORS_CACHE_AUTOMATIC = 4
 };
 
 /** Options of safetensors_read_plan_execute() and safetensors_read_plan_stream(). Initialize them with
@@ -207,7 +210,7 @@ typedef struct safetensors_read_options {
 } safetensors_read_options;
 /** Initializer of safetensors_read_options. */
 #define SAFETENSORS_READ_OPTIONS_INIT \
-  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_KEEP, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /** Makes an empty plan. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
@@ -317,7 +320,7 @@ typedef struct safetensors_read_report_info {
   double seconds;          /**< wall time */
   double cpu_seconds;      /**< processor time of the reader threads, in seconds */
   uint32_t threads;        /**< number of reader threads */
-  uint32_t reserved;       /**< 0 */
+  int32_t cache;           /**< the mode that was used: one of SAFETENSORS_CACHE_..., never AUTOMATIC */
 } safetensors_read_report_info;
 /** Initializer of safetensors_read_report_info. */
 #define SAFETENSORS_READ_REPORT_INFO_INIT \

@@ -64,6 +64,10 @@ enum class Cache : std::uint8_t {
   /// Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
   /// cache, and their data is removed from the cache afterwards.
   bypass,
+  /// As `fill` while all data that is not in the cache fits well into the available memory of the machine and of the
+  /// control group, beside the results. Otherwise as `keep`. The decision is made once, when the plan begins. So the
+  /// next process that reads the files finds them in the cache, unless they are too large for it.
+  automatic,
 };
 
 /// Options of ReadPlan::execute() and ReadPlan::stream(). Every member has a default. 0 means that the library chooses.
@@ -90,7 +94,7 @@ struct ReadOptions {
   std::uint64_t memory_budget = 0;
 
   /// Mode in which the reads use the page cache.
-  Cache cache = Cache::keep;
+  Cache cache = Cache::automatic;
 
   /// Allocator for results that have no destination. It must outlive the call, or the Stream.
   /// Null: memory comes from the system, and each 2 MiB page returns to it with the last Array on that page.
@@ -150,8 +154,9 @@ struct ReadReport {
   unsigned threads = 0;              ///< number of reader threads
   double seconds = 0;                ///< wall time
   double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
-  /// Features that were requested but are unavailable: huge pages and direct reads. One sentence each, with the name of
-  /// the file.
+  Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
+  /// Features that were requested but are unavailable: huge pages and direct reads. One sentence each. It tells the
+  /// name of the file, or how many bytes are in small pages and why.
   std::vector<std::string> fallbacks = {};
 };
 

@@ -62,8 +62,8 @@ class Checkpoint(Mapping[str, Tensor]):
     `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
     pattern, or an iterable of these. With an index, only the tensors that it names are present.
     `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
-    `backend`: "auto" reads cached bytes from the page cache and the others directly from the
-    device. "pread" reads all bytes through the page cache. "mmap" gives views of private maps of
+    `backend`: "auto" reads bytes that are not in the page cache directly from the device if they do
+    not fit well into the available memory, else through the page cache. "pread" reads all bytes through the page cache. "mmap" gives views of private maps of
     the files, on every file system.
     `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
     Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
@@ -289,7 +289,7 @@ class Checkpoint(Mapping[str, Tensor]):
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int | str = 0,
-        cache: Cache = "keep",
+        cache: Cache = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
         verify: Verify | None = None,
@@ -385,7 +385,7 @@ class Checkpoint(Mapping[str, Tensor]):
             return cache
         if cache == "bypass":
             raise SafetensorError('cache "bypass" contradicts backend "pread"')
-        return "fill" if cache == "keep" else cache
+        return "fill" if cache in ("auto", "keep") else cache
 
     def stream(
         self,
@@ -396,7 +396,7 @@ class Checkpoint(Mapping[str, Tensor]):
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int | str = DEFAULT_BUDGET,
-        cache: Cache = "keep",
+        cache: Cache = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
     ) -> CheckpointStream[Tensor]:
@@ -463,7 +463,7 @@ def load(
     dtype: Any = None,
     threads: int = 0,
     memory_limit: int | str = 0,
-    cache: Cache = "keep",
+    cache: Cache = "auto",
     backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
@@ -485,7 +485,8 @@ def load(
     number, or a text such as "512MiB". 0 chooses it.
     `cache`: "keep" reads cached bytes from the page cache and the others directly from the device.
     "fill" leaves the bytes in the page cache. "drop" removes them from it. "bypass" reads directly
-    from the device.
+    from the device. "auto" is "fill" while the bytes fit well into the available memory beside the
+    results, else "keep".
     `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
     "mmap" returns views of private maps of the files, as `load_file` does, also of slices whose
     bytes are adjacent, such as rows. It reads only other slices, and tensors that are cast or read
@@ -560,7 +561,7 @@ def stream(
     dtype: Any = None,
     threads: int = 0,
     memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "keep",
+    cache: Cache = "auto",
     backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,

@@ -41,7 +41,7 @@ def load_into(
     rename: Rename | None = None,
     threads: int = 0,
     memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "keep",
+    cache: Cache = "auto",
     progress: bool | Progress | None = False,
 ) -> _IncompatibleKeys:
     """Load a checkpoint into a module, without a second copy of the model.

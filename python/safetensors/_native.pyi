@@ -141,7 +141,7 @@ class safe_open:
 
     `backend`: "mmap" returns views of the file, whose pages are read on first access. "pread" reads
     tensors into memory of their own, through the page cache. "auto" does the same, but reads data that
-    is not in the page cache directly from the device. On network and user-space (FUSE) file systems,
+    is not in the page cache directly from the device if it does not fit well into the available memory. On network and user-space (FUSE) file systems,
     "mmap" is the same as "pread". The environment variable SAFETENSORS_BACKEND replaces "mmap" by
     another backend. If the variable is "mmap", files are mapped on every file system.
 

@@ -59,7 +59,7 @@ class ReadAhead:
         *,
         memory_limit: int | str = DEFAULT_BUDGET,
         threads: int = 0,
-        cache: Cache = "keep",
+        cache: Cache = "auto",
     ) -> None:
         self._native = checkpoint._native
         # One half is for the stream, and one for tensors that came out of it.

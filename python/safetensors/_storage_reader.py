@@ -67,7 +67,7 @@ class StorageReader(TorchStorageReader):
         *,
         threads: int = 0,
         memory_limit: int | str = DEFAULT_BUDGET,
-        cache: Cache = "keep",
+        cache: Cache = "auto",
         progress: bool | Progress | None = False,
         share: Share = "auto",
         process_group: Any = None,

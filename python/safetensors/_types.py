@@ -39,7 +39,7 @@ else:
     Tensor = TypingTypeVar("Tensor")
 
 Backend = Literal["mmap", "pread", "auto"]
-Cache = Literal["keep", "fill", "drop", "bypass"]
+Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
 TensorOrder = Literal["writer", "given", "aligned"]
 Framework = Literal[

@@ -51,7 +51,7 @@ nb::object diff_files(nb::handle first, nb::handle second, nb::handle rtol, nb::
                       .atol = to_tolerance(atol),
                       .ulps = to_count(ulps, "ulps"),
                       .values = values,
-                      .threads = make_read_options(threads, nb::int_(0), nb::str("keep")).threads,
+                      .threads = make_read_options(threads, nb::int_(0), nb::str("auto")).threads,
                       .progress = watch.callback()};
   const std::map<std::string, std::string, std::less<>> renames = to_renames(rename);
   if (!renames.empty()) {

@@ -96,7 +96,7 @@ Array Opened::map_for(const Maker& maker) {
 }
 
 ReadOptions Opened::read_options() const noexcept {
-  return {.cache = backend_ == Backend::automatic ? Cache::keep : Cache::fill};
+  return {.cache = backend_ == Backend::automatic ? Cache::automatic : Cache::fill};
 }
 
 Result<ReadResult> Opened::execute(const ReadPlan& plan) const {

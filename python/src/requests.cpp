@@ -99,11 +99,18 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
   ReadOptions options{.threads = static_cast<unsigned>(count), .memory_budget = to_count(memory_limit, "memory_limit")};
   const std::string_view text = from_str(cache, "cache");
-  if (text == "keep") return options;
-  options.cache = text == "fill" ? Cache::fill : text == "drop" ? Cache::drop : Cache::bypass;
-  if (text != "fill" && text != "drop" && text != "bypass")
-    raise("cache \"" + std::string(text) + "\" is invalid (expected one of: \"keep\", \"fill\", \"drop\", \"bypass\")");
-  return options;
+  constexpr std::pair<std::string_view, Cache> kCaches[] = {{"auto", Cache::automatic},
+                                                            {"keep", Cache::keep},
+                                                            {"fill", Cache::fill},
+                                                            {"drop", Cache::drop},
+                                                            {"bypass", Cache::bypass}};
+  for (const auto& [name, mode] : kCaches) {
+    if (text != name) continue;
+    options.cache = mode;
+    return options;
+  }
+  raise("cache \"" + std::string(text) +
+        "\" is invalid (expected one of: \"auto\", \"keep\", \"fill\", \"drop\", \"bypass\")");
 }
 
 bool Watch::go_on(std::uint64_t done, std::uint64_t total) {

@@ -50,7 +50,7 @@ nb::list stats_of(const PyCheckpoint& checkpoint, nb::handle names, bool histogr
                   nb::handle progress) {
   Watch watch(progress);
   StatsOptions options{.histogram = histogram,
-                       .threads = make_read_options(threads, nb::int_(0), nb::str("keep")).threads,
+                       .threads = make_read_options(threads, nb::int_(0), nb::str("auto")).threads,
                        .progress = watch.callback()};
   Selected selected;
   if (!names.is_none()) {

@@ -18,10 +18,11 @@ static_assert(SAFETENSORS_CACHE_KEEP == static_cast<int>(Cache::keep));
 static_assert(SAFETENSORS_CACHE_FILL == static_cast<int>(Cache::fill));
 static_assert(SAFETENSORS_CACHE_DROP == static_cast<int>(Cache::drop));
 static_assert(SAFETENSORS_CACHE_BYPASS == static_cast<int>(Cache::bypass));
+static_assert(SAFETENSORS_CACHE_AUTOMATIC == static_cast<int>(Cache::automatic));
 
 constexpr std::size_t kAddOptionsSize = offsetof(safetensors_add_options, reserved) + sizeof(uint32_t);
 constexpr std::size_t kReadOptionsSize = offsetof(safetensors_read_options, cuda_driver) + sizeof(const char*);
-constexpr std::size_t kReportInfoSize = offsetof(safetensors_read_report_info, reserved) + sizeof(uint32_t);
+constexpr std::size_t kReportInfoSize = offsetof(safetensors_read_report_info, cache) + sizeof(int32_t);
 
 struct Added {
   Destination destination;
@@ -74,7 +75,7 @@ struct Reading {
 Result<Reading> reading_of(const safetensors_read_options* given) {
   auto options = options_of(given, kReadOptionsSize);
   if (!options) return std::move(options).error();
-  if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_BYPASS)
+  if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_AUTOMATIC)
     return invalid_argument("unknown cache mode " + std::to_string(options->cache));
   Reading reading;
   if (options->arena) reading.arena = options->arena->arena;
@@ -103,6 +104,7 @@ safetensors_read_report_info info_of(const safetensors::ReadReport& report) {
   info.seconds = report.seconds;
   info.cpu_seconds = report.cpu_seconds;
   info.threads = report.threads;
+  info.cache = static_cast<std::int32_t>(report.cache);
   return info;
 }
 }  // namespace

@@ -3,7 +3,8 @@
 // O_DIRECT reads a fast disk at its full rate, but it would read cached bytes from the disk again. So each large read
 // first asks for the cached share of its range. Blocks that are aligned in the file and in memory are read straight
 // into the destination, all others through a bounce buffer. After the first refusal by the system, all reads use the
-// page cache.
+// page cache. To fill the page cache, each thread opens the file again: the system reads ahead per open file, and it
+// would take the reads of several threads for random ones.
 #include "io/source_reader.h"
 
 #include <fcntl.h>
@@ -23,6 +24,8 @@ namespace {
 
 // In bytes.
 constexpr std::size_t kLocalChunk = std::size_t{2} << 20;
+constexpr std::size_t kFillChunk = std::size_t{1} << 20;
+constexpr std::uint64_t kMinFill = std::uint64_t{16} << 20;  // for less, threads need no descriptors of their own
 constexpr std::size_t kRemoteChunk = std::size_t{16} << 20;
 constexpr std::size_t kMinDirectRead = std::size_t{64} << 10;  // smaller reads gain more from the system's read-ahead
 constexpr std::size_t kRemoteWindow = std::size_t{256} << 10;  // twice the system's usual read-ahead
@@ -66,19 +69,18 @@ class SourceReader::CountingSource final : public Source {
   ReadCounts& counts_;
 };
 
-// Opens the same file again with O_DIRECT. A duplicate of the descriptor would share its flags, because O_DIRECT
-// belongs to the open file and not to the descriptor.
-class SourceReader::OpenDirect final : public os::Opener {
+// Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
+// the flags and the read-ahead, because both belong to the open file and not to the descriptor.
+class SourceReader::OpenAgain final : public os::Opener {
  public:
-  OpenDirect(const os::PosixFile& file, os::System& system) noexcept : file_(file), system_(system) {}
+  OpenAgain(const os::PosixFile& file, os::System& system, int flags) noexcept
+      : file_(file), system_(system), flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags) {}
   [[nodiscard]] Result<os::Descriptor> open() const noexcept override {
     Result<os::Lease> lease = file_.lease();
     if (!lease) return std::move(lease).error();  // A copy of the error could throw.
     const os::DescriptorPath path(lease->get());
-    os::Descriptor direct(os::retry([&] {
-      return system_.open_at(AT_FDCWD, path.text, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode_t{0});
-    }));
-    if (direct.valid()) return direct;
+    os::Descriptor opened(os::retry([&] { return system_.open_at(AT_FDCWD, path.text, flags_, mode_t{0}); }));
+    if (opened.valid()) return opened;
     const int error_number = errno;
     return base::guarded(
         [&]() -> Result<os::Descriptor> { return os::system_error(Errc::open_failed, error_number, "cannot open"); });
@@ -87,6 +89,7 @@ class SourceReader::OpenDirect final : public os::Opener {
  private:
   const os::PosixFile& file_;
   os::System& system_;
+  const int flags_;
 };
 
 Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
@@ -108,6 +111,7 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
       system_(system),
       direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),
+      size_(transfer.size),
       chunk_bytes_(kLocalChunk),
       work_(transfer.work) {
   if (file_ == nullptr || transfer.size == 0) return;
@@ -121,6 +125,20 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
                       os::cached_share(lease->get(), transfer.begin, transfer.size).value_or(1.0) >= kMinCachedShare;
   waits_ = !cached;
   if (waits_ && (caching_ == Caching::keep || caching_ == Caching::bypass)) prepare_direct(lease->get());
+  if (waits_ && caching_ == Caching::fill) prepare_fill();
+}
+
+void SourceReader::fill_cache() noexcept {
+  caching_ = Caching::fill;
+  tries_direct_ = false;
+  if (waits_ && !remote()) prepare_fill();
+}
+
+// Reads of 1 MiB leave the bytes in the cache of the processor, and the system reads ahead behind them. Measured with 8
+// threads and 1 GiB: 0.37 s instead of 0.60 s with one descriptor for all threads, and 0.32 s past the page cache.
+void SourceReader::prepare_fill() noexcept {
+  reads_ahead_ = size_ >= kMinFill;
+  if (reads_ahead_) chunk_bytes_ = kFillChunk;
 }
 
 SourceReader::~SourceReader() {
@@ -178,7 +196,7 @@ void SourceReader::prepare_direct(int descriptor) noexcept {
 }
 
 std::optional<os::Lease> SourceReader::open_direct() const noexcept {
-  Result<os::Lease> lease = direct_slot_.pool->acquire(direct_slot_.slot, OpenDirect(*file_, system_));
+  Result<os::Lease> lease = direct_slot_.pool->acquire(direct_slot_.slot, OpenAgain(*file_, system_, O_DIRECT));
   if (lease) return *std::move(lease);
   // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
   // it.
@@ -196,12 +214,29 @@ void SourceReader::finish(std::uint64_t work) const noexcept {
 }
 
 Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                          BounceBuffer& bounce) const noexcept {
+                          ReaderThread& thread) const noexcept {
   if (wants_direct(offset, destination.size())) {
     if (const std::optional<os::Lease> direct = open_direct())
-      return read_direct(direct->get(), offset, destination, counts, bounce);
+      return read_direct(direct->get(), offset, destination, counts, thread);
   }
-  return read_buffered(offset, destination, counts);
+  return read_buffered(offset, destination, counts, thread);
+}
+
+// Returns null if the file cannot be opened again. Then the thread uses the descriptor of all threads.
+std::shared_ptr<const os::PosixFile> SourceReader::reopen() const noexcept {
+  const Result<os::Descriptor> opened = OpenAgain(*file_, system_, 0).open();
+  if (!opened) return nullptr;
+  Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::from_fd(opened->get());
+  return file ? *std::move(file) : nullptr;
+}
+
+const Source& SourceReader::source_of(ReaderThread& thread) const noexcept {
+  if (!reads_ahead_) return source_;
+  if (thread.reader != this) {
+    thread.own = reopen();
+    thread.reader = this;
+  }
+  return thread.own ? static_cast<const Source&>(*thread.own) : source_;
 }
 
 // Decides per read, because other processes and earlier reads fill the page cache while the transfer runs.
@@ -212,10 +247,10 @@ bool SourceReader::wants_direct(std::uint64_t offset, std::size_t size) const no
   return lease && os::cached_share(lease->get(), offset, size).value_or(1.0) < kMinCachedShare;
 }
 
-Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination,
-                                   ReadCounts& counts) const noexcept {
+Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+                                   ReaderThread& thread) const noexcept {
   if (requests_windows_) request_windows(offset, destination.size());
-  Status status = os::read_exactly(CountingSource(source_, counts), offset, destination);
+  Status status = os::read_exactly(CountingSource(source_of(thread), counts), offset, destination);
   if (!status) return status;
   const bool drop = caching_ == Caching::drop || caching_ == Caching::bypass;
   if (!drop || file_ == nullptr) return {};
@@ -228,11 +263,11 @@ Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> de
 // Reads whole blocks straight into the destination if its alignment allows that. Reads the unaligned head and tail, or
 // everything, through the bounce buffer.
 Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                                 BounceBuffer& bounce) const noexcept {
+                                 ReaderThread& thread) const noexcept {
   const auto head = static_cast<std::size_t>(round_up(offset, offset_alignment_) - offset);
   if (!is_aligned(destination.data() + head, memory_alignment_))
-    return read_bounced(direct, offset, destination, counts, bounce);
-  if (Status status = read_bounced(direct, offset, destination.first(head), counts, bounce); !status) return status;
+    return read_bounced(direct, offset, destination, counts, thread);
+  if (Status status = read_bounced(direct, offset, destination.first(head), counts, thread); !status) return status;
   offset += head;
   destination = destination.subspan(head);
   while (destination.size() >= offset_alignment_) {
@@ -242,18 +277,18 @@ Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std
       return status;
     bytes_read = static_cast<std::size_t>(round_down(bytes_read, offset_alignment_));
     // The end of the file, or a refusal. A read through the page cache tells them apart.
-    if (bytes_read == 0) return read_buffered(offset, destination, counts);
+    if (bytes_read == 0) return read_buffered(offset, destination, counts, thread);
     offset += bytes_read;
     destination = destination.subspan(bytes_read);
   }
-  return read_bounced(direct, offset, destination, counts, bounce);
+  return read_bounced(direct, offset, destination, counts, thread);
 }
 
 // Reads the blocks around the range into the bounce buffer, and copies the range out of it.
 Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination,
-                                  ReadCounts& counts, BounceBuffer& bounce) const noexcept {
+                                  ReadCounts& counts, ReaderThread& thread) const noexcept {
   if (destination.empty()) return {};
-  Result<std::span<std::byte>> memory = bounce.memory();
+  Result<std::span<std::byte>> memory = thread.bounce.memory();
   if (!memory) return std::move(memory).error();  // A copy of the error could throw.
   while (!destination.empty()) {
     const std::uint64_t begin = round_down(offset, offset_alignment_);
@@ -264,7 +299,7 @@ Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<st
     std::size_t bytes_read = 0;
     if (Status status = direct_call(direct, begin, blocks, bytes_read, counts); !status) return status;
     // The end of the file, or a refusal, as in read_direct().
-    if (bytes_read <= skipped) return read_buffered(offset, destination, counts);
+    if (bytes_read <= skipped) return read_buffered(offset, destination, counts, thread);
     const std::size_t count = std::min(bytes_read - skipped, destination.size());
     std::memcpy(destination.data(), blocks.data() + skipped, count);
     offset += count;

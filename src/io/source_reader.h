@@ -49,6 +49,15 @@ class BounceBuffer {
   std::size_t size_ = 0;
 };
 
+class SourceReader;
+
+// What one thread keeps between its reads.
+struct ReaderThread {
+  BounceBuffer bounce;
+  const SourceReader* reader = nullptr;      // `own` is its file
+  std::shared_ptr<const os::PosixFile> own;  // the file, opened for this thread alone; null if that is not possible
+};
+
 // The range of a source that will be read, and the method.
 struct Transfer {
   Caching caching = Caching::keep;
@@ -66,13 +75,17 @@ class SourceReader {
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
 
-  // Fills destination with bytes from offset on. Thread-safe. Each thread needs counts and a bounce buffer of its own.
+  // Fills destination with bytes from offset on. Thread-safe. Each thread needs counts and a ReaderThread of its own.
   // Errors: those of the source, file_truncated, out_of_memory.
   [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                            BounceBuffer& bounce) const noexcept;
+                            ReaderThread& thread) const noexcept;
 
   // Reports a part of Transfer::work as done. When all of it is done, the reader closes its descriptor. Thread-safe.
   void finish(std::uint64_t work) const noexcept;
+
+  // From now on, all bytes come through the page cache and stay there, as for Caching::fill. Call it before the first
+  // read.
+  void fill_cache() noexcept;
 
   // The best number of bytes per read.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
@@ -82,6 +95,8 @@ class SourceReader {
   [[nodiscard]] bool cached() const noexcept {
     return file_ != nullptr && !waits_ && (caching_ == Caching::keep || caching_ == Caching::fill);
   }
+  // True if the system reads ahead for each thread. Then a thread should read one range of the file after the other.
+  [[nodiscard]] bool reads_ahead() const noexcept { return reads_ahead_; }
   // Bytes between two small reads that cost no more than the second read does. 0: the bytes are in the page cache.
   [[nodiscard]] std::size_t cheap_gap() const noexcept;
   // True if the source is on a network file system.
@@ -96,17 +111,21 @@ class SourceReader {
 
  private:
   class CountingSource;
-  class OpenDirect;
+  class OpenAgain;
   void prepare_remote() noexcept;
+  void prepare_fill() noexcept;
+  [[nodiscard]] const Source& source_of(ReaderThread& thread) const noexcept;
+  [[nodiscard]] std::shared_ptr<const os::PosixFile> reopen() const noexcept;
   void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
   void prepare_direct(int descriptor) noexcept;
   [[nodiscard]] std::optional<os::Lease> open_direct() const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
-  Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts) const noexcept;
+  Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+                       ReaderThread& thread) const noexcept;
   Status read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                     BounceBuffer& bounce) const noexcept;
+                     ReaderThread& thread) const noexcept;
   Status read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                      BounceBuffer& bounce) const noexcept;
+                      ReaderThread& thread) const noexcept;
   Status direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& bytes_read,
                      ReadCounts& counts) const noexcept;
 
@@ -114,10 +133,12 @@ class SourceReader {
   const os::PosixFile* const file_;  // the source, or null if it is not a file
   os::System& system_;
   const os::PoolSlot direct_slot_;
-  const Caching caching_;
+  Caching caching_;
+  const std::uint64_t size_;  // bytes of the range
   std::size_t chunk_bytes_;
   bool waits_ = false;
   bool requests_windows_ = false;            // on a network: reads ask for the ranges around and ahead
+  bool reads_ahead_ = false;                 // each thread reads through a descriptor of its own
   bool tries_direct_ = false;                // some reads should bypass the page cache
   std::size_t memory_alignment_ = 4096;      // bytes
   std::size_t offset_alignment_ = 4096;      // bytes

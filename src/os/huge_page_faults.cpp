@@ -27,11 +27,14 @@ bool populate(std::byte* page, std::size_t size) noexcept {
   return ::madvise(page, size, kPopulateWrite) == 0 || errno != EINVAL;
 }
 
-// Afterwards, the pages have the advice of the pages around them again. So the mapping stays one area for the system,
-// which may also make huge pages of them later.
+// Provides the pages in pieces. Advice needs the lock of all mappings of the process, so it waits for the pieces of
+// other threads. Afterwards, the pages have the advice of the pages around them again. So the mapping stays one area
+// for the system, which may also make huge pages of them later.
 bool populate_small(std::byte* page, std::size_t size) noexcept {
+  constexpr std::size_t kPiece = std::size_t{128} << 10;
   (void)::madvise(page, size, MADV_NOHUGEPAGE);
-  const bool known = populate(page, size);
+  bool known = true;
+  for (std::size_t at = 0; known && at < size; at += kPiece) known = populate(page + at, std::min(kPiece, size - at));
   (void)::madvise(page, size, MADV_HUGEPAGE);
   return known;
 }
@@ -55,6 +58,7 @@ void HugePageChoice::record(bool huge, Time time) noexcept {
 
 void HugePageChoice::record_huge(Time time) noexcept {
   if (time < kSlow) {
+    next_run_.store(kFirstRun, kRelaxed);
     patience_.store(0, kRelaxed);
     slow_left_.store(0, kRelaxed);
     return;
@@ -84,8 +88,10 @@ void HugePageChoice::record_small(Time time) noexcept {
   if (!trial) return;
   patience_.store(0, kRelaxed);
   if (time >= huge) return;
-  const std::int64_t run = kTrialShare * (huge - time).count() / std::max<std::int64_t>(time.count(), 1);
-  small_left_.store(std::min(run, kLongestRun), kRelaxed);
+  const std::int64_t run = next_run_.load(kRelaxed);
+  const std::int64_t worthwhile = kTrialShare * (huge - time).count() / std::max<std::int64_t>(time.count(), 1);
+  next_run_.store(std::min(2 * run, kLongestRun), kRelaxed);
+  small_left_.store(std::min({run, worthwhile, kLongestRun}), kRelaxed);
 }
 
 HugePageChoice::Times HugePageChoice::times() const noexcept {

@@ -15,14 +15,15 @@
 namespace safetensors::os {
 
 // Decides for 2 MiB at a time. Pages are huge until one is slow. Then small pages are tried for the next 2 MiB. If
-// these are quicker, a run of small pages follows, before one huge page is tried again. The trials cost at most
-// 1/kTrialShare of the time of the run. If both are slow, the pages are huge. Thread-safe, also with threads that a
-// fork ended.
+// these are quicker, a run of small pages follows, before one huge page is tried again. Each run is twice as long as
+// the one before, until the trials cost 1/kTrialShare of the time of the runs. If both are slow, the pages are huge.
+// Thread-safe, also in the child of a fork.
 class HugePageChoice {
  public:
   using Time = std::chrono::nanoseconds;  // processor time
   static constexpr Time kSlow = std::chrono::milliseconds{1};
   static constexpr std::int64_t kTrialShare = 20;
+  static constexpr std::int64_t kFirstRun = 8;
   static constexpr std::int64_t kLongestRun = 1024;
   static constexpr int kLongestPatience = 16;
 
@@ -46,9 +47,10 @@ class HugePageChoice {
   void record_small(Time time) noexcept;
 
   std::atomic<std::int64_t> small_left_{0};  // so many times 2 MiB are small before the next huge page
-  std::atomic<bool> trial_{false};           // small pages are being tried
-  std::atomic<int> patience_{0};   // after a trial in which both were slow: slow huge pages until the next one
-  std::atomic<int> slow_left_{0};  // of these, those that are left
+  std::atomic<std::int64_t> next_run_{kFirstRun};
+  std::atomic<bool> trial_{false};  // small pages are being tried
+  std::atomic<int> patience_{0};    // after a trial in which both were slow: slow huge pages until the next one
+  std::atomic<int> slow_left_{0};   // of these, those that are left
   std::atomic<Time> huge_time_{Time{0}};
   std::atomic<Time> small_time_{Time{0}};
 };

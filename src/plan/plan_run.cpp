@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "format/slice.h"
+#include "os/available_memory.h"
 #include "os/huge_page_faults.h"
 #include "os/memory.h"
 #include "os/system_error.h"
@@ -29,13 +30,28 @@ io::Caching to_caching(Cache cache) noexcept {
     case Cache::bypass:
       return io::Caching::bypass;
     case Cache::keep:
+    case Cache::automatic:  // PlanRun decides
       break;
   }
   return io::Caching::keep;
 }
 
+// Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
+std::string describe_small_pages(std::uint64_t bytes) {
+  const auto text = [](os::HugePageChoice::Time time) {
+    const auto tenths = std::chrono::duration_cast<std::chrono::microseconds>(time).count() / 100;
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+  };
+  const os::HugePageChoice::Times times = os::huge_page_choice().times();
+  return std::to_string(std::max<std::uint64_t>(bytes >> 20, 1)) +
+         " MiB of memory are in small pages: a huge page took " + text(times.huge) +
+         ", small pages for as many bytes " + text(times.small);
+}
+
+}  // namespace
+
 // The range of a file that a plan reads, and the size of the results made from it.
-struct FileUse {
+struct PlanRun::FileUse {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
   std::uint64_t result_bytes = 0;
@@ -56,20 +72,6 @@ struct FileUse {
     end = std::max(end, last);
   }
 };
-
-// Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
-std::string describe_small_pages(std::uint64_t bytes) {
-  const auto text = [](os::HugePageChoice::Time time) {
-    const auto tenths = std::chrono::duration_cast<std::chrono::microseconds>(time).count() / 100;
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
-  };
-  const os::HugePageChoice::Times times = os::huge_page_choice().times();
-  return std::to_string(std::max<std::uint64_t>(bytes >> 20, 1)) +
-         " MiB of memory are in small pages: a huge page took " + text(times.huge) +
-         ", small pages for as many bytes " + text(times.small);
-}
-
-}  // namespace
 
 PlanRun::PlanRun(std::span<const PlanItem> items, const ReadOptions& options, bool streamed)
     : items_(items),
@@ -111,11 +113,31 @@ std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
                                 .work = uses[i].result_bytes};
     readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer, os::PoolSlot{direct_files, i}));
   }
+  choose_cache(readers, uses);
   for (std::size_t i = 0; i < items_.size(); ++i) {
     slots_[i].reader = readers[file_of[i]].get();
     slots_[i].remaining.store(items_[i].size, std::memory_order_relaxed);
   }
   return readers;
+}
+
+// Fills the page cache if the bytes fit into three quarters of the memory that the results leave. The rest is for the
+// programs that run meanwhile.
+void PlanRun::choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers, std::span<const FileUse> uses) {
+  cache_ = options_.cache;
+  if (cache_ != Cache::automatic) return;
+  cache_ = Cache::keep;
+  std::uint64_t missing = 0;
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    if (readers[i]->waits() && !readers[i]->remote()) missing += uses[i].size();
+  }
+  if (missing == 0) return;
+  std::uint64_t results = 0;
+  for (const PlanItem& item : items_) results += item.owned() ? item.size : 0;
+  const std::uint64_t available = os::available_memory().value_or(0);
+  if (missing > (available - std::min(results, available)) / 4 * 3) return;
+  cache_ = Cache::fill;
+  for (const std::unique_ptr<io::SourceReader>& reader : readers) reader->fill_cache();
 }
 
 // Sorts by file, then by offset. Files are in the order in which the plan first names them.
@@ -150,7 +172,7 @@ void PlanRun::add(const JobCost& cost) noexcept {
 }
 
 ReadReport PlanRun::report(double seconds) const {
-  ReadReport report{.bytes = completed(), .threads = budget_.threads(), .seconds = seconds};
+  ReadReport report{.bytes = completed(), .threads = budget_.threads(), .seconds = seconds, .cache = cache_};
   devices_.add_to(report);
   {
     const std::lock_guard lock(mutex_);

@@ -63,8 +63,11 @@ class PlanRun {
   [[nodiscard]] ReadReport report(double seconds) const;
 
  private:
+  struct FileUse;
+
   [[nodiscard]] std::span<PlanSlot> slots() noexcept { return {slots_.get(), items_.size()}; }
   std::vector<std::unique_ptr<io::SourceReader>> make_readers();
+  void choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers, std::span<const FileUse> uses);
   void sort_order();
 
   const std::span<const PlanItem> items_;
@@ -72,6 +75,7 @@ class PlanRun {
   const bool streamed_;
   std::vector<std::size_t> order_;
   const std::unique_ptr<PlanSlot[]> slots_;  // one per item
+  Cache cache_ = Cache::keep;                // the mode that is used
   std::vector<const detail::FileState*> files_;
   std::vector<std::unique_ptr<io::SourceReader>> readers_;  // one per file
   PlanBudget budget_;

@@ -219,7 +219,7 @@ Status PlanWorker::read(const PlanItem& item, const PlanSlot& slot, std::uint64_
     cost_.bytes_mapped += to.size();
     return {};
   }
-  Status status = slot.reader->read(offset, to, cost_.reads, direct_bounce_);
+  Status status = slot.reader->read(offset, to, cost_.reads, reader_thread_);
   if (status) return {};
   return item.file().failed(item.info(), offset, std::move(status).error());
 }
@@ -238,7 +238,7 @@ Status PlanWorker::read_batch(const PlanJob& job, std::span<std::byte> to) noexc
     }
     return {};
   }
-  Status status = slot.reader->read(job.offset, to, cost_.reads, direct_bounce_);
+  Status status = slot.reader->read(job.offset, to, cost_.reads, reader_thread_);
   if (status) return {};
   Error error = std::move(status).error();
   const std::uint64_t offset = error.offset == Error::kNoOffset ? job.offset : error.offset;

@@ -52,7 +52,7 @@ class PlanWorker {
   PlanRun& run_;
   os::ThreadClock clock_;
   JobCost cost_;
-  io::BounceBuffer direct_bounce_;  // for direct I/O to memory that is not aligned
+  io::ReaderThread reader_thread_;
   io::BounceBuffer gather_bounce_;  // for short pieces of slices
   GatherChoice gather_choice_;
   std::shared_ptr<std::byte> staging_;

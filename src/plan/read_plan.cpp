@@ -2,6 +2,7 @@
 #include <safetensors/read_plan.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -50,20 +51,44 @@ class Execution {
  private:
   static constexpr std::size_t kBeforeJobs = 0;  // the job of `prepare`, before all others
 
+  // Consecutive jobs.
+  struct Run {
+    static constexpr std::size_t kMaxJobs = 64;
+    std::array<PlanJob, kMaxJobs> jobs;
+    std::size_t count = 0;
+    std::size_t first = 0;  // index of the first job
+  };
+
   void work() noexcept {
     PlanWorker worker(run_);
-    PlanJob job;
-    for (std::size_t job_index = 0; take(job, job_index);) {
-      Status status = worker.work(job);
-      if (status && std::this_thread::get_id() == caller_) status = run_.tell_progress();
-      if (!status) fail(job_index, std::move(status).error());
+    Run taken;
+    while (take(taken)) {
+      for (std::size_t i = 0; i < taken.count && is_wanted(taken.first + i); ++i) {
+        Status status = worker.work(taken.jobs[i]);
+        if (status && std::this_thread::get_id() == caller_) status = run_.tell_progress();
+        if (!status) fail(taken.first + i, std::move(status).error());
+      }
     }
   }
-  bool take(PlanJob& job, std::size_t& job_index) noexcept {
+  bool take(Run& taken) noexcept {
     const std::lock_guard lock(mutex_);
     if (failed_) return false;
-    job_index = ++next_;
-    return jobs_.next(job, [](std::size_t) { return true; }) == PlanJobs::Next::job;
+    taken.count = 0;
+    taken.first = next_ + 1;
+    for (std::uint64_t bytes = 0; taken.count < Run::kMaxJobs;) {
+      PlanJob& job = taken.jobs[taken.count];
+      if (jobs_.next(job, [](std::size_t) { return true; }) != PlanJobs::Next::job) break;
+      ++taken.count;
+      ++next_;
+      bytes += job.size;
+      if (bytes >= run_.budget().run_bytes()) break;
+    }
+    return taken.count != 0;
+  }
+  // Jobs before the first failed one are still wanted, because their errors come first.
+  bool is_wanted(std::size_t job_index) noexcept {
+    const std::lock_guard lock(mutex_);
+    return !failed_ || job_index < failed_job_;
   }
   void fail(std::size_t job_index, Error error) noexcept {
     const std::lock_guard lock(mutex_);

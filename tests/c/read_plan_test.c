@@ -199,7 +199,7 @@ static void read_options(void) {
   safetensors_read_plan* plan = plan_of_all(file);
   safetensors_read_result* result = NULL;
   safetensors_stream* stream = NULL;
-  for (int32_t cache = SAFETENSORS_CACHE_KEEP; cache <= SAFETENSORS_CACHE_BYPASS; ++cache) {
+  for (int32_t cache = SAFETENSORS_CACHE_KEEP; cache <= SAFETENSORS_CACHE_AUTOMATIC; ++cache) {
     safetensors_array* array = NULL;
     later.known.cache = cache;
     later.known.threads = 2;

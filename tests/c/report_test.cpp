@@ -20,6 +20,7 @@ safetensors_read_report report_with_everything() {
                                   .threads = 7,
                                   .seconds = 8.5,
                                   .cpu_seconds = 9.5,
+                                  .cache = safetensors::Cache::fill,
                                   .fallbacks = {"first", "second"}}};
 }
 
@@ -39,7 +40,7 @@ TEST(CReport, GivesEachField) {
   EXPECT_EQ(info.seconds, 8.5);
   EXPECT_EQ(info.cpu_seconds, 9.5);
   EXPECT_EQ(info.fallback_count, 2U);
-  EXPECT_EQ(info.reserved, 0U);
+  EXPECT_EQ(info.cache, SAFETENSORS_CACHE_FILL);
 }
 
 TEST(CReport, GivesFallbacksByIndex) {

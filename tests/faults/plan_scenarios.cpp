@@ -140,7 +140,7 @@ void execute_with(Trial& run, std::int32_t cache, safetensors_arena* arena) {
 }
 
 void execute(Trial& run) {
-  execute_with(run, SAFETENSORS_CACHE_KEEP, nullptr);
+  execute_with(run, SAFETENSORS_CACHE_AUTOMATIC, nullptr);
 }
 void execute_past_cache(Trial& run) {
   execute_with(run, SAFETENSORS_CACHE_BYPASS, nullptr);

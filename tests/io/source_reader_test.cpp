@@ -77,7 +77,7 @@ class DirectRead : public testing::Test {
     memory.assign(size + 3 * 4096, 'x');
     const std::size_t start = 4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096 + shift;
     got = std::string_view(memory).substr(start, size);
-    Status status = reader.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, bounce);
+    Status status = reader.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, thread);
     EXPECT_GE(memory.find_first_not_of('x'), start);
     EXPECT_EQ(memory.find_first_not_of('x', start + size), std::string::npos);
     return status;
@@ -95,7 +95,7 @@ class DirectRead : public testing::Test {
   std::shared_ptr<const os::PosixFile> file;
   FakeDirect system;
   ReadCounts counts;
-  BounceBuffer bounce;
+  ReaderThread thread;
   std::string memory;
   std::string_view got;
 };

@@ -106,10 +106,34 @@ TEST_F(PlanCaching, ReadsUncachedFilePastCache) {
   if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
   if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
   for (int again = 0; again < 2; ++again) {
-    const Result<ReadResult> result = plan.execute({.threads = 3});
+    const Result<ReadResult> result = plan.execute({.threads = 3, .cache = Cache::keep});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
     expect_direct(result->report);
+  }
+}
+
+TEST_F(PlanCaching, ReadsUncachedFileThroughCacheIfItFits) {
+  use(directory / "t.safetensors");
+  if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
+  if (!make_cold(path)) GTEST_SKIP() << "this file system keeps its files in memory";
+  const Result<ReadResult> result = plan.execute({.threads = 3});
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
+  if (result->report.cache == Cache::keep) GTEST_SKIP() << "10 MiB do not fit into the memory of this machine";
+  EXPECT_EQ(result->report.bytes_direct, 0U);
+  EXPECT_EQ(result->report.bytes_buffered, kBytes);
+}
+
+TEST_F(PlanCaching, ReportsUsedMode) {
+  use(directory / "t.safetensors");
+  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass, Cache::automatic}) {
+    const Result<ReadResult> result = plan.execute({.threads = 1, .cache = cache});
+    ASSERT_TRUE(succeeds(result));
+    if (cache == Cache::automatic)
+      EXPECT_TRUE(result->report.cache == Cache::keep || result->report.cache == Cache::fill);
+    else
+      EXPECT_EQ(result->report.cache, cache);
   }
 }
 
@@ -132,7 +156,7 @@ TEST_F(PlanCaching, ReadsPastCacheWithoutCachestat) {
     refuse(kCachestat, ENOSYS);
     return test::holds_once([&] {
       if (!make_cold(path)) return false;
-      const Result<ReadResult> result = plan.execute({.threads = 1});
+      const Result<ReadResult> result = plan.execute({.threads = 1, .cache = Cache::keep});
       return result && result->report.bytes_direct > kBytes / 2;  // trying may read ahead a little
     });
   });
@@ -166,7 +190,7 @@ TEST_F(PlanCaching, ReadsTmpfsUnderAnyPolicy) {
   ::close(made);
   use(name);
   const bool direct = reads_directly(name);
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass}) {
+  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass, Cache::automatic}) {
     const Result<ReadResult> result = plan.execute({.cache = cache});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 PROBES = 4096  # bytes, for probes of the page cache where the kernel has no cachestat()
 ROWS = 4096
 COLUMNS = slice(None), slice(0, 256)  # pieces of 1 KiB, and gaps of 1 KiB
-CACHES: list[Any] = ["keep", "fill", "drop", "bypass"]
+CACHES: list[Any] = ["auto", "keep", "fill", "drop", "bypass"]
 
 
 def given() -> tuple[int, int]:

@@ -36,7 +36,7 @@ def kinds(kind: str) -> str:
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize("cache", ["keep", "fill", "drop", "bypass"])
+@pytest.mark.parametrize("cache", ["auto", "keep", "fill", "drop", "bypass"])
 @pytest.mark.parametrize("threads", [0, 1, 5, 1024])
 @pytest.mark.parametrize("memory_limit", [0, 1, 1 << 20, 2**64 - 1])
 def test_everything(folder: Path, kind: str, cache: str, threads: int, memory_limit: int) -> None:
@@ -109,7 +109,7 @@ def test_arguments_that_name_what_is_not_loaded(folder: Path) -> None:
         ({"memory_limit": -5}, SafetensorError, "^memory_limit is -5, expected 0 to"),
         ({"memory_limit": 2**64}, SafetensorError, "^memory_limit is 18446744073709551616, expected"),
         ({"memory_limit": 1e9}, TypeError, "memory_limit is 1000000000.0: expected an int, or a text"),
-        ({"cache": "no"}, SafetensorError, '^cache "no" is invalid .expected one of: "keep", "fill"'),
+        ({"cache": "no"}, SafetensorError, '^cache "no" is invalid .expected one of: "auto", "keep"'),
         ({"cache": None}, TypeError, "^argument 'cache': 'NoneType' object is not an instance"),
     ],
 )

@@ -1,0 +1,132 @@
+// Reads /proc/meminfo and the limits of the control groups. A group may be limited by each group above it, so the
+// smallest room counts. The usage of a group includes its part of the page cache, which the system drops when the group
+// needs memory.
+#include "os/available_memory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include "os/descriptor.h"
+
+namespace safetensors::os {
+namespace {
+
+// The names of a version of control groups.
+struct Version {
+  std::string_view controller;
+  std::string_view root;
+  std::string_view limit;
+  std::string_view usage;
+};
+constexpr Version kVersions[] = {
+    {"", "/sys/fs/cgroup", "/memory.max", "/memory.current"},
+    {"memory", "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes"},
+};
+// The keys of memory.stat for pages of files. Version 1 has other keys for a group with all groups below it.
+constexpr std::string_view kFileKeys[] = {"inactive_file ", "active_file "};
+constexpr std::string_view kTotalFileKeys[] = {"total_inactive_file ", "total_active_file "};
+
+// Returns an empty text if the file cannot be read. Longer files are cut.
+std::string read_text(const std::string& path) {
+  constexpr std::size_t kMaxBytes = std::size_t{32} << 10;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(file.valid() ? kMaxBytes : 0, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = ::read(file.get(), text.data() + size, text.size() - size);
+    if (count <= 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  return text;
+}
+
+std::optional<std::uint64_t> number(std::string_view text) noexcept {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  std::uint64_t value = 0;
+  const std::from_chars_result end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc()) return std::nullopt;
+  return value;
+}
+
+// The number behind a key that begins a line.
+std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) noexcept {
+  for (std::size_t line = 0; line < text.size();) {
+    if (text.substr(line).starts_with(key)) return number(text.substr(line + key.size()));
+    const std::size_t end = text.find('\n', line);
+    if (end == std::string_view::npos) break;
+    line = end + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> room_in(const std::string& folder, const Version& version) {
+  const std::string limit = read_text(folder + std::string(version.limit));
+  if (limit.empty()) return std::nullopt;
+  const std::string usage = read_text(folder + std::string(version.usage));
+  const std::string statistics = read_text(folder + "/memory.stat");
+  return detail::room_of({limit, usage, statistics});
+}
+
+std::uint64_t least(std::uint64_t bytes, std::optional<std::uint64_t> room) noexcept {
+  return room ? std::min(bytes, *room) : bytes;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> detail::available_of(std::string_view meminfo) noexcept {
+  const std::optional<std::uint64_t> kibibytes = number_after(meminfo, "MemAvailable:");
+  if (!kibibytes || *kibibytes > ~std::uint64_t{0} >> 10) return std::nullopt;
+  return *kibibytes << 10;
+}
+
+std::optional<std::uint64_t> detail::room_of(const GroupTexts& group) noexcept {
+  const std::optional<std::uint64_t> limit = number(group.limit);
+  const std::optional<std::uint64_t> usage = number(group.usage);
+  if (!limit || !usage) return std::nullopt;
+  const bool totals = number_after(group.statistics, kTotalFileKeys[0]).has_value();
+  std::uint64_t files = 0;
+  for (const std::string_view key : totals ? kTotalFileKeys : kFileKeys)
+    files += std::min(number_after(group.statistics, key).value_or(0), *usage - files);
+  return *limit - std::min(*usage - files, *limit);
+}
+
+// Lines look like "4:memory:/docker/abc" and "0::/user.slice".
+std::optional<std::string_view> detail::group_of(std::string_view text, std::string_view controller) noexcept {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string_view names = line.substr(first + 1, second - first - 1);
+    if (names == controller) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+// A process in a container may see a path that its own /sys does not have. Then the root, which is in every walk, is
+// the group of the container.
+std::optional<std::uint64_t> available_memory() {
+  const std::optional<std::uint64_t> machine = detail::available_of(read_text("/proc/meminfo"));
+  if (!machine) return std::nullopt;
+  std::uint64_t bytes = *machine;
+  const std::string groups = read_text("/proc/self/cgroup");
+  for (const Version& version : kVersions) {
+    const std::optional<std::string_view> group = detail::group_of(groups, version.controller);
+    if (!group) continue;
+    std::string_view path = *group == "/" ? std::string_view() : *group;
+    while (!path.empty()) {
+      bytes = least(bytes, room_in(std::string(version.root).append(path), version));
+      path = path.substr(0, path.find_last_of('/') == std::string_view::npos ? 0 : path.find_last_of('/'));
+    }
+    bytes = least(bytes, room_in(std::string(version.root), version));
+  }
+  return bytes;
+}
+
+}  // namespace safetensors::os
