@@ -35,7 +35,8 @@ struct Requests {
 // MissingTensorError for an unknown name, and SafetensorError.
 [[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
 
-// threads, memory_limit: 0 for automatic; cache: "auto", "keep", "fill", "drop" or "bypass". Raises SafetensorError, TypeError.
+// threads, memory_limit: 0 for automatic; cache: "auto", "keep", "fill", "drop" or "bypass".
+// Raises SafetensorError, TypeError.
 [[nodiscard]] ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache);
 
 // Lets signals end a long call that runs without the GIL, and reports its progress. progress: a callable or None. It is
