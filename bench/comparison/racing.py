@@ -16,6 +16,7 @@ from typing import Any
 
 from . import files
 from .adapters import ADAPTERS
+from .used import available
 from .worker import Report, Request
 from .works import Work
 
@@ -32,6 +33,8 @@ class Result:
     missing: str = ""
     rounds: int = 0
     values: dict[str, float] = field(default_factory=dict)
+    lowest: float = 0  # seconds
+    highest: float = 0
 
     @property
     def seconds(self) -> float:
@@ -40,6 +43,11 @@ class Result:
     @property
     def label(self) -> str:
         return f"{self.peer} {self.variant}".strip()
+
+    @property
+    def spread(self) -> float:
+        """The highest time / the lowest."""
+        return self.highest / self.lowest if self.lowest else 1
 
 
 @dataclass
@@ -301,14 +309,23 @@ class Races:
 
     def _turn(self, work: Work, result: Result, op: str, check: bool) -> Report:
         request = self._request(work, result, op, check)
-        if work.cold:
+        if work.fresh:
+            del request["pretouch"]
+        if work.cold or work.again:
             try:
                 self.evicted = files.evict(request["paths"])
             except OSError as error:
                 return {"missing": f"cannot be made cold: {error}"}
         if work.processes > 1:
             return self._group(work, result, request)
-        return self.processes[result.peer].ask(request)
+        if not work.fresh:
+            return self.processes[result.peer].ask(request)
+        report: Report = {}
+        for _ in range(2 if work.again else 1):
+            process = Process(self.script, result.peer, self.pythons[result.peer])
+            report = process.ask(request)
+            process.stop()
+        return report
 
     def race(self, work: Work, say: Callable[[str], None]) -> Row:
         """Let everybody do the work, in turns of changing order; the first turn only warms up and is checked."""
@@ -343,6 +360,8 @@ class Races:
             result.rounds = len(taken)
             if taken and not result.missing:
                 result.values = {k: statistics.median(r[k] for r in taken) for k in KEYS if k in taken[0]}
+                result.lowest = min(r["seconds"] for r in taken)
+                result.highest = max(r["seconds"] for r in taken)
             row.results.append(result)
         if limits:
             row.limit_seconds = statistics.median(float(each["seconds"]) for each in limits)
@@ -373,14 +392,6 @@ def judge(entered: list[tuple[Result, str]], digests: dict[str, object]) -> None
         digest = digests.get(result.label)
         if digest is not None and json.dumps(digest) != right:
             result.missing = "gave other bytes than the rest"
-
-
-def available() -> int:
-    """Return the bytes of memory that the system can still give."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 1 << 62
 
 
 def pss(process: Process) -> int:

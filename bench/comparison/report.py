@@ -12,9 +12,17 @@ from .racing import Result, Row
 from .works import Gate
 
 
+MOST_SPREAD = 1.5
+
+
 def time_of(seconds: float) -> str:
     """Return a time for people."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+
+
+def range_of(result: Result) -> str:
+    """Return the lowest and the highest time, for people."""
+    return f"{time_of(result.lowest)} to {time_of(result.highest)}" if result.rounds > 1 else ""
 
 
 def ratio_of(ratio: float) -> str:
@@ -47,6 +55,15 @@ def _gate(row: Row, ours: Result, gate: Gate) -> tuple[str, bool] | None:
     return f"{says} <= {gate.value:g}: {have / base:.3f}", have <= gate.value * base + spare
 
 
+def unsteady(rows: list[Row]) -> list[str]:
+    """Return what says that our own times of a row differ too much for its median to mean something."""
+    return [
+        f"{row.work.name}: our highest time is {ours.spread:.2f} x the lowest ({range_of(ours)})"
+        for row in rows
+        if (ours := row.first()) and ours.spread > MOST_SPREAD
+    ]
+
+
 def gates(row: Row) -> list[tuple[str, bool]]:
     """Return each gate's words and whether it is passed."""
     ours = row.first()
@@ -68,7 +85,7 @@ def lines(row: Row, rounds: int) -> list[str]:
     """Return the rows of the table as text."""
     made = [f"{row.work.name}: {row.says}"]
     if row.limit_seconds:
-        made.append(f"  {'limit: ' + row.limit:66s} {time_of(row.limit_seconds):>9s}{'':26s}CPU {row.limit_cpu:7.3f} s")
+        made.append(f"  {'limit: ' + row.limit:66s} {time_of(row.limit_seconds):>9s}{'':47s}CPU {row.limit_cpu:7.3f} s")
     if row.note:
         made.append("  " + row.note)
     ours = row.first()
@@ -80,7 +97,7 @@ def lines(row: Row, rounds: int) -> list[str]:
         fraction = f"{row.limit_seconds / result.seconds:.2f} of limit" if row.limit_seconds else ""
         values = result.values
         made.append(
-            f"  {result.label:66s} {time_of(result.seconds):>9s} {ratio:>8s}  {fraction:15s} "
+            f"  {result.label:66s} {time_of(result.seconds):>9s} {range_of(result):>20s} {ratio:>8s}  {fraction:15s} "
             f"CPU {values['cpu']:7.3f} s  peak {human(values['peak']):>9s}  read {human(values['read']):>9s}  "
             f"{_notes(result, rounds)}".rstrip()
         )
@@ -120,12 +137,13 @@ def markdown(rows: list[Row], head: dict[str, str], versions: dict[str, str], ro
         told = "not in this version"
         if ours:
             told = f"**{time_of(ours.seconds)}**" + (f" {ours.variant}" if ours.variant else "")
+            told += f" ({range_of(ours)})" if range_of(ours) else ""
         fraction = f"{row.limit_seconds / ours.seconds:.2f}" if ours and row.limit_seconds else ""
         limit = time_of(row.limit_seconds) if row.limit_seconds else row.note
         cells = [_cell([r for r in row.results if r.peer == peer], ours) for peer in peers]
         text.append(_line([f"`{row.work.name}` {row.says}", told, limit, fraction, *cells]))
     text += ["", "In brackets: a peer's time / ours, each peer in its fastest way.", ""]
-    titles = ["work", "who", "time", "time / ours", "of limit", "CPU", "peak memory", "bytes read", ""]
+    titles = ["work", "who", "time", "lowest to highest", "time / ours", "of limit", "CPU", "peak memory", "bytes read", ""]
     text += [_line(titles), _line(["---"] * len(titles))]
     for row in rows:
         text += _details(row, rounds)
@@ -140,17 +158,17 @@ def _details(row: Row, rounds: int) -> list[str]:
     ours = row.first()
     made = []
     if row.limit_seconds:
-        limit = [name, f"limit: {row.limit}", time_of(row.limit_seconds), "", ""]
+        limit = [name, f"limit: {row.limit}", time_of(row.limit_seconds), "", "", ""]
         made.append(_line([*limit, f"{row.limit_cpu:.3f} s", "", "", ""]))
     for result in row.results:
         if result.missing:
-            made.append(_line([name, result.label, result.missing] + [""] * 6))
+            made.append(_line([name, result.label, result.missing] + [""] * 7))
             continue
         ratio = ratio_of(result.seconds / ours.seconds) if ours else ""
         fraction = f"{row.limit_seconds / result.seconds:.2f}" if row.limit_seconds else ""
         values = result.values
         told = [f"{values['cpu']:.3f} s", human(values["peak"]), human(values["read"]), _notes(result, rounds)]
-        made.append(_line([name, result.label, time_of(result.seconds), ratio, fraction, *told]))
+        made.append(_line([name, result.label, time_of(result.seconds), range_of(result), ratio, fraction, *told]))
     return made
 
 

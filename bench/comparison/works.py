@@ -33,6 +33,8 @@ class Work:
     part: float | str = 1.0  # of the bytes of the set, or "header": what the limit moves
     cold: bool = False
     processes: int = 1  # more: each with its own rank
+    again: bool = False  # in a new process, after another one did it with the files cold
+    fresh: bool = False  # in a new process; the memory is not touched before
     gates: tuple[Gate, ...] = ()
 
 
@@ -47,6 +49,26 @@ WORKS = [
         ("load",),
         limits=PREAD,
         gates=(Gate("limit", 1.25), Gate("peak", 1.02)),
+    ),
+    Work(
+        "first_load",
+        "load or view {size}, one byte of every page read, cold, in a new process",
+        "model",
+        ("load", "view"),
+        then="touch",
+        cold=True,
+        fresh=True,
+        gates=(Gate("ratio", 1, "reference"),),
+    ),
+    Work(
+        "again_load",
+        "load or view {size}, one byte of every page read, in a new process after a cold one",
+        "model",
+        ("load", "view"),
+        then="touch",
+        fresh=True,
+        again=True,
+        gates=(Gate("ratio", 1, "reference"),),
     ),
     Work(
         "load_write",

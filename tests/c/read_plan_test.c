@@ -210,9 +210,9 @@ static void read_options(void) {
     check_array(array, 9);
     safetensors_read_result_free(result);
   }
-  later.known.cache = 4;
+  later.known.cache = 5;
   FAILS(safetensors_read_plan_execute(plan, &later.known, &result, &error), INVALID_ARGUMENT);
-  SAYS("unknown cache mode 4");
+  SAYS("unknown cache mode 5");
   later.known.cache = -1;
   FAILS(safetensors_read_plan_stream(plan, &later.known, &stream, &error), INVALID_ARGUMENT);
   later.known.cache = 0;
