@@ -174,6 +174,7 @@ void PlanRun::add(const JobCost& cost) noexcept {
 ReadReport PlanRun::report(double seconds) const {
   ReadReport report{.bytes = completed(), .threads = budget_.threads(), .seconds = seconds, .cache = cache_};
   devices_.add_to(report);
+  std::uint64_t in_small_pages = 0;
   {
     const std::lock_guard lock(mutex_);
     report.bytes_buffered = cost_.reads.buffered;
@@ -182,11 +183,12 @@ ReadReport PlanRun::report(double seconds) const {
     report.reads = cost_.reads.calls;
     report.page_faults = cost_.usage.page_faults;
     report.cpu_seconds = cost_.usage.cpu_seconds;
+    in_small_pages = cost_.bytes_in_small_pages;
   }
   if (memory_.huge_pages_refused())
     report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
-  else if (cost_.bytes_in_small_pages != 0)
-    report.fallbacks.push_back(describe_small_pages(cost_.bytes_in_small_pages));
+  else if (in_small_pages != 0)
+    report.fallbacks.push_back(describe_small_pages(in_small_pages));
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;
