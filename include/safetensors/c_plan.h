@@ -158,8 +158,9 @@ enum {
   /** Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
    * cache, and their data is removed from the cache afterwards. */
   SAFETENSORS_CACHE_BYPASS = 3,
-  /** As FILL while all data that is not in the cache fits well into the available memory of the machine and of the
-   * control group, beside the results. Otherwise as KEEP. The decision is made once, when the plan begins. */
+  /** As FILL if the files fit well into the available memory of the machine and of the control group, beside the
+   * results. Otherwise as KEEP. Files whose data is in the cache already do not count, and others count whole. The
+   * decision is made once, when the plan begins. */
   SAFETENSORS_CACHE_AUTOMATIC = 4
 };
 

@@ -64,9 +64,10 @@ enum class Cache : std::uint8_t {
   /// Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
   /// cache, and their data is removed from the cache afterwards.
   bypass,
-  /// As `fill` while all data that is not in the cache fits well into the available memory of the machine and of the
-  /// control group, beside the results. Otherwise as `keep`. The decision is made once, when the plan begins. So the
-  /// next process that reads the files finds them in the cache, unless they are too large for it.
+  /// As `fill` if the files fit well into the available memory of the machine and of the control group, beside the
+  /// results. Otherwise as `keep`. Files whose data is in the cache already do not count, and others count whole. The
+  /// decision is made once, when the plan begins. So the next process that reads the files finds them in the cache,
+  /// unless they are too large for it.
   automatic,
 };
 

@@ -62,9 +62,9 @@ class Checkpoint(Mapping[str, Tensor]):
     `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
     pattern, or an iterable of these. With an index, only the tensors that it names are present.
     `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
-    `backend`: "auto" reads bytes that are not in the page cache directly from the device if they do
-    not fit well into the available memory, else through the page cache. "pread" reads all bytes through the page cache. "mmap" gives views of private maps of
-    the files, on every file system.
+    `backend`: "auto" reads files that are not in the page cache directly from the device if they do
+    not fit well into the available memory, else through the page cache. "pread" reads all bytes
+    through the page cache. "mmap" gives views of private maps of the files, on every file system.
     `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
     Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
     of the checkpoint in this process: its folder, its index or its only file. The bytes are checked
@@ -485,7 +485,7 @@ def load(
     number, or a text such as "512MiB". 0 chooses it.
     `cache`: "keep" reads cached bytes from the page cache and the others directly from the device.
     "fill" leaves the bytes in the page cache. "drop" removes them from it. "bypass" reads directly
-    from the device. "auto" is "fill" while the bytes fit well into the available memory beside the
+    from the device. "auto" is "fill" while the files fit well into the available memory beside the
     results, else "keep".
     `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
     "mmap" returns views of private maps of the files, as `load_file` does, also of slices whose

@@ -55,7 +55,7 @@ class SourceReader;
 struct ReaderThread {
   BounceBuffer bounce;
   const SourceReader* reader = nullptr;      // `own` is its file
-  std::shared_ptr<const os::PosixFile> own;  // the file, opened for this thread alone; null if that is not possible
+  std::shared_ptr<const os::PosixFile> own;  // the file, opened for this thread alone; null: use that of all threads
 };
 
 // The range of a source that will be read, and the method.
@@ -64,6 +64,7 @@ struct Transfer {
   std::uint64_t begin = 0;  // offset of the range
   std::uint64_t size = 0;   // bytes of the range
   std::uint64_t work = 0;   // the sum of all later finish() calls, in any unit
+  bool in_runs = false;     // each thread reads long runs of consecutive ranges
 };
 
 class SourceReader {
@@ -137,13 +138,15 @@ class SourceReader {
   const std::uint64_t size_;  // bytes of the range
   std::size_t chunk_bytes_;
   bool waits_ = false;
-  bool requests_windows_ = false;            // on a network: reads ask for the ranges around and ahead
-  bool reads_ahead_ = false;                 // each thread reads through a descriptor of its own
-  bool tries_direct_ = false;                // some reads should bypass the page cache
-  std::size_t memory_alignment_ = 4096;      // bytes
-  std::size_t offset_alignment_ = 4096;      // bytes
-  mutable std::atomic<int> refused_{0};      // error_number
-  mutable std::atomic<std::uint64_t> work_;  // remaining
+  bool requests_windows_ = false;  // on a network: reads ask for the ranges around and ahead
+  const bool in_runs_;
+  bool reads_ahead_ = false;                   // each thread reads through a descriptor of its own
+  mutable std::atomic<int> descriptors_left_;  // so many more threads may open the file
+  bool tries_direct_ = false;                  // some reads should bypass the page cache
+  std::size_t memory_alignment_ = 4096;        // bytes
+  std::size_t offset_alignment_ = 4096;        // bytes
+  mutable std::atomic<int> refused_{0};        // error_number
+  mutable std::atomic<std::uint64_t> work_;    // remaining
 };
 
 }  // namespace safetensors::io

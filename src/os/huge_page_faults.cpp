@@ -41,10 +41,12 @@ bool populate_small(std::byte* page, std::size_t size) noexcept {
 
 }  // namespace
 
-void HugePageChoice::begin(std::size_t pages) noexcept {
+void HugePageChoice::begin(std::uint64_t pages) noexcept {
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 20;  // more would overflow the product
   if (small_left_.load(kRelaxed) <= 0) return;
   const Times known = times();
-  if (known.huge <= known.small * static_cast<std::int64_t>(pages) / kTrialShare) small_left_.store(0, kRelaxed);
+  const auto trials = static_cast<std::int64_t>(std::min(pages, kMany)) / kTrialShare;
+  if (known.huge <= known.small * trials) small_left_.store(0, kRelaxed);
 }
 
 bool HugePageChoice::next() noexcept {
@@ -53,6 +55,7 @@ bool HugePageChoice::next() noexcept {
 }
 
 void HugePageChoice::record(bool huge, Time time) noexcept {
+  if (time < kPresent) return;
   return huge ? record_huge(time) : record_small(time);
 }
 
@@ -103,16 +106,20 @@ HugePageChoice& huge_page_choice() noexcept {
   return choice;
 }
 
-std::size_t fault_in(std::span<std::byte> memory, HugePageChoice& choice) noexcept {
+std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind, HugePageChoice& choice) noexcept {
   const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
+  const std::uint64_t end = memory.size() + behind;
   std::size_t in_small_pages = 0;
   for (std::size_t at = (kHugePage - start % kHugePage) % kHugePage; at < memory.size(); at += kHugePage) {
-    const std::size_t size = std::min(kHugePage, memory.size() - at);
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kHugePage, end - at));
     const bool huge = choice.next();
     const auto before = processor_time();
     if (!(huge ? populate(memory.data() + at, size) : populate_small(memory.data() + at, size))) break;
-    choice.record(huge, processor_time() - before);
-    if (!huge) in_small_pages += size;
+    const HugePageChoice::Time time = processor_time() - before;
+    if (!huge && time >= HugePageChoice::kPresent) in_small_pages += size;
+    // A part of a huge page takes as long as all of it. Small pages take time for each, so few of them tell little.
+    if (huge) choice.record(true, time);
+    if (!huge && size >= kHugePage / 2) choice.record(false, time * kHugePage / size);
   }
   return in_small_pages;
 }

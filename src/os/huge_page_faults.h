@@ -22,6 +22,7 @@ class HugePageChoice {
  public:
   using Time = std::chrono::nanoseconds;  // processor time
   static constexpr Time kSlow = std::chrono::milliseconds{1};
+  static constexpr Time kPresent = std::chrono::microseconds{10};  // no system clears 2 MiB in this time
   static constexpr std::int64_t kTrialShare = 20;
   static constexpr std::int64_t kFirstRun = 8;
   static constexpr std::int64_t kLongestRun = 1024;
@@ -35,10 +36,11 @@ class HugePageChoice {
 
   // Tells that so many pages of 2 MiB are about to be used. If they are many, the first one is huge: a trial is cheap
   // beside them.
-  void begin(std::size_t pages) noexcept;
+  void begin(std::uint64_t pages) noexcept;
   // Whether the next page should be huge.
   [[nodiscard]] bool next() noexcept;
-  // time: how long the system took to provide 2 MiB.
+  // time: how long the system took to provide 2 MiB. Times below kPresent are not recorded, because the pages were
+  // there already.
   void record(bool huge, Time time) noexcept;
   [[nodiscard]] Times times() const noexcept;
 
@@ -58,9 +60,11 @@ class HugePageChoice {
 // The choice of this process. Only the times of its pages are remembered, which are facts about the machine.
 [[nodiscard]] HugePageChoice& huge_page_choice() noexcept;
 
-// Makes the system provide the pages under memory that is new and about to be written, as the choice says. memory: any
-// part of the result of map_pages(). A huge page belongs to the part in which it begins. Does not change bytes. Returns
-// the number of bytes that got small pages. Does nothing before Linux 5.14.
-std::size_t fault_in(std::span<std::byte> memory, HugePageChoice& choice = huge_page_choice()) noexcept;
+// Makes the system provide the pages under memory that is about to be written, as the choice says. memory: any part of
+// the result of map_pages(). A huge page belongs to the part in which it begins. It is provided whole if the memory
+// goes on: `behind` bytes belong to the caller, too. Does not change bytes, and pages that are there already stay as
+// they are. Returns the number of bytes that got small pages. Does nothing before Linux 5.14.
+std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind = 0,
+                     HugePageChoice& choice = huge_page_choice()) noexcept;
 
 }  // namespace safetensors::os

@@ -232,8 +232,14 @@ Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noex
     Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.valid())
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
+    return take(std::move(copy));
+  });
+}
+
+Result<std::shared_ptr<const PosixFile>> PosixFile::take(Descriptor descriptor) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
     const std::shared_ptr<PosixFile> file(new PosixFile);
-    file->descriptor_ = std::move(copy);
+    file->descriptor_ = std::move(descriptor);
     if (Status status = file->learn(file->descriptor_.get(), {}); !status) return std::move(status).error();
     return std::shared_ptr<const PosixFile>(file);
   });

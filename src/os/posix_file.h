@@ -51,6 +51,8 @@ class PosixFile final : public Source {
                                                                            PoolSlot slot) noexcept;
   // Duplicates the descriptor. Errors: those of open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
+  // Takes a descriptor that is open for reading. Errors: those of open(), without a path.
+  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> take(Descriptor descriptor) noexcept;
   ~PosixFile() override;
 
   // The size at the time of open(), or the expected size of open_later(), in bytes.

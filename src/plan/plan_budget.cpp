@@ -18,7 +18,6 @@ constexpr std::size_t kMaxChunk = std::size_t{1} << 30;
 constexpr unsigned kThreadsPerDevice = 8;  // enough to keep a storage device busy
 constexpr unsigned kThreadsPerNetwork = 16;
 constexpr std::uint64_t kMaxRun = std::uint64_t{32} << 20;
-constexpr unsigned kRunsPerThread = 4;  // so that the threads end at about the same time
 constexpr unsigned kRingSlots = 16;
 constexpr std::size_t kRingSlotBytes = std::size_t{8} << 20;
 
@@ -72,8 +71,7 @@ void PlanBudget::limit_to_work(std::span<const PlanItem> items,
   if (std::ranges::any_of(readers, [](const auto& reader) { return reader->waits(); }))
     jobs = std::max<std::uint64_t>(jobs, items.size());
   threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
-  if (std::ranges::any_of(readers, [](const auto& reader) { return reader->reads_ahead(); }))
-    run_bytes_ = std::min(bytes / threads_ / kRunsPerThread, kMaxRun);
+  if (std::ranges::any_of(readers, [](const auto& reader) { return reader->reads_ahead(); })) run_bytes_ = kMaxRun;
 }
 
 // Limits threads x chunk to half of the budget, even if that leaves only one thread.

@@ -31,8 +31,8 @@ class PlanBudget {
   [[nodiscard]] unsigned threads() const noexcept { return threads_; }
   // Maximum number of bytes that one job reads for the item of the slot.
   [[nodiscard]] std::size_t chunk_bytes(const PlanSlot& slot) const noexcept;
-  // A thread of execute() takes consecutive jobs together until they have so many bytes. 0: one job at a time. While a
-  // thread reads one range after the other, the system reads ahead of it.
+  // A thread of execute() takes consecutive jobs together until they have at most so many bytes. 0: one job at a time.
+  // While a thread reads one range after the other, the system reads ahead of it.
   [[nodiscard]] std::uint64_t run_bytes() const noexcept { return run_bytes_; }
   // Maximum number of bytes of results in memory of the host that a Stream holds. A larger result is held alone.
   [[nodiscard]] std::uint64_t result_bytes() const noexcept { return result_bytes_; }

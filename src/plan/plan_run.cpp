@@ -110,10 +110,11 @@ std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
     const io::Transfer transfer{.caching = to_caching(options_.cache),
                                 .begin = uses[i].begin,
                                 .size = uses[i].size(),
-                                .work = uses[i].result_bytes};
+                                .work = uses[i].result_bytes,
+                                .in_runs = !streamed_};
     readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer, os::PoolSlot{direct_files, i}));
   }
-  choose_cache(readers, uses);
+  choose_cache(readers);
   for (std::size_t i = 0; i < items_.size(); ++i) {
     slots_[i].reader = readers[file_of[i]].get();
     slots_[i].remaining.store(items_[i].size, std::memory_order_relaxed);
@@ -121,19 +122,19 @@ std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
   return readers;
 }
 
-// Fills the page cache if the bytes fit into three quarters of the memory that the results leave. The rest is for the
-// programs that run meanwhile.
-void PlanRun::choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers, std::span<const FileUse> uses) {
+// Fills the page cache if the files fit into three quarters of the memory that the results leave. The rest is for the
+// programs that run meanwhile. Whole files count: later plans may read the other tensors, and other ranks other slices.
+void PlanRun::choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers) {
   cache_ = options_.cache;
   if (cache_ != Cache::automatic) return;
   cache_ = Cache::keep;
   std::uint64_t missing = 0;
   for (std::size_t i = 0; i < readers.size(); ++i) {
-    if (readers[i]->waits() && !readers[i]->remote()) missing += uses[i].size();
+    if (readers[i]->waits() && !readers[i]->remote()) missing += files_[i]->source->size().value_or(0);
   }
   if (missing == 0) return;
   std::uint64_t results = 0;
-  for (const PlanItem& item : items_) results += item.owned() ? item.size : 0;
+  for (const PlanItem& item : items_) results += item.host_bytes();
   const std::uint64_t available = os::available_memory().value_or(0);
   if (missing > (available - std::min(results, available)) / 4 * 3) return;
   cache_ = Cache::fill;

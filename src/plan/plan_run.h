@@ -67,7 +67,7 @@ class PlanRun {
 
   [[nodiscard]] std::span<PlanSlot> slots() noexcept { return {slots_.get(), items_.size()}; }
   std::vector<std::unique_ptr<io::SourceReader>> make_readers();
-  void choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers, std::span<const FileUse> uses);
+  void choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers);
   void sort_order();
 
   const std::span<const PlanItem> items_;

@@ -283,7 +283,9 @@ void PlanWorker::cast(std::size_t index, std::uint64_t item_offset, std::span<co
 std::byte* PlanWorker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
   const PlanSlot& slot = run_.slot(index);
   if (slot.ring == nullptr) {
-    if (slot.in_huge_pages) cost_.bytes_in_small_pages += os::fault_in({slot.memory + offset, size});
+    if (slot.in_huge_pages)
+      cost_.bytes_in_small_pages +=
+          os::fault_in({slot.memory + offset, size}, run_.items()[index].size - offset - size);
     return slot.memory + offset;
   }
   parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});

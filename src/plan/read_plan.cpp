@@ -1,116 +1,19 @@
-// Collects the items of a ReadPlan and executes it with a group of threads that take jobs in the order of the files.
+// Collects the items of a ReadPlan, and executes it: places the results, then lets an Execution read them.
 #include <safetensors/read_plan.h>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <functional>
-#include <mutex>
-#include <string>
-#include <thread>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "os/thread_group.h"
+#include "plan/execution.h"
 #include "plan/plan_destinations.h"
 #include "plan/plan_item.h"
-#include "plan/plan_jobs.h"
 #include "plan/plan_names.h"
 #include "plan/plan_run.h"
-#include "plan/plan_worker.h"
 #include "plan/read_plan.h"
 
 namespace safetensors {
-namespace plan {
-namespace {
-
-// Executes a plan with the calling thread and other threads. If several jobs fail, returns the error of the first of
-// these jobs, so that the same files give the same error every time.
-class Execution {
- public:
-  explicit Execution(PlanRun& run)
-      : run_(run),
-        jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }) {
-  }
-
-  // The calling thread runs `prepare` while the other threads already read. If `prepare` fails, reading stops, and its
-  // error is the result.
-  [[nodiscard]] Status execute(const std::function<Status()>& prepare) {
-    const unsigned threads = run_.budget().threads();
-    os::ThreadGroup helpers;
-    if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // if fewer start, they do the same work
-    if (Status status = base::guarded(prepare); !status) fail(kBeforeJobs, std::move(status).error());
-    work();
-    helpers.join();
-    if (failed_) return std::move(error_);
-    if (Status status = run_.finish_devices(); !status) return status;
-    return run_.tell_progress();
-  }
-
- private:
-  static constexpr std::size_t kBeforeJobs = 0;  // the job of `prepare`, before all others
-
-  // Consecutive jobs.
-  struct Run {
-    static constexpr std::size_t kMaxJobs = 64;
-    std::array<PlanJob, kMaxJobs> jobs;
-    std::size_t count = 0;
-    std::size_t first = 0;  // index of the first job
-  };
-
-  void work() noexcept {
-    PlanWorker worker(run_);
-    Run taken;
-    while (take(taken)) {
-      for (std::size_t i = 0; i < taken.count && is_wanted(taken.first + i); ++i) {
-        Status status = worker.work(taken.jobs[i]);
-        if (status && std::this_thread::get_id() == caller_) status = run_.tell_progress();
-        if (!status) fail(taken.first + i, std::move(status).error());
-      }
-    }
-  }
-  bool take(Run& taken) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (failed_) return false;
-    taken.count = 0;
-    taken.first = next_ + 1;
-    for (std::uint64_t bytes = 0; taken.count < Run::kMaxJobs;) {
-      PlanJob& job = taken.jobs[taken.count];
-      if (jobs_.next(job, [](std::size_t) { return true; }) != PlanJobs::Next::job) break;
-      ++taken.count;
-      ++next_;
-      bytes += job.size;
-      if (bytes >= run_.budget().run_bytes()) break;
-    }
-    return taken.count != 0;
-  }
-  // Jobs before the first failed one are still wanted, because their errors come first.
-  bool is_wanted(std::size_t job_index) noexcept {
-    const std::lock_guard lock(mutex_);
-    return !failed_ || job_index < failed_job_;
-  }
-  void fail(std::size_t job_index, Error error) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (failed_ && failed_job_ < job_index) return;
-    failed_ = true;
-    failed_job_ = job_index;
-    error_ = std::move(error);
-  }
-
-  PlanRun& run_;
-  const std::thread::id caller_ = std::this_thread::get_id();
-  std::mutex mutex_;  // guards the members below
-  PlanJobs jobs_;
-  std::size_t next_ = kBeforeJobs;
-  bool failed_ = false;
-  std::size_t failed_job_ = 0;
-  Error error_;
-};
-
-}  // namespace
-}  // namespace plan
-
 inline namespace v0 {
 
 ReadPlan::ReadPlan() noexcept = default;
@@ -171,7 +74,8 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
       if (!options.on_reserved || options.on_reserved(result.arrays)) return {};
       return base::cancelled(run.completed(), run.total());
     };
-    if (Status status = plan::Execution(run).execute(prepare); !status) return std::move(status).error();
+    if (Status status = plan::Execution(run, run.budget().run_bytes()).execute(prepare); !status)
+      return std::move(status).error();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     result.report = run.report(taken.count());
     return result;

@@ -112,7 +112,7 @@ TEST(ReportedBytes, AreThoseThatTheSystemDelivered) {
   std::vector<PlannedTensor> tensors = tensors_of({3000, 500, 3000, 500, 3000});
   tensors.push_back({.name = "t", .dtype = Dtype::U8, .shape = {kRows, 2048}, .bytes = pattern(kRows * 2048)});
   put(path, file_of(tensors, 0));
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass}) {
+  for (const Cache cache : {Cache::automatic, Cache::keep, Cache::fill, Cache::drop, Cache::bypass}) {
     for (const char* slice : {"10:500", ":,8:16", ":,:1024", ":,:1900", "::-1,:1024"}) {
       const Result<File> file = File::open(path);
       ASSERT_TRUE(succeeds(file));

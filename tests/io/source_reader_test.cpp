@@ -24,8 +24,9 @@ using test::TemporaryDirectory;
 class FakeDirect final : public os::System {
  public:
   int open_errno = 0;
-  int interruptions = 0;  // count of calls that first fail with EINTR
-  int read_errno = 0;     // error of the read with the index reads_before
+  bool opens_plain = false;  // whether files may be opened without O_DIRECT, instead of with it
+  int interruptions = 0;     // count of calls that first fail with EINTR
+  int read_errno = 0;        // error of the read with the index reads_before
   int reads_before = 0;
   std::size_t max_bytes = ~std::size_t{0};  // maximum bytes per read
   os::DirectAlignment alignment{.known = true, .memory = 512, .offset = 512};
@@ -37,7 +38,7 @@ class FakeDirect final : public os::System {
   int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
     if (interruptions > 0) return --interruptions, fail(EINTR);
     ++opens;
-    if ((flags & O_DIRECT) == 0) return fail(EBADF);
+    if (opens_plain != ((flags & O_DIRECT) == 0)) return fail(EBADF);
     return open_errno != 0 ? fail(open_errno) : os::System::open_at(directory, name, flags & ~O_DIRECT, mode);
   }
   ssize_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
@@ -218,6 +219,71 @@ TEST_F(DirectRead, IsSkippedIfNoBlockFits) {
     EXPECT_EQ(reader.direct_alignment(), 1U);
   }
   EXPECT_EQ(system.opens, 0);
+}
+
+// A file that is not cached and large enough for descriptors of single threads.
+class FillingRead : public DirectRead {
+ protected:
+  static constexpr std::uint64_t kLarge = std::uint64_t{17} << 20;
+
+  void SetUp() override {
+    DirectRead::SetUp();
+    ASSERT_EQ(::truncate(path.c_str(), kLarge), 0);
+    system.opens_plain = true;
+  }
+  // Caching::bypass waits for the device whatever the page cache has.
+  void make(bool in_runs) {
+    reader.emplace(*file, Transfer{.caching = Caching::bypass, .size = kLarge, .work = kLarge, .in_runs = in_runs},
+                   os::PoolSlot{pool, 0}, system);
+    reader->fill_cache();
+  }
+  std::optional<SourceReader> reader;
+};
+
+TEST_F(FillingRead, OpensFileOncePerThread) {
+  make(true);
+  EXPECT_TRUE(reader->reads_ahead());
+  EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
+  for (int threads = 1; threads <= 3; ++threads) {
+    thread = {};
+    for (const std::uint64_t offset : {0, 1'000'001, 2'000'000}) expect_bytes(*reader, offset, 1'000'000, 3);
+    EXPECT_EQ(system.opens, threads);
+  }
+  EXPECT_EQ(counts.buffered, 9'000'000U);
+  EXPECT_EQ(counts.direct, 0U);
+}
+
+TEST_F(FillingRead, OpensFileAtMost32Times) {
+  make(true);
+  for (int i = 0; i < 100; ++i) {
+    thread = {};
+    expect_bytes(*reader, 7, 5000, 0);
+  }
+  EXPECT_EQ(system.opens, 32);
+}
+
+TEST_F(FillingRead, UsesDescriptorOfAllThreadsIfOpenFails) {
+  system.open_errno = EMFILE;
+  make(true);
+  expect_bytes(*reader, 5, 1'000'000, 0);
+  expect_bytes(*reader, 1'000'005, 1'000'000, 0);
+  EXPECT_EQ(system.opens, 1);
+}
+
+TEST_F(FillingRead, OpensNothingWithoutRuns) {
+  make(false);
+  EXPECT_FALSE(reader->reads_ahead());
+  EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
+  expect_bytes(*reader, 5, 1'000'000, 0);
+  EXPECT_EQ(system.opens, 0);
+}
+
+// The report names only what was wanted and refused.
+TEST_F(FillingRead, ForgetsThatDirectReadsWereRefused) {
+  system.alignment = {.known = true, .memory = 512, .offset = 0};
+  make(true);
+  EXPECT_EQ(reader->direct_refused(), 0);
+  expect_bytes(*reader, 5, 1'000'000, 0);
 }
 
 TEST_F(DirectRead, DetectsShorterFile) {

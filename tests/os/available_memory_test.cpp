@@ -50,7 +50,7 @@ TEST(AvailableMemory, FindsGroupOfController) {
 TEST(AvailableMemory, IsToldBySystem) {
   const std::optional<std::uint64_t> bytes = available_memory();
   if (!bytes) GTEST_SKIP() << "the system does not tell the available memory";
-  EXPECT_GT(*bytes, 0U);
+  EXPECT_LT(*bytes, std::uint64_t{1} << 60);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(HugePageChoice, RunsAreBounded) {
   std::int64_t longest = 0;
   for (int i = 0; i < 20; ++i) {
     choice.record(true, milliseconds(1000));
-    longest = std::max(longest, small_run(choice, microseconds(1)));
+    longest = std::max(longest, small_run(choice, Choice::kPresent));
   }
   EXPECT_EQ(longest, 1 + Choice::kLongestRun);
 }
@@ -102,6 +102,26 @@ TEST(HugePageChoice, LargePlansBeginWithATrial) {
   }
 }
 
+// As many pages as bytes exist: nothing overflows.
+TEST(HugePageChoice, PlansMayBeOfAnySize) {
+  Choice choice;
+  choice.record(true, std::chrono::seconds(10));
+  ASSERT_FALSE(choice.next());
+  choice.record(false, std::chrono::seconds(4));
+  choice.begin(~std::uint64_t{0});
+  EXPECT_TRUE(choice.next());
+}
+
+// Pages of an Arena are there already, and their times say nothing about new ones.
+TEST(HugePageChoice, TimesOfPresentPagesAreNotRecorded) {
+  Choice choice;
+  choice.record(true, milliseconds(12));
+  ASSERT_FALSE(choice.next());
+  choice.record(false, microseconds(9));
+  EXPECT_EQ(choice.times().small, Choice::Time{0});
+  EXPECT_TRUE(choice.next());
+}
+
 TEST(HugePageChoice, ThreadsThatWaitTogetherCountOnce) {
   Choice choice;
   for (int thread = 0; thread < 16; ++thread) EXPECT_TRUE(choice.next());
@@ -123,14 +143,14 @@ TEST(FaultIn, ProvidesThePagesThatBeginInThePart) {
   if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
   (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
   HugePageChoice choice;
-  EXPECT_EQ(fault_in({pages.begin + 1, kHugePage}, choice), 0U);
+  EXPECT_EQ(fault_in({pages.begin + 1, kHugePage}, 0, choice), 0U);
   EXPECT_EQ(resident_bytes(pages.begin, kHugePage), 0U);
   EXPECT_GE(resident_bytes(pages.begin + kHugePage, kHugePage), 4096U);
-  (void)fault_in({pages.begin + 2 * kHugePage - 1, 2 * kHugePage + 8193}, choice);
+  (void)fault_in({pages.begin + 2 * kHugePage - 1, 2 * kHugePage + 8193}, 0, choice);
   EXPECT_EQ(resident_bytes(pages.begin + 2 * kHugePage, 2 * kHugePage + 8192), 2 * kHugePage + 8192);
   EXPECT_EQ(resident_bytes(pages.begin, kHugePage), 0U);
   EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{0}; }));
-  EXPECT_EQ(fault_in({pages.begin, 0}, choice), 0U);
+  EXPECT_EQ(fault_in({pages.begin, 0}, 0, choice), 0U);
   EXPECT_TRUE(unmap_pages(pages));
 }
 
@@ -141,8 +161,22 @@ TEST(FaultIn, ReturnsTheBytesInSmallPages) {
   if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
   HugePageChoice choice;
   choice.record(true, std::chrono::seconds(100));
-  EXPECT_GE(fault_in({pages.begin, pages.size}, choice), kHugePage);
+  EXPECT_GE(fault_in({pages.begin, pages.size}, 0, choice), kHugePage);
   EXPECT_EQ(resident_bytes(pages.begin, pages.size), pages.size);
+  EXPECT_TRUE(unmap_pages(pages));
+}
+
+// The part ends inside of the page, but the memory does not.
+TEST(FaultIn, ProvidesWholePages) {
+  const Pages pages = map_pages(2 * kHugePage);
+  ASSERT_NE(pages.begin, nullptr);
+  if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
+  (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
+  HugePageChoice choice;
+  choice.record(true, std::chrono::seconds(100));
+  EXPECT_EQ(fault_in({pages.begin, kHugePage / 2}, pages.size - kHugePage / 2, choice), kHugePage);
+  EXPECT_EQ(resident_bytes(pages.begin, pages.size), kHugePage);
+  EXPECT_EQ(fault_in({pages.begin + kHugePage / 2, kHugePage / 2}, kHugePage, choice), 0U);
   EXPECT_TRUE(unmap_pages(pages));
 }
 

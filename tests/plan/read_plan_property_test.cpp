@@ -111,7 +111,8 @@ class PlanProperty : public testing::TestWithParam<int> {
     options.chunk_bytes = random_.one_in(4) ? 0 : chunk_;
     options.memory_budget =
         random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
-    options.cache = random_.of(std::vector<Cache>{Cache::keep, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
+    options.cache =
+        random_.of(std::vector<Cache>{Cache::automatic, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
     if (random_.one_in(3)) options.arena = &arena_;
     if (!random_.one_in(3))
       options.on_chunk = [&pieces](std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -1,0 +1,58 @@
+// Executes a plan with a group of threads that take jobs in the order of the files.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "plan/plan_jobs.h"
+#include "plan/plan_run.h"
+
+namespace safetensors::plan {
+
+// The calling thread and helpers read all items of a run. If several jobs fail, the error of the first of these jobs is
+// the result, so that the same files give the same error every time. If the caller cancels, that is the result.
+class Execution {
+ public:
+  // run_bytes: as PlanBudget::run_bytes().
+  Execution(PlanRun& run, std::uint64_t run_bytes);
+
+  // The calling thread runs `prepare` while the other threads already read. If `prepare` fails, reading stops, and its
+  // error is the result.
+  [[nodiscard]] Status execute(const std::function<Status()>& prepare);
+
+ private:
+  static constexpr std::size_t kBeforeJobs = 0;  // the job of `prepare` and of the caller's wish, before all others
+
+  // Consecutive jobs.
+  struct Run {
+    static constexpr std::size_t kMaxJobs = 64;
+    std::array<PlanJob, kMaxJobs> jobs;
+    std::size_t count = 0;
+    std::size_t first = 0;  // index of the first job
+  };
+
+  void work() noexcept;
+  bool take(Run& taken) noexcept;
+  [[nodiscard]] std::uint64_t next_run_bytes() const noexcept;
+  bool is_wanted(std::size_t job_index) noexcept;
+  void fail(std::size_t job_index, Error error) noexcept;
+
+  PlanRun& run_;
+  const std::uint64_t run_bytes_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::mutex mutex_;  // guards the members below
+  PlanJobs jobs_;
+  std::size_t next_ = kBeforeJobs;
+  std::uint64_t bytes_left_ = 0;  // of jobs that no thread has taken
+  bool failed_ = false;
+  std::size_t failed_job_ = 0;
+  Error error_;
+};
+
+}  // namespace safetensors::plan
