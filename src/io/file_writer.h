@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "io/direct_writer.h"
+#include "io/piece_size.h"
 #include "os/system.h"
 
 namespace safetensors::io {
@@ -105,6 +106,7 @@ class FileWriter {
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
   std::atomic<std::uint64_t> unflushed_{0};            // bytes written since the last start of writeback
+  PieceSize piece_size_;                               // of writes to the page cache of a local file
 };
 
 }  // namespace safetensors::io

@@ -7,21 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 
 #include "os/memory.h"
+#include "os/thread_usage.h"
 
 namespace safetensors::os {
 namespace {
 
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-HugePageChoice::Time processor_time() noexcept {
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
 
 bool populate(std::byte* page, std::size_t size) noexcept {
   return ::madvise(page, size, kPopulateWrite) == 0 || errno != EINVAL;
@@ -113,9 +107,9 @@ std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind, HugePage
   for (std::size_t at = (kHugePage - start % kHugePage) % kHugePage; at < memory.size(); at += kHugePage) {
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kHugePage, end - at));
     const bool huge = choice.next();
-    const auto before = processor_time();
+    const auto before = thread_cpu_time();
     if (!(huge ? populate(memory.data() + at, size) : populate_small(memory.data() + at, size))) break;
-    const HugePageChoice::Time time = processor_time() - before;
+    const HugePageChoice::Time time = thread_cpu_time() - before;
     if (!huge && time >= HugePageChoice::kPresent) in_small_pages += size;
     // A part of a huge page takes as long as all of it. Small pages take time for each, so few of them tell little.
     if (huge) choice.record(true, time);

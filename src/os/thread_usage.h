@@ -1,6 +1,7 @@
 // The CPU time and the page faults of a thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace safetensors::os {
@@ -14,6 +15,10 @@ struct ThreadUsage {
     return *this;
   }
 };
+
+// The processor time of the calling thread, in nanoseconds. It includes the work of the system, and the time in which a
+// host brings memory back, but no time in which the thread waits.
+[[nodiscard]] std::chrono::nanoseconds thread_cpu_time() noexcept;
 
 // Measures the thread that constructs it. The measurement begins with the constructor.
 class ThreadClock {
