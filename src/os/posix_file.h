@@ -86,6 +86,7 @@ class PosixFile final : public Source {
   [[nodiscard]] static Result<Facts> inspect(int descriptor, std::string_view path);
   Status learn(int descriptor, std::string_view path);
   [[nodiscard]] const Facts& facts() const noexcept;
+  void advise_cold(int descriptor, std::uint64_t offset, std::span<std::byte> pages) const noexcept;
 
   Descriptor descriptor_;  // invalid with a pool
   PoolSlot slot_;

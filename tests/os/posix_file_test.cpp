@@ -7,7 +7,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <memory_resource>
 #include <thread>
@@ -285,6 +289,38 @@ TEST(Mapping, KeepsFileUnderCopyOnWrite) {
   mapping.bytes[0] = std::byte{'X'};
   EXPECT_EQ(text_of(mapping.bytes), "X345");
   EXPECT_EQ(contents(directory / "a"), "0123456789");
+}
+
+// The flags of the mapping at an address, as the system tells them. Empty if it does not.
+std::string flags_of(const void* address) {
+  std::ifstream lines("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  bool found = false;
+  for (std::string line; std::getline(lines, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      found = begin <= wanted && wanted < end;
+    else if (found && line.starts_with("VmFlags:"))
+      return line + " ";
+  }
+  return {};
+}
+
+// No program has read this file, so no byte is cached.
+TEST(PosixFile, ReadsAheadOfPrivateMapsOfColdFiles) {
+  const TemporaryDirectory directory;
+  put(directory / "a", "x");
+  ASSERT_EQ(::truncate((directory / "a").c_str(), 8 << 20), 0);
+  const auto file = PosixFile::open(directory / "a").value();
+  const auto shared = file->map(0, 8 << 20, MapMode::shared).value();
+  const auto small = file->map(4096, 4096, MapMode::copy_on_write).value();
+  const auto mapping = file->map(4097, 7 << 20, MapMode::copy_on_write).value();
+  if (flags_of(mapping.bytes.data()).empty()) GTEST_SKIP() << "the system does not tell the flags of mappings";
+  const bool local = file->file_system() == os::FileSystem::local;
+  EXPECT_EQ(flags_of(mapping.bytes.data()).find(" sr ") != std::string::npos, local);
+  EXPECT_EQ(flags_of(shared.bytes.data()).find(" sr "), std::string::npos);
+  EXPECT_EQ(flags_of(small.bytes.data()).find(" sr "), std::string::npos);
 }
 
 TEST(Mapping, MayBeEmpty) {
