@@ -42,7 +42,7 @@ inline constexpr Option kDurabilityOption = {"--durability", "D",
                                              "after a power cut there is\n"
                                              "full  the new file (default)\n"
                                              "file  the old file or the new one\n"
-                                             "none  no guarantee, but the command ends earlier",
+                                             "none  no guarantee: the bytes reach the disk later",
                                              "full|file|none"};
 inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
 inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
