@@ -3,6 +3,7 @@
 #pragma once
 
 #include <safetensors/error.h>
+#include <safetensors/header.h>
 #include <safetensors/path.h>
 #include <safetensors/writer.h>
 
@@ -73,12 +74,13 @@ struct IndexCheck {
 };
 
 /// Compares an index with its files. Reads only headers. `path` is an index, or a folder. In a folder,
-/// `model.safetensors.index.json` is taken, otherwise its only index.
+/// `model.safetensors.index.json` is taken, otherwise its only index. `parse`: options for the headers, as for
+/// File::open(). `parse.cancelled` also cancels the reading of the index.
 ///
 /// Errors: not_found (a folder without an index), ambiguous_checkpoint (several indexes, none of them
 /// `model.safetensors.index.json`), invalid_index, open_failed, read_failed, invalid_argument (`path` is neither a
-/// folder nor an index).
-[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path) noexcept;
+/// folder nor an index), cancelled.
+[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path, const ParseOptions& parse = {}) noexcept;
 
 /// Compares as check_index() does, and makes the right index, with the name and the `metadata` of the old one. If all
 /// files of the old index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes

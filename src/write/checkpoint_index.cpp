@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -168,7 +167,8 @@ Result<std::string> find_index(const std::string& path) {
 // Compares an index with its files, and collects the problems.
 class IndexChecker {
  public:
-  IndexChecker(std::string folder, const format::ShardIndex& index) : folder_(std::move(folder)), index_(index) {}
+  IndexChecker(std::string folder, const format::ShardIndex& index, const ParseOptions& parse)
+      : folder_(std::move(folder)), index_(index), options_{.access = Access::read, .parse = parse} {}
 
   Status run() {
     for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
@@ -190,13 +190,13 @@ class IndexChecker {
   Status open(std::uint32_t shard) {
     const std::string_view name = index_.shard(shard);
     headers_.emplace_back();
-    const Result<File> file = File::open(os::join_path(folder_, name), {.access = Access::read});
+    const Result<File> file = File::open(os::join_path(folder_, name), options_);
     if (file) {
       headers_.back() = file->header();
       for (const TensorInfo& tensor : headers_.back()->tensors()) holders_.emplace(tensor.name, shard);
       return {};
     }
-    if (file.error().code == Errc::out_of_memory) return file.error();
+    if (file.error().code == Errc::out_of_memory || file.error().code == Errc::cancelled) return file.error();
     const bool missing = file.error().os_error == ENOENT;
     all_exist_ = all_exist_ && !missing;
     if (missing)
@@ -268,6 +268,7 @@ class IndexChecker {
 
   const std::string folder_;
   const format::ShardIndex& index_;
+  const OpenOptions options_;
   std::vector<std::optional<Header>> headers_;  // by shard; nullopt: the file cannot be opened
   std::map<std::string_view, std::uint32_t> holders_;
   std::uint64_t size_ = 0;  // of the tensors in all files
@@ -282,16 +283,15 @@ Status check_metadata(const std::string& metadata, const std::string& path) {
   return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them", path);
 }
 
-Result<IndexCheck> check_index_of(const std::string& path, bool fix) {
+Result<IndexCheck> check_index_of(const std::string& path, const ParseOptions& parse, bool fix) {
   const Result<std::string> found = find_index(path);
   if (!found) return found.error();
-  const std::function<bool()> never;
-  base::Cancellation cancellation(never);
+  base::Cancellation cancellation(parse.cancelled);
   const auto index = file::read_index(*found, cancellation);
   if (!index) return base::with_path(Error(index.error()), *found);
   const std::size_t name_begin = found->rfind('/') + 1;
   const std::string folder = found->substr(0, name_begin);
-  IndexChecker checker(folder, **index);
+  IndexChecker checker(folder, **index, parse);
   if (Status status = checker.run(); !status) return std::move(status).error();
   IndexCheck check{.path = *found, .problems = checker.take_problems(), .other_members = (*index)->other_members()};
   if (!fix) return check;
@@ -318,12 +318,12 @@ Result<CheckpointIndex> make_index(PathView folder, const MakeIndexOptions& opti
   return base::guarded([&] { return write::make_index_of(std::string(folder), options); });
 }
 
-Result<IndexCheck> check_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), false); });
+Result<IndexCheck> check_index(PathView path, const ParseOptions& parse) noexcept {
+  return base::guarded([&] { return write::check_index_of(std::string(path), parse, false); });
 }
 
 Result<IndexCheck> fix_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), true); });
+  return base::guarded([&] { return write::check_index_of(std::string(path), {}, true); });
 }
 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {

@@ -18,9 +18,9 @@ class CheckpointIndexTest : public ::testing::Test {
   void put_file(const std::string& name, const std::string& tensor) {
     put(directory_ / name, u8_file({{tensor, "abc"}}));
   }
-  [[nodiscard]] std::vector<std::string> problems() const {
+  [[nodiscard]] std::vector<std::string> problems(const ParseOptions& parse = {}) const {
     std::vector<std::string> messages;
-    for (const IndexProblem& problem : check_index(directory_.path()).value().problems)
+    for (const IndexProblem& problem : check_index(directory_.path(), parse).value().problems)
       messages.push_back(problem.message);
     return messages;
   }
@@ -105,6 +105,17 @@ TEST_F(CheckpointIndexTest, FixesRenamedFiles) {
   put(directory_ / "m.safetensors.index.json", index_text({{"a", "old-1.safetensors"}, {"b", "old-2.safetensors"}}));
   EXPECT_EQ(problems().size(), 4U);  // two files are missing, and two are stray
   EXPECT_EQ(fix_index(directory_.path()).value().fixed.files, (std::vector<std::string>{first_, second_}));
+}
+
+TEST_F(CheckpointIndexTest, ReadsHeadersWithTheOptionsOfTheCaller) {
+  const std::string header = " {\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+  put(directory_ / first_, file_bytes(header, "x"));
+  put(directory_ / "m.safetensors.index.json", index_text({{"a", first_}}));
+  EXPECT_EQ(problems().size(), 1U);  // an invalid file
+  EXPECT_EQ(problems({.allow_leading_whitespace = true}), std::vector<std::string>{});
+  EXPECT_EQ(problems({.max_header_bytes = 8, .allow_leading_whitespace = true})[0],
+            "file `" + first_ + "`: header too large: its length is given as 54 bytes, the limit is 8");
+  EXPECT_EQ(error_of(check_index(directory_.path(), {.cancelled = [] { return true; }})).code, Errc::cancelled);
 }
 
 TEST_F(CheckpointIndexTest, ReplacesNothingWithNewFile) {
