@@ -154,7 +154,8 @@ std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vect
   return paths;
 }
 
-// A model of several files: a verdict per file, then one for the set.
+// A model of several files: a verdict per file, then one for the set, then the manifest. If the set could not be
+// opened, one file after the other is open. So each is compared with the manifest while it is open, and shown later.
 Exit verify_files(const std::string& path, const std::vector<std::string>& found, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
@@ -162,6 +163,8 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   const Result<Checkpoint> set = Checkpoint::open(path, {.open = options.open});
   const std::vector<std::string> paths = paths_of(set, found);
   std::vector<FileHeader> opened;
+  std::optional<ManifestComparison> manifest;
+  if (options.manifest) manifest.emplace(*options.manifest, paths);
   if (json != nullptr) json->key("files").open('[');
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (json != nullptr) json->line().open('{').field("path", paths[i]);
@@ -170,18 +173,27 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
     if (file && !set) opened.push_back({paths[i], file->header()});
+    if (manifest) manifest->add(paths[i], file, console);
   }
   if (json != nullptr) json->close(']').line();
   format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
-  Exit manifest = Exit::good;
-  if (format == Exit::good && options.manifest)
-    manifest = options.manifest->compare(set->files(), true, options.quiet, console, json);
+  const Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
     json->field("valid", format == Exit::good);
   }
-  return worse(worse(format, values), manifest);
+  return worse(worse(format, values), differs);
+}
+
+// One file, or a path that leads to no file.
+Exit verify_one(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
+                Json* json) {
+  const Exit code = verify_file(path, file, options, console, json);
+  if (!options.manifest) return code;
+  ManifestComparison manifest(*options.manifest, {&path, 1});
+  manifest.add(path, file, console);
+  return worse(code, manifest.print(false, options.quiet, console, json));
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
@@ -190,13 +202,9 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
     return verify_file(path, open_standard_input(options.open, data), options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_file(path, files.error(), options, console, json);
-  if (files->size() == 1 && files->front() == path) {
-    const Result<File> file = File::open(path, options.open);
-    const Exit code = verify_file(path, file, options, console, json);
-    if (!file || !options.manifest) return code;
-    return worse(code, options.manifest->compare({&*file, 1}, false, options.quiet, console, json));
-  }
+  if (!files) return verify_one(path, files.error(), options, console, json);
+  if (files->size() == 1 && files->front() == path)
+    return verify_one(path, File::open(path, options.open), options, console, json);
   return verify_files(path, *files, options, console, json);
 }
 
