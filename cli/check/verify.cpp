@@ -1,6 +1,6 @@
 // The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
 // a model of several files as one set, which also checks the index against the files. If that fails, it opens one file
-// after the other, to find each invalid one.
+// after the other, to find each invalid one and each problem of the index.
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -10,8 +10,8 @@
 #include "text/formatted.h"
 #include "text/size.h"
 #include "verify_manifest.h"
+#include "verify_set.h"
 
-#include <safetensors/checkpoint_index.h>
 #include <safetensors/stats.h>
 
 #include <algorithm>
@@ -28,8 +28,9 @@ docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 are no rules for the data, so it is read only with --values and --manifest.
 
 A model of several files gets one more verdict: whether each tensor of the index
-is in its file, and no tensor is in two files. Notes name the tensors and files
-that the index does not have, and a wrong total_size. These are not errors.)";
+is in its file. Without an index, no tensor may be in two files. Notes name the
+tensors in two files, the tensors and files that the index does not have, and a
+wrong total_size. These are not errors.)";
 
 constexpr Option kVerifyTable[] = {
     {"--manifest", "FILE",
@@ -67,15 +68,6 @@ struct VerifyOptions {
   bool inf = false;
 };
 
-// The differences between an index and its files, and the totals of the tensors.
-struct IndexNotes {
-  std::vector<std::string> unindexed;
-  std::vector<std::string> stray;
-  std::optional<std::uint64_t> total_size;
-  std::uint64_t nbytes = 0;
-  std::uint64_t tensors = 0;
-};
-
 void print_verdict_json(Json& json, const std::string& path, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
@@ -86,15 +78,6 @@ void print_verdict_json(Json& json, const std::string& path, const Result<File>&
     json_input_error(json.key("valid").null(), path, file.error());
   } else {
     json_input_error(json.field("valid", false), path, file.error());
-  }
-}
-
-void print_invalid(Console& console, const std::string& path, const Error& error) {
-  if (exit_of(error) == Exit::system) {
-    input_error(path, error, console);
-  } else {
-    const std::string& at_fault = error.path.empty() ? path : error.path;
-    console.out(formatted("{}: {}: {}\n", printable(at_fault), console.red("invalid"), describe(error)));
   }
 }
 
@@ -163,146 +146,54 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Verify
   return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
 }
 
-Result<IndexNotes> look_at_index(const Checkpoint& checkpoint) {
-  Result<std::vector<std::string>> stray = checkpoint.stray_files();
-  if (!stray) return stray.error();
-  IndexNotes notes;
-  notes.stray = *std::move(stray);
-  notes.total_size = checkpoint.index_total_size();
-  for (const Tensor& tensor : checkpoint.unindexed_tensors()) notes.unindexed.emplace_back(tensor.name());
-  for (const Tensor& tensor : checkpoint.tensors()) notes.nbytes += tensor.nbytes();
-  notes.tensors = checkpoint.tensors().size();
-  return notes;
+// Returns the files of the set, or those that `found` names if the set could not be opened.
+std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vector<std::string>& found) {
+  if (!set) return found;
+  std::vector<std::string> paths;
+  for (const File& file : set->files()) paths.push_back(file.path());
+  return paths;
 }
 
-std::string named(const std::vector<std::string>& names) {
-  constexpr std::size_t kNamed = 4;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i == 0 ? "" : ", ") + printable(names[i]);
-  return names.size() > kNamed ? text + ", ..." : text;
-}
-
-void print_notes(Console& console, const std::string& path, const IndexNotes& notes) {
-  const std::string head = printable(path) + ": note: ";
-  if (!notes.unindexed.empty())
-    console.out(formatted("{}{} not in the index, loaders skip them: {}\n", head,
-                          counted(notes.unindexed.size(), "tensor"), named(notes.unindexed)));
-  if (!notes.stray.empty())
-    console.out(
-        formatted("{}{} not in the index: {}\n", head, counted(notes.stray.size(), "file"), named(notes.stray)));
-  if (notes.total_size && *notes.total_size != notes.nbytes)
-    console.out(formatted("{}total_size of the index is {}, the tensors have {}\n", head, grouped(*notes.total_size),
-                          counted(notes.nbytes, "byte")));
-}
-
-void print_notes_json(Json& json, const IndexNotes& notes) {
-  const auto list = [&](const char* key, const std::vector<std::string>& names) {
-    json.line().key(key).open('[');
-    for (const std::string& name : names) json.string(name);
-    json.close(']');
-  };
-  json.field("valid", true).field("tensor_count", notes.tensors).field("nbytes", notes.nbytes).key("total_size");
-  if (notes.total_size) {
-    json.number(*notes.total_size);
-  } else {
-    json.null();
-  }
-  list("unindexed_tensors", notes.unindexed);
-  list("stray_files", notes.stray);
-}
-
-// Prints the verdict of the files as one set.
-Exit verify_set(const std::string& path, const Result<Checkpoint>& checkpoint, const VerifyOptions& options,
-                Console& console, Json* json) {
-  const Result<IndexNotes> notes = checkpoint ? look_at_index(*checkpoint) : checkpoint.error();
-  if (json != nullptr) {
-    json->key("set").open('{');
-    if (notes) {
-      print_notes_json(*json, *notes);
-    } else if (exit_of(notes.error()) == Exit::system) {
-      json_input_error(json->key("valid").null(), path, notes.error());
-      input_error(path, notes.error(), console);
-    } else {
-      json_input_error(json->field("valid", false), path, notes.error());
-    }
-    json->close('}');
-  } else if (!notes) {
-    print_invalid(console, path, notes.error());
-  } else if (!options.quiet) {
-    console.out(formatted("{}: {}, {} in {}, {}\n", printable(path), console.green("ok"),
-                          counted(notes->tensors, "tensor"), counted(checkpoint->files().size(), "file"),
-                          counted(notes->nbytes, "byte")));
-  }
-  if (json == nullptr && notes && !options.quiet) print_notes(console, path, *notes);
-  return notes ? Exit::good : exit_of(notes.error());
-}
-
-// Prints the other problems of an index of which a file is missing or invalid. Those files have verdicts of their own.
-void print_index_problems(const std::string& path, const VerifyOptions& options, Exit code, Console& console,
-                          Json* json) {
-  Result<IndexCheck> check = check_index(path);
-  if (!check) return;  // not an index, or an error that the verdicts of the files show
-  std::erase_if(check->problems, [](const IndexProblem& problem) {
-    return problem.kind == IndexProblemKind::missing_file || problem.kind == IndexProblemKind::invalid_file;
-  });
-  if (json != nullptr) {
-    json->key("set").open('{').key("valid");
-    if (code == Exit::system) {
-      json->null();
-    } else {
-      json->boolean(false);
-    }
-    json->key("problems").open('[');
-    for (const IndexProblem& problem : check->problems) json->string(problem.message);
-    json->close(']').close('}').line();
-    return;
-  }
-  for (const IndexProblem& problem : check->problems) {
-    const bool invalid =
-        problem.kind == IndexProblemKind::missing_tensor || problem.kind == IndexProblemKind::wrong_file;
-    if (invalid || !options.quiet)
-      console.out(
-          formatted("{}: {}: {}\n", printable(path), invalid ? console.red("invalid") : "note", problem.message));
-  }
-}
-
-// Returns file i of the set. Opens it if the set could not be opened, or has another file there by now.
-Result<File> open_one(const Result<Checkpoint>& set, std::size_t i, const std::string& path,
-                      const OpenOptions& options) {
-  if (set && i < set->files().size() && set->files()[i].path() == path) return set->files()[i];
-  return File::open(path, options);
-}
-
-// A model of several files: a verdict per file, then one for the index, or its problems if a file is missing or
-// invalid.
-Exit verify_files(const std::string& path, const std::vector<std::string>& files, const VerifyOptions& options,
+// A model of several files: a verdict per file, then one for the set, then the manifest. If the set could not be
+// opened, one file after the other is open. So each is compared with the manifest while it is open, and shown later.
+Exit verify_files(const std::string& path, const std::vector<std::string>& found, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
   Exit values = Exit::good;
   const Result<Checkpoint> set = Checkpoint::open(path, {.open = options.open});
+  const std::vector<std::string> paths = paths_of(set, found);
+  std::vector<FileHeader> opened;
+  std::optional<ManifestComparison> manifest;
+  if (options.manifest) manifest.emplace(*options.manifest, paths);
   if (json != nullptr) json->key("files").open('[');
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (json != nullptr) json->line().open('{').field("path", files[i]);
-    const Result<File> file = open_one(set, i, files[i], options.open);
-    const Exit code = verify_file(files[i], file, options, console, json);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (json != nullptr) json->line().open('{').field("path", paths[i]);
+    const Result<File> file = set ? set->files()[i] : File::open(paths[i], options.open);
+    const Exit code = verify_file(paths[i], file, options, console, json);
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
+    if (file && !set) opened.push_back({paths[i], file->header()});
+    if (manifest) manifest->add(paths[i], file, console);
   }
   if (json != nullptr) json->close(']').line();
-  if (format != Exit::good) {
-    print_index_problems(path, options, format, console, json);
-  } else {
-    format = verify_set(path, set, options, console, json);
-  }
-  Exit manifest = Exit::good;
-  if (format == Exit::good && options.manifest)
-    manifest = options.manifest->compare(set->files(), true, options.quiet, console, json);
+  format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
+  const Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
     json->field("valid", format == Exit::good);
   }
-  return worse(worse(format, values), manifest);
+  return worse(worse(format, values), differs);
+}
+
+// One file, or a path that leads to no file.
+Exit verify_one(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
+                Json* json) {
+  const Exit code = verify_file(path, file, options, console, json);
+  if (!options.manifest) return code;
+  ManifestComparison manifest(*options.manifest, {&path, 1});
+  manifest.add(path, file, console);
+  return worse(code, manifest.print(false, options.quiet, console, json));
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
@@ -311,13 +202,9 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
     return verify_file(path, open_standard_input(options.open, data), options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_file(path, files.error(), options, console, json);
-  if (files->size() == 1 && files->front() == path) {
-    const Result<File> file = File::open(path, options.open);
-    const Exit code = verify_file(path, file, options, console, json);
-    if (!file || !options.manifest) return code;
-    return worse(code, options.manifest->compare({&*file, 1}, false, options.quiet, console, json));
-  }
+  if (!files) return verify_one(path, files.error(), options, console, json);
+  if (files->size() == 1 && files->front() == path)
+    return verify_one(path, File::open(path, options.open), options, console, json);
   return verify_files(path, *files, options, console, json);
 }
 

@@ -1,6 +1,6 @@
 // Compares files with the digests of a manifest. verify_file() of the component hash finds the ranges whose digests
-// differ. It gets the open File whose format was checked, so nobody can swap the file in between. Chunks that follow
-// each other are shown as one range.
+// differ. It gets the open File whose format was checked, so nobody can swap the file in between. The verdicts are kept
+// until the caller prints them, but no file stays open for them. Chunks that follow each other are shown as one range.
 #include "verify_manifest.h"
 
 #include "interrupt.h"
@@ -10,7 +10,7 @@
 #if defined(SAFETENSORS_HAVE_HASH)
 #include <safetensors/hash.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <set>
 #include <tuple>
 #endif
@@ -24,13 +24,14 @@ struct GivenManifest::State {
   Manifest manifest;
 };
 
-namespace {
-
-// The verdict of one file. error: the file could not be compared, or has another size.
+// The verdict of one file. error: the file could not be compared, or has another size. opened: false if the error is
+// that of opening the file.
 struct ManifestVerdict {
   std::string name;
-  std::vector<DamagedRange> damaged;
-  std::optional<Error> error;
+  std::string path;
+  bool opened = true;
+  std::vector<DamagedRange> damaged = {};
+  std::optional<Error> error = std::nullopt;
 
   [[nodiscard]] bool matches() const { return !error && damaged.empty(); }
   [[nodiscard]] Exit code() const {
@@ -38,6 +39,8 @@ struct ManifestVerdict {
     return damaged.empty() ? Exit::good : Exit::negative;
   }
 };
+
+namespace {
 
 auto damage_of(const DamagedRange& range) {
   return std::tie(range.header, range.data, range.file, range.tensors);
@@ -69,8 +72,18 @@ std::string damage_text(const DamagedRange& range) {
   return formatted("{}, in bytes [{}, {})", text, range.begin, range.end);
 }
 
-void print_verdict_of(const ManifestVerdict& verdict, const std::string& path, bool quiet, Console& console) {
-  if (verdict.error && exit_of(*verdict.error) == Exit::system) {
+// The reason why a file is not compared. The verdict of its format has the details.
+const char* refusal_text(const Error& error) {
+  if (error.os_error == ENOENT) return "it does not exist";
+  return exit_of(error) == Exit::system ? "it cannot be read" : "it is invalid";
+}
+
+void print_verdict_of(const ManifestVerdict& verdict, bool quiet, Console& console) {
+  const std::string& path = verdict.path;
+  if (!verdict.opened) {
+    console.out(formatted("{}: {} with the manifest: {}\n", printable(path), console.red("not compared"),
+                          refusal_text(*verdict.error)));
+  } else if (verdict.error && exit_of(*verdict.error) == Exit::system) {
     console.error(path, *verdict.error);
   } else if (verdict.error) {
     console.out(formatted("{}: {}: {}\n", printable(path), console.red("differs"), describe(*verdict.error)));
@@ -99,22 +112,21 @@ void print_verdict_json_of(const ManifestVerdict& verdict, Json& json) {
 }
 
 // The length of the folder that all paths have in common.
-std::size_t folder_length(std::span<const File> files) {
-  std::string_view common = files.front().path();
+std::size_t folder_length(std::span<const std::string> paths) {
+  if (paths.empty()) return 0;
+  std::string_view common = paths.front();
   common = common.substr(0, common.rfind('/') + 1);
-  for (const File& file : files) {
-    while (!file.path().starts_with(common))
-      common = common.substr(0, common.substr(0, common.size() - 1).rfind('/') + 1);
+  for (const std::string& path : paths) {
+    while (!path.starts_with(common)) common = common.substr(0, common.substr(0, common.size() - 1).rfind('/') + 1);
   }
   return common.size();
 }
 
-ManifestVerdict compare_file(const File& file, std::string name, const Manifest& manifest, Console& console) {
-  ManifestVerdict verdict{.name = std::move(name), .damaged = {}, .error = {}};
+void compare_file(const File& file, const Manifest& manifest, Console& console, ManifestVerdict& verdict) {
   const ManifestFile* const expected = manifest.find(verdict.name);
   if (expected == nullptr) {
     verdict.error = Error{.code = Errc::not_found, .path = {}, .message = "the file is not in the manifest"};
-    return verdict;
+    return;
   }
   const ManifestOptions options{.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
@@ -126,7 +138,6 @@ ManifestVerdict compare_file(const File& file, std::string name, const Manifest&
   } else {
     verdict.error = ranges.error();
   }
-  return verdict;
 }
 
 }  // namespace
@@ -141,28 +152,47 @@ Result<GivenManifest> GivenManifest::read(const std::string& path) {
   return GivenManifest(std::make_shared<const State>(State{path, *std::move(manifest)}));
 }
 
-Exit GivenManifest::compare(std::span<const File> files, bool whole, bool quiet, Console& console, Json* json) const {
+struct ManifestComparison::State {
+  GivenManifest given;
+  std::string folder;  // that all files have in common
+  std::vector<ManifestVerdict> verdicts;
+};
+
+ManifestComparison::ManifestComparison(GivenManifest manifest, std::span<const std::string> paths)
+    : state_(std::make_shared<State>(State{std::move(manifest), {}, {}})) {
+  if (!paths.empty()) state_->folder = paths.front().substr(0, folder_length(paths));
+}
+
+void ManifestComparison::add(const std::string& path, const Result<File>& file, Console& console) {
   const Interrupt interrupt;
-  const std::size_t folder = folder_length(files);
+  ManifestVerdict verdict{.name = path.substr(state_->folder.size()), .path = path};
+  if (file) {
+    compare_file(*file, state_->given.state_->manifest, console, verdict);
+  } else {
+    verdict.opened = false;
+    verdict.error = file.error();
+  }
+  state_->verdicts.push_back(std::move(verdict));
+}
+
+Exit ManifestComparison::print(bool whole, bool quiet, Console& console, Json* json) const {
+  const GivenManifest::State& given = *state_->given.state_;
   std::set<std::string> found;
   Exit code = Exit::good;
-  if (json != nullptr) json->line().key("manifest").open('{').field("path", state_->path).key("files").open('[');
-  const auto show = [&](const ManifestVerdict& verdict, const std::string& path) {
+  if (json != nullptr) json->line().key("manifest").open('{').field("path", given.path).key("files").open('[');
+  const auto show = [&](const ManifestVerdict& verdict) {
     if (json != nullptr) print_verdict_json_of(verdict, *json);
-    if (json == nullptr) print_verdict_of(verdict, path, quiet, console);
+    if (json == nullptr) print_verdict_of(verdict, quiet, console);
     code = worse(code, verdict.code());
   };
-  for (const File& file : files) {
-    const std::string& path = file.path();
-    const ManifestVerdict verdict = compare_file(file, path.substr(folder), state_->manifest, console);
-    if (Interrupt::caught()) return code;
+  for (const ManifestVerdict& verdict : state_->verdicts) {
     found.insert(verdict.name);
-    show(verdict, path);
+    show(verdict);
   }
-  for (const ManifestFile& file : state_->manifest.files) {
+  for (const ManifestFile& file : given.manifest.files) {
     if (!whole || found.contains(file.name)) continue;
     const Error error{.code = Errc::not_found, .path = {}, .message = "the file of the manifest is not in the model"};
-    show({.name = file.name, .damaged = {}, .error = error}, files[0].path().substr(0, folder) + file.name);
+    show({.name = file.name, .path = state_->folder + file.name, .error = error});
   }
   if (json != nullptr) json->close(']').field("matches", code == Exit::good).close('}');
   return code;
@@ -178,7 +208,13 @@ Result<GivenManifest> GivenManifest::read(const std::string& path) {
                .message = "this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)"};
 }
 
-Exit GivenManifest::compare(std::span<const File>, bool, bool, Console&, Json*) const {
+struct ManifestComparison::State {};
+
+ManifestComparison::ManifestComparison(GivenManifest, std::span<const std::string>) {}
+
+void ManifestComparison::add(const std::string&, const Result<File>&, Console&) {}
+
+Exit ManifestComparison::print(bool, bool, Console&, Json*) const {
   return Exit::system;
 }
 

@@ -19,14 +19,29 @@ class GivenManifest {
   // Reads and checks it. Errors: those of opening and reading the file, invalid_argument, unsupported.
   [[nodiscard]] static Result<GivenManifest> read(const std::string& path);
 
-  // Prints a verdict per file, or adds the member "manifest" to the object of the path. whole: they are all files of a
-  // model, so each file of the manifest must be there.
-  Exit compare(std::span<const File> files, bool whole, bool quiet, Console& console, Json* json) const;
-
  private:
+  friend class ManifestComparison;
   struct State;
   explicit GivenManifest(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
+};
+
+// The comparison of the files of one path.
+class ManifestComparison {
+ public:
+  // paths: of all files, in any order.
+  ManifestComparison(GivenManifest manifest, std::span<const std::string> paths);
+
+  // Compares a file through its open descriptor, which may be closed after the call. An error of `file` says why it
+  // cannot be compared.
+  void add(const std::string& path, const Result<File>& file, Console& console);
+  // Prints a verdict per file, or adds the member "manifest" to the object of the path. whole: they are all files of a
+  // model, so each file of the manifest must be there.
+  Exit print(bool whole, bool quiet, Console& console, Json* json) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace safetensors::cli

@@ -20,9 +20,10 @@ constexpr const char kIndexDescription[] =
 file of a folder. make writes an index for the files that are called
 STEM-00001-of-0000N.safetensors, or for all files of DIR if none is called so.
 check compares an index with its files: files and tensors that are missing,
-tensors in another file, tensors and files that the index does not have, and
-total_size. fix writes the right index, and keeps its metadata, but no other
-members. All three read only headers.)";
+tensors in another file or in two files, tensors and files that the index does
+not have, and total_size. fix writes the right index, and keeps its metadata,
+but no other members. It refuses a tensor in two files. All three read only
+headers.)";
 
 constexpr Option kIndexTable[] = {
     {"--name", "STEM", "make: the beginning of the name of the index"},
@@ -47,8 +48,9 @@ struct IndexRequest {
 };
 
 // The kinds of problems in the JSON document, indexed by IndexProblemKind.
-constexpr std::array<std::string_view, 7> kProblemKinds = {
-    "missing_file", "invalid_file", "missing_tensor", "wrong_file", "unindexed_tensor", "stray_file", "total_size"};
+constexpr std::array<std::string_view, 8> kProblemKinds = {"missing_file", "invalid_file",     "missing_tensor",
+                                                           "wrong_file",   "unindexed_tensor", "stray_file",
+                                                           "total_size",   "duplicate_tensor"};
 
 void json_problems(Json& json, const std::vector<IndexProblem>& problems) {
   const auto optional = [&](std::string_view key, const std::string& text, bool present) {
@@ -61,9 +63,9 @@ void json_problems(Json& json, const std::vector<IndexProblem>& problems) {
   };
   json.line().key("problems").open('[');
   for (const IndexProblem& problem : problems) {
-    const bool of_tensor = problem.kind == IndexProblemKind::missing_tensor ||
-                           problem.kind == IndexProblemKind::wrong_file ||
-                           problem.kind == IndexProblemKind::unindexed_tensor;
+    const bool of_tensor =
+        problem.kind == IndexProblemKind::missing_tensor || problem.kind == IndexProblemKind::wrong_file ||
+        problem.kind == IndexProblemKind::unindexed_tensor || problem.kind == IndexProblemKind::duplicate_tensor;
     json.line().open('{').field("kind", kProblemKinds.at(static_cast<std::size_t>(problem.kind)));
     optional("tensor", problem.tensor, of_tensor);
     optional("file", problem.file, problem.kind != IndexProblemKind::total_size);

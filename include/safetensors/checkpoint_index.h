@@ -3,6 +3,7 @@
 #pragma once
 
 #include <safetensors/error.h>
+#include <safetensors/header.h>
 #include <safetensors/path.h>
 #include <safetensors/writer.h>
 
@@ -49,10 +50,11 @@ enum class IndexProblemKind : std::uint8_t {
   missing_file,      ///< the index names a file that does not exist
   invalid_file,      ///< a file cannot be opened, or breaks a rule of the format; `message` says which
   missing_tensor,    ///< the index names a tensor that is in none of its files
-  wrong_file,        ///< the index names the wrong file for a tensor
+  wrong_file,        ///< a tensor is in another file than the index names; the named one may be missing or invalid
   unindexed_tensor,  ///< a tensor of a file that the index names is not in the index
   stray_file,        ///< a file of the folder is not in the index
   total_size,        ///< `total_size` is not the sum of the sizes of the tensors, or it is missing or no integer
+  duplicate_tensor,  ///< a tensor is in two files that the index names; `file` is not the one that loaders read
 };
 
 /// A problem of an index.
@@ -73,12 +75,16 @@ struct IndexCheck {
 };
 
 /// Compares an index with its files. Reads only headers. `path` is an index, or a folder. In a folder,
-/// `model.safetensors.index.json` is taken, otherwise its only index.
+/// `model.safetensors.index.json` is taken, otherwise its only index. `parse`: options for the headers, as for
+/// File::open(). `parse.cancelled` also cancels the reading of the index.
+///
+/// `total_size` is compared with the sizes of the tensors in the files. A tensor that is in two files counts once. A
+/// loader reads it from the file that the index names.
 ///
 /// Errors: not_found (a folder without an index), ambiguous_checkpoint (several indexes, none of them
 /// `model.safetensors.index.json`), invalid_index, open_failed, read_failed, invalid_argument (`path` is neither a
-/// folder nor an index).
-[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path) noexcept;
+/// folder nor an index), cancelled.
+[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path, const ParseOptions& parse = {}) noexcept;
 
 /// Compares as check_index() does, and makes the right index, with the name and the `metadata` of the old one. If all
 /// files of the old index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes

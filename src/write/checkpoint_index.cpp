@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -168,13 +167,17 @@ Result<std::string> find_index(const std::string& path) {
 // Compares an index with its files, and collects the problems.
 class IndexChecker {
  public:
-  IndexChecker(std::string folder, const format::ShardIndex& index) : folder_(std::move(folder)), index_(index) {}
+  IndexChecker(std::string folder, const format::ShardIndex& index, const ParseOptions& parse)
+      : folder_(std::move(folder)), index_(index), options_{.access = Access::read, .parse = parse} {}
 
   Status run() {
     for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
       if (Status status = open(i); !status) return status;
     }
-    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) check_shard(i);
+    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
+      check_entries(i);
+      check_tensors(i);
+    }
     check_total_size();
     return add_stray_files();
   }
@@ -190,13 +193,13 @@ class IndexChecker {
   Status open(std::uint32_t shard) {
     const std::string_view name = index_.shard(shard);
     headers_.emplace_back();
-    const Result<File> file = File::open(os::join_path(folder_, name), {.access = Access::read});
+    const Result<File> file = File::open(os::join_path(folder_, name), options_);
     if (file) {
       headers_.back() = file->header();
       for (const TensorInfo& tensor : headers_.back()->tensors()) holders_.emplace(tensor.name, shard);
       return {};
     }
-    if (file.error().code == Errc::out_of_memory) return file.error();
+    if (file.error().code == Errc::out_of_memory || file.error().code == Errc::cancelled) return file.error();
     const bool missing = file.error().os_error == ENOENT;
     all_exist_ = all_exist_ && !missing;
     if (missing)
@@ -206,28 +209,57 @@ class IndexChecker {
     return {};
   }
 
-  void check_shard(std::uint32_t shard) {
-    if (!headers_[shard]) return;  // already a problem
-    const std::string_view name = index_.shard(shard);
+  // Looks for the tensors that the index has in a file. A file that cannot be opened is a problem already, but a tensor
+  // of it that is in another file is one more.
+  void check_entries(std::uint32_t shard) {
+    const bool opened = headers_[shard].has_value();
+    const std::string name = quoted_name(index_.shard(shard));
     for (const std::uint32_t entry : index_.of_shard(shard)) {
       const std::string_view tensor = index_[entry].tensor;
-      if (headers_[shard]->find(tensor) != nullptr) continue;
+      if (opened && headers_[shard]->find(tensor) != nullptr) continue;
       const auto holder = holders_.find(tensor);
-      if (holder == holders_.end())
-        add(IndexProblemKind::missing_tensor, tensor, name,
-            format::tensor_named(tensor) + " is not in " + quoted_name(name));
+      const bool held = holder != holders_.end();
+      if (!held && !opened) continue;
+      const std::string other = held ? quoted_name(index_.shard(holder->second)) : "";
+      std::string message = format::tensor_named(tensor);
+      if (!opened)
+        message += " is in " + other + ", the index has it in " + name;
       else
-        add(IndexProblemKind::wrong_file, tensor, name,
-            format::tensor_named(tensor) + " is not in " + quoted_name(name) + ", but in " +
-                quoted_name(index_.shard(holder->second)));
+        message += " is not in " + name + (held ? ", but in " + other : "");
+      add(held ? IndexProblemKind::wrong_file : IndexProblemKind::missing_tensor, tensor, index_.shard(shard),
+          std::move(message));
     }
+  }
+
+  // Looks for the tensors of a file in the index and in the other files. Adds the sizes of those that have their home
+  // in this file, so a tensor in two files counts once.
+  void check_tensors(std::uint32_t shard) {
+    if (!headers_[shard]) return;
+    const std::string_view name = index_.shard(shard);
     for (const TensorInfo& tensor : headers_[shard]->tensors()) {
       const std::uint32_t entry = index_.find(tensor.name);
       if (entry == index_.kNone)
         add(IndexProblemKind::unindexed_tensor, tensor.name, name,
             format::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index");
-      if (!base::add(size_, tensor.nbytes(), size_)) size_ = ~std::uint64_t{0};
+      const std::uint32_t home = home_of(tensor.name, entry);
+      if (home != shard)
+        add(IndexProblemKind::duplicate_tensor, tensor.name, name,
+            format::tensor_named(tensor.name) +
+                " is in two files: " + quoted_name(index_.shard(std::min(home, shard))) + " and " +
+                quoted_name(index_.shard(std::max(home, shard))));
+      else if (!base::add(size_, tensor.nbytes(), size_))
+        size_ = ~std::uint64_t{0};
     }
+  }
+
+  // Returns the file where loaders find a tensor: that of its entry in the index, if it is there, otherwise the first
+  // one. The tensor must be in a file that could be opened.
+  [[nodiscard]] std::uint32_t home_of(std::string_view tensor, std::uint32_t entry) const {
+    if (entry != index_.kNone) {
+      const std::uint32_t indexed = index_[entry].shard;
+      if (headers_[indexed] && headers_[indexed]->find(tensor) != nullptr) return indexed;
+    }
+    return holders_.find(tensor)->second;
   }
 
   void check_total_size() {
@@ -268,9 +300,10 @@ class IndexChecker {
 
   const std::string folder_;
   const format::ShardIndex& index_;
-  std::vector<std::optional<Header>> headers_;  // by shard; nullopt: the file cannot be opened
-  std::map<std::string_view, std::uint32_t> holders_;
-  std::uint64_t size_ = 0;  // of the tensors in all files
+  const OpenOptions options_;
+  std::vector<std::optional<Header>> headers_;         // by shard; nullopt: the file cannot be opened
+  std::map<std::string_view, std::uint32_t> holders_;  // the first file that has a tensor
+  std::uint64_t size_ = 0;                             // of the tensors in all files, each counted once
   bool all_exist_ = true;
   std::vector<IndexProblem> problems_;
 };
@@ -282,16 +315,15 @@ Status check_metadata(const std::string& metadata, const std::string& path) {
   return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them", path);
 }
 
-Result<IndexCheck> check_index_of(const std::string& path, bool fix) {
+Result<IndexCheck> check_index_of(const std::string& path, const ParseOptions& parse, bool fix) {
   const Result<std::string> found = find_index(path);
   if (!found) return found.error();
-  const std::function<bool()> never;
-  base::Cancellation cancellation(never);
+  base::Cancellation cancellation(parse.cancelled);
   const auto index = file::read_index(*found, cancellation);
   if (!index) return base::with_path(Error(index.error()), *found);
   const std::size_t name_begin = found->rfind('/') + 1;
   const std::string folder = found->substr(0, name_begin);
-  IndexChecker checker(folder, **index);
+  IndexChecker checker(folder, **index, parse);
   if (Status status = checker.run(); !status) return std::move(status).error();
   IndexCheck check{.path = *found, .problems = checker.take_problems(), .other_members = (*index)->other_members()};
   if (!fix) return check;
@@ -318,12 +350,12 @@ Result<CheckpointIndex> make_index(PathView folder, const MakeIndexOptions& opti
   return base::guarded([&] { return write::make_index_of(std::string(folder), options); });
 }
 
-Result<IndexCheck> check_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), false); });
+Result<IndexCheck> check_index(PathView path, const ParseOptions& parse) noexcept {
+  return base::guarded([&] { return write::check_index_of(std::string(path), parse, false); });
 }
 
 Result<IndexCheck> fix_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), true); });
+  return base::guarded([&] { return write::check_index_of(std::string(path), {}, true); });
 }
 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {

@@ -213,6 +213,32 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
         self.write("swapped/model.safetensors.index.json", json.dumps({"weight_map": names}))
         self.check_swaps(self.at("swapped"), self.at("swapped/x.safetensors"))
 
+    def test_swapped_shard_is_hashed_as_it_was_opened_when_another_one_is_missing(self) -> None:
+        if run_swapping([sys.executable, "--version"], -1, lambda: None)[0] == NOT_TRACED:
+            self.skipTest("this system does not let a process trace its child")
+        os.mkdir(self.at("torn"))
+        shard, other = self.at("torn/x.safetensors"), self.at("other")
+        with open(shard, "wb") as out:
+            out.write(TWO)
+        self.output("hash", shard, "--manifest", "-o", self.at("m.json"))
+        names = {"a": "x.safetensors", "c": "y.safetensors"}
+        self.write("torn/model.safetensors.index.json", json.dumps({"weight_map": names}))
+        command = [behaviour_test.PROGRAM, "verify", self.at("torn"), "--manifest", self.at("m.json")]
+        found: set[tuple[bool, bool]] = set()
+        when, most = 0, 1
+        while when < most:
+            for path, data in ((shard, ONE), (other, TWO)):
+                with open(path, "wb") as out:
+                    out.write(data)
+            code, text, calls = run_swapping(command, when, lambda: os.replace(other, shard))
+            self.assertEqual(code, 3, text)
+            right = b"x.safetensors: ok, 2 tensors" in text
+            self.assertEqual(b"x.safetensors: matches the manifest" in text, right, (when, text))
+            found.add((right, b"x.safetensors: differs: " in text))
+            most = max(most, calls)
+            when += 1
+        self.assertEqual(found, {(True, False), (False, True)})
+
     def skip_unless_it_starts(self, limit: Callable[[], None]) -> None:
         """Sanitizers reserve more address space than the limit."""
         if self.run_command("version", preexec_fn=limit).returncode != 0:

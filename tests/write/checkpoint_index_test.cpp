@@ -18,9 +18,9 @@ class CheckpointIndexTest : public ::testing::Test {
   void put_file(const std::string& name, const std::string& tensor) {
     put(directory_ / name, u8_file({{tensor, "abc"}}));
   }
-  [[nodiscard]] std::vector<std::string> problems() const {
+  [[nodiscard]] std::vector<std::string> problems(const ParseOptions& parse = {}) const {
     std::vector<std::string> messages;
-    for (const IndexProblem& problem : check_index(directory_.path()).value().problems)
+    for (const IndexProblem& problem : check_index(directory_.path(), parse).value().problems)
       messages.push_back(problem.message);
     return messages;
   }
@@ -105,6 +105,56 @@ TEST_F(CheckpointIndexTest, FixesRenamedFiles) {
   put(directory_ / "m.safetensors.index.json", index_text({{"a", "old-1.safetensors"}, {"b", "old-2.safetensors"}}));
   EXPECT_EQ(problems().size(), 4U);  // two files are missing, and two are stray
   EXPECT_EQ(fix_index(directory_.path()).value().fixed.files, (std::vector<std::string>{first_, second_}));
+}
+
+TEST_F(CheckpointIndexTest, FindsTensorsInTwoFilesAndCountsThemOnce) {
+  put(directory_ / first_, u8_file({{"a", "abc"}, {"u", "xy"}}));
+  put(directory_ / second_, u8_file({{"a", "abcdef"}, {"b", "d"}, {"u", "xy"}}));
+  const std::string files = " is in two files: `" + first_ + "` and `" + second_ + "`";
+  // The index has a in the first file, then in the second one.
+  put(directory_ / "m.safetensors.index.json", index_text({{"a", first_}, {"b", second_}}));
+  const std::vector<std::string> unindexed = {"tensor `u` of `" + first_ + "` is not in the index",
+                                              "tensor `u` of `" + second_ + "` is not in the index"};
+  EXPECT_EQ(problems(), (std::vector<std::string>{unindexed[0], "tensor `a`" + files, unindexed[1],
+                                                  "tensor `u`" + files, "total_size is 1, the tensors have 6 bytes"}));
+  put(directory_ / "m.safetensors.index.json", index_text({{"u", first_}, {"a", second_}, {"b", second_}}));
+  EXPECT_EQ(problems(), (std::vector<std::string>{"tensor `a`" + files, "tensor `u`" + files,
+                                                  "total_size is 1, the tensors have 9 bytes"}));
+  const IndexProblem problem = check_index(directory_.path()).value().problems[0];
+  EXPECT_EQ(problem.kind, IndexProblemKind::duplicate_tensor);
+  EXPECT_EQ(problem.tensor, "a");
+  EXPECT_EQ(problem.file, first_);
+  EXPECT_EQ(error_of(fix_index(directory_.path())).code, Errc::duplicate_name);
+}
+
+TEST_F(CheckpointIndexTest, FindsTensorsOfAMissingFileInOthers) {
+  put(directory_ / second_, u8_file({{"a", "abc"}, {"b", "d"}}));
+  put(directory_ / "z.safetensors", u8_file({{"b", "d"}}));
+  put(directory_ / "m.safetensors.index.json",
+      index_text({{"a", first_}, {"gone", first_}, {"b", second_}, {"x", "z.safetensors"}}));
+  const auto expected = [&](const std::string& first) {
+    return std::vector<std::string>{
+        "file `" + first_ + "`" + first,
+        "tensor `a` is in `" + second_ + "`, the index has it in `" + first_ + "`",
+        "tensor `x` is not in `z.safetensors`",
+        "tensor `b` is in two files: `" + second_ + "` and `z.safetensors`",
+        "total_size is 1, the tensors of the files that can be opened have 4 bytes",
+    };
+  };
+  EXPECT_EQ(problems(), expected(" does not exist"));
+  put(directory_ / first_, "");
+  EXPECT_EQ(problems(), expected(": header too small: the file has 0 bytes, the length of the header alone takes 8"));
+}
+
+TEST_F(CheckpointIndexTest, ReadsHeadersWithTheOptionsOfTheCaller) {
+  const std::string header = " {\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+  put(directory_ / first_, file_bytes(header, "x"));
+  put(directory_ / "m.safetensors.index.json", index_text({{"a", first_}}));
+  EXPECT_EQ(problems().size(), 1U);  // an invalid file
+  EXPECT_EQ(problems({.allow_leading_whitespace = true}), std::vector<std::string>{});
+  EXPECT_EQ(problems({.max_header_bytes = 8, .allow_leading_whitespace = true})[0],
+            "file `" + first_ + "`: header too large: its length is given as 54 bytes, the limit is 8");
+  EXPECT_EQ(error_of(check_index(directory_.path(), {.cancelled = [] { return true; }})).code, Errc::cancelled);
 }
 
 TEST_F(CheckpointIndexTest, ReplacesNothingWithNewFile) {
