@@ -246,7 +246,7 @@ TEST_F(FillingRead, OpensFileOncePerThread) {
   EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
   for (int threads = 1; threads <= 3; ++threads) {
     thread = {};
-    for (const std::uint64_t offset : {0, 1'000'001, 2'000'000}) expect_bytes(*reader, offset, 1'000'000, 3);
+    for (const std::uint64_t offset : {0U, 1'000'001U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 3);
     EXPECT_EQ(system.opens, threads);
   }
   EXPECT_EQ(counts.buffered, 9'000'000U);
