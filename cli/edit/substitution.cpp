@@ -246,7 +246,14 @@ Result<std::string> Substitution::apply(std::string_view name) const {
   std::array<re2::StringPiece, 10> match;
   std::string result;
   std::size_t copied = 0;  // bytes of the name before this are in the result
+  std::size_t scanned = 0;
   for (std::size_t start = 0; start <= name.size();) {
+    scanned += name.size() - start;
+    if (scanned > kMaxScans * name.size())
+      return invalid(
+          formatted("the name `{}...` of {} bytes has too many matches: each may scan the bytes after it, {} "
+                    "in total, the limit is {} (use --map)",
+                    printable(name.substr(0, 60)), name.size(), scanned, kMaxScans * name.size()));
     if (!regex_->Match(text, start, name.size(), re2::RE2::UNANCHORED, match.data(), groups_)) break;
     const auto begin = static_cast<std::size_t>(match[0].data() - name.data());
     const std::size_t end = begin + match[0].size();

@@ -24,9 +24,12 @@ class Substitution {
 #endif
   static constexpr const char* kMissing = "this build has no RE2, which an EXPRESSION needs (use --map)";
 
-  // A longer name is refused: with the flag g, the time can grow with the square of its length, and names come from
-  // strangers.
+  // A longer name is refused, because names come from strangers.
   static constexpr std::size_t kMaxName = 4096;  // bytes
+  // With the flag g, each match may scan all bytes after the match before it: of `s/a*z|a/b/g`, each `a` of `aaaa`
+  // scans the rest of the name for a `z`. So matches that may scan more than this times the name are refused. Names of
+  // up to 255 bytes never are.
+  static constexpr std::size_t kMaxScans = 128;
 
   // Parses s/RE/TEXT/FLAGS with any delimiter. RE is an extended regular expression of POSIX, in UTF-8. In TEXT, & is
   // the whole match and \1 to \9 are its groups. Flags: g (every match, not only the first) and i (upper and lower case
@@ -37,7 +40,7 @@ class Substitution {
   Substitution& operator=(Substitution&&) noexcept;
   ~Substitution();
 
-  // Returns the new name. Error: invalid_argument (the name is too long).
+  // Returns the new name. Error: invalid_argument (the name is too long, or has too many matches).
   [[nodiscard]] Result<std::string> apply(std::string_view name) const;
 
  private:

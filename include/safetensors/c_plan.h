@@ -394,8 +394,9 @@ typedef struct safetensors_transfer {
  * boxes have an element, the one with the lowest index gives it, so a replica is never read twice. A pair of boxes has
  * at most one transfer, except if saved boxes overlap without being equal. The transfers are sorted by target, then by
  * source. `transfer` is valid until `visit` returns. `visit` must return normally. After an error, it was not called.
- * Errors: INVALID_ARGUMENT also if a box has another rank than the tensor or ends outside of it, or if elements of a
- * wanted box are in no saved box; SIZE_OVERFLOW (the tensor has more than 2^64-1 elements); UNSUPPORTED (more than 8
+ * Errors: INVALID_ARGUMENT also if a box has another rank than the tensor or ends outside of it, if elements of a
+ * wanted box are in no saved box, or if more than 2^18 + 16 x saved_count pairs of saved boxes overlap without being
+ * equal, as reshard.h says; SIZE_OVERFLOW (the tensor has more than 2^64-1 elements); UNSUPPORTED (more than 8
  * dimensions). */
 SAFETENSORS_API safetensors_status safetensors_reshard(const uint64_t* shape, size_t rank, const safetensors_box* saved,
                                                        size_t saved_count, const safetensors_box* wanted,

@@ -84,14 +84,17 @@ struct Transfer {
 ///
 /// The transfers are sorted by target, then by source.
 ///
-/// Time, with S saved and W wanted boxes: at most S x W comparisons of boxes and S log S steps for sorting, in addition
-/// to the transfers. Boxes that lie apart along the dimension with the most cuts are not compared. Saved boxes that
-/// share indices of the two dimensions with the most cuts are also compared with each other, each in log S steps: at
-/// worst S x S comparisons, if boxes overlap or three dimensions are cut. Thread-safe.
+/// Saved boxes that differ in one dimension only may overlap as they like. The overlaps of others have limits, because
+/// their number can grow with S x S, with S saved boxes: at most 2^18 + 16 x S pairs may overlap without being equal,
+/// and the boxes may be cut into as many pieces, in 64 times as many steps.
+///
+/// Time, with N pieces and wanted boxes (a saved box that is not cut is one piece), and T transfers: at most in
+/// proportion to N x log2(N)^D + T x log2(T), and to N x N. D is the number of dimensions in which boxes lie apart. The
+/// memory is in proportion to N + T. Thread-safe.
 ///
 /// Errors: invalid_argument, with the index of the box, if a box has another number of dimensions than the tensor, ends
-/// outside of it, or if elements of a wanted box are in no saved box; size_overflow, if the tensor has more than 2^64-1
-/// elements; out_of_memory.
+/// outside of it, or if elements of a wanted box are in no saved box; invalid_argument, if more saved boxes overlap
+/// than these limits allow; size_overflow, if the tensor has more than 2^64-1 elements; out_of_memory.
 [[nodiscard]] SAFETENSORS_API Result<std::vector<Transfer>> reshard(ShapeView shape, std::span<const Box> saved,
                                                                     std::span<const Box> wanted) noexcept;
 

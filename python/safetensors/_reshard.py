@@ -53,8 +53,8 @@ def reshard(
     `shape`: the shape of the whole tensor. `saved`, `wanted`: boxes, as `shard_box` returns, or other
     pairs of offsets and sizes. Each element of a wanted box is in one transfer. If several saved boxes
     have an element, the first one gives it. The transfers are sorted by target, then by source.
-    Raises SafetensorError for a box that ends outside of the tensor, and for a wanted box with elements
-    that no saved box has.
+    Raises SafetensorError for a box that ends outside of the tensor, for a wanted box with elements that
+    no saved box has, and for too many saved boxes that overlap without being equal.
     """
     return [
         Transfer(source, target, Box(*in_source), Box(*in_target))

@@ -234,6 +234,25 @@ class ExpressionsTest(edit_test.EditTest):
         text = self.succeed("rename", "escape", "out", "s/$/!/", "--dry-run")
         self.assertTrue(text.isascii() and "\x1b" not in text)
 
+    def test_bounds_scans_of_many_matches(self):
+        # Each `a` scans the rest of the name for a `z`. The scans are counted, so the last name that works is exact.
+        expression = "s/a*z|a/b/g"
+        self.put("short", [("a" * 255, "U8", [1], b"1")])
+        self.succeed("rename", "short", "shorter", expression)
+        self.assertEqual(list(header_of(self.path("shorter"))), ["b" * 255])
+        name = "a" * 129 + "x" * (4096 - 129)
+        self.put("most", [(name, "U8", [1], b"1")])
+        self.succeed("rename", "most", "out", expression)
+        self.assertEqual(list(header_of(self.path("out"))), [name.replace("a", "b")])
+        for count, scanned, limit in ((130, 528061, 524288), (4096, 528061, 524288)):
+            self.put("many", [("a" * count + "x" * (4096 - count), "U8", [1], b"1")])
+            message = (
+                f"of 4096 bytes has too many matches: each may scan the bytes after it, {scanned} in total, "
+                f"the limit is {limit} (use --map)"
+            )
+            self.fail_with(1, message, "rename", "many", "out2", expression)
+            self.succeed("rename", "many", "one", expression[:-1], "--force")
+
     def run_limited(self, *arguments):
         # Sanitizers reserve more address space than the limit.
         if self.run_command("version", preexec_fn=limit_memory).returncode != 0:

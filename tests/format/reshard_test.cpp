@@ -304,6 +304,25 @@ TEST(Reshard, RefusesInvalidBoxes) {
   EXPECT_TRUE(succeeds(reshard(Index{large, 0, large}, {}, {})));
 }
 
+// The overlaps of strangers end early, before they take memory for all pairs.
+TEST(Reshard, RefusesTooManyOverlaps) {
+  std::vector<Box> saved;
+  for (std::uint64_t i = 0; i < 1000; ++i) saved.push_back(box_at({i, i}, {1000, 1000}));
+  const Error error = error_of(reshard(Index{2000, 2000}, saved, std::vector<Box>{box_at({0, 0}, {1, 1})}));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "too many of 1000 saved boxes overlap without being equal: more than 278144 pairs");
+}
+
+TEST(Reshard, CutsManyRangesThatOverlap) {
+  constexpr std::uint64_t kCount = 5000;
+  std::vector<Box> saved;
+  for (std::uint64_t i = 0; i < kCount; ++i) saved.push_back(box_at({i}, {kCount}));
+  const std::vector<Transfer> transfers =
+      reshard(Index{2 * kCount}, saved, std::vector<Box>{box_at({0}, {2 * kCount - 1})}).value();
+  ASSERT_EQ(transfers.size(), kCount);
+  EXPECT_EQ(transfers[7], (Transfer{7, 0, box_at({kCount - 1}, {1}), box_at({kCount + 6}, {1})}));
+}
+
 TEST(Reshard, GivesSlicesOfBoxes) {
   const Slice slice = to_slice(box_at({1, 2}, {2, 3}));
   const ResolvedSlice resolved = slice.resolve(Dtype::U8, Shape{4, 5}).value();
