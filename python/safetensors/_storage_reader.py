@@ -58,7 +58,8 @@ class StorageReader(TorchStorageReader):
     thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
-    rank that failed.
+    rank that failed, except in the cases of the table in "Errors of dcp.load" of docs/distributed.md,
+    such as Ctrl-C while ranks exchange something.
     """
 
     def __init__(
