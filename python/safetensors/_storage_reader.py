@@ -24,7 +24,7 @@ from torch.futures import Future
 
 from ._checkpoint import DEFAULT_BUDGET
 from ._native import SafetensorError
-from ._options import Progress, reporter, to_bytes
+from ._options import Progress, reporter, to_size
 from ._paths import to_path
 from ._pieces import Piece
 from ._ranks import portable
@@ -79,7 +79,7 @@ class StorageReader(TorchStorageReader):
         self._path = path
         self._options: dict[str, Any] = {
             "threads": threads,
-            "memory_limit": to_bytes(memory_limit, "memory_limit"),
+            "memory_limit": to_size(memory_limit, "memory_limit"),
             "cache": cache,
         }
         self._progress = progress

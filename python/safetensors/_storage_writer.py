@@ -94,7 +94,7 @@ class StorageWriter(TorchStorageWriter):
             memory_limit=memory_limit,
             progress=progress,
         )
-        self._options.budget()  # raises for a text that is not a size
+        self._options.check()
         self._part: PartWriter | None = None
 
     @property
