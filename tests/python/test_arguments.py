@@ -168,3 +168,42 @@ def test_load_into_names_tied_weights(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError) as other:
         stt.load_into(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")
     assert not re.search("tied", str(other.value))
+
+
+@pytest.mark.parametrize("kind", ["buffer", "buffers of one storage", "parameters of one storage", "parameter and buffer"])
+def test_load_into_names_all_that_save_model_drops(tmp_path: Path, kind: str) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+    first = torch.arange(4.0)
+    second = first if kind == "buffer" else first.view(4)
+    model = torch.nn.Module()
+    for name, tensor in (("a", first), ("b", second)):
+        if kind.startswith("parameters") or (kind == "parameter and buffer" and name == "a"):
+            model.register_parameter(name, torch.nn.Parameter(tensor))
+        else:
+            model.register_buffer(name, tensor)
+    model.register_buffer("whole", torch.zeros(4))
+    model.register_buffer("not_saved", first, persistent=False)
+    stt.save_model(model, tmp_path / "m.safetensors")
+    with pytest.raises(RuntimeError) as raised:
+        stt.load_into(model, tmp_path / "m.safetensors")
+    lines = str(raised.value).splitlines()
+    hint = '\t"b" is tied to "a", which the checkpoint has: give strict=False, or use load_model'
+    assert lines[-1] == hint and str(raised.value).count("is tied to") == 1
+    stt.load_into(model, tmp_path / "m.safetensors", strict=False)
+    stt.load_model(model, tmp_path / "m.safetensors")
+
+
+def test_load_into_calls_a_part_of_a_tensor_not_tied(tmp_path: Path) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+    model = torch.nn.Module()
+    model.register_buffer("whole", torch.zeros(4))
+    for name, part in (("part", model.whole[:2]), ("view", model.whole.view(2, 2)), ("bits", model.whole.view(torch.int32))):
+        model.register_buffer(name, part)
+    for name in ("none", "nothing"):  # tensors without memory have one address, 0
+        model.register_buffer(name, torch.zeros(0))
+    stt.save_file({"whole": torch.zeros(4), "none": torch.zeros(0)}, tmp_path / "m.safetensors")
+    with pytest.raises(RuntimeError, match='"part", "view", "bits", "nothing"') as raised:
+        stt.load_into(model, tmp_path / "m.safetensors")
+    assert "is tied to" not in str(raised.value)
