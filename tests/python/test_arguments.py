@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import framework
+from conftest import framework, installed
 
 import safetensors.numpy as stn
 from safetensors import (
@@ -24,7 +24,9 @@ from safetensors import (
     load,
     make_manifest,
     read_manifest,
+    safe_open,
     save,
+    serialize_file,
     stats,
     stream,
 )
@@ -54,6 +56,50 @@ def test_bytes_of_a_file_are_no_path(file: Path) -> None:
     with pytest.raises(ValueError, match="^argument 'paths': found a null byte, expected a path$"):
         load("a\0b")
     assert (stn.load(data)["w"] == W["w"]).all()
+
+
+def test_bytes_of_a_file_are_no_file_name(file: Path) -> None:
+    data = file.read_bytes()
+    takers: list[Callable[[Any], Any]] = [
+        lambda given: safe_open(given, "np"),
+        stn.load_file,
+        lambda given: stn.save_file(W, given),
+        lambda given: serialize_file({}, given),
+    ]
+    if installed("torch"):
+        import torch
+
+        import safetensors.torch as stt
+
+        model = torch.nn.Linear(4, 3, bias=False)
+        takers += [
+            stt.load_file,
+            lambda given: stt.load_model(model, given),
+            lambda given: stt.save_file({"w": torch.zeros(2)}, given),
+        ]
+    hint = " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
+    start = "argument 'filename': "
+
+    class Named(os.PathLike):  # type: ignore[type-arg]
+        def __fspath__(self) -> bytes:
+            return data
+
+    for taker in takers:
+        for given, kind, text in (
+            (data, ValueError, start + "found a null byte, expected a path" + hint),
+            (bytearray(data), TypeError, start + "expected str, bytes or os.PathLike object, not bytearray" + hint),
+            (memoryview(data), TypeError, start + "expected str, bytes or os.PathLike object, not memoryview" + hint),
+            ("a\0b", ValueError, start + "found a null byte, expected a path"),
+            (Named(), ValueError, start + "found a null byte, expected a path"),
+        ):
+            with pytest.raises(kind) as raised:
+                taker(given)
+            assert str(raised.value) == text
+    path = os.fsencode(file)
+    stn.save_file(W, path)  # type: ignore[arg-type]
+    assert (stn.load_file(path)["w"] == W["w"]).all()  # type: ignore[arg-type]
+    with safe_open(path, "np") as f:  # type: ignore[arg-type]
+        assert f.keys() == ["w"]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +176,18 @@ def test_a_tilde_is_the_home_directory(
         assert Checkpoint(path).files[0].startswith(str(tmp_path))
         assert list(stats(path)) == ["w"] and lint(path) is not None
         assert diff(path, to("~/one.safetensors")).equal
+
+
+@pytest.mark.parametrize("home", ["[a]", "a*", "a?b", "[", "plain"])
+def test_a_home_directory_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    for name in (home, "a", "axb"):  # the others would match
+        os.makedirs(tmp_path / name, exist_ok=True)
+        stn.save_file({name: W["w"]}, tmp_path / name / "w.safetensors")
+    for text in (str(tmp_path / home), str(tmp_path / home) + "/"):
+        monkeypatch.setenv("HOME", text)
+        for path in ("~/*.safetensors", "~/[w].safetensors", "~/w.safetensors", "~", ["~/?.safetensors"]):
+            assert list(load(path)) == [home]
+            assert list(stats(path)) == [home]
 
 
 def test_other_tildes_are_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
