@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,20 @@ def test_bytes_of_a_file_are_no_file_name(file: Path) -> None:
     assert (stn.load_file(path)["w"] == W["w"]).all()  # type: ignore[arg-type]
     with safe_open(path, "np") as f:  # type: ignore[arg-type]
         assert f.keys() == ["w"]
+
+
+def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for given in ("fp8", "I64", {"w": "fp8"}):
+        with pytest.raises(SafetensorError, match="^cannot cast to .*: expected one of float16, float32, float64$"):
+            load(file, dtype=given)
+    for name in ("float16", "float32", "float64"):
+        assert load(file, dtype=name)["w"].dtype == name
+    framework("torch")
+    with pytest.raises(SafetensorError, match="^cannot cast to 'fp8': expected one of float8_e5m2, ") as raised:
+        load(file, framework="pt", dtype="fp8")
+    for name in str(raised.value).partition("one of ")[2].split(", "):
+        assert str(load(file, framework="pt", dtype=name)["w"].dtype) == f"torch.{name}"
 
 
 @pytest.mark.parametrize(
