@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ._native import SafetensorError, TensorSpec, _dtypes
@@ -81,22 +82,48 @@ def format_name(dtype: Any) -> str:
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # raises
 
 
-def _cast_to(name: str) -> str:
-    names = ", ".join(FRAMEWORK_NAMES[each] for each in FRAMEWORK_NAMES if each in CAST_TO)
+# Where the dtypes of a framework are. The others have all dtypes of casts.
+_MODULES = {"numpy": ("numpy", "ml_dtypes"), "pytorch": ("torch",)}
+
+
+def _holds(framework: str, name: str) -> bool:
+    """Return whether a framework has a dtype of casts in this environment."""
+    if framework == "mlx":
+        return not name.startswith("float8")
+    if framework == "paddle":
+        from .paddle import _NAMES
+
+        return name in _NAMES
+    found = False
+    for module in _MODULES.get(framework, ()):
+        try:
+            found = found or hasattr(import_module(module), name)
+        except ImportError:
+            pass
+    return found or framework not in _MODULES
+
+
+def _cast_to(name: str, framework: str) -> str:
+    every = [FRAMEWORK_NAMES[each] for each in FRAMEWORK_NAMES if each in CAST_TO]
+    names = ", ".join(each for each in every if _holds(framework, each))
     return f"cannot cast to {name}: expected one of {names}"
 
 
-def cast_name(dtype: Any) -> str:
-    """Return `format_name` of a dtype to cast to. The SafetensorError names the dtypes of casts."""
+def cast_name(dtype: Any, framework: str) -> str:
+    """Return `format_name` of a dtype to cast to. The SafetensorError names the dtypes of casts.
+
+    `framework`: the framework that gets the tensors, with the name that `framework()` of a native
+    checkpoint returns.
+    """
     try:
         return format_name(dtype)
     except SafetensorError as error:
-        error.args = (_cast_to(repr(dtype)),)
+        error.args = (_cast_to(repr(dtype), framework),)
         raise
 
 
-def float_name(dtype: Any) -> str:
-    """Return the format's name of a dtype that floats can be cast to. Raises SafetensorError."""
-    if (name := cast_name(dtype)) not in CAST_TO:
-        raise SafetensorError(_cast_to(name))
+def float_name(dtype: Any, framework: str = "pytorch") -> str:
+    """Return the format's name of a dtype that floats can be cast to. Raises as `cast_name`."""
+    if (name := cast_name(dtype, framework)) not in CAST_TO:
+        raise SafetensorError(_cast_to(name, framework))
     return name

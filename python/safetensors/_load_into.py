@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,7 @@ from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
 from ._paths import to_paths
 from ._requests import Rename, rename_all
+from ._sharing import storage_ptr
 from ._types import Cache
 
 if TYPE_CHECKING:
@@ -160,24 +162,37 @@ def _naming_ties(model: torch.nn.Module, names: Container[str]) -> Iterator[None
         yield
     except RuntimeError as error:
         if type(error) is RuntimeError and "Missing key" in str(error):
-            error.args = (str(error) + _ties(model, names),)
+            error.args = (str(error) + _ties(model, names, str(error)),)
         raise
 
 
-def _ties(model: torch.nn.Module, names: Container[str]) -> str:
-    same: dict[int, list[str]] = {}
-    for name, tensor in model.named_parameters(remove_duplicate=False):
-        same.setdefault(id(tensor), []).append(name)
+def _ties(model: torch.nn.Module, names: Container[str], missing: str) -> str:
+    """Return a line per name that is missing. `missing`: a text with these names in quotes."""
+    same: dict[Any, list[str]] = {}
+    tensors = chain(
+        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
+    )
+    for name, tensor in tensors:
+        same.setdefault(_memory(tensor), []).append(name)
     text = ""
     for twins in same.values():
         kept = next((name for name in twins if name in names), None)
         for name in twins:
-            if kept is not None and name not in names:
+            if kept is not None and name not in names and f'"{name}"' in missing:
                 text += (
                     f'\n\t"{name}" is tied to "{kept}", which the checkpoint has:'
                     " give strict=False, or use load_model"
                 )
     return text
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    """Return a value that is equal for tensors with the same elements in the same memory."""
+    pointer = storage_ptr(tensor)
+    if not pointer:  # a meta or sparse tensor, or one without elements
+        return id(tensor)
+    place = tensor.storage_offset(), tensor.shape, tensor.stride()
+    return tensor.device, pointer, tensor.dtype, *place
 
 
 @contextmanager

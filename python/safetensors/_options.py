@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
-__all__ = ["Progress", "reporter", "to_bytes", "to_metadata"]
+from ._native import SafetensorError
+
+__all__ = ["Progress", "reporter", "to_bytes", "to_metadata", "to_size"]
 
 Progress = Callable[[int, int], object]
 
@@ -40,6 +42,14 @@ def to_bytes(size: Any, argument: str) -> int:
     whole, _, fraction = found[1].partition(".")
     parts: int = 10 ** len(fraction)
     return int(whole) * factor + (int(fraction or 0) * factor) // parts
+
+
+def to_size(size: Any, argument: str, smallest: int = 0) -> int:
+    """Return the number of bytes as `to_bytes`. Raises SafetensorError for one that is out of range."""
+    count = to_bytes(size, argument)
+    if not smallest <= count < 1 << 64:
+        raise SafetensorError(f"{argument} is {count}, expected {smallest} to 2^64-1")
+    return count
 
 
 def to_metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -22,7 +22,7 @@ from ._dtypes import format_name
 from ._native import SafetensorError
 from ._options import Progress, reporter, to_bytes
 from ._paths import to_path
-from ._save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointLayout
+from ._save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointLayout, check_layout_options
 from ._types import Durability
 from ._values import to_value
 
@@ -62,6 +62,11 @@ class SaveOptions:
     durability: Durability = "full"
     memory_limit: int | str = DEFAULT_BUDGET
     progress: bool | Progress | None = False
+
+    def check(self) -> None:
+        """Raise the error of a save, before there is one: SafetensorError, TypeError, ValueError."""
+        check_layout_options(self.max_shard_size, self.metadata, self.index_metadata)
+        self.budget()
 
     def budget(self) -> int:
         """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from glob import escape
 from typing import Any
 
 __all__ = ["to_path", "to_paths"]
@@ -16,12 +17,7 @@ _BYTES_HINT = (
 )
 
 
-def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
-    """Return a path as a str, with the home directory for a leading `~`, as a shell does.
-
-    Raises TypeError, which names the argument, for another type, and ValueError for a null byte:
-    the content of a file, given instead of its path, has some.
-    """
+def _text(path: Any, argument: str, expected: str) -> str:
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -31,12 +27,31 @@ def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike
     if "\0" in text:
         hint = _BYTES_HINT if isinstance(path, bytes) else ""
         raise ValueError(f"argument {argument!r}: found a null byte, expected a path{hint}")
-    return os.path.expanduser(text)
+    return text
+
+
+def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
+    """Return a path as a str, with the home directory for a leading `~`, as a shell does.
+
+    Raises TypeError, which names the argument, for another type, and ValueError for a null byte:
+    the content of a file, given instead of its path, has some.
+    """
+    return os.path.expanduser(_text(path, argument, expected))
+
+
+def _to_pattern(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
+    """Return a path as `to_path`, or a pattern. `*` and `[` of the home directory stay themselves."""
+    text = _text(path, argument, expected)
+    whole = os.path.expanduser(text)
+    if whole == text or os.path.lexists(whole):  # a path that exists is no pattern
+        return whole
+    home, slash, rest = text.partition("/")
+    return escape(os.path.expanduser(home).rstrip("/")) + slash + rest
 
 
 def to_paths(paths: Any, argument: str) -> str | list[str]:
-    """Return a path, or the paths of an iterable. Raises TypeError as `to_path` does."""
+    """Return a path or a pattern, or those of an iterable. Raises TypeError as `to_path` does."""
     one = (str, bytes, bytearray, memoryview, os.PathLike)
     if isinstance(paths, Iterable) and not isinstance(paths, one):
-        return [to_path(path, argument) for path in paths]
-    return to_path(paths, argument, "str, bytes, os.PathLike or an iterable of them")
+        return [_to_pattern(path, argument) for path in paths]
+    return _to_pattern(paths, argument, "str, bytes, os.PathLike or an iterable of them")

@@ -120,14 +120,15 @@ def _meta(native: _native._Checkpoint, name: str, index: Any) -> tuple[str, list
 class _Casts:
     """The dtype that each tensor is cast to, from the argument `dtype`."""
 
-    def __init__(self, dtype: Any, selected: set[str]) -> None:
+    def __init__(self, dtype: Any, selected: set[str], framework: str) -> None:
         self._one: str | None = None
         self._each: dict[str, str] = {}
         if isinstance(dtype, Mapping):
-            self._each = {n: cast_name(to) for n, to in dtype.items() if to is not None}
+            casts = {n: to for n, to in dtype.items() if to is not None}
+            self._each = {n: cast_name(to, framework) for n, to in casts.items()}
             _check_selected("dtype", dtype, selected)
         elif dtype is not None:
-            self._one = float_name(dtype)
+            self._one = float_name(dtype, framework)
 
     def of(self, name: str, stored: str) -> str | None:
         if self._one is not None and stored in CASTABLE:
@@ -147,7 +148,7 @@ def make_requests(
     selected = set(names)
     _check_selected("slices", slices, selected)
     _check_selected("out", out, selected)
-    casts = _Casts(dtype, selected)
+    casts = _Casts(dtype, selected, native.framework())
     requests: list[Request] = []
     for name in names:
         index = None if slices is None else slices.get(name)

@@ -12,7 +12,7 @@ from . import _native
 from ._checkpoint import Checkpoint
 from ._display import count_text
 from ._native import TensorSpec
-from ._options import Progress, reporter, to_bytes, to_metadata
+from ._options import Progress, reporter, to_bytes, to_metadata, to_size
 from ._paths import to_path
 from ._targets import is_torch
 from ._types import Durability
@@ -51,6 +51,23 @@ def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return storages
 
 
+def check_layout_options(
+    max_shard_size: int | str,
+    metadata: Mapping[str, str] | None,
+    index_metadata: Mapping[str, Any] | None,
+) -> tuple[int, dict[str, str] | None, str]:
+    """Return the size in bytes, the metadata, and the text of the metadata of the index.
+
+    Raises SafetensorError, TypeError, ValueError. The error names the argument.
+    """
+    if index_metadata is not None and not isinstance(index_metadata, Mapping):
+        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
+    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
+    if to_bytes(max_shard_size, "max_shard_size") == 0:
+        raise ValueError("max_shard_size is 0: expected at least 1 byte")
+    return to_size(max_shard_size, "max_shard_size", 1), to_metadata(metadata), text
+
+
 def _layout_options(
     tensors: Mapping[str, Any],
     max_shard_size: int | str,
@@ -58,13 +75,8 @@ def _layout_options(
     metadata: Mapping[str, str] | None,
     index_metadata: Mapping[str, Any] | None,
 ) -> _LayoutOptions:
-    if index_metadata is not None and not isinstance(index_metadata, Mapping):
-        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
-    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
-    size = to_bytes(max_shard_size, "max_shard_size")
-    if size == 0:
-        raise ValueError("max_shard_size is 0: expected at least 1 byte")
-    return _storages(tensors), size, stem, to_metadata(metadata), text
+    size, pairs, text = check_layout_options(max_shard_size, metadata, index_metadata)
+    return _storages(tensors), size, stem, pairs, text
 
 
 def _files_text(files: int) -> str:

@@ -24,7 +24,7 @@ from torch.futures import Future
 
 from ._checkpoint import DEFAULT_BUDGET
 from ._native import SafetensorError
-from ._options import Progress, reporter, to_bytes
+from ._options import Progress, reporter, to_size
 from ._paths import to_path
 from ._pieces import Piece
 from ._ranks import portable
@@ -58,7 +58,8 @@ class StorageReader(TorchStorageReader):
     thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
-    rank that failed.
+    rank that failed, except in the cases of the table in "Errors of dcp.load" of docs/distributed.md,
+    such as Ctrl-C while ranks exchange something.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class StorageReader(TorchStorageReader):
         self._path = path
         self._options: dict[str, Any] = {
             "threads": threads,
-            "memory_limit": to_bytes(memory_limit, "memory_limit"),
+            "memory_limit": to_size(memory_limit, "memory_limit"),
             "cache": cache,
         }
         self._progress = progress

@@ -24,7 +24,6 @@ from ._native import SafetensorError
 from ._options import Progress
 from ._part_writer import Invitation, PartWriter, SaveOptions, Specs, check_folder, spec_of
 from ._paths import to_path
-from ._paths import to_path
 from ._ranks import RankError, describe, portable
 from ._save_checkpoint import DEFAULT_SHARD_SIZE
 from ._stored import Path
@@ -65,8 +64,9 @@ class StorageWriter(TorchStorageWriter):
     that are not tensors are errors. Give each rank a writer of its own. A writer can save again. Use
     it for one save at a time.
 
-    The errors of `save` are those of torch: CheckpointException on all ranks. Until all ranks have
-    written their part, the old checkpoint is untouched.
+    The errors of `save` are those of torch: CheckpointException on all ranks, except in the cases of
+    the table in "Errors of dcp.load" of docs/distributed.md, such as Ctrl-C while torch exchanges plans
+    or results. Until all ranks have written their part, the old checkpoint is untouched.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class StorageWriter(TorchStorageWriter):
             memory_limit=memory_limit,
             progress=progress,
         )
-        self._options.budget()  # raises for a text that is not a size
+        self._options.check()
         self._part: PartWriter | None = None
 
     @property

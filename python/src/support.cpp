@@ -230,14 +230,38 @@ std::string name_of_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
+namespace {
+
+constexpr const char* kBytesHint =
+    " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)";
+
+// path: a str or bytes.
+bool has_null(nb::handle path) {
+  if (PyUnicode_Check(path.ptr())) return PyUnicode_FindChar(path.ptr(), 0, 0, PyUnicode_GetLength(path.ptr()), 1) >= 0;
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(path.ptr(), &data, &size) != 0) throw nb::python_error();
+  return std::string_view(data, static_cast<std::size_t>(size)).find('\0') != std::string_view::npos;
+}
+
+}  // namespace
+
 std::string to_path(nb::handle object, const char* argument) {
-  PyObject* converted = nullptr;
-  if (PyUnicode_FSConverter(object.ptr(), &converted) == 0) {
+  const std::string start = "argument '" + std::string(argument) + "': ";
+  const nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
+  if (!path.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
-    raise_type_error("argument '" + std::string(argument) + "': expected str, bytes or os.PathLike object, not " +
-                     name_of_type(object));
+    const bool content = PyByteArray_Check(object.ptr()) || PyMemoryView_Check(object.ptr());
+    raise_type_error(start + "expected str, bytes or os.PathLike object, not " + name_of_type(object) +
+                     (content ? kBytesHint : ""));
   }
+  // The content of a file, given instead of its path, has null bytes.
+  if (has_null(path))
+    throw nb::value_error(
+        (start + "found a null byte, expected a path" + (PyBytes_Check(object.ptr()) ? kBytesHint : "")).c_str());
+  PyObject* converted = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &converted) == 0) throw nb::python_error();
   const nb::object bytes = nb::steal(converted);
   char* data = nullptr;
   Py_ssize_t size = 0;

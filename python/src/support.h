@@ -66,7 +66,7 @@ inline void check_signals(std::size_t round) {
 // The name of the object's type, such as "ndarray" or "int".
 [[nodiscard]] std::string name_of_type(nb::handle object);
 // The bytes of a path for the system. object: str, bytes or os.PathLike. Raises TypeError, which names the argument,
-// for another type.
+// for another type, and ValueError for a null byte.
 [[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
 // The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
 [[nodiscard]] std::vector<std::string> to_paths(nb::handle paths, const char* argument = "paths");

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import framework
+from conftest import framework, installed
 
 import safetensors.numpy as stn
 from safetensors import (
@@ -24,7 +25,9 @@ from safetensors import (
     load,
     make_manifest,
     read_manifest,
+    safe_open,
     save,
+    serialize_file,
     stats,
     stream,
 )
@@ -54,6 +57,64 @@ def test_bytes_of_a_file_are_no_path(file: Path) -> None:
     with pytest.raises(ValueError, match="^argument 'paths': found a null byte, expected a path$"):
         load("a\0b")
     assert (stn.load(data)["w"] == W["w"]).all()
+
+
+def test_bytes_of_a_file_are_no_file_name(file: Path) -> None:
+    data = file.read_bytes()
+    takers: list[Callable[[Any], Any]] = [
+        lambda given: safe_open(given, "np"),
+        stn.load_file,
+        lambda given: stn.save_file(W, given),
+        lambda given: serialize_file({}, given),
+    ]
+    if installed("torch"):
+        import torch
+
+        import safetensors.torch as stt
+
+        model = torch.nn.Linear(4, 3, bias=False)
+        takers += [
+            stt.load_file,
+            lambda given: stt.load_model(model, given),
+            lambda given: stt.save_file({"w": torch.zeros(2)}, given),
+        ]
+    hint = " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
+    start = "argument 'filename': "
+
+    class Named(os.PathLike):  # type: ignore[type-arg]
+        def __fspath__(self) -> bytes:
+            return data
+
+    for taker in takers:
+        for given, kind, text in (
+            (data, ValueError, start + "found a null byte, expected a path" + hint),
+            (bytearray(data), TypeError, start + "expected str, bytes or os.PathLike object, not bytearray" + hint),
+            (memoryview(data), TypeError, start + "expected str, bytes or os.PathLike object, not memoryview" + hint),
+            ("a\0b", ValueError, start + "found a null byte, expected a path"),
+            (Named(), ValueError, start + "found a null byte, expected a path"),
+        ):
+            with pytest.raises(kind) as raised:
+                taker(given)
+            assert str(raised.value) == text
+    path = os.fsencode(file)
+    stn.save_file(W, path)  # type: ignore[arg-type]
+    assert (stn.load_file(path)["w"] == W["w"]).all()  # type: ignore[arg-type]
+    with safe_open(path, "np") as f:  # type: ignore[arg-type]
+        assert f.keys() == ["w"]
+
+
+def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for given in ("fp8", "I64", {"w": "fp8"}):
+        with pytest.raises(SafetensorError, match="^cannot cast to .*: expected one of float16, float32, float64$"):
+            load(file, dtype=given)
+    for name in ("float16", "float32", "float64"):
+        assert load(file, dtype=name)["w"].dtype == name
+    framework("torch")
+    with pytest.raises(SafetensorError, match="^cannot cast to 'fp8': expected one of float8_e5m2, ") as raised:
+        load(file, framework="pt", dtype="fp8")
+    for name in str(raised.value).partition("one of ")[2].split(", "):
+        assert str(load(file, framework="pt", dtype=name)["w"].dtype) == f"torch.{name}"
 
 
 @pytest.mark.parametrize(
@@ -132,6 +193,18 @@ def test_a_tilde_is_the_home_directory(
         assert diff(path, to("~/one.safetensors")).equal
 
 
+@pytest.mark.parametrize("home", ["[a]", "a*", "a?b", "[", "plain"])
+def test_a_home_directory_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    for name in (home, "a", "axb"):  # the others would match
+        os.makedirs(tmp_path / name, exist_ok=True)
+        stn.save_file({name: W["w"]}, tmp_path / name / "w.safetensors")
+    for text in (str(tmp_path / home), str(tmp_path / home) + "/"):
+        monkeypatch.setenv("HOME", text)
+        for path in ("~/*.safetensors", "~/[w].safetensors", "~/w.safetensors", "~", ["~/?.safetensors"]):
+            assert list(load(path)) == [home]
+            assert list(stats(path)) == [home]
+
+
 def test_other_tildes_are_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
@@ -168,3 +241,42 @@ def test_load_into_names_tied_weights(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError) as other:
         stt.load_into(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")
     assert not re.search("tied", str(other.value))
+
+
+@pytest.mark.parametrize("kind", ["buffer", "buffers of one storage", "parameters of one storage", "parameter and buffer"])
+def test_load_into_names_all_that_save_model_drops(tmp_path: Path, kind: str) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+    first = torch.arange(4.0)
+    second = first if kind == "buffer" else first.view(4)
+    model = torch.nn.Module()
+    for name, tensor in (("a", first), ("b", second)):
+        if kind.startswith("parameters") or (kind == "parameter and buffer" and name == "a"):
+            model.register_parameter(name, torch.nn.Parameter(tensor))
+        else:
+            model.register_buffer(name, tensor)
+    model.register_buffer("whole", torch.zeros(4))
+    model.register_buffer("not_saved", first, persistent=False)
+    stt.save_model(model, tmp_path / "m.safetensors")
+    with pytest.raises(RuntimeError) as raised:
+        stt.load_into(model, tmp_path / "m.safetensors")
+    lines = str(raised.value).splitlines()
+    hint = '\t"b" is tied to "a", which the checkpoint has: give strict=False, or use load_model'
+    assert lines[-1] == hint and str(raised.value).count("is tied to") == 1
+    stt.load_into(model, tmp_path / "m.safetensors", strict=False)
+    stt.load_model(model, tmp_path / "m.safetensors")
+
+
+def test_load_into_calls_a_part_of_a_tensor_not_tied(tmp_path: Path) -> None:
+    torch = framework("torch")
+    stt = pytest.importorskip("safetensors.torch")
+    model = torch.nn.Module()
+    model.register_buffer("whole", torch.zeros(4))
+    for name, part in (("part", model.whole[:2]), ("view", model.whole.view(2, 2)), ("bits", model.whole.view(torch.int32))):
+        model.register_buffer(name, part)
+    for name in ("none", "nothing"):  # tensors without memory have one address, 0
+        model.register_buffer(name, torch.zeros(0))
+    stt.save_file({"whole": torch.zeros(4), "none": torch.zeros(0)}, tmp_path / "m.safetensors")
+    with pytest.raises(RuntimeError, match='"part", "view", "bits", "nothing"') as raised:
+        stt.load_into(model, tmp_path / "m.safetensors")
+    assert "is tied to" not in str(raised.value)

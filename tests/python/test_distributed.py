@@ -85,6 +85,9 @@ def test_validates_paths(tmp_path: Path) -> None:
     assert not StorageReader.validate_checkpoint_id(tmp_path / "nothing")
     with pytest.raises(ValueError, match="memory_limit 'much' is invalid"):
         StorageReader(tmp_path, memory_limit="much")
+    for limit in (-5, 1 << 64):
+        with pytest.raises(SafetensorError, match=f"^memory_limit is {limit}, expected 0 to 2\\^64-1$"):
+            StorageReader(tmp_path, memory_limit=limit)
 
 
 # --- folders that ranks have written one by one ---

@@ -471,8 +471,8 @@ def test_sizes_out_of_range_are_refused(tmp_path: Path, size: Any, shown: str) -
         lambda: CheckpointWriter(tmp_path / "m", TENSORS, max_shard_size=size),
         lambda: save(TENSORS, tmp_path / "m", max_shard_size=size),
     ]
-    for call in calls:  # as memory_limit
-        with pytest.raises(SafetensorError, match=f"^max_shard_size is {shown}, expected 0 to 2\\^64-1$"):
+    for call in calls:
+        with pytest.raises(SafetensorError, match=f"^max_shard_size is {shown}, expected 1 to 2\\^64-1$"):
             call()
     assert os.listdir(tmp_path) == []
 

@@ -200,7 +200,7 @@ def test_word_for_bfloat16_is_understood(folder: Path) -> None:
 
 def test_words_without_a_meaning_are_refused(folder: Path) -> None:
     for word in ("long", "fp8", "Half", "F-16", "halff", ""):
-        with pytest.raises(SafetensorError, match=f"^cannot cast to {word!r}: expected one of float8_e5m2, "):
+        with pytest.raises(SafetensorError, match=f"^cannot cast to {word!r}: expected one of (float8_e5m2, .*, )?float16, "):
             load(folder, dtype=word)
     with pytest.raises(TypeError, match="^dtype float does not say how many bits"):
         load(folder, dtype=float)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import framework
@@ -24,7 +25,7 @@ import torch.distributed.checkpoint as dcp  # noqa: E402
 from safetensors import SafetensorError  # noqa: E402
 from safetensors._part_writer import _parts  # noqa: E402
 from safetensors.distributed import StorageWriter  # noqa: E402
-from safetensors.torch import load_file, save  # noqa: E402
+from safetensors.torch import load_file, save, save_checkpoint  # noqa: E402
 
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "20"))
 
@@ -130,6 +131,33 @@ def test_refuses_wrong_arguments(tmp_path: Path) -> None:
     assert not StorageWriter.validate_checkpoint_id(tmp_path / "nowhere" / "made")
     assert not StorageWriter.validate_checkpoint_id(5)  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(writer)).checkpoint_id == writer.checkpoint_id  # async_save sends it to a process
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"max_shard_size": 0}, ValueError),
+    ({"max_shard_size": -1}, SafetensorError),
+    ({"max_shard_size": 1.5}, TypeError),
+    ({"max_shard_size": "much"}, ValueError),
+    ({"metadata": {"step": 7}}, TypeError),
+    ({"metadata": 7}, TypeError),
+    ({"index_metadata": 7}, TypeError),
+    ({"index_metadata": {"loss": float("nan")}}, ValueError),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind"), WRONG)
+def test_the_constructor_refuses_what_a_save_refuses(tmp_path: Path, arguments: dict[str, Any], kind: type[Exception]) -> None:
+    """The save of a coordinator would refuse it later, when all ranks wait."""
+    texts = []
+    for call in (
+        lambda: save_checkpoint({"w": torch.zeros(2)}, tmp_path / "made", **arguments),
+        lambda: StorageWriter(tmp_path / "made", **arguments),
+    ):
+        with pytest.raises(kind) as raised:
+            call()
+        texts.append(str(raised.value))
+    assert texts[0] == texts[1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cuts_a_tensor_into_parts() -> None:

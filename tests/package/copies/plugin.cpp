@@ -8,7 +8,16 @@ class Nothing final : public safetensors::Source {
   safetensors::Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override { return 0; }
 };
 
+// Copies elements of a type of the library. At -O0, GCC exports functions of the standard library over this type. With
+// -fvisibility-inlines-hidden, it does not.
+static bool compares() {
+  const auto result = safetensors::diff({}, {});
+  if (!result) return false;
+  const std::vector<safetensors::TensorDiff> copied = result->tensors;
+  return copied.empty();
+}
+
 extern "C" __attribute__((visibility("default"))) Copy describe_copy() {
-  if (safetensors::File::from_source(std::make_shared<Nothing>())) return {};
+  if (safetensors::File::from_source(std::make_shared<Nothing>()) || !compares()) return {};
   return this_copy();
 }
