@@ -149,7 +149,10 @@ class Checkpoint(Mapping[str, Tensor]):
         self._has_headers = headers is not None
         self._open: _native._Checkpoint | None = native
         self._options = (framework, native.device(), backend)
-        self._paths = [_pinned(path) for path in ([given] if isinstance(given, str) else given)]
+        paths_given = [given] if isinstance(given, str) else given
+        # A folder, an index or a pattern stands for a whole model, unlike files by their names.
+        self._is_model = not set(paths_given) <= set(native.files())
+        self._paths = [_pinned(path) for path in paths_given]
         self._cuda = _cuda.usable(native)
 
     @property
@@ -300,7 +303,7 @@ class Checkpoint(Mapping[str, Tensor]):
             if slices is not None or dtype is not None:
                 raise ValueError("verify checks whole tensors: give it without slices and dtype")
             return self._load_verified(
-                verify, select(native, keys), rename, out, progress, threads, memory_limit, cache
+                verify, keys, rename, out, progress, threads, memory_limit, cache
             )
         if all(given is None for given in (keys, slices, rename, dtype, out)) and self._copies():
             return self._reported(native.load_all, progress, threads, memory_limit, cache)
@@ -320,7 +323,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def _load_verified(
         self,
         verify: Verify,
-        names: list[str],
+        keys: Iterable[str] | None,
         rename: Rename | None,
         out: Mapping[str, Any] | None,
         progress: bool | Progress | None,
@@ -332,13 +335,17 @@ class Checkpoint(Mapping[str, Tensor]):
         from ._verify import Verifier, to_manifest
 
         native = self._native
+        names = select(native, keys)
         if native.device() != "cpu":
             raise ValueError(
                 f"verify checks tensors on the CPU, not on {native.device()}: load them to the CPU"
             )
         manifest = to_manifest(verify)
         renamed = rename_all(native, names, rename)
-        verifier = Verifier(native, names, manifest)
+        every = keys is None
+        verifier = Verifier(
+            native, names, manifest, every_tensor=every, every_file=every and self._is_model
+        )
         requests = make_requests(native, verifier.names, slices=None, dtype=None, out=out)
         limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
 
@@ -497,7 +504,9 @@ def load(
     `verify`: a `Manifest`, or the path of one. Each loaded tensor is checked while the next ones are
     read, and the headers of all files before. If a byte differs, SafetensorError names the file and
     the tensor. It checks the bytes of the file, before the framework converts them (JAX makes int32
-    of int64). It works for whole tensors on the CPU, without `dtype`.
+    of int64). It works for whole tensors on the CPU, without `dtype`. Without `keys`, every digest of
+    the manifest must be right, also those of tensors that the index does not name, and a model must
+    have all files of the manifest.
 
     Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
     MissingTensorError for an unknown name and for a pattern without a match, ValueError and

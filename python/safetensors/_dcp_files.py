@@ -62,9 +62,11 @@ class DcpFiles:
         self._folder = folder
         path = os.path.join(self._folder, _METADATA)
         with _open_inside(self._folder, _METADATA) as file:
-            data = file.read(_MAX_METADATA + 1)
-        if len(data) > _MAX_METADATA:
-            raise SafetensorError(f"{path} has more than {_MAX_METADATA} bytes, the maximum")
+            # read(n) reserves n bytes, however small the file is.
+            size = os.fstat(file.fileno()).st_size
+            if size > _MAX_METADATA:
+                raise SafetensorError(f"{path} has more than {_MAX_METADATA} bytes, the maximum")
+            data = file.read(size)
         self._tensors: dict[str, SavedTensor]
         self._tensors, self.others = parse(data, path)
         self.shapes = {name: (found.wire, found.shape) for name, found in self._tensors.items()}

@@ -5,7 +5,7 @@ checked and copied out of the records.
 
 The pickle may refer to one value many times, so a list of chunks could belong to each of many tensors.
 The checks stop after as many values as the file has bytes. The limits of `_records` and this one
-bound the work to some steps per byte, and the memory to 64 bytes per byte and 1 MiB.
+bound the work to some steps per byte. The copies count as memory of the reading, which `_records` bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from ._boxes import Box, check_cover
 from ._dtypes import format_name
 from ._native import SafetensorError
-from ._records import Name, Record, read_records, shown
+from ._records import PER_ENTRY, PER_VALUE, Memory, Name, Record, read_records, shown
 
 __all__ = ["Place", "SavedTensor", "parse"]
 
@@ -40,6 +40,15 @@ _MAX_INT = 2**63 - 1
 _MAX_DIMS = 64  # of torch
 _MAX_QUOTED = 200  # characters of a name
 _PER_SIZES = 4  # values that a torch.Size counts for, besides its dimensions
+
+# Bytes of memory of the copies, for `Memory`.
+_TUPLE = 64  # with up to 3 values; each other value has 8 bytes
+_SET_ENTRY = 144  # the new table and the old one
+_PLACE = 3 * _TUPLE + PER_ENTRY  # a Place, and its key: the name, and the packed offsets
+# A Box is in two lists and in the dict of the chunks. check_cover has two positions of it per dimension: an
+# int, a random int of 16 bytes, and an entry.
+_BOX = _TUPLE + 2 * PER_VALUE + PER_ENTRY + 2 * (32 + 48 + PER_ENTRY) + 48 + PER_VALUE
+_TENSOR = 512  # a SavedTensor, its dict and its lists, and the entries of it
 
 
 class Place(NamedTuple):
@@ -65,14 +74,15 @@ def parse(data: bytes, path: str) -> tuple[dict[str, SavedTensor], list[str]]:
     `path`: that of the file, for errors. Raises SafetensorError for bytes that torch has not written,
     for a tensor that is not complete, and for a file that is not in the folder.
     """
+    memory = Memory(len(data))
     try:
-        stored = _state(read_records(data, _check_name), "Metadata")
+        stored = _state(read_records(data, _check_name, memory), "Metadata")
         values = _field(stored, "state_dict_metadata", dict)
         places = _field(stored, "storage_data", dict)
     except ValueError as error:
         raise SafetensorError(f"{path} is no metadata of torch: {error}") from error
     try:
-        return _Checked(len(data)).all(values, places)
+        return _Checked(len(data), memory).all(values, places)
     except (ValueError, SafetensorError) as error:
         raise SafetensorError(f"{path} is damaged: {error}") from error
 
@@ -88,10 +98,14 @@ def _check_name(module: str, name: str) -> None:
 
 
 class _Checked:
-    """Copies values out of records. `allowed`: the number of values that it copies at most."""
+    """Copies values out of records.
 
-    def __init__(self, allowed: int) -> None:
+    `allowed`: the number of values that it copies at most. `memory` counts the copies.
+    """
+
+    def __init__(self, allowed: int, memory: Memory) -> None:
         self._remaining = allowed
+        self._memory = memory
         # Texts and files that are right. The pickle may refer to a long one many times.
         self._texts: set[str] = set()
         self._files: set[str] = set()
@@ -109,6 +123,7 @@ class _Checked:
         others: list[str] = []
         for name, value in values.items():
             if _is_a(value, "BytesStorageMetadata"):
+                self._memory.take(PER_VALUE)
                 others.append(self._text(name, "the name of a value"))
             else:
                 self._text(name, "the name of a tensor")
@@ -116,6 +131,8 @@ class _Checked:
         return tensors, others
 
     def _tensor(self, name: str, state: dict[Any, Any]) -> SavedTensor:
+        self._memory.take(_TENSOR)
+        quoted = _quoted(name)
         try:
             dtype = _dtype(state.get("properties"))
             wire = format_name(dtype)
@@ -124,37 +141,38 @@ class _Checked:
                 raise ValueError(f"it has more than {_MAX_INT} elements")
             boxes = [self._box(chunk) for chunk in _field(state, "chunks", list)]
         except (ValueError, SafetensorError) as error:
-            raise ValueError(f"tensor {name!r}: {error}") from None
+            raise ValueError(f"tensor {quoted}: {error}") from None
         for box in boxes:
             pairs = zip(*box, strict=False)
             if not len(box.offsets) == len(box.sizes) == len(shape) or any(
                 offset + size > end for (offset, size), end in zip(pairs, shape, strict=True)
             ):
                 raise ValueError(
-                    f"tensor {name!r} of shape {list(shape)} has a chunk at {list(box.offsets)} of"
+                    f"tensor {quoted} of shape {list(shape)} has a chunk at {list(box.offsets)} of"
                     f" shape {list(box.sizes)}"
                 )
         held = [box for box in boxes if box.elements]
         if (fault := check_cover(held, shape)) is not None:
-            raise ValueError(f"tensor {name!r} is not complete: {fault}")
+            raise ValueError(f"tensor {quoted} is not complete: {fault}")
         for box in held:
             if (name, _packed(box.offsets)) not in self._places:
-                raise ValueError(f"it names no file for tensor {name!r} at {list(box.offsets)}")
+                raise ValueError(f"it names no file for tensor {quoted} at {list(box.offsets)}")
         chunks = {box: self._places[name, _packed(box.offsets)] for box in held}
         return SavedTensor(dtype, wire, shape, chunks)
 
     def _box(self, chunk: Any) -> Box:
         state = _state(chunk, "ChunkStorageMetadata")
+        self._memory.take(_BOX)
         offsets = self._sizes(state.get("offsets"), "offsets")
         return Box(offsets, self._sizes(state.get("sizes"), "sizes"))
 
     def _add_place(self, index: Any, info: Any) -> None:
         """Remember the bytes of a chunk, by its name and its offsets."""
+        self._memory.take(_PLACE)
         state = _state(index, "MetadataIndex")
         name = self._text(state.get("fqn"), "the name of a chunk")
         offsets = state.get("offset")
-        # A long name may be that of many chunks.
-        quoted = repr(name[:_MAX_QUOTED])
+        quoted = _quoted(name)
         packed = None if offsets is None else _packed(self._sizes(offsets, f"tensor {quoted}: offset"))
         state = _state(info, "_StorageInfo")
         if state.get("transform_descriptors") not in (None, [], ()):
@@ -169,8 +187,9 @@ class _Checked:
     def _file(self, value: Any, what: str) -> str:
         file = self._text(value, what)
         if file not in self._files:
-            if os.path.isabs(file) or ".." in file.split("/") or "\0" in file or not file:
+            if os.path.isabs(file) or "/../" in f"/{file}/" or "\0" in file or not file:
                 raise ValueError(f"it names the file {shown(file)!r}, which is not in the folder")
+            self._memory.take(_SET_ENTRY)
             self._files.add(file)
         return file
 
@@ -182,6 +201,7 @@ class _Checked:
         self._remaining -= _PER_SIZES + len(value)
         if self._remaining < 0:
             raise ValueError("it refers to the same values more often than torch does")
+        self._memory.take(_TUPLE + 16 * len(value))  # with its packed form
         return tuple(_number(each, what) for each in value)
 
     def _text(self, value: Any, what: str) -> str:
@@ -193,6 +213,7 @@ class _Checked:
             value.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{what} is no valid UTF-8: {shown(value)}") from None
+        self._memory.take(_SET_ENTRY)
         self._texts.add(value)
         return value
 
@@ -218,6 +239,11 @@ def _state(value: Any, name: str) -> dict[Any, Any]:
     if type(value.state) is not dict:
         raise ValueError(f"it holds a {name} without attributes")
     return value.state
+
+
+def _quoted(name: str) -> str:
+    """Return a name for an error. A long one may be that of many chunks."""
+    return repr(name[:_MAX_QUOTED])
 
 
 def _field(state: dict[Any, Any], name: str, kind: type) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "ManifestFile",
     "ManifestTensor",
     "hash_function",
+    "header_ranges",
     "make_manifest",
     "read_manifest",
     "relative_names",
@@ -317,11 +318,19 @@ def _file_text(file: ManifestFile) -> str:
     )
 
 
-def _ranges(header: bytes) -> list[tuple[int, int, str]]:
-    """Return begin, end and name of each tensor, in the order of a manifest. The header is valid."""
-    entries = json.loads(header)
+def header_ranges(data: bytes) -> list[tuple[int, int, str]]:
+    """Return begin, end and name of each tensor, in the order of a manifest.
+
+    `data`: the bytes before the data of a file, which are valid. The offsets are from the start of
+    the file.
+    """
+    start = len(data)
+    entries = json.loads(data[8:])
     entries.pop("__metadata__", None)
-    found = [(*entry["data_offsets"], name) for name, entry in entries.items()]
+    found = []
+    for name, entry in entries.items():
+        begin, end = entry["data_offsets"]
+        found.append((begin + start, end + start, name))
     return sorted(found, key=lambda entry: (entry[0], entry[1], entry[2].encode()))
 
 
@@ -329,8 +338,7 @@ class _Tensors:
     """Computes the digests of tensors from blocks in order."""
 
     def __init__(self, header: bytes, new_hash: Callable[[], Any]) -> None:
-        start = len(header)
-        self._ranges = [(b + start, e + start, name) for b, e, name in _ranges(header[8:])]
+        self._ranges = header_ranges(header)
         self._new_hash = new_hash
         self._hash = new_hash()
         self._offset = 0

@@ -1,25 +1,42 @@
 """Reads a pickle of torch as records, and calls nothing.
 
 A class or a function becomes a Name, and a call of it a Record of the arguments. The reader knows the
-opcodes that torch writes. It takes one step per opcode, so at most one per byte. Every opcode makes at
-most one small object. Two limits bound the objects that exist only on the stack: 65,536 values and
-1,000 marks. `_dcp_metadata` states the memory per byte that follows.
+opcodes that torch writes. It takes one step per opcode, so at most one per byte.
+
+An opcode of one byte can make an object of 200 bytes. So `Memory` counts each object before it is made,
+and ends the reading at 64 bytes per byte of the pickle and 1 MiB. Files that torch writes count up to
+25 bytes per byte. Two limits bound the stack, which the count includes in full: 65,536 values and 1,000
+marks.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Name", "Record", "read_records", "shown"]
+__all__ = ["PER_ENTRY", "PER_VALUE", "Memory", "Name", "Record", "read_records", "shown"]
 
 _MAX_KEY = 1 << 31  # of a dict, if it is an int
 # pickle writes dicts and lists in batches of 1000 entries.
 _MAX_VALUES = 1 << 16
 _MAX_MARKS = 1000
 _MAX_SHOWN = 200  # characters of a text of the file in an error
+
+_PER_BYTE = 64
+_EXTRA = 1 << 20
+# A list of n values has up to 9 n bytes. While it grows, the old memory may exist beside the new one.
+PER_VALUE = 18
+# The same for a dict: its table has up to 60 bytes per entry after it has grown, and 30 before.
+PER_ENTRY = 96
+_FEW_ENTRIES = 5  # the first table of a dict
+_PER_STACK_VALUE = PER_VALUE + 16  # its copy above a mark, and the copies of keys and values
+_STACK_STEP = 1 << 10  # values
+_FIXED = 1 << 16  # the marks, and the objects of the reader
+# A text: its bytes, the memory of the decoder, and up to 4 bytes per character.
+_TEXT, _PER_CHARACTER = 128, 8
 
 
 class Name(NamedTuple):
@@ -40,14 +57,37 @@ class Record:
         self.state: Any = None
 
 
-def read_records(data: bytes, check: Callable[[str, str], None]) -> Any:
+class Memory:
+    """Counts the bytes of memory that reading a pickle takes, before they are taken.
+
+    The limit is 64 bytes per byte of the pickle and 1 MiB, with the pickle itself. Memory that is free
+    again still counts. So at no moment is more memory in use.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._limit = _PER_BYTE * size + _EXTRA
+        self._remaining = self._limit - size - _FIXED
+
+    def take(self, size: int) -> None:
+        """Count bytes. Raises ValueError at the limit."""
+        self._remaining -= size
+        if self._remaining < 0:
+            raise ValueError(
+                f"its values take more than {self._limit} bytes of memory, {_PER_BYTE} per byte"
+            )
+
+
+def read_records(
+    data: bytes, check: Callable[[str, str], None], memory: Memory | None = None
+) -> Any:
     """Return the value: records, dicts, lists, tuples, texts, bytes and numbers.
 
     `check(module, name)` raises ValueError for a name that is not expected. A persistent id
-    becomes a Record with the name "persistent.id".
+    becomes a Record with the name "persistent.id". `memory` counts the objects, and is new if it is
+    None.
     Raises ValueError, also for bytes that end too early.
     """
-    reader = _Reader(data, check)
+    reader = _Reader(data, check, Memory(len(data)) if memory is None else memory)
     try:
         return reader.read()
     except (IndexError, struct.error):
@@ -60,16 +100,19 @@ def shown(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self, data: bytes, check: Callable[[str, str], None]) -> None:
+    def __init__(self, data: bytes, check: Callable[[str, str], None], memory: Memory) -> None:
         self._data = data
+        self._spend = memory.take
         self._check = check
         self._at = 0
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self._memo: list[Any] = []
+        self._counted = 0  # values of the stack
 
     def read(self) -> Any:
         stack, data, stop = self.stack, self._data, pickle.STOP[0]
+        spend, cost_of = self._spend, _COSTS.get
         while (code := data[self._at]) != stop:
             self._at += 1
             step = _STEPS.get(code)
@@ -77,10 +120,18 @@ class _Reader:
                 raise ValueError(
                     f"it has the opcode {code:#04x}, which torch does not write there"
                 )
+            if cost := cost_of(code):
+                spend(cost)
             step(self)
-            if len(stack) > _MAX_VALUES:
-                raise ValueError(f"it has more than {_MAX_VALUES} values at once")
+            if len(stack) > self._counted:
+                self._count_stack()
         return stack.pop()
+
+    def _count_stack(self) -> None:
+        if self._counted == _MAX_VALUES:
+            raise ValueError(f"it has more than {_MAX_VALUES} values at once")
+        self._spend(_PER_STACK_VALUE * _STACK_STEP)
+        self._counted += _STACK_STEP
 
     def take(self, size: int) -> bytes:
         end = self._at + size
@@ -89,6 +140,13 @@ class _Reader:
         taken = self._data[self._at : end]
         self._at = end
         return taken
+
+    def take_large(self, size: int) -> bytes:
+        """Return bytes that become a text, bytes or an int. Their objects are counted first."""
+        if size > len(self._data) - self._at:
+            raise IndexError
+        self._spend(_TEXT + _PER_CHARACTER * size)
+        return self.take(size)
 
     def byte(self) -> int:
         byte = self._data[self._at]
@@ -100,7 +158,10 @@ class _Reader:
 
     def line(self) -> str:
         end = self._data.find(b"\n", self._at)
-        return self.take((len(self._data) if end < 0 else end) - self._at + 1)[:-1].decode()
+        size = (len(self._data) if end < 0 else end) - self._at
+        text = self.take_large(size)
+        self.take(1)
+        return text.decode()
 
     def mark(self) -> None:
         if len(self.marks) >= _MAX_MARKS:
@@ -113,6 +174,13 @@ class _Reader:
         values = self.stack[begin:]
         del self.stack[begin:]
         return values
+
+    def long_tuple(self) -> None:
+        """TUPLE."""
+        values = self.pop_mark()
+        if values:
+            self._spend(_TUPLE + 8 * len(values))
+        self.stack.append(tuple(values))
 
     def tuple_of(self, count: int) -> None:
         if count > len(self.stack):
@@ -138,7 +206,7 @@ class _Reader:
 
     def near_text(self) -> None:
         """SHORT_BINUNICODE."""
-        self.stack.append(str(self.take(self.byte()), "utf-8", "surrogatepass"))
+        self.stack.append(str(self.take_large(self.byte()), "utf-8", "surrogatepass"))
 
     def small_int(self) -> None:
         """BININT1."""
@@ -148,6 +216,7 @@ class _Reader:
         if type(module) is not str or type(name) is not str:
             raise ValueError("it has a name that is no text")
         self._check(module, name)
+        self._spend(_NAME)
         self.stack.append(Name(module, name))
 
     def stack_name(self) -> None:
@@ -157,6 +226,7 @@ class _Reader:
     def persistent(self) -> None:
         value = self.stack.pop()
         self.name("persistent", "id")
+        self._spend(_RECORD + _size((value,)))
         self.stack[-1] = Record(self.stack[-1], (value,))
 
     def top(self, kind: type) -> Any:
@@ -171,6 +241,7 @@ class _Reader:
         if type(args) is not tuple:
             raise ValueError("it has arguments that are no tuple")
         empty = name == ("collections", "OrderedDict") and not args
+        self._spend(_DICT if empty else _RECORD)
         self.stack[-1] = {} if empty else Record(name, args)
 
     def build(self) -> None:
@@ -186,6 +257,7 @@ class _Reader:
 
     def extend(self) -> None:
         values = self.pop_mark()
+        self._spend(PER_VALUE * len(values))
         self.top(list).extend(values)
 
     def set_item(self) -> None:
@@ -194,6 +266,9 @@ class _Reader:
 
     def set_all(self, pairs: list[Any]) -> None:
         target = self.top(dict)
+        old, new = len(target), len(target) + len(pairs) // 2
+        if new > _FEW_ENTRIES:
+            self._spend(PER_ENTRY * (new - (old if old > _FEW_ENTRIES else 0)))
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
             # The hash of a deep tuple ends the process. The hash of an int has no secret: a stranger
             # can choose large ints that all have the same one.
@@ -212,12 +287,42 @@ def _push(make: Callable[[_Reader], Any]) -> Callable[[_Reader], None]:
 
 def _text(size: int) -> Callable[[_Reader], None]:
     """Push a text whose length has `size` bytes."""
-    return _push(lambda r: str(r.take(r.unsigned(size)), "utf-8", "surrogatepass"))
+    return _push(lambda r: str(r.take_large(r.unsigned(size)), "utf-8", "surrogatepass"))
 
 
-def _signed(reader: _Reader, size: int) -> int:
-    return int.from_bytes(reader.take(size), "little", signed=True)
+def _size(value: Any) -> int:
+    """Return the bytes of an object. An allocator gives multiples of 16."""
+    return (sys.getsizeof(value) + 15) // 16 * 16
 
+
+def _grown_list() -> list[None]:
+    made: list[None] = []
+    made.append(None)
+    return made
+
+
+_NAME, _RECORD = _size(Name("", "")), _size(Record(Name("", ""), ()))
+_LIST, _DICT, _TUPLE = _size(_grown_list()), _size({0: None}), _size((None,))
+
+# The bytes of memory of the opcodes that always make the same objects. A list and a dict count with
+# the memory for their first values. The other steps count what they make.
+_COSTS: dict[int, int] = {
+    code[0]: cost
+    for code, cost in {
+        pickle.BININT: _size(1 << 31),
+        pickle.BININT2: _size(1 << 16),
+        pickle.BINFLOAT: _size(0.5),
+        pickle.TUPLE1: _size((0,)),
+        pickle.TUPLE2: _size((0, 0)),
+        pickle.TUPLE3: _size((0, 0, 0)),
+        pickle.EMPTY_LIST: _LIST,
+        pickle.EMPTY_DICT: _DICT,
+        pickle.BINPUT: PER_VALUE,
+        pickle.LONG_BINPUT: PER_VALUE,
+        pickle.MEMOIZE: PER_VALUE,
+        pickle.APPEND: PER_VALUE,
+    }.items()
+}
 
 _STEPS: dict[int, Callable[[_Reader], Any]] = {
     code[0]: step
@@ -230,18 +335,20 @@ _STEPS: dict[int, Callable[[_Reader], Any]] = {
         pickle.NONE: _push(lambda r: None),
         pickle.NEWTRUE: _push(lambda r: True),
         pickle.NEWFALSE: _push(lambda r: False),
-        pickle.BININT: _push(lambda r: _signed(r, 4)),
+        pickle.BININT: _push(lambda r: int.from_bytes(r.take(4), "little", signed=True)),
         pickle.BININT1: _Reader.small_int,
         pickle.BININT2: _push(lambda r: r.unsigned(2)),
-        pickle.LONG1: _push(lambda r: _signed(r, r.byte())),
+        pickle.LONG1: _push(
+            lambda r: int.from_bytes(r.take_large(r.byte()), "little", signed=True)
+        ),
         pickle.BINFLOAT: _push(lambda r: struct.unpack(">d", r.take(8))[0]),
         pickle.BINUNICODE: _text(4),
         pickle.SHORT_BINUNICODE: _Reader.near_text,
         pickle.BINUNICODE8: _text(8),
-        pickle.BINBYTES: _push(lambda r: r.take(r.unsigned(4))),
-        pickle.SHORT_BINBYTES: _push(lambda r: r.take(r.byte())),
+        pickle.BINBYTES: _push(lambda r: r.take_large(r.unsigned(4))),
+        pickle.SHORT_BINBYTES: _push(lambda r: r.take_large(r.byte())),
         pickle.EMPTY_TUPLE: _push(lambda r: ()),
-        pickle.TUPLE: _push(lambda r: tuple(r.pop_mark())),
+        pickle.TUPLE: _Reader.long_tuple,
         pickle.TUPLE1: lambda r: r.tuple_of(1),
         pickle.TUPLE2: lambda r: r.tuple_of(2),
         pickle.TUPLE3: lambda r: r.tuple_of(3),

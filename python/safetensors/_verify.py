@@ -1,14 +1,19 @@
 """Checks what a load returns against a manifest, while other tensors are still being read.
 
-The digest of the header and of each loaded tensor must be right. If all bytes of a file are loaded,
+The digest of the header and of each loaded tensor must be right. If all tensors of a file are loaded,
 those of its chunks, of its data and of the file must be right, too. They are computed from the memory
 that the load returns, and from the header that the open file was parsed from.
+
+A load of a whole model has the verdict of the command `verify --manifest`: every digest that the
+manifest has must be right. So the tensors that the index does not name are read for their digests, and
+each file of the manifest must be there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +24,7 @@ from ._manifest import (
     ManifestFile,
     ManifestTensor,
     hash_function,
+    header_ranges,
     read_manifest,
     relative_names,
 )
@@ -29,6 +35,8 @@ from ._types import Buffer, Verify
 __all__ = ["Verifier", "check_verify", "to_manifest"]
 
 _MAX_THREADS = 16
+_BLOCK_BYTES = 1 << 22  # of a tensor that is read only for its digests
+_BLOCKS_IN_FLIGHT = 4
 
 
 class Expected(NamedTuple):
@@ -61,11 +69,20 @@ class Verifier:
 
     The constructor checks the headers of all files of the checkpoint. It raises SafetensorError for
     a file with another size or header, and for a file or a tensor that is not in the manifest.
+    `every_tensor`: the load takes all tensors, so those that the index does not name are checked, too.
+    `every_file`: each file of the manifest must be a file of the checkpoint.
     """
 
     def __init__(
-        self, native: _native._Checkpoint, names: Iterable[str], manifest: Manifest
+        self,
+        native: _native._Checkpoint,
+        names: Iterable[str],
+        manifest: Manifest,
+        *,
+        every_tensor: bool = False,
+        every_file: bool = False,
     ) -> None:
+        self._native = native
         self._manifest = manifest
         self._new_hash = hash_function(manifest.algorithm)
         self._paths = native.files()
@@ -73,8 +90,12 @@ class Verifier:
             self._find(path, name)
             for path, name in zip(self._paths, relative_names(self._paths), strict=True)
         ]
+        if every_file:
+            self._check_files()
         self._headers = [self._check_header(native, index) for index in range(len(self._files))]
-        entries = self._entries(native)
+        hidden = set(native.unindexed_tensors())
+        entries = self._entries(native, hidden)
+        self._hidden = self._expect_hidden(hidden) if every_tensor else []
         found = [(name, self._expect(native, name, entries)) for name in names]
         found.sort(key=lambda entry: (entry[1].file, entry[1].tensor.begin, entry[1].tensor.end))
         self.names = [name for name, _ in found]  # in the order of their bytes
@@ -122,6 +143,16 @@ class Verifier:
             raise SafetensorError(f"{path}: the file is not in the manifest")
         return file
 
+    def _check_files(self) -> None:
+        names = relative_names(self._paths)
+        folder = self._paths[0][: len(self._paths[0]) - len(names[0])]
+        present = set(names)
+        for file in self._manifest.files:
+            if file.name not in present:
+                raise SafetensorError(
+                    f"{folder}{file.name}: the file of the manifest is not in the model"
+                )
+
     def _check_header(self, native: _native._Checkpoint, index: int) -> bytes:
         """Return the bytes before the data, which the header of the open file was read from."""
         path, expected = self._paths[index], self._files[index]
@@ -141,8 +172,9 @@ class Verifier:
             )
         return header
 
-    def _entries(self, native: _native._Checkpoint) -> dict[str, Expected]:
-        hidden = set(native.unindexed_tensors())
+    def _entries(
+        self, native: _native._Checkpoint, hidden: set[tuple[int, str]]
+    ) -> dict[str, Expected]:
         entries = {}
         for index, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
             for tensor in file.tensors:
@@ -169,23 +201,80 @@ class Verifier:
             )
         return found
 
+    def _expect_hidden(self, hidden: set[tuple[int, str]]) -> list[Expected]:
+        """Return what the manifest says about the tensors that the index does not name.
+
+        Raises SafetensorError if the manifest and a file do not have the same tensors.
+        """
+        found = []
+        for index, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
+            ranges = {
+                name: (begin, end) for begin, end, name in header_ranges(self._headers[index])
+            }
+            for tensor in file.tensors:
+                held = ranges.pop(tensor.name, None)
+                if held is None:
+                    raise SafetensorError(
+                        f"{path}: tensor {tensor.name!r} of the manifest is not in the file"
+                    )
+                if held != (tensor.begin, tensor.end):
+                    raise SafetensorError(
+                        f"{path}: tensor {tensor.name!r} has another range than in the manifest"
+                    )
+                if (index, tensor.name) in hidden:
+                    found.append(Expected(index, path, tensor))
+            for name in ranges:
+                raise SafetensorError(f"{path}: tensor {name!r} is not in the manifest")
+        return found
+
     def _whole_files(self, pool: ThreadPoolExecutor) -> dict[int, _WholeFile]:
         """Return the files whose tensors cover all their data."""
         ends = {index: file.data_start for index, file in enumerate(self._files)}
-        positions: dict[int, list[int]] = {index: [] for index in ends}
-        for position, (index, _, tensor) in enumerate(self._expected):
-            positions[index].append(position)
+        orders: dict[int, list[int | Expected]] = {index: [] for index in ends}
+        parts: list[tuple[Expected, int | Expected]] = [
+            (expected, position) for position, expected in enumerate(self._expected)
+        ]
+        parts += [(expected, expected) for expected in self._hidden]
+        parts.sort(key=lambda part: (part[0].file, part[0].tensor.begin, part[0].tensor.end))
+        for (index, _, tensor), part in parts:
+            orders[index].append(part)
             if tensor.begin == ends[index]:
                 ends[index] = tensor.end
         return {
             index: _WholeFile(
                 FileDigests(pool, self._new_hash, file.data_start, self._manifest.chunk_bytes),
                 self._headers[index],
-                positions[index],
+                orders[index],
+                self._check_hidden,
             )
             for index, file in enumerate(self._files)
             if ends[index] == file.bytes
         }
+
+    def _check_hidden(self, expected: Expected, digests: FileDigests) -> None:
+        """Read a tensor that is not loaded, for its digest and those of its file."""
+        made = self._new_hash()
+        flying: deque[list[Future[None]]] = deque()
+        for block in self._blocks(expected):
+            flying.append(digests.add(memoryview(block)))
+            made.update(block)
+            if len(flying) >= _BLOCKS_IN_FLIGHT:
+                _wait(flying.popleft())
+        for futures in flying:
+            _wait(futures)
+        name, begin, end, digest = expected.tensor
+        if made.hexdigest() != digest:
+            raise _differ(f"{expected.path}: tensor {name!r}", begin, end)
+
+    def _blocks(self, expected: Expected) -> Iterator[bytes]:
+        offset, end = expected.tensor.begin, expected.tensor.end
+        while offset < end:
+            size = min(_BLOCK_BYTES, end - offset)
+            block = self._native.read_range(expected.file, offset, size)
+            if not block:
+                raise SafetensorError(f"{expected.path}: file became shorter: it ends at {offset}")
+            yield block
+            offset += len(block)
 
     def _check_tensor(self, expected: Expected, stored: memoryview) -> None:
         made = self._new_hash()
@@ -209,13 +298,23 @@ class Verifier:
 
 
 class _WholeFile:
-    """Brings the tensors of a file into the order of their bytes, for its digests."""
+    """Brings the tensors of a file into the order of their bytes, for its digests.
 
-    def __init__(self, digests: FileDigests, header: bytes, positions: list[int]) -> None:
+    `order`: the positions of the tensors in the load, and the tensors that `read` reads.
+    """
+
+    def __init__(
+        self,
+        digests: FileDigests,
+        header: bytes,
+        order: list[int | Expected],
+        read: Callable[[Expected, FileDigests], None],
+    ) -> None:
         self.digests = digests
-        self._blocks = {-1: memoryview(header)}
-        self._positions = iter([-1, *positions])
-        self._next: int | None = next(self._positions)
+        self._blocks: dict[int, memoryview] = {-1: memoryview(header)}
+        self._order = iter([-1, *order])
+        self._next: int | Expected | None = next(self._order)
+        self._read = read
 
     def add(self, position: int, block: memoryview) -> list[Future[None]]:
         """Keep a tensor. Queue the header and the tensors whose turn it is."""
@@ -225,9 +324,14 @@ class _WholeFile:
     def queue(self) -> list[Future[None]]:
         """Queue the header and the tensors whose turn it is."""
         queued: list[Future[None]] = []
-        while self._next in self._blocks:
-            queued += self.digests.add(self._blocks.pop(self._next))
-            self._next = next(self._positions, None)
+        while self._next is not None:
+            if isinstance(self._next, Expected):
+                self._read(self._next, self.digests)
+            elif self._next in self._blocks:
+                queued += self.digests.add(self._blocks.pop(self._next))
+            else:
+                break
+            self._next = next(self._order, None)
         return queued
 
 
@@ -249,6 +353,11 @@ def _bytes_of(tensor: Any) -> Any:
     import numpy as np
 
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
+
+
+def _wait(futures: list[Future[None]]) -> None:
+    for future in futures:
+        future.result()
 
 
 def _take_results(running: set[Future[None]], most: int) -> None:

@@ -225,6 +225,22 @@ nb::object read_header(const PyCheckpoint& self, std::size_t index) {
                         file.header().file_bytes());
 }
 
+// Up to `size` bytes from `offset` on of file `index`, through the open file. They may be bytes of tensors that the
+// index does not name. No bytes: the end of the file.
+nb::object read_range(const PyCheckpoint& self, std::size_t index, std::uint64_t offset, std::size_t size) {
+  const File file = self.get().files()[index];
+  nb::object bytes = own(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  std::byte* const data = reinterpret_cast<std::byte*>(PyBytes_AsString(bytes.ptr()));
+  const Result<std::size_t> count = [&] {
+    const WithoutGil released;
+    return file.source().read_at(offset, {data, size});
+  }();
+  if (!count) raise_read_error(count.error(), "", file.path());
+  return *count == size
+             ? bytes
+             : own(PyBytes_FromStringAndSize(PyBytes_AsString(bytes.ptr()), static_cast<Py_ssize_t>(*count)));
+}
+
 // Returns whole tensors and contiguous slices as views of private maps of their files, one map per file. `requests` is
 // a sequence of (name, index). Slices that are not contiguous are left out.
 nb::object views(const PyCheckpoint& self, nb::handle requests) {
@@ -362,6 +378,8 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
       .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
       .def("read_header", &read_header, nb::arg("file"),
            "(bytes before the data, size of the file): the bytes that the header of this file was read from.")
+      .def("read_range", &read_range, nb::arg("file"), nb::arg("offset"), nb::arg("size"),
+           "Up to `size` bytes of a file from `offset` on, also of tensors that the index does not name.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(
           "table",

@@ -135,7 +135,7 @@ def test_needs_no_memory_that_the_tensor_lacks() -> None:
     target = torch.empty(6)
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="it ends too early"):
+        with pytest.raises(ValueError, match="its values take more than [0-9]+ bytes of memory"):
             read_tensor(io.BytesIO(hostile), 0, len(hostile), target)
         assert tracemalloc.get_traced_memory()[1] < 6 << 20
     finally:

@@ -113,6 +113,83 @@ def test_each_wrong_digest_is_refused(tmp_path: Path, algorithm: str) -> None:
             assert (done.returncode, done.stdout) == (1, f"{folder}/{command_says}\n")
 
 
+def command_accepts(algorithm: str, path: Path, manifest: Path) -> bool | None:
+    """Return whether `verify --manifest` ends with 0. None without the command."""
+    command = hash_command(algorithm)
+    if command is None:
+        return None
+    done = subprocess.run([command, "verify", "-q", path, "--manifest", manifest])
+    assert done.returncode in (0, 1)
+    return done.returncode == 0
+
+
+def test_a_file_that_the_model_lost_is_refused(tmp_path: Path) -> None:
+    """A file is lost with its entries of the index."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_model(folder)
+    manifest = make_manifest(folder)
+    manifest.write(tmp_path / "manifest.json")
+    first, second = (f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
+    index = folder / "model.safetensors.index.json"
+    names = json.loads(index.read_text())["weight_map"]
+    del names["c"]
+    index.write_text(json.dumps({"weight_map": names}))
+    (folder / second).unlink()
+    text = f"{folder}/{second}: the file of the manifest is not in the model"
+    whole_models = [folder, index, folder / "*.safetensors", [folder]]
+    for path in whole_models:
+        with pytest.raises(SafetensorError) as raised:
+            load(path, verify=manifest)  # type: ignore[arg-type]
+        assert str(raised.value) == text
+        if not isinstance(path, list):
+            assert command_accepts("sha256", path, tmp_path / "manifest.json") in (False, None)
+    # A file by its name, and some tensors, are not the whole model.
+    assert list(load(folder / first, verify=manifest)) == ["a", "b", "empty"]
+    assert command_accepts("sha256", folder / first, tmp_path / "manifest.json") in (True, None)
+    assert list(load(folder, keys=["a"], verify=manifest)) == ["a"]
+    assert list(load(folder, keys=["*"], verify=manifest)) == ["a", "b", "empty"]
+
+
+def without(manifest: Manifest, name: str) -> str:
+    value = json.loads(manifest.text())
+    for file in value["files"]:
+        file["tensors"] = [tensor for tensor in file["tensors"] if tensor["name"] != name]
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize("hidden", [["a"], ["b"], ["empty"], ["a", "b", "empty"], ["a", "empty"]])
+def test_tensors_that_the_index_does_not_name_are_checked(
+    tmp_path: Path, hidden: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read for their digests, in blocks, and are not returned."""
+    monkeypatch.setattr("safetensors._verify._BLOCK_BYTES", 30_000)
+    folder = save_model(tmp_path)
+    first = folder / "model-00001-of-00002.safetensors"
+    # An index must name a tensor of each of its files.
+    save_file({**load(first), "kept": np.ones(3, np.uint8)}, first)
+    names = {name: first.name for name in ("a", "b", "empty", "kept") if name not in hidden}
+    names["c"] = "model-00002-of-00002.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    manifest = make_manifest(folder, chunk_bytes=KIB64)
+    loaded = load(folder, verify=manifest)
+    assert sorted(loaded) == sorted(names)
+    for text, load_says, _ in wrong_digests(manifest):
+        with pytest.raises(SafetensorError) as raised:
+            load(folder, verify=parse_manifest(text))
+        assert str(raised.value) == f"{folder}/{load_says}"
+        (tmp_path / "wrong.json").write_text(text)
+        assert command_accepts("sha256", folder, tmp_path / "wrong.json") in (False, None)
+    for name in hidden:
+        text = without(manifest, name)
+        with pytest.raises(SafetensorError, match=f"tensor '{name}' is not in the manifest"):
+            load(folder, verify=parse_manifest(text))
+        (tmp_path / "wrong.json").write_text(text)
+        assert command_accepts("sha256", folder, tmp_path / "wrong.json") in (False, None)
+        # A load of some tensors checks what it reads.
+        assert list(load(folder, keys=["c"], verify=parse_manifest(text))) == ["c"]
+
+
 def test_a_partial_load_checks_what_it_has(tmp_path: Path) -> None:
     folder = save_model(tmp_path)
     manifest = make_manifest(folder, chunk_bytes=KIB64)
