@@ -54,8 +54,10 @@ struct CheckpointWriteOptions {
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
-/// that the writer is dead. Up to three descriptors per file are open at the same time. In a forked child, you may only
-/// destroy the CheckpointWriter.
+/// that the writer is dead. create() also removes shards that a killed writer left: no index in the folder names them.
+/// It does so under the lock of the folder, and not if remove_old_files is false or if this process has them open. Up
+/// to three descriptors per file are open at the same time. In a forked child, you may only destroy the
+/// CheckpointWriter.
 ///
 /// Several processes can write one model together, each its own bytes:
 /// @code

@@ -30,6 +30,7 @@
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
+#include "write/leftovers.h"
 
 namespace safetensors::write {
 namespace {
@@ -85,10 +86,32 @@ Status CheckpointFolder::make_folder() {
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
 
+// Removes the shards of killed writers before the new files need their space: without this, each killed save would
+// leave a whole model. A living writer has such shards only while it holds the lock. If the lock is not free, or proves
+// nothing, they stay until the commit.
+void CheckpointFolder::remove_leftovers() {
+  if (!options_.remove_old_files) return;
+  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
+  if (!lock || !lock->held()) return;
+  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  if (!listed) return;
+  const std::string folder = os::DescriptorPath(folder_.get()).text;
+  const std::vector<std::string> names = without_open_files(
+      folder, find_leftovers(read_named_files(folder, *listed, layout_.stem()), *listed, layout_.stem()));
+  // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
+  os::System& system = os::real_system();
+  if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
+  for (const std::string& name : names) {
+    removed_generation_ = std::max(removed_generation_, format::generation_of(name));
+    (void)system.unlink_at(folder_.get(), name.c_str());
+  }
+}
+
 // Removes what killed writers left, and finds the files whose modes the new files get. Without permission to list the
 // folder, only files with the names of the layout are found.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_, os::real_system());
+  remove_leftovers();
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   std::map<std::string_view, std::size_t> files;
@@ -127,10 +150,11 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
   return false;
 }
 
-// Returns the highest generation of the model's files in the folder. 0: there are none, or they cannot be listed.
+// Returns the highest generation of the model's files in the folder, also of files that this writer removed. 0: there
+// are none, or they cannot be listed.
 std::size_t CheckpointFolder::last_generation() const {
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  std::size_t last = 0;
+  std::size_t last = removed_generation_;
   for (const std::string& name : listed ? *listed : std::vector<std::string>()) {
     if (format::stem_of(name) == layout_.stem()) last = std::max(last, format::generation_of(name));
   }

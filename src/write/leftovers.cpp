@@ -3,8 +3,9 @@
 // that holds the lock of the folder, or to one that was killed.
 #include "write/leftovers.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -58,6 +59,21 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
       left.push_back(name);
   }
   return left;
+}
+
+std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names) {
+  constexpr const char* kOpenFiles = "/proc/self/fd";
+  const Result<std::vector<std::string>> descriptors = os::list_directory(kOpenFiles);
+  if (!descriptors) return {};
+  std::set<std::pair<dev_t, ino_t>> open;
+  struct stat file = {};
+  for (const std::string& descriptor : *descriptors) {
+    if (::stat(os::join_path(kOpenFiles, descriptor).c_str(), &file) == 0) open.emplace(file.st_dev, file.st_ino);
+  }
+  std::erase_if(names, [&](const std::string& name) {
+    return ::stat(os::join_path(folder, name).c_str(), &file) == 0 && open.contains({file.st_dev, file.st_ino});
+  });
+  return names;
 }
 
 }  // namespace safetensors::write

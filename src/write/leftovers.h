@@ -34,4 +34,8 @@ struct NamedFiles {
 [[nodiscard]] std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed,
                                                       std::string_view stem);
 
+// Removes from the names those of files in `folder` that this process has open: they may be the input of the caller.
+// Returns no names if the system does not tell. Throws std::bad_alloc.
+[[nodiscard]] std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names);
+
 }  // namespace safetensors::write
