@@ -46,7 +46,7 @@ struct CheckpointWriteOptions {
 ///
 /// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
 /// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
-/// model. If a name of the layout is in use, all new files get the names of another generation, such as
+/// model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
 /// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files go. A model of one file
 /// has no index: one rename replaces the old file. (If an index in the folder names the old file, the new model gets an
 /// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock, nor has

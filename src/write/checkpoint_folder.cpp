@@ -1,9 +1,10 @@
 // Puts the files of a model in place. The rename of the index is the commit: until then readers see the old model, from
 // then on the new one.
 //
-// New files never replace files of the old model. If a name is in use, all new files get the names of another
-// generation, such as `model-gen00002-00001-of-00008.safetensors`. The order is: the files, the index, then the old
-// files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time do this.
+// New files never replace files of the old model. They get the names of the next generation of the folder, such as
+// `model-gen00002-00001-of-00008.safetensors`. So names are not used again. The order is: the files, the index, then
+// the old files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time
+// do this.
 #include "write/checkpoint_folder.h"
 
 #include <fcntl.h>
@@ -150,27 +151,33 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
   return false;
 }
 
-// Returns the highest generation of the model's files in the folder, also of files that this writer removed. 0: there
-// are none, or they cannot be listed.
+// Returns the highest generation of the shards in the folder, of those that its indexes name, and of those that this
+// writer removed. 0: there is neither a shard nor an index of the stem.
 std::size_t CheckpointFolder::last_generation() const {
-  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  std::size_t last = removed_generation_;
-  for (const std::string& name : listed ? *listed : std::vector<std::string>()) {
-    if (format::stem_of(name) == layout_.stem()) last = std::max(last, format::generation_of(name));
+  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  std::vector<std::string> names = listed ? *std::move(listed) : std::vector<std::string>();
+  const bool has_index = look_for(index_name_) != ENOENT;
+  if (!listed && has_index) names.push_back(index_name_);
+  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, names, layout_.stem());
+  names.insert(names.end(), named.names.begin(), named.names.end());
+  std::size_t last = std::max(removed_generation_, std::size_t{has_index ? 1U : 0U});
+  for (const std::string& name : names) {
+    if (const auto shard = format::parse_numbered_shard(name); shard && shard->stem == layout_.stem())
+      last = std::max(last, format::generation_of(name));
   }
   return last;
 }
 
 // Must run with the lock: the names stay free until they are used. If another program takes one, replace() fails. The
-// generation grows as long as the folder has one, so a slow reader of an old index finds its files or none.
+// generation grows as long as the folder has a shard or an index, so a slow reader of an old index finds its files or
+// none, and never those of a later model.
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
   // One file replaces another with one rename, unless an old index leads to it.
   if (!indexed_ && !(index_ && look_for(names_[0]) != ENOENT && old_index_names(names_[0]))) return;
   indexed_ = true;
-  const std::size_t last = last_generation();
   constexpr int kMaxAttempts = 1000;
-  std::size_t generation = last > 1 ? last + 1 : 1;
+  std::size_t generation = last_generation() + 1;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {
