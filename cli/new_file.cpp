@@ -70,7 +70,7 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
   // A dangling link leads to no file, so the link itself is replaced.
   if (replace) links = ::stat(path.c_str(), &old) == 0 ? io::Links::follow : io::Links::replace;
   Result<std::unique_ptr<io::AtomicFile>> file =
-      io::AtomicFile::create(path, 0, {.sync = io::Sync::file, .links = links});
+      io::AtomicFile::create(path, 0, {.sync = io::Sync::file, .links = links, .remove_orphans = true});
   if (!file) return in_words_of_command(file.error());
   return NewFile(std::move(*file));
 }

@@ -46,7 +46,7 @@ struct CheckpointWriteOptions {
 ///
 /// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
 /// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
-/// model. If a name of the layout is in use, all new files get the names of another generation, such as
+/// model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
 /// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files go. A model of one file
 /// has no index: one rename replaces the old file. (If an index in the folder names the old file, the new model gets an
 /// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock, nor has
@@ -54,8 +54,10 @@ struct CheckpointWriteOptions {
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
-/// that the writer is dead. Up to three descriptors per file are open at the same time. In a forked child, you may only
-/// destroy the CheckpointWriter.
+/// that the writer is dead. create() also removes shards that a killed writer left: no index in the folder names them.
+/// It does so under the lock of the folder, and not if remove_old_files is false or if this process has them open. Up
+/// to three descriptors per file are open at the same time. In a forked child, you may only destroy the
+/// CheckpointWriter.
 ///
 /// Several processes can write one model together, each its own bytes:
 /// @code

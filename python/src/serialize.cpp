@@ -123,7 +123,8 @@ void write_bytes(nb::handle filename, nb::handle data) {
   const Buffer held(data);
   const Status status = [&]() -> Status {
     const WithoutGil released;
-    const auto file = io::AtomicFile::create(path, held.bytes().size(), {.links = io::Links::replace});
+    const auto file =
+        io::AtomicFile::create(path, held.bytes().size(), {.links = io::Links::replace, .remove_orphans = true});
     if (!file) return file.error();
     if (Status written = (*file)->write_at(0, held.bytes()); !written) return written;
     return (*file)->commit();

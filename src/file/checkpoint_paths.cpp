@@ -51,11 +51,20 @@ bool is_shard_of_several(std::string_view name) noexcept {
   return !count.empty() && count != "1";
 }
 
+// Returns whether an older save can have left the file beside `STEM.safetensors`: a shard of several, or the only file
+// of a model in a generation, such as `model-gen00002-00001-of-00001.safetensors`.
+bool is_older_shard(std::string_view name) noexcept {
+  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
+  return is_shard_of_several(name) || (shard && !shard->generation.empty());
+}
+
 // Returns whether one of the files is the whole model `STEM.safetensors` and all others are shards of the same stem. An
 // older save left these shards. Shards of another stem may be a model whose index is missing.
-bool replaces_shards(const std::vector<std::string_view>& files, const std::vector<std::string_view>& shards) {
+bool replaces_shards(const std::vector<std::string_view>& files) {
+  std::vector<std::string_view> shards;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_older_shard);
   if (files.size() != shards.size() + 1) return false;
-  const auto whole = std::find_if_not(files.begin(), files.end(), is_shard_of_several);
+  const auto whole = std::find_if_not(files.begin(), files.end(), is_older_shard);
   return std::all_of(shards.begin(), shards.end(), [&](std::string_view shard) {
     return *whole == std::string(format::parse_numbered_shard(shard)->stem).append(kFile);
   });
@@ -120,7 +129,7 @@ Status CheckpointPaths::add_folder(const std::string& path) {
   std::vector<std::string_view> files = ending_in(kFile, *names);
   std::vector<std::string_view> shards;
   std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_shard_of_several);
-  if (replaces_shards(files, shards)) std::erase_if(files, is_shard_of_several);
+  if (replaces_shards(files)) std::erase_if(files, is_older_shard);
   if (files.size() == 1 && shards.size() == 1 && files[0] == shards[0])
     return base::make_error(Errc::not_found,
                             "a folder with one shard of a model, `" + printable(shards[0]) +

@@ -25,8 +25,10 @@
 namespace safetensors::io {
 namespace {
 
-// To list a directory takes about as long as to write this many bytes.
-constexpr std::uint64_t kMinSizeToClean = std::uint64_t{16} << 20;
+// To list a directory takes less time than to write this many bytes. Before a smaller file, only so many names are
+// read: 1,000 names take 0.3 ms, which is less than one fsync.
+constexpr std::uint64_t kMinSizeToListAll = std::uint64_t{16} << 20;
+constexpr std::size_t kMaxNamesForSmallFile = 1000;
 constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Returns whether an error would also make every other method of replacing the file fail.
@@ -62,8 +64,9 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
       return error;
     }
     std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options, system));
-    if (options.remove_orphans && made->target_.old && size >= kMinSizeToClean)
-      remove_orphans(os::DescriptorPath(made->target_.directory.get()).text, system);
+    if (options.remove_orphans && made->target_.old)
+      remove_orphans(os::DescriptorPath(made->target_.directory.get()).text, system,
+                     size >= kMinSizeToListAll ? kAllNames : kMaxNamesForSmallFile);
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)

@@ -54,7 +54,8 @@ Contents contents_of(int folder) {
 
 class Cleaner {
  public:
-  Cleaner(const CleanOptions& options, os::System& system) : options_(options), system_(system) {}
+  Cleaner(const CleanOptions& options, os::System& system, std::size_t max_names)
+      : options_(options), system_(system), max_names_(max_names) {}
 
   // path: only for messages. Errors: open_failed, read_failed.
   Status visit(int parent, const char* name, int flags, const std::string& path);
@@ -71,6 +72,7 @@ class Cleaner {
 
   const CleanOptions& options_;
   os::System& system_;
+  const std::size_t max_names_;  // per directory
   std::vector<Temporary> found_;
 };
 
@@ -91,16 +93,17 @@ Status Cleaner::visit(int parent, const char* name, int flags, const std::string
     return os::system_error(Errc::open_failed, error_number, "cannot open", path);
   }
   std::vector<std::string> names;
-  while (true) {
+  for (std::size_t i = 0; i < max_names_; ++i) {
     errno = 0;
     const dirent* const entry = ::readdir(directory.get());
+    if (entry == nullptr && errno != 0)
+      return os::system_error(Errc::read_failed, errno, "cannot read the directory", path);
     if (entry == nullptr) break;
     const std::string_view found = entry->d_name;
     if (found != "." && found != ".." &&
         (options_.recursive || is_temporary_name(found) || is_temporary_folder_name(found)))
       names.emplace_back(found);
   }
-  if (errno != 0) return os::system_error(Errc::read_failed, errno, "cannot read the directory", path);
   std::sort(names.begin(), names.end());
   return visit_names(::dirfd(directory.get()), names, path);
 }
@@ -195,23 +198,23 @@ void Cleaner::remove(int directory, const std::string& name, int file, const os:
 }  // namespace
 
 Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                               os::System& system) noexcept {
+                                               os::System& system, std::size_t max_names) noexcept {
   return base::guarded([&]() -> Result<std::vector<Temporary>> {
     if (directory.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path(directory);
-    Cleaner cleaner(options, system);
+    Cleaner cleaner(options, system, max_names);
     if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), os::kOpenDirectory, path); !status)
       return std::move(status).error();
     return std::move(cleaner.found());
   });
 }
 
-void remove_orphans(const std::string& directory, os::System& system) noexcept {
+void remove_orphans(const std::string& directory, os::System& system, std::size_t max_names) noexcept {
   (void)base::guarded([&]() -> Status {
     // Without locks, the age proves little: a slow writer may have finished one of its files long ago.
     const CleanOptions options{.min_age = std::chrono::seconds::max()};
-    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, system);
+    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, system, max_names);
     return cleaned ? Status() : Status(cleaned.error());
   });
 }

@@ -3,8 +3,9 @@
 
 #include <safetensors/clean.h>
 
+#include <cstddef>
+#include <limits>
 #include <string>
-
 #include <string_view>
 #include <vector>
 
@@ -12,11 +13,15 @@
 
 namespace safetensors::io {
 
-// See the public function.
-[[nodiscard]] Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                                             os::System& system = os::real_system()) noexcept;
+inline constexpr std::size_t kAllNames = std::numeric_limits<std::size_t>::max();
 
-// Removes the temporaries in a directory whose locks prove that their writers are dead. Ignores errors.
-void remove_orphans(const std::string& directory, os::System& system) noexcept;
+// See the public function. max_names: how many names of each directory are read.
+[[nodiscard]] Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
+                                                             os::System& system = os::real_system(),
+                                                             std::size_t max_names = kAllNames) noexcept;
+
+// Removes the temporaries in a directory whose locks prove that their writers are dead. Ignores errors. max_names: how
+// many names are read, in the order of the system.
+void remove_orphans(const std::string& directory, os::System& system, std::size_t max_names = kAllNames) noexcept;
 
 }  // namespace safetensors::io

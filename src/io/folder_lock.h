@@ -21,6 +21,8 @@ class FolderLock {
   FolderLock(FolderLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)), system_(other.system_) {}
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();
+  // false: locks prove nothing here, so another writer may be at work.
+  [[nodiscard]] bool held() const noexcept { return folder_ >= 0; }
 
  private:
   // Ten minutes. A writer holds the lock while it writes the index, renames, syncs, and removes old files.

@@ -1,9 +1,10 @@
 // Puts the files of a model in place. The rename of the index is the commit: until then readers see the old model, from
 // then on the new one.
 //
-// New files never replace files of the old model. If a name is in use, all new files get the names of another
-// generation, such as `model-gen00002-00001-of-00008.safetensors`. The order is: the files, the index, then the old
-// files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time do this.
+// New files never replace files of the old model. They get the names of the next generation of the folder, such as
+// `model-gen00002-00001-of-00008.safetensors`. So names are not used again. The order is: the files, the index, then
+// the old files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time
+// do this.
 #include "write/checkpoint_folder.h"
 
 #include <fcntl.h>
@@ -30,6 +31,7 @@
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
+#include "write/leftovers.h"
 
 namespace safetensors::write {
 namespace {
@@ -85,10 +87,32 @@ Status CheckpointFolder::make_folder() {
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
 
+// Removes the shards of killed writers before the new files need their space: without this, each killed save would
+// leave a whole model. A living writer has such shards only while it holds the lock. If the lock is not free, or proves
+// nothing, they stay until the commit.
+void CheckpointFolder::remove_leftovers() {
+  if (!options_.remove_old_files) return;
+  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
+  if (!lock || !lock->held()) return;
+  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  if (!listed) return;
+  const std::string folder = os::DescriptorPath(folder_.get()).text;
+  const std::vector<std::string> names = without_open_files(
+      folder, find_leftovers(read_named_files(folder, *listed, layout_.stem()), *listed, layout_.stem()));
+  // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
+  os::System& system = os::real_system();
+  if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
+  for (const std::string& name : names) {
+    removed_generation_ = std::max(removed_generation_, format::generation_of(name));
+    (void)system.unlink_at(folder_.get(), name.c_str());
+  }
+}
+
 // Removes what killed writers left, and finds the files whose modes the new files get. Without permission to list the
 // folder, only files with the names of the layout are found.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_, os::real_system());
+  remove_leftovers();
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   std::map<std::string_view, std::size_t> files;
@@ -127,26 +151,33 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
   return false;
 }
 
-// Returns the highest generation of the model's files in the folder. 0: there are none, or they cannot be listed.
+// Returns the highest generation of the shards in the folder, of those that its indexes name, and of those that this
+// writer removed. 0: there is neither a shard nor an index of the stem.
 std::size_t CheckpointFolder::last_generation() const {
-  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  std::size_t last = 0;
-  for (const std::string& name : listed ? *listed : std::vector<std::string>()) {
-    if (format::stem_of(name) == layout_.stem()) last = std::max(last, format::generation_of(name));
+  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  std::vector<std::string> names = listed ? *std::move(listed) : std::vector<std::string>();
+  const bool has_index = look_for(index_name_) != ENOENT;
+  if (!listed && has_index) names.push_back(index_name_);
+  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, names, layout_.stem());
+  names.insert(names.end(), named.names.begin(), named.names.end());
+  std::size_t last = std::max(removed_generation_, std::size_t{has_index ? 1U : 0U});
+  for (const std::string& name : names) {
+    if (const auto shard = format::parse_numbered_shard(name); shard && shard->stem == layout_.stem())
+      last = std::max(last, format::generation_of(name));
   }
   return last;
 }
 
 // Must run with the lock: the names stay free until they are used. If another program takes one, replace() fails. The
-// generation grows as long as the folder has one, so a slow reader of an old index finds its files or none.
+// generation grows as long as the folder has a shard or an index, so a slow reader of an old index finds its files or
+// none, and never those of a later model.
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
   // One file replaces another with one rename, unless an old index leads to it.
   if (!indexed_ && !(index_ && look_for(names_[0]) != ENOENT && old_index_names(names_[0]))) return;
   indexed_ = true;
-  const std::size_t last = last_generation();
   constexpr int kMaxAttempts = 1000;
-  std::size_t generation = last > 1 ? last + 1 : 1;
+  std::size_t generation = last_generation() + 1;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {

@@ -52,6 +52,7 @@ class CheckpointFolder {
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
   Status make_folder();
+  void remove_leftovers();
   void find_old_files();
   [[nodiscard]] std::size_t last_generation() const;
   void choose_names();
@@ -72,6 +73,7 @@ class CheckpointFolder {
   std::vector<std::string> names_;
   std::vector<std::string> old_names_;         // per file of the layout: an older file with its number, or empty
   std::vector<std::string> taken_names_;       // names that choose_names() found in use
+  std::size_t removed_generation_ = 0;         // the highest one that remove_leftovers() removed
   bool indexed_ = false;                       // the new model has an index
   std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
   os::Descriptor folder_;                      // the folder in which the files are made; O_PATH if it cannot be read

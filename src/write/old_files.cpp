@@ -1,12 +1,14 @@
 // Finds the files of an older model by their names, and compares them with the input by device and inode. So a symlink
-// or another spelling of a path does not hide that the input lies in the folder.
+// or another spelling of a path does not hide that the input lies in the folder. What a killed writer left is no model.
 #include "write/old_files.h"
 
+#include <safetensors/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "format/printable.h"
 #include "format/shard_index.h"
 #include "os/directory.h"
+#include "write/leftovers.h"
 
 namespace safetensors::write {
 namespace {
@@ -52,6 +55,42 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
   return found;
 }
 
+// Returns whether each tensor of a file has the name of a tensor of the input, or its dtype and shape: rename keeps
+// these.
+bool holds_known_tensors(const std::string& path, const Checkpoint& input) {
+  const Result<File> file = File::open(path);
+  if (!file) return false;
+  std::set<std::pair<Dtype, std::vector<std::uint64_t>>> kinds;
+  for (const Tensor& tensor : input.tensors())
+    kinds.emplace(tensor.dtype(), std::vector<std::uint64_t>(tensor.shape().begin(), tensor.shape().end()));
+  return std::ranges::all_of(file->header().tensors(), [&](const TensorInfo& info) {
+    return input.contains(info.name) || kinds.contains({info.dtype, {info.shape.begin(), info.shape.end()}});
+  });
+}
+
+// The files of the stem that hold no model, or only one that a killed writer has replaced or did not finish.
+class DeadFiles {
+ public:
+  DeadFiles(const std::string& folder, const std::vector<std::string>& listed, std::string_view stem)
+      : folder_(folder),
+        whole_(std::string(stem) + ".safetensors"),
+        named_(read_named_files(folder, listed, stem)),
+        leftovers_(find_leftovers(named_, listed, stem)) {}
+
+  // Unlike a shard, `STEM.safetensors` can also be the file of another program. So its tensors decide.
+  bool contains(const std::string& name, const Checkpoint& input) const {
+    if (name != whole_) return std::ranges::binary_search(leftovers_, name);
+    return named_.certain && named_.has_index && !named_.names.contains(name) &&
+           holds_known_tensors(os::join_path(folder_, name), input);
+  }
+
+ private:
+  const std::string& folder_;
+  const std::string whole_;
+  const NamedFiles named_;
+  const std::vector<std::string> leftovers_;
+};
+
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
   std::string names;
   for (std::size_t i = 0; i < std::min(lost.size(), kMaxNamedFiles); ++i)
@@ -71,6 +110,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
   InputModel files = input_model(input, folder);
+  const DeadFiles dead(folder, *names, layout.stem());
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
@@ -78,7 +118,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
     files.in_folder = files.in_folder || read != files.whole.end();
     // A symlink to nothing holds no tensor.
     if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (format::stem_of(name) == layout.stem()) lost.push_back(name);
+    if (format::stem_of(name) == layout.stem() && !dead.contains(name, input)) lost.push_back(name);
   }
   return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
 }

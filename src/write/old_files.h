@@ -10,8 +10,8 @@
 namespace safetensors::write {
 
 // Refuses to write `layout` into `folder` if the folder holds a file of `input`, and also files that would be removed
-// or replaced, although tensors in them are not tensors of `input`. Errors: invalid_argument, which names the files,
-// and those of list_directory(). Throws std::bad_alloc.
+// or replaced, although tensors in them are not tensors of `input`. What a killed writer left does not count. Errors:
+// invalid_argument, which names the files, and those of list_directory(). Throws std::bad_alloc.
 [[nodiscard]] Status check_old_files(const std::string& folder, const CheckpointLayout& layout,
                                      const Checkpoint& input);
 

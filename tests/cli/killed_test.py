@@ -1,91 +1,172 @@
 #!/usr/bin/env python3
-"""Kills commands that write a model over another one with the same names of files, at random moments. The folder must hold the
-old model or the new one, and the next command that writes there must leave nothing but its own files.
+"""Kills commands that write a model, before system calls that change its folder. The folder must hold the old model or the new
+one. The next command that writes there must work, also if its input is its output, and leave nothing but its own files.
 
     killed_test.py SAFETENSORS [unittest's arguments]
 
-SAFETENSORS_TEST_KILLS is the number of kills per verb.
+SAFETENSORS_TEST_KILLS is the number of kills per case. They are spread over all such system calls of the command. strace kills
+the command. Without strace, and where it may not trace, the tests are skipped.
 """
+
 import json
 import os
-import random
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 PROGRAM = ""
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "6"))
-TENSORS = 8
-BYTES = 200_000  # of each tensor, which has a file of its own
-VERBS = {
-    "repack": ["repack", "IN", "OUT", "--force"],
-    "split": ["split", "IN", "OUT", "--max-shard-size", str(BYTES), "--force"],
-    "cast": ["cast", "IN", "OUT", "--to", "U8", "--force"],
+TENSORS = 5
+BYTES = 2_000  # of each tensor, which has a file of its own
+CALLS = ("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "rmdir")
+# Each case: the arguments of the command, and the number of files of the model that it writes.
+CASES = {
+    "select": (["select", "IN", "OUT", "--match", "t[0-3]"], 4),
+    "drop": (["drop", "IN", "OUT", "--match", "t0"], TENSORS - 1),
+    "rename": (["rename", "IN", "OUT", "--map", "names"], TENSORS),
+    "cast": (["cast", "IN", "OUT", "--to", "i32"], TENSORS),
+    "split": (["split", "IN", "OUT", "--max-shard-size", str(2 * BYTES)], 3),
+    "reshard": (["reshard", "IN", "OUT", "--max-shard-size", str(BYTES)], TENSORS),
+    "reshard_to_one": (["reshard", "IN", "OUT"], 1),
+    "repack": (["repack", "IN", "OUT"], TENSORS),
 }
 
 
 def write_file(path, value):
-    data = bytes([value]) * BYTES
-    tensors, offset = {}, 0
-    for i in range(TENSORS):
-        tensors[f"t{i}"] = {"dtype": "U8", "shape": [BYTES], "data_offsets": [offset, offset + BYTES]}
-        offset += BYTES
+    tensors = {
+        f"t{i}": {"dtype": "U8", "shape": [BYTES], "data_offsets": [i * BYTES, (i + 1) * BYTES]} for i in range(TENSORS)
+    }
     header = json.dumps(tensors).encode()
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + data * TENSORS)
+        file.write(struct.pack("<Q", len(header)) + header + bytes([value]) * BYTES * TENSORS)
 
 
 class KilledTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
-        self.out = os.path.join(self.folder, "out")
-        for value, name in enumerate(["old", "new"]):
-            write_file(os.path.join(self.folder, name + ".safetensors"), value)
-            self.run_command("split", name + ".safetensors", name, "--max-shard-size", str(BYTES))
+        with open(self.path("names"), "w") as file:
+            file.write("t0\trenamed\n")
+        for value, name in enumerate(["old", "in"]):
+            write_file(self.path(name + ".safetensors"), value)
+            self.succeed("split", name + ".safetensors", name, "--max-shard-size", str(BYTES))
 
-    def run_command(self, *arguments, expected=0):
-        done = subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, text=True)
-        self.assertEqual(done.returncode, expected, (arguments, done.stdout, done.stderr))
-        return done
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
 
-    def holds(self):
-        """Returns which models the folder equals."""
-        self.run_command("verify", "out")
-        answers = {name: subprocess.run([PROGRAM, "diff", name, "out"], cwd=self.folder, capture_output=True, timeout=120).returncode
-                   for name in ("old", "new")}
-        return [name for name, code in answers.items() if code == 0]
+    def run_command(self, *command):
+        return subprocess.run(command, cwd=self.folder, capture_output=True, timeout=120, text=True)
 
-    def arguments_of(self, verb, model):
-        return [{"IN": model, "OUT": "out"}.get(word, word) for word in VERBS[verb]]
+    def succeed(self, *arguments):
+        done = self.run_command(PROGRAM, *arguments)
+        self.assertEqual(done.returncode, 0, (arguments, done.stdout, done.stderr))
 
-    def check(self, verb):
-        choose = random.Random(verb)
-        shutil.copytree(os.path.join(self.folder, "old"), self.out)
-        start = time.monotonic()
-        self.run_command(*self.arguments_of(verb, "new"))
-        duration = 1.2 * (time.monotonic() - start)
-        self.assertEqual(self.holds(), ["new"])
-        for kill in range(KILLS):
-            shutil.rmtree(self.out)
-            shutil.copytree(os.path.join(self.folder, "old"), self.out)
-            process = subprocess.Popen([PROGRAM, *self.arguments_of(verb, "new")], cwd=self.folder, stdout=subprocess.DEVNULL)
-            time.sleep(choose.uniform(0, duration))
-            process.kill()
-            process.wait()
-            self.assertIn(self.holds(), (["old"], ["new"]), kill)
-            self.run_command(*self.arguments_of(verb, "new"))
-            self.assertEqual(self.holds(), ["new"])
-            self.assertEqual(len(os.listdir(self.out)), TENSORS + 1, os.listdir(self.out))
-            self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+    def restore(self, name, out):
+        """Copies a file or folder over OUT."""
+        if os.path.isdir(self.path(name)):
+            shutil.rmtree(self.path(out), ignore_errors=True)
+            shutil.copytree(self.path(name), self.path(out))
+        else:
+            shutil.copy(self.path(name), self.path(out))
+
+    def trace(self, arguments, inject=()):
+        """Runs the command, and returns the names of its system calls that change folders."""
+        log = self.path("log")
+        self.run_command("strace", "-qq", "-f", "-o", log, "-e", "trace=" + ",".join(f"?{call}" for call in CALLS), *inject,
+                         PROGRAM, *arguments)
+        with open(log) as file:
+            lines = [line.split(maxsplit=1)[1] for line in file if "(" in line]
+        os.remove(log)
+        return [line.split("(")[0] for line in lines if line.split("(")[0] in CALLS]
+
+    def kills(self, arguments):
+        """Returns where to kill the command: pairs of a system call and a number."""
+        if shutil.which("strace") is None:
+            self.skipTest("no strace")
+        calls = self.trace(arguments)
+        if not calls:
+            self.skipTest("strace may not trace here")
+        places = [(call, calls[: i + 1].count(call)) for i, call in enumerate(calls)]
+        count = min(KILLS, len(places))
+        return [places[i * (len(places) - 1) // max(count - 1, 1)] for i in range(count)]
+
+    def kill(self, arguments, place):
+        self.trace(arguments, ("-e", "inject={}:signal=SIGKILL:when={}".format(*place)))
+
+    def holds(self, out, *names):
+        """Returns which models OUT equals."""
+        self.succeed("verify", out)
+        return [name for name in names if self.run_command(PROGRAM, "diff", name, out).returncode == 0]
+
+    def check_files(self, files):
+        self.assertEqual(len(os.listdir(self.path("out"))), files + (files > 1), os.listdir(self.path("out")))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+    def check(self, case, source):
+        """source: the input; `out` is also the output."""
+        words, files = CASES[case]
+        arguments = [{"IN": source, "OUT": "out"}.get(word, word) for word in words] + ["--force"]
+        self.restore("old", "out")
+        self.succeed(*arguments)
+        self.check_files(files)
+        self.restore("out", "new")
+        self.restore("old", "out")
+        for place in self.kills(arguments):
+            with self.subTest(place=place):
+                self.restore("old", "out")
+                self.kill(arguments, place)
+                held = self.holds("out", "old", "new")
+                self.assertIn(len(held), (1, 2))  # 2: the values stay, only the files change
+                if source == "out":
+                    # Not the command itself: it would change a new model once more.
+                    self.succeed("repack", "out", "out", "--force")
+                    self.assertEqual(self.holds("out", "old", "new"), held)
+                    with_index = self.path("out", "model.safetensors.index.json")
+                    if os.path.exists(with_index):
+                        with open(with_index) as file:
+                            self.check_files(len(set(json.load(file)["weight_map"].values())))
+                    else:
+                        self.check_files(1)
+                else:
+                    self.succeed(*arguments)
+                    self.assertEqual(self.holds("out", "old", "new")[-1], "new")
+                    self.check_files(files)
+
+    def check_merge(self, sources):
+        arguments = ["merge", *sources, "out.safetensors", "--force"]
+        self.restore("old.safetensors", "out.safetensors")
+        self.succeed(*arguments)
+        self.restore("out.safetensors", "new.safetensors")
+        self.restore("old.safetensors", "out.safetensors")
+        for place in self.kills(arguments):
+            with self.subTest(place=place):
+                self.restore("old.safetensors", "out.safetensors")
+                self.kill(arguments, place)
+                held = self.holds("out.safetensors", "old.safetensors", "new.safetensors")
+                self.assertIn(len(held), (1, 2))
+                self.succeed(*arguments)
+                self.assertIn("new.safetensors", self.holds("out.safetensors", "new.safetensors"))
+                self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+    def test_merge(self):
+        self.check_merge(["in"])
+
+    def test_merge_in_place(self):
+        self.check_merge(["out.safetensors"])
+
+    def test_one_file_becomes_many_in_place(self):
+        shutil.rmtree(self.path("old"))
+        os.mkdir(self.path("old"))
+        shutil.copy(self.path("old.safetensors"), self.path("old", "model.safetensors"))
+        self.check("reshard", "out")
 
 
-for each in VERBS:
-    setattr(KilledTest, "test_" + each, lambda self, verb=each: self.check(verb))
+for each in CASES:
+    setattr(KilledTest, "test_" + each, lambda self, case=each: self.check(case, "in"))
+    setattr(KilledTest, f"test_{each}_in_place", lambda self, case=each: self.check(case, "out"))
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "io/clean.h"
 #include "io/overwrite.h"
 #include "io/temporary.h"
 #include "os/descriptor.h"
@@ -451,8 +452,8 @@ TEST_F(AtomicFileTest, ReportsReadOnlyFileSystem) {
   EXPECT_EQ(::umount2(mount_point.c_str(), MNT_DETACH), 0);
 }
 
-// To list a directory takes time, so this is done for large files only, and only if a killed writer can have left one.
-TEST(AtomicFileOrphans, GoBeforeLargeFileIsReplaced) {
+// To list a directory takes time, so this is done only if a killed writer can have left one.
+TEST(AtomicFileOrphans, GoBeforeFileIsReplaced) {
   const TemporaryDirectory directory;
   const std::string orphan = directory / ".safetensors-0123456789abcdef.tmp";
   const auto left = [&](std::uint64_t size, bool remove, bool old) {
@@ -464,9 +465,21 @@ TEST(AtomicFileOrphans, GoBeforeLargeFileIsReplaced) {
   };
   constexpr std::uint64_t kLarge = std::uint64_t{16} << 20;
   EXPECT_TRUE(left(kLarge, true, false));
-  EXPECT_TRUE(left(kLarge - 1, true, true));
   EXPECT_TRUE(left(kLarge, false, true));
   EXPECT_FALSE(left(kLarge, true, true));
+  EXPECT_FALSE(left(1, true, true));
+  EXPECT_FALSE(left(0, true, true));
+}
+
+// In a large folder, a small file must not cost more than its write.
+TEST(AtomicFileOrphans, StayBehindTheNamesThatAreRead) {
+  const TemporaryDirectory directory;
+  const std::string orphan = directory / ".safetensors-0123456789abcdef.tmp";
+  put(orphan, "x");
+  io::remove_orphans(directory.path(), os::real_system(), 0);
+  EXPECT_EQ(::access(orphan.c_str(), F_OK), 0);
+  io::remove_orphans(directory.path(), os::real_system(), 3);  // "." and ".." are names, too
+  EXPECT_EQ(::access(orphan.c_str(), F_OK), -1);
 }
 
 }  // namespace

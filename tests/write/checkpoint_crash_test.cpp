@@ -130,6 +130,20 @@ TEST_F(CheckpointCrash, KeepsOldOrNewModelIfIndexNamesTheOneFile) {
   EXPECT_EQ(found, (Found{"aa", "bb"}));
 }
 
+// The file of the old model is then one of one, in a generation.
+TEST_F(CheckpointCrash, KeepsOldOrNewModelIfOneFileReplacesOneOfAGeneration) {
+  const auto old = [&](const std::string& f) {
+    std::filesystem::create_directory(f);
+    put(f + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
+    put(f + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}}));
+    save(f, 2, 'a', 100);
+    ASSERT_TRUE(std::filesystem::exists(f + "/model-gen00002-00001-of-00001.safetensors"));
+  };
+  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b', 100); });
+  SKIP_WITHOUT_TRACES(found);
+  EXPECT_EQ(found, (Found{"aa", "bb"}));
+}
+
 TEST_F(CheckpointCrash, KeepsOldOrNewModelIfManyFilesReplaceOne) {
   const Found found = after_crashes([&](const std::string& f) { save(f, 2, 'a', 100); },
                                     [&](const std::string& f) { save(f, 2, 'b'); });

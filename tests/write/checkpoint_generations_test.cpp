@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,26 @@ TEST_F(CheckpointGenerations, NamesGenerationsOfEqualNames) {
 })");
   save(2, 'e', 2);
   EXPECT_EQ(files(), Names{"m.safetensors"});
+}
+
+// A reader that knows an old index may open its files much later. It must find them, or none.
+TEST_F(CheckpointGenerations, UsesNoNameAgain) {
+  std::set<std::string> used;
+  for (const std::size_t count : {3U, 2U, 3U, 1U, 4U, 2U, 3U}) {
+    save(count, 'a', count == 1 ? 2 : 1);
+    if (count == 1) used.clear();  // a model of one file has no index, so the generations begin again
+    for (const std::string& name : files()) {
+      EXPECT_TRUE(name == "m.safetensors.index.json" || used.insert(name).second) << name;
+    }
+  }
+  EXPECT_EQ(files()[0], "m-gen00003-00001-of-00003.safetensors");
+}
+
+TEST_F(CheckpointGenerations, CountsGenerationsThatOnlyTheIndexNames) {
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
+  put(folder_ + "/m.safetensors.index.json", index_text({{"t0", "m-gen00008-00001-of-00001.safetensors"}}));
+  save(2, 'a');
+  EXPECT_EQ(files()[0], "m-gen00009-00001-of-00002.safetensors");
 }
 
 // A child that was forked during the save has the folder open for as long as it lives.

@@ -71,8 +71,8 @@ TEST_F(CheckpointWriterTest, WritesIntoExistingFolder) {
 TEST_F(CheckpointWriterTest, RemovesOldFiles) {
   save(3, 'a');
   save(2, 'b');
-  EXPECT_EQ(files(),
-            (Names{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors", "m.safetensors.index.json"}));
+  EXPECT_EQ(files(), (Names{"m-gen00002-00001-of-00002.safetensors", "m-gen00002-00002-of-00002.safetensors",
+                            "m.safetensors.index.json"}));
   EXPECT_EQ(model(), "2 bb");
   save(2, 'c', 2);
   EXPECT_EQ(files(), Names{"m.safetensors"});  // an index would lead to the files that are gone

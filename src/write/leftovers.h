@@ -1,0 +1,41 @@
+// The files of a model in a folder: which of them its index names, and which of them a killed writer left.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/shard_index.h"
+
+namespace safetensors::write {
+
+struct ShardLess {
+  using is_transparent = void;
+  bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
+};
+
+// What the indexes in a folder say.
+struct NamedFiles {
+  bool has_index = false;                  // the folder has an index of this stem
+  bool certain = true;                     // false: an index is invalid or cannot be read, so it may name any file
+  std::set<std::string, ShardLess> names;  // of the files, from all indexes
+};
+
+// Reads the indexes in a folder. listed: the names in the folder. Throws std::bad_alloc.
+[[nodiscard]] NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
+                                          std::string_view stem);
+
+// Returns those of the names that are shards of the stem which a killed writer left. It had not yet renamed its index
+// over that of the model, or not yet removed the shards of the older model. Such a shard belongs to no set of shards of
+// which an index names one: a shard beside it may be missing from a damaged index. There are no such shards if the
+// folder has neither an index of the stem nor `STEM.safetensors`, because they may be the model then. Sorted if
+// `listed` is sorted. Throws std::bad_alloc.
+[[nodiscard]] std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed,
+                                                      std::string_view stem);
+
+// Removes from the names those of files in `folder` that this process has open: they may be the input of the caller.
+// Returns no names if the system does not tell. Throws std::bad_alloc.
+[[nodiscard]] std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names);
+
+}  // namespace safetensors::write
