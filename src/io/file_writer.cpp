@@ -116,8 +116,8 @@ Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t
 // Starts writeback every kWritebackBytes bytes: the earlier the disk works, the shorter the final fsync().
 Status FileWriter::after_writing(std::size_t written) {
   if (sync_ == Sync::none) return {};
-  if (unflushed_.fetch_add(written) + written < kWritebackBytes) return {};
-  unflushed_ = 0;
+  const std::uint64_t before = written_.fetch_add(written);
+  if (before / kWritebackBytes == (before + written) / kWritebackBytes) return {};
   if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write", path_);
 }

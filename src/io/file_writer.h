@@ -105,7 +105,7 @@ class FileWriter {
   BounceBufferPool own_bounce_buffers_;
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
-  std::atomic<std::uint64_t> unflushed_{0};            // bytes written since the last start of writeback
+  std::atomic<std::uint64_t> written_{0};              // bytes written in all
   PieceSize piece_size_;                               // of writes to the page cache of a local file
 };
 
