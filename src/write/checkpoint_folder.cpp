@@ -156,7 +156,7 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
 std::size_t CheckpointFolder::last_generation() const {
   Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   std::vector<std::string> names = listed ? *std::move(listed) : std::vector<std::string>();
-  const bool has_index = look_for(index_name_) != ENOENT;
+  const bool has_index = look_for(index_name_) == 0;
   if (!listed && has_index) names.push_back(index_name_);
   const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, names, layout_.stem());
   names.insert(names.end(), named.names.begin(), named.names.end());

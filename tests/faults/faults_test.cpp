@@ -149,7 +149,8 @@ class FaultMatrix : public testing::TestWithParam<Scenario> {
       const bool replaced = run.given() == SAFETENSORS_OK || run.given() == SAFETENSORS_ERROR_REPLACED_NOT_DURABLE;
       EXPECT_TRUE(found == (replaced ? new_ : old_)) << "the target's bytes, " << run.describe();
       // Only a temporary that the system did not let us remove may stay.
-      EXPECT_TRUE(names == (replaced ? new_entries_ : old_entries_) || failed == "unlinkat") << run.describe();
+      EXPECT_TRUE(names == (replaced ? new_entries_ : old_entries_) || failed == "unlinkat")
+          << run.describe() << ", " << failed << ": " << testing::PrintToString(names);
     }
     restore();
   }

@@ -75,6 +75,13 @@ bool needs_folder(std::string_view function) {
   return opens_checkpoint(function) || writes_checkpoint(function) || function == "safetensors_checkpoint_stray_files";
 }
 
+// Temporaries of killed writers that cannot be found stay where they are.
+bool looks_for_orphans(const Injected& what, std::string_view function) {
+  return what.name == "getdents" &&
+         (function.starts_with("safetensors_write_file") || function.starts_with("safetensors_save") ||
+          function.starts_with("safetensors_writer_") || function == "safetensors_edit_metadata");
+}
+
 // Old files of a model that cannot be found stay where they are.
 bool looks_for_old_files(const Injected& what, std::string_view function) {
   return writes_checkpoint(function) &&
@@ -102,7 +109,8 @@ Verdict judge(const Fault& fault, std::string_view function) {
   const auto row = std::ranges::find(rows(), what.name, &Row::call);
   if (row == rows().end()) return {};
   Verdict verdict{.may_succeed = row->needed != Needed::yes, .codes = row->codes};
-  if (spared(what, function) || looks_for_old_files(what, function)) return {.may_succeed = true};
+  if (spared(what, function) || looks_for_old_files(what, function) || looks_for_orphans(what, function))
+    return {.may_succeed = true};
   // A folder is opened to find what is in it, or to sync it, which the library can do without.
   if (what.name == "openat" && (what.flags & O_DIRECTORY) != 0 && writes_checkpoint(function))
     verdict.may_succeed = true;

@@ -117,14 +117,16 @@ TEST_P(ExecutionRuns, StopAtFirstError) {
   }
 }
 
+// Other threads may do all jobs. Then the progress is told only once, at the end.
 TEST_P(ExecutionRuns, StopAfterJobInWhichCallerCancels) {
+  const int last = GetParam() == 1 ? 2 : 1;
   for (const std::uint64_t run_bytes : kRuns) {
     int calls = 0;
-    progress = [&calls](std::uint64_t, std::uint64_t) { return ++calls < 2; };
+    progress = [&calls, last](std::uint64_t, std::uint64_t) { return ++calls < last; };
     const Status status = read(run_bytes);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Errc::cancelled) << run_bytes;
-    EXPECT_EQ(calls, 2);
+    EXPECT_EQ(calls, last);
     if (GetParam() == 1) {
       EXPECT_EQ(source->reads, 2U) << run_bytes;
     }
