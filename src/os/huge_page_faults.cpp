@@ -44,20 +44,27 @@ void HugePageChoice::begin(std::uint64_t pages) noexcept {
 }
 
 bool HugePageChoice::next() noexcept {
-  if (small_left_.load(kRelaxed) <= 0) return true;
-  return small_left_.fetch_sub(1, kRelaxed) <= 0;
+  if (small_left_.load(kRelaxed) > 0 && small_left_.fetch_sub(1, kRelaxed) > 0) return false;
+  if (!in_runs_.load(kRelaxed)) return true;
+  // A thread may never tell its time, because a fork left it behind. So its trial does not hold the others for ever.
+  return asked_.fetch_add(1, kRelaxed) % kPagesPerTrial == 0;
 }
 
 void HugePageChoice::record(bool huge, Time time) noexcept {
-  if (time < kPresent) return;
+  if (time < kPresent) {
+    if (huge) asked_.store(0, kRelaxed);
+    return;
+  }
   return huge ? record_huge(time) : record_small(time);
 }
 
 void HugePageChoice::record_huge(Time time) noexcept {
+  asked_.store(time < kSlow ? 0 : 1, kRelaxed);  // after a slow page, the next trial is one of small pages
   if (time < kSlow) {
     next_run_.store(kFirstRun, kRelaxed);
     patience_.store(0, kRelaxed);
     slow_left_.store(0, kRelaxed);
+    in_runs_.store(false, kRelaxed);
     return;
   }
   huge_time_.store(time, kRelaxed);
@@ -79,16 +86,19 @@ void HugePageChoice::record_small(Time time) noexcept {
     patience_.store(patience, kRelaxed);
     slow_left_.store(patience, kRelaxed);
     small_left_.store(0, kRelaxed);
+    in_runs_.store(false, kRelaxed);
     return;
   }
   small_time_.store(time, kRelaxed);
   if (!trial) return;
   patience_.store(0, kRelaxed);
+  in_runs_.store(time < huge, kRelaxed);
   if (time >= huge) return;
   const std::int64_t run = next_run_.load(kRelaxed);
   const std::int64_t worthwhile = kTrialShare * (huge - time).count() / std::max<std::int64_t>(time.count(), 1);
   next_run_.store(std::min(2 * run, kLongestRun), kRelaxed);
   small_left_.store(std::min({run, worthwhile, kLongestRun}), kRelaxed);
+  asked_.store(0, kRelaxed);
 }
 
 HugePageChoice::Times HugePageChoice::times() const noexcept {

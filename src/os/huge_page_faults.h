@@ -15,8 +15,9 @@
 namespace safetensors::os {
 
 // Decides for 2 MiB at a time. Pages are huge until one is slow. Then small pages are tried for the next 2 MiB. If
-// these are quicker, a run of small pages follows, before one huge page is tried again. Each run is twice as long as
-// the one before, until the trials cost 1/kTrialShare of the time of the runs. If both are slow, the pages are huge.
+// these are quicker, a run of small pages follows, before one huge page is tried again. Meanwhile, other threads go on
+// with small pages. Each run is twice as long as the one before, until the trials cost 1/kTrialShare of the time of the
+// runs. If both are slow, the pages are huge.
 // Thread-safe, also in the child of a fork.
 class HugePageChoice {
  public:
@@ -27,6 +28,7 @@ class HugePageChoice {
   static constexpr std::int64_t kFirstRun = 8;
   static constexpr std::int64_t kLongestRun = 1024;
   static constexpr int kLongestPatience = 16;
+  static constexpr unsigned kPagesPerTrial = 64;  // small ones, in other threads. Then another huge page is tried
 
   // The times of the last slow huge page, and of small pages for as many bytes.
   struct Times {
@@ -50,9 +52,11 @@ class HugePageChoice {
 
   std::atomic<std::int64_t> small_left_{0};  // so many times 2 MiB are small before the next huge page
   std::atomic<std::int64_t> next_run_{kFirstRun};
-  std::atomic<bool> trial_{false};  // small pages are being tried
-  std::atomic<int> patience_{0};    // after a trial in which both were slow: slow huge pages until the next one
-  std::atomic<int> slow_left_{0};   // of these, those that are left
+  std::atomic<bool> trial_{false};    // small pages are being tried
+  std::atomic<bool> in_runs_{false};  // small pages were quicker
+  std::atomic<unsigned> asked_{0};    // calls of next() since the run ended
+  std::atomic<int> patience_{0};      // after a trial in which both were slow: slow huge pages until the next one
+  std::atomic<int> slow_left_{0};     // of these, those that are left
   std::atomic<Time> huge_time_{Time{0}};
   std::atomic<Time> small_time_{Time{0}};
 };

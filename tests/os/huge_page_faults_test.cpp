@@ -40,8 +40,8 @@ TEST(HugePageChoice, QuickPagesStayHuge) {
 // small pages.
 TEST(HugePageChoice, SmallPagesRunWhileTheyAreQuicker) {
   Choice choice;
+  ASSERT_TRUE(choice.next());
   for (const std::int64_t run : {8, 16, 32, 64, 128, 256, 20 * 19, 20 * 19}) {
-    ASSERT_TRUE(choice.next());
     choice.record(true, microseconds(12000));
     EXPECT_EQ(small_run(choice, microseconds(600)), 1 + run);
   }
@@ -120,6 +120,32 @@ TEST(HugePageChoice, TimesOfPresentPagesAreNotRecorded) {
   choice.record(false, microseconds(9));
   EXPECT_EQ(choice.times().small, Choice::Time{0});
   EXPECT_TRUE(choice.next());
+}
+
+// After a run of small pages, one thread tries a huge page. The others do not wait for it.
+TEST(HugePageChoice, OneThreadTriesForAll) {
+  Choice choice;
+  choice.record(true, milliseconds(5));
+  const std::int64_t run = small_run(choice, microseconds(700));  // ends with the trial of this thread
+  EXPECT_EQ(run, 1 + Choice::kFirstRun);
+  for (int other = 0; other < 7; ++other) EXPECT_FALSE(choice.next());
+  choice.record(true, milliseconds(5));
+  for (int other = 0; other < 7; ++other) EXPECT_FALSE(choice.next());  // the trial of small pages
+  choice.record(false, microseconds(700));
+  EXPECT_EQ(small_run(choice, microseconds(700)), 2 * Choice::kFirstRun);
+  for (int other = 0; other < 7; ++other) EXPECT_FALSE(choice.next());
+  choice.record(true, microseconds(100));
+  for (int other = 0; other < 7; ++other) EXPECT_TRUE(choice.next());
+}
+
+// A child process does not have the thread that tries.
+TEST(HugePageChoice, TrialsThatNeverEndAreForgotten) {
+  Choice choice;
+  choice.record(true, milliseconds(5));
+  (void)small_run(choice, microseconds(700));
+  EXPECT_EQ(small_run(choice, microseconds(700)), Choice::kPagesPerTrial - 1);
+  choice.record(true, microseconds(100));
+  EXPECT_EQ(small_run(choice, microseconds(700)), 0);
 }
 
 TEST(HugePageChoice, ThreadsThatWaitTogetherCountOnce) {
