@@ -21,7 +21,7 @@ from .worker import Report, Request
 from .works import Work
 
 GROUP_PEERS = ("ours", "reference", "torch")  # eight processes of each are alive at once
-KEYS = ("seconds", "cpu", "peak", "read", "pss", "most")
+KEYS = ("seconds", "cpu", "peak", "read", "pss", "most", "device")
 
 
 @dataclass
@@ -202,7 +202,7 @@ class Races:
         self.rounds = rounds
         self.slow = slow
         self.processes = {peer: Process(script, peer, python) for peer, python in peers.items()}
-        self.groups: dict[str, list[Process]] = {}
+        self.groups: dict[tuple[str, int], list[Process]] = {}  # by the peer and their number
         self.versions: dict[str, str] = {}
         self.failed: dict[str, str] = {}  # peers that cannot start
         self.evicted = ""
@@ -265,12 +265,13 @@ class Races:
         return entered
 
     def _group(self, work: Work, result: Result, request: Request) -> Report:
-        if result.peer not in self.groups:
+        key = result.peer, work.processes
+        if key not in self.groups:
             python = self.pythons[result.peer]
             one = {"OMP_NUM_THREADS": "1"}  # as torchrun does: eight processes with threads each would fight
             group = [Process(self.script, result.peer, python, one) for _ in range(work.processes)]
-            self.groups[result.peer] = group
-        group = self.groups[result.peer]
+            self.groups[key] = group
+        group = self.groups[key]
         needs = self.library[work.data].bytes * (work.processes if request["op"] in ("whole", "load") else 1) * 1.1
         free = available()
         if needs > free:
@@ -281,7 +282,7 @@ class Races:
             before = process.ask({})
             if "missing" in before:
                 return before
-        own = sum(map(pss, group))
+        own, device = sum(map(pss, group)), sum(map(device_bytes, group))
         for rank, process in enumerate(group):
             ranked = dict(request["args"], rank=rank) if "world" in request["args"] else request["args"]
             process.send(dict(request, args=ranked, hold=True, group=True))
@@ -293,6 +294,7 @@ class Races:
         reports = [process.receive() if "ready" in r else r for process, r in zip(group, reports, strict=True)]
         missing = [report["missing"] for report in reports if "missing" in report]
         held = sum(map(pss, group)) - own
+        device = sum(map(device_bytes, group)) - device
         for process in group:
             process.ask({})
         if missing:
@@ -304,6 +306,7 @@ class Races:
             "read": sum(report["read"] for report in reports),
             "most": max(report["read"] for report in reports),
             "pss": held,
+            "device": device,
             "digest": [report.get("digest") for report in reports],
         }
 
@@ -392,6 +395,16 @@ def judge(entered: list[tuple[Result, str]], digests: dict[str, object]) -> None
         digest = digests.get(result.label)
         if digest is not None and json.dumps(digest) != right:
             result.missing = "gave other bytes than the rest"
+
+
+def device_bytes(process: Process) -> int:
+    """Return the bytes that a process made the device read; 0 where that cannot be asked."""
+    assert process.process
+    try:
+        text = Path(f"/proc/{process.process.pid}/io").read_text()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("read_bytes:"))
 
 
 def pss(process: Process) -> int:

@@ -51,7 +51,12 @@ def _gate(row: Row, ours: Result, gate: Gate) -> tuple[str, bool] | None:
         return f"CPU seconds a GiB <= {gate.value:g}: {value:.3f}", value <= gate.value
     base = row.bytes if gate.kind != "read" or row.work.processes > 1 else row.limit_bytes()
     spare = 16 * MIB if gate.kind == "peak" else 0
-    says = {"read": "bytes read / needed", "peak": "peak memory / tensors", "pss": "PSS in sum / file"}[gate.kind]
+    says = {
+        "read": "bytes read / needed",
+        "peak": "peak memory / tensors",
+        "pss": "PSS in sum / file",
+        "device": "bytes from the device / file",
+    }[gate.kind]
     return f"{says} <= {gate.value:g}: {have / base:.3f}", have <= gate.value * base + spare
 
 
@@ -76,6 +81,7 @@ def _notes(result: Result, rounds: int) -> str:
     if "most" in values:
         notes.append(f"one process read at most {human(values['most'])}")
         notes.append(f"PSS in sum {human(max(0, values['pss']))}")
+        notes.append(f"{human(values['device'])} from the device")
     if result.rounds < rounds:
         notes.append(f"{result.rounds} round{'s' if result.rounds != 1 else ''} only")
     return ", ".join(notes)

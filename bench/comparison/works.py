@@ -11,7 +11,10 @@ DEVICE = ("io_uring_ring", "io_uring_huge", "direct")
 
 @dataclass(frozen=True)
 class Gate:
-    """What we want of our first contender: kind is one of limit, ratio, cpu (seconds a GiB), read, peak, pss."""
+    """What we want of our first contender.
+
+    kind is one of limit, ratio, cpu (seconds per GiB), read, peak, pss, and device (bytes read from it / file).
+    """
 
     kind: str
     value: float
@@ -276,6 +279,33 @@ WORKS = [
         ("load",),
         limits=("pread_small_1",),
         part="header",
+    ),
+    Work(
+        "group_cold_load_2",
+        "2 processes, each loads all of {size}, cold",
+        "group",
+        ("load",),
+        processes=2,
+        cold=True,
+        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
+    ),
+    Work(
+        "group_cold_load_4",
+        "4 processes, each loads all of {size}, cold",
+        "group",
+        ("load",),
+        processes=4,
+        cold=True,
+        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
+    ),
+    Work(
+        "group_cold_load_8",
+        "8 processes, each loads all of {size}, cold",
+        "group",
+        ("load",),
+        processes=8,
+        cold=True,
+        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
     ),
     Work(
         "group_rows",
