@@ -71,6 +71,7 @@ void BoxPairs::sort_dims() {
   }
   std::sort(overlaps.rbegin(), overlaps.rend());
   std::vector<std::vector<Range>> sorted;
+  sorted.reserve(dims_.size());
   for (const auto& [sum, dim] : overlaps) sorted.push_back(std::move(dims_[dim]));
   dims_ = std::move(sorted);
 }

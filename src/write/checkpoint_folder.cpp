@@ -154,10 +154,12 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
 // Returns the highest generation of the shards in the folder, of those that its indexes name, and of those that this
 // writer removed. 0: there is neither a shard nor an index of the stem.
 std::size_t CheckpointFolder::last_generation() const {
-  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  std::vector<std::string> names = listed ? *std::move(listed) : std::vector<std::string>();
   const bool has_index = look_for(index_name_) == 0;
-  if (!listed && has_index) names.push_back(index_name_);
+  std::vector<std::string> names;
+  if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
+    names = *std::move(listed);
+  else if (has_index)
+    names.push_back(index_name_);
   const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, names, layout_.stem());
   names.insert(names.end(), named.names.begin(), named.names.end());
   std::size_t last = std::max(removed_generation_, std::size_t{has_index ? 1U : 0U});
