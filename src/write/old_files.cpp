@@ -60,11 +60,12 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
 bool holds_known_tensors(const std::string& path, const Checkpoint& input) {
   const Result<File> file = File::open(path);
   if (!file) return false;
-  std::set<std::pair<Dtype, std::vector<std::uint64_t>>> kinds;
+  // The names of dtypes: GCC does not hide templates of the standard library over enumerations of ours.
+  std::set<std::pair<std::string_view, std::vector<std::uint64_t>>> kinds;
   for (const Tensor& tensor : input.tensors())
-    kinds.emplace(tensor.dtype(), std::vector<std::uint64_t>(tensor.shape().begin(), tensor.shape().end()));
+    kinds.emplace(to_string(tensor.dtype()), std::vector<std::uint64_t>(tensor.shape().begin(), tensor.shape().end()));
   return std::ranges::all_of(file->header().tensors(), [&](const TensorInfo& info) {
-    return input.contains(info.name) || kinds.contains({info.dtype, {info.shape.begin(), info.shape.end()}});
+    return input.contains(info.name) || kinds.contains({to_string(info.dtype), {info.shape.begin(), info.shape.end()}});
   });
 }
 
