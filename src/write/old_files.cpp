@@ -2,6 +2,7 @@
 // or another spelling of a path does not hide that the input lies in the folder. What a killed writer left is no model.
 #include "write/old_files.h"
 
+#include <safetensors/dtype.h>
 #include <safetensors/file.h>
 #include <sys/stat.h>
 
@@ -9,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
