@@ -399,19 +399,19 @@ def judge(entered: list[tuple[Result, str]], digests: dict[str, object]) -> None
 
 def device_bytes(process: Process) -> int:
     """Return the bytes that a process made the device read; 0 where that cannot be asked."""
-    assert process.process
-    try:
-        text = Path(f"/proc/{process.process.pid}/io").read_text()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("read_bytes:"))
+    return told_by_system(process, "io", "read_bytes:")
 
 
 def pss(process: Process) -> int:
     """Return a process's share of the memory that it has mapped, in bytes; 0 where that cannot be asked."""
+    return 1024 * told_by_system(process, "smaps_rollup", "Pss:")
+
+
+def told_by_system(process: Process, file: str, field: str) -> int:
+    """Return the number of a field of a file in the folder of a process in /proc; 0 without the file."""
     assert process.process
     try:
-        text = Path(f"/proc/{process.process.pid}/smaps_rollup").read_text()
+        text = Path(f"/proc/{process.process.pid}/{file}").read_text()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(field))

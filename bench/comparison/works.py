@@ -280,32 +280,17 @@ WORKS = [
         limits=("pread_small_1",),
         part="header",
     ),
-    Work(
-        "group_cold_load_2",
-        "2 processes, each loads all of {size}, cold",
-        "group",
-        ("load",),
-        processes=2,
-        cold=True,
-        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
-    ),
-    Work(
-        "group_cold_load_4",
-        "4 processes, each loads all of {size}, cold",
-        "group",
-        ("load",),
-        processes=4,
-        cold=True,
-        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
-    ),
-    Work(
-        "group_cold_load_8",
-        "8 processes, each loads all of {size}, cold",
-        "group",
-        ("load",),
-        processes=8,
-        cold=True,
-        gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
+    *(
+        Work(
+            f"group_cold_load_{processes}",
+            f"{processes} processes, each loads all of {{size}}, cold",
+            "group",
+            ("load",),
+            processes=processes,
+            cold=True,
+            gates=(Gate("ratio", 1, "reference"), Gate("device", 1.1)),
+        )
+        for processes in (2, 4, 8)
     ),
     Work(
         "group_rows",

@@ -305,7 +305,7 @@ _NAME, _RECORD = _size(Name("", "")), _size(Record(Name("", ""), ()))
 _LIST, _DICT, _TUPLE = _size(_grown_list()), _size({0: None}), _size((None,))
 
 # The bytes of memory of the opcodes that always make the same objects. A list and a dict count with
-# the memory for their first values. The other steps count what they make.
+# the memory for their first values. The other steps count their own objects.
 _COSTS: dict[int, int] = {
     code[0]: cost
     for code, cost in {

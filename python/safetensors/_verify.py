@@ -202,7 +202,7 @@ class Verifier:
         return found
 
     def _expect_hidden(self, hidden: set[tuple[int, str]]) -> list[Expected]:
-        """Return what the manifest says about the tensors that the index does not name.
+        """Return the entries of the manifest for tensors that are not in the index.
 
         Raises SafetensorError if the manifest and a file do not have the same tensors.
         """

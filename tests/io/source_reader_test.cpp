@@ -278,7 +278,7 @@ TEST_F(FillingRead, OpensNothingWithoutRuns) {
   EXPECT_EQ(system.opens, 0);
 }
 
-// The report names only what was wanted and refused.
+// The report names a fallback only if direct reads were requested.
 TEST_F(FillingRead, ForgetsThatDirectReadsWereRefused) {
   system.alignment = {.known = true, .memory = 512, .offset = 0};
   make(true);

@@ -186,7 +186,7 @@ def test_tensors_that_the_index_does_not_name_are_checked(
             load(folder, verify=parse_manifest(text))
         (tmp_path / "wrong.json").write_text(text)
         assert command_accepts("sha256", folder, tmp_path / "wrong.json") in (False, None)
-        # A load of some tensors checks what it reads.
+        # A load of some tensors checks only the bytes read.
         assert list(load(folder, keys=["c"], verify=parse_manifest(text))) == ["c"]
 
 
