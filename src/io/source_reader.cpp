@@ -290,18 +290,21 @@ Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std
   return read_bounced(direct, offset, destination, counts, thread);
 }
 
-// Reads the blocks around the range into the bounce buffer, and copies the range out of it.
+// Reads the blocks around the range into the bounce buffer, and copies the range out of it. A long range needs a buffer
+// in a huge page, but the pieces stay short, so that the copy finds them in the cache of the processor.
 Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination,
                                   ReadCounts& counts, ReaderThread& thread) const noexcept {
   if (destination.empty()) return {};
-  Result<std::span<std::byte>> memory = thread.bounce.memory();
+  constexpr std::size_t kPiece = BounceBuffer::kBytes;
+  Result<std::span<std::byte>> memory =
+      thread.bounce.memory(destination.size() < kPiece / 2 ? kPiece : BounceBuffer::kHugeBytes);
   if (!memory) return std::move(memory).error();  // A copy of the error could throw.
   while (!destination.empty()) {
     const std::uint64_t begin = round_down(offset, offset_alignment_);
     const auto skipped = static_cast<std::size_t>(offset - begin);
     const std::uint64_t wanted = round_up(skipped + destination.size(), offset_alignment_);
     const std::span<std::byte> blocks =
-        memory->first(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, memory->size())));
+        memory->first(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, kPiece)));
     std::size_t bytes_read = 0;
     if (Status status = direct_call(direct, begin, blocks, bytes_read, counts); !status) return status;
     // The end of the file, or a refusal, as in read_direct().

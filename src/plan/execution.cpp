@@ -1,5 +1,5 @@
-// Each thread takes the next job, or a run of consecutive jobs. The runs get shorter towards the end, so that the
-// threads end at about the same time, and the caller, who tells the progress, does not wait long for the others.
+// Each thread takes the next job, or a run of consecutive jobs. The last runs get shorter, so that the threads end at
+// about the same time, and the caller, who tells the progress, does not wait long for the others.
 #include "plan/execution.h"
 
 #include <algorithm>
@@ -12,7 +12,9 @@
 namespace safetensors::plan {
 namespace {
 
-constexpr unsigned kRunsPerThread = 4;  // of the bytes that are left
+// The system begins each run with reads of few small pages. Measured with 8 threads and 1 GiB: 0.48 s with runs of
+// 32 MiB, 0.64 s if they get shorter than 16 MiB from the middle of the file on.
+constexpr std::uint64_t kShortestRun = std::uint64_t{16} << 20;
 
 }  // namespace
 
@@ -68,7 +70,7 @@ bool Execution::take(Run& taken) noexcept {
 }
 
 std::uint64_t Execution::next_run_bytes() const noexcept {
-  return std::min(run_bytes_, bytes_left_ / run_.budget().threads() / kRunsPerThread);
+  return std::min(run_bytes_, std::max(kShortestRun, bytes_left_ / run_.budget().threads()));
 }
 
 // Jobs before the first failed one are still wanted, because their errors come first.

@@ -32,6 +32,14 @@ bool stages(std::span<const PlanItem> items, bool on_device) noexcept {
   });
 }
 
+// If the system reads ahead, it keeps the device busy, and threads mostly copy. Measured with 2 processors and 8
+// processes that read one cold file of 0.5 GiB: 1.0 s with 4 threads each, 1.3 s with 8.
+unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexcept {
+  if (!reader.waits()) return processors;
+  if (reader.remote()) return kThreadsPerNetwork;
+  return reader.reads_ahead() ? std::min(2 * processors, kThreadsPerDevice) : kThreadsPerDevice;
+}
+
 }  // namespace
 
 PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<const PlanItem> items,
@@ -43,10 +51,11 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
       device_staging_(stages(items, true)),
       results_wait_(streamed &&
                     std::ranges::any_of(items, [](const PlanItem& item) { return item.host_bytes() != 0; })) {
-  unsigned fastest = os::usable_processors();
+  const unsigned processors = os::usable_processors();
+  unsigned fastest = processors;
   for (const std::unique_ptr<io::SourceReader>& reader : readers) {
     max_chunk_ = std::max(max_chunk_, reader->chunk_bytes());
-    if (reader->waits()) fastest = std::max(fastest, reader->remote() ? kThreadsPerNetwork : kThreadsPerDevice);
+    fastest = std::max(fastest, threads_for(*reader, processors));
   }
   threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
   if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(options.chunk_bytes, kMaxChunk));
