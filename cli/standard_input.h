@@ -12,7 +12,7 @@ namespace safetensors::cli {
 // The name of standard input among the arguments.
 inline constexpr std::string_view kStandardInput = "-";
 
-// What a command does with the data of a pipe.
+// How a command uses the data of a pipe.
 enum class PipeData : std::uint8_t {
   skip,  // it needs only the header: the data is read, to check its size, and thrown away
   keep,  // it reads values: the data goes to a file without a name, in the folder for temporary files

@@ -95,8 +95,6 @@ endif()
 
 if(TARGET safetensors_cli)
   install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
-  install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/shell/hf-safetensors DESTINATION ${CMAKE_INSTALL_BINDIR}
-    ${safetensors_component})
   safetensors_install_shell_files(${CMAKE_INSTALL_DATAROOTDIR} ${CMAKE_INSTALL_MANDIR} ${safetensors_component})
 endif()
 

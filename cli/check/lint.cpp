@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char kLintDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Looks for what is valid but costs time, breaks
-some programs, or misleads: misaligned tensors, signatures of other kinds of
+quotes, or - for standard input. Finds valid contents that cost time, break
+some programs, or mislead: misaligned tensors, signatures of other kinds of
 files, hidden characters in names, metadata that transformers refuses, an index
 that does not fit its files. Reads headers, at most 161 KiB of each file, and 64
 bytes per tensor of U8, I8 or BOOL.)";

@@ -50,7 +50,7 @@ _safetensors_options() {
 constexpr std::string_view kBashEnd = R"(  esac
 }
 
-# Adds the paths that begin with the word. Of kind model: folders and model files, or all files if there is no model file.
+# Adds the paths that begin with the word. For the kind model, adds folders and model files, or all files if there is no model file.
 _safetensors_paths() {
   local action=-f file found=() some=() models=''
   if [[ $kind == folder ]]; then action=-d; fi

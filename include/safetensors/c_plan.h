@@ -178,7 +178,7 @@ typedef struct safetensors_read_options {
    *   item alone if the item is larger than what the budget has for results.
    *
    * The budget does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
-   * has returned. It does not cover up to 3 MiB per thread for gathering short pieces of slices and for unaligned
+   * has returned. It does not cover up to 4 MiB per thread for gathering short pieces of slices and for unaligned
    * direct I/O.
    *
    * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
@@ -300,7 +300,7 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
 
 /* --- Reports --- */
 
-/** What a plan did. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT.
+/** Reports the work of a plan. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT.
  *
  * `bytes_buffered` and `bytes_direct` are the bytes that the system or the source returned. They include gaps that are
  * read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed later.

@@ -87,7 +87,7 @@ enum {
 /** Value of `offset` in safetensors_error when the error has no position in a file. */
 #define SAFETENSORS_NO_OFFSET UINT64_MAX
 
-/** What failed. The memory belongs to the caller.
+/** An error: the failure, the file and the byte. The memory belongs to the caller.
  *
  * The struct needs no initialization, and contains nothing to free. Every call that receives one writes it. After
  * success, `code` is 0 and the texts are empty. A text that is too long is cut and ends in "...". */

@@ -16,7 +16,7 @@ extern "C" {
 /** Writes a file in several calls. */
 typedef struct safetensors_writer safetensors_writer;
 
-/** What a writing call guarantees when it returns without error.
+/** The guarantee of a writing call when it returns without error.
  *
  * At every level, other programs see the old file or the new file, never a mixture. After an error, the old file is
  * unchanged and no other file remains next to it. */

@@ -114,7 +114,7 @@ enum class Errc : std::uint16_t {
 /// May throw `std::bad_alloc`.
 [[nodiscard]] SAFETENSORS_API std::string printable(std::string_view text);
 
-/// What failed, in which file, and at which byte.
+/// An error: the failure, the file and the byte.
 struct Error {
   /// Value of `offset` when the error has no position in a file.
   static constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};

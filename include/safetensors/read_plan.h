@@ -89,7 +89,7 @@ struct ReadOptions {
   ///   for results, a Stream reads this item alone.
   ///
   /// The budget does not cover the results of execute() and those that next() has returned. It does not cover up to
-  /// 3 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
+  /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
   /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
   std::uint64_t memory_budget = 0;
@@ -136,7 +136,7 @@ struct ReadOptions {
   const char* cuda_driver = nullptr;
 };
 
-/// What a plan did. It helps to find out why a load is slow.
+/// Reports the work of a plan. It helps to find out why a load is slow.
 ///
 /// `bytes_buffered` and `bytes_direct` are the bytes that the system or the Source returned. They include gaps that are
 /// read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed

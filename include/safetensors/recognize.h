@@ -16,7 +16,7 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// What recognize() can recognize.
+/// The kinds of models that recognize() knows.
 enum class ModelTrait : std::uint8_t {
   lora,                ///< low-rank adapters: pairs of matrices, in the names of PEFT, diffusers or kohya
   gptq,                ///< GPTQ: `qweight`, `qzeros`, `scales` and usually `g_idx`

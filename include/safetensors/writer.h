@@ -22,7 +22,7 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// What a writing function guarantees when it returns without error.
+/// The guarantee of a writing function when it returns without error.
 ///
 /// At every level, other programs see the old file or the new file, never a mixture. After an error, the old file is
 /// unchanged and no other file remains next to it.
@@ -34,7 +34,7 @@ enum class Durability : std::uint8_t {
 
 /// Options of the functions that write files.
 struct WriteOptions {
-  /// What survives a power cut.
+  /// The guarantee after a power cut.
   Durability durability = Durability::full;
   /// On a file system that cannot rename, such as some mounts of object stores, write in place instead of returning the
   /// error unsupported. An error or a crash then leaves an incomplete file.

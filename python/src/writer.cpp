@@ -313,7 +313,7 @@ class PyWriter {
   }
   // For the garbage collector: the function may own this object.
   [[nodiscard]] nb::object& progress() noexcept { return progress_; }
-  // Of a file. The headers of a model have no table.
+  // Only for a single file. The headers of a model have no table.
   [[nodiscard]] const Header& header() const noexcept { return headers_[0]; }
 
  private:

@@ -142,7 +142,7 @@ safetensors_status read_typed(const Handle* handle, const char* kind, const char
   });
 }
 
-// An info holds at most 8 dimensions. Of a tensor that has more, the text shows these and the number of all.
+// An info holds at most 8 dimensions. If a tensor has more, the text shows the first 8 and the number of all.
 std::string text_of_shape(const safetensors_tensor_info& info) {
   const std::size_t known = std::min<std::size_t>(info.rank, SAFETENSORS_INFO_DIMS);
   std::string text = safetensors::to_string(ShapeView(info.shape, known));

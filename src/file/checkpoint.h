@@ -32,7 +32,7 @@ struct CheckpointState {
     return names.find(name, base::hash(name, hash_key), [this](std::size_t i) { return entries[i].info->name; });
   }
 
-  // What stays of the first index.
+  // The parts of the first index that are kept.
   struct Index {
     std::string folder;    // as in file::IndexFile
     std::string absolute;  // the same folder, whatever the working directory becomes

@@ -72,7 +72,7 @@ Result<DisjointBoxes> DisjointBoxes::of(std::span<const Box> boxes, std::size_t 
   return made;
 }
 
-// Of equal boxes, chooses the one with the lowest index.
+// Chooses the box with the lowest index if several are equal.
 void DisjointBoxes::choose() {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     if (boxes_[i].numel() != 0) chosen_.push_back(i);

@@ -51,7 +51,7 @@ class BounceBuffer {
 
 class SourceReader;
 
-// What one thread keeps between its reads.
+// The state that one thread keeps between its reads.
 struct ReaderThread {
   BounceBuffer bounce;
   const SourceReader* reader = nullptr;      // `own` is its file

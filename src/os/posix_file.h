@@ -77,7 +77,7 @@ class PosixFile final : public Source {
 
  private:
   class OpenLater;
-  // What an open descriptor tells about the file.
+  // The facts that an open descriptor tells about the file.
   struct Facts {
     FileIdentity identity;
     FileSystem file_system = FileSystem::local;

@@ -1,5 +1,5 @@
 // Chooses the number of threads and the size of jobs. It begins with the fastest choice, then applies three limits: the
-// amount of work, the memory budget, and the pinned memory of devices. What these leave of the budget is for results.
+// amount of work, the memory budget, and the pinned memory of devices. The rest of the budget is for results.
 #include "plan/plan_budget.h"
 
 #include <algorithm>

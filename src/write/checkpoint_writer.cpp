@@ -1,7 +1,7 @@
 // Writes the files of a model in several calls. Each file is a TensorFile; a CheckpointFolder puts them in place.
 //
 // Several processes: the creator makes the files, with their headers and under temporary names, and its ticket names
-// them. A joined writer opens them by these names and writes ranges of the data. What it wrote comes back as a receipt.
+// them. A joined writer opens them by these names and writes ranges of the data. A receipt lists the ranges that it wrote.
 // The creator adds these ranges to its own, so commit() finds bytes that nobody wrote and bytes that two processes
 // wrote. Only the creator renames and removes files.
 //

@@ -15,7 +15,7 @@ struct ShardLess {
   bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
 };
 
-// What the indexes in a folder say.
+// The contents of the indexes in a folder.
 struct NamedFiles {
   bool has_index = false;                  // the folder has an index of this stem
   bool certain = true;                     // false: an index is invalid or cannot be read, so it may name any file

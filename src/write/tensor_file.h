@@ -27,7 +27,7 @@
 
 namespace safetensors::write {
 
-// What the files of one writer share: the progress, buffers, the first failure, and whether commit() has begun.
+// The state that the files of one writer share: the progress, buffers, the first failure, and whether commit() has begun.
 // Thread-safe.
 class WriteSession {
  public:

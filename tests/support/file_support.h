@@ -109,7 +109,7 @@ class ScriptedSource : public Source {
     return count;
   }
 
-  // What was asked for since the last call.
+  // The requests since the last call.
   std::vector<ByteRun> reads() const {
     const std::lock_guard lock(mutex_);
     return std::exchange(reads_, {});

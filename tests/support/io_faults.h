@@ -27,7 +27,7 @@ using io::AtomicFileOptions;
 using io::Sync;
 using Names = std::vector<std::string>;
 
-// The system, with failures to order. Counts what is asked of it. Writes may come from several threads.
+// The system, with failures to order. Counts the calls. Writes may come from several threads.
 class FaultySystem final : public os::System {
  public:
   int open_errno = 0, write_errno = 0, copy_errno = 0, preallocate_errno = 0, writeback_errno = 0;
@@ -142,7 +142,7 @@ class FaultySystem final : public os::System {
   }
 
  private:
-  // What a write is to fail with; 0: it is done.
+  // The error number of the next write; 0: the write succeeds.
   int order(bool direct) noexcept {
     const std::lock_guard lock(mutex_);
     writers.insert(std::this_thread::get_id());

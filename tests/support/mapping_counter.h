@@ -45,7 +45,7 @@ void* mmap(void* address, std::size_t length, int protection, int flags, int des
   }
   return made;
 }
-// Of anonymous memory only: the programs that count map no files.
+// Counts only anonymous memory, because the programs that count map no files.
 int munmap(void* address, std::size_t length) noexcept {
   const int result = allocations::system_unmap()(address, length);
   if (result == 0) allocations::live -= allocations::whole_pages(length);

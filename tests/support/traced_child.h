@@ -15,7 +15,7 @@
 
 namespace safetensors::test {
 
-// What became of a traced child.
+// The fate of a traced child.
 struct Traced {
   bool killed = false;  // false: the child ended before
   int calls = 0;        // number of calls that were seen, without the one it was killed before

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What is alive, and what was seen.
+// The objects that are alive, and the calls that were seen.
 struct FakeCudaState {
   std::int64_t contexts;  // times that a primary context is retained
   std::int64_t pushed;    // contexts on the stacks of all threads
