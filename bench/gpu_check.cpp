@@ -210,7 +210,7 @@ class Checks {
           if (!info.name.starts_with("small.")) pair.add(tensor(info.name), {}, {}, below(64));
         }
         st::ReadOptions options = options_;
-        options.memory_budget = budget;
+        options.memory_limit = budget;
         options.cache = cache;
         pair.run(options, "whole, " + std::to_string(budget) + " bytes in flight");
       }
@@ -252,7 +252,7 @@ class Checks {
       st::ReadOptions options = options_;
       options.threads = static_cast<unsigned>(1 + below(16));
       options.chunk_bytes = below(2) == 0 ? 0 : std::uint64_t{4096} << below(10);
-      options.memory_budget = below(2) == 0 ? 0 : std::uint64_t{1} << (16 + below(12));
+      options.memory_limit = below(2) == 0 ? 0 : std::uint64_t{1} << (16 + below(12));
       pair.run(options, "random plan " + std::to_string(round));
     }
   }
@@ -268,7 +268,7 @@ class Checks {
     for (const st::TensorInfo& info : file_.header().tensors()) pair.add(tensor(info.name));
     pair.read_host();
     st::ReadOptions options = options_;
-    options.memory_budget = 8 << 20;
+    options.memory_limit = 8 << 20;
     st::Stream stream = must(pair.plan().stream(options));
     std::size_t seen = 0;
     for (;; ++seen) {

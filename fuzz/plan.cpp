@@ -112,7 +112,7 @@ class PlanCase {
     constexpr std::uint64_t kBudgets[] = {0, 1, 5000, 40'000, 300'000, 1 << 20, std::uint64_t{1} << 40};
     constexpr std::uint64_t kFileSizes[] = {500, 20'000, 400'000, 1'500'000, 6 << 20};
     options_.chunk_bytes = kChunks[in.up_to(std::size(kChunks) - 1)];
-    options_.memory_budget = kBudgets[in.up_to(std::size(kBudgets) - 1)];
+    options_.memory_limit = kBudgets[in.up_to(std::size(kBudgets) - 1)];
     options_.threads = static_cast<unsigned>(1 + in.up_to(5));
     options_.cache = static_cast<Cache>(in.up_to(3));
     if (in.up_to(3) == 0) options_.arena = &arena_;
@@ -157,7 +157,7 @@ class PlanCase {
     const std::size_t threads = thread_count();
     break_something();
     // A budget of 0 is the default: all results fit.
-    const std::uint64_t budget = options_.memory_budget == 0 ? results_ : options_.memory_budget;
+    const std::uint64_t budget = options_.memory_limit == 0 ? results_ : options_.memory_limit;
     const allocations::Peak peak;
     {
       Result<Stream> stream = plan_.stream(options_);
@@ -246,7 +246,7 @@ class PlanCase {
   void require_bound(std::uint64_t peak, std::uint64_t results) const {
     const std::uint64_t chunk =
         options_.chunk_bytes == 0 ? kDefaultChunk : std::max(options_.chunk_bytes, kSmallestRead);
-    const std::uint64_t budget = options_.memory_budget == 0 ? options_.threads * chunk : options_.memory_budget;
+    const std::uint64_t budget = options_.memory_limit == 0 ? options_.threads * chunk : options_.memory_limit;
     std::uint64_t bound = results + std::max(std::min(budget, options_.threads * chunk), kSmallestRead);
     bound += kNotedOnce + kNoted * items_.size() + kNotedOfThread * options_.threads;
     if (sliced_) bound += kOwnOfThread * options_.threads;

@@ -29,7 +29,7 @@ enum class MemoryKind : std::uint8_t {
   shared_map,
   /// A writable map of the file. The system copies each page before the first write to it, so the file never changes.
   /// If the file becomes shorter, access to the missing bytes raises SIGBUS.
-  private_map,
+  copy_on_write_map,
   /// Memory of the caller: the bytes given to File::from_memory(), the memory of a Source, or a Destination of a plan.
   /// The Array cannot write to this memory.
   borrowed,
@@ -106,9 +106,9 @@ class Array {
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return size_; }
   /// Returns the kind of memory.
   [[nodiscard]] MemoryKind memory() const noexcept { return memory_; }
-  /// Returns true for the kinds `owned` and `private_map`.
+  /// Returns true for the kinds `owned` and `copy_on_write_map`.
   [[nodiscard]] bool writable() const noexcept {
-    return memory_ == MemoryKind::owned || memory_ == MemoryKind::private_map;
+    return memory_ == MemoryKind::owned || memory_ == MemoryKind::copy_on_write_map;
   }
 
   /// Returns the memory for reading. It is valid as long as any copy of this Array or of its owner() exists.

@@ -169,7 +169,7 @@ enum {
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
-   * without a memory_budget). */
+   * without a memory_limit). */
   uint64_t chunk_bytes;
   /** Limit of the memory of the host, in bytes. It covers:
    * - the bytes that are being read or converted;
@@ -183,7 +183,7 @@ typedef struct safetensors_read_options {
    *
    * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
    * stream, 256 MiB. */
-  uint64_t memory_budget;
+  uint64_t memory_limit;
   /** Number of reader threads. 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a
    * network. */
   uint32_t threads;
@@ -270,7 +270,7 @@ SAFETENSORS_API safetensors_status safetensors_read_result_report(const safetens
 
 /** Starts to read the items in the background. You may change or free the plan in the meantime.
  *
- * The threads of the stream wait while `memory_budget` is full of results that wait for safetensors_stream_next(). In a
+ * The threads of the stream wait while `memory_limit` is full of results that wait for safetensors_stream_next(). In a
  * forked child, you may only free the stream.
  * Errors: OVERLAPPING_DESTINATION, and those of safetensors_read_plan_execute() for devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* plan,

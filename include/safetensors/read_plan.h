@@ -75,11 +75,11 @@ enum class Cache : std::uint8_t {
 struct ReadOptions {
   /// Number of reader threads. execute() uses the calling thread as one of them.
   /// 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a network.
-  /// A plan with little work, or with a small memory_budget, uses fewer threads.
+  /// A plan with little work, or with a small memory_limit, uses fewer threads.
   unsigned threads = 0;
 
   /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
-  /// without a memory_budget). A small memory_budget makes chunks smaller.
+  /// without a memory_limit). A small memory_limit makes chunks smaller.
   std::uint64_t chunk_bytes = 0;
 
   /// Limit of the memory of the host, in bytes. It covers:
@@ -92,7 +92,7 @@ struct ReadOptions {
   /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
   /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
-  std::uint64_t memory_budget = 0;
+  std::uint64_t memory_limit = 0;
 
   /// Mode in which the reads use the page cache.
   Cache cache = Cache::automatic;
@@ -257,7 +257,7 @@ struct StreamItem {
 
 /// Reads a plan in the background and returns its items in the order in which they become complete.
 ///
-/// Its threads wait while the memory_budget is full of results that wait for next(). You may change or destroy the plan
+/// Its threads wait while the memory_limit is full of results that wait for next(). You may change or destroy the plan
 /// in the meantime. Only one thread at a time may call next(). In a forked child, you may only destroy the Stream.
 class Stream {
  public:

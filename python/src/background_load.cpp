@@ -17,7 +17,7 @@ void BackgroundLoad::Delete::operator()(BackgroundLoad* load) const noexcept {
 Result<BackgroundLoad::Owner> BackgroundLoad::start(const ReadPlan& plan, unsigned threads) {
   // Twice the bytes of the plan: a stream uses half of its budget for items that are being read.
   const std::uint64_t budget = std::min(plan.nbytes(), std::numeric_limits<std::uint64_t>::max() / 2) * 2;
-  Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = budget});
+  Result<Stream> stream = plan.stream({.threads = threads, .memory_limit = budget});
   if (!stream) return std::move(stream).error();
   return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
 }

@@ -97,7 +97,7 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
   const std::uint64_t count = to_count(threads, "threads");
   if (count > kMaxReaders)
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
-  ReadOptions options{.threads = static_cast<unsigned>(count), .memory_budget = to_count(memory_limit, "memory_limit")};
+  ReadOptions options{.threads = static_cast<unsigned>(count), .memory_limit = to_count(memory_limit, "memory_limit")};
   const std::string_view text = from_str(cache, "cache");
   constexpr std::pair<std::string_view, Cache> kCaches[] = {{"auto", Cache::automatic},
                                                             {"keep", Cache::keep},

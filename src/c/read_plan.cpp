@@ -81,7 +81,7 @@ Result<Reading> reading_of(const safetensors_read_options* given) {
   if (options->arena) reading.arena = options->arena->arena;
   reading.options.threads = options->threads;
   reading.options.chunk_bytes = options->chunk_bytes;
-  reading.options.memory_budget = options->memory_budget;
+  reading.options.memory_limit = options->memory_limit;
   reading.options.cache = static_cast<Cache>(options->cache);
   reading.options.arena = reading.arena.get();
   reading.options.device_stream = options->device_stream;

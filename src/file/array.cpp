@@ -103,7 +103,7 @@ Result<Array> Array::slice(const Slice& slice) const noexcept {
 }
 
 Status Array::prefault(std::uint64_t offset, std::uint64_t size) const noexcept {
-  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::private_map) return {};
+  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::copy_on_write_map) return {};
   if (offset >= size_) return {};
   return os::populate({data_ + offset, static_cast<std::size_t>(std::min<std::uint64_t>(size, size_ - offset))});
 }
@@ -114,7 +114,7 @@ Status Array::release() const noexcept {
     return {};
   }
   return base::guarded([&]() -> Status {
-    if (memory_ == MemoryKind::private_map)
+    if (memory_ == MemoryKind::copy_on_write_map)
       return base::make_error(Errc::unsupported,
                               "cannot release pages: the map is private, and changes to it would be lost");
     return base::make_error(Errc::unsupported, "cannot release pages: the array is not file-mapped");
@@ -122,7 +122,7 @@ Status Array::release() const noexcept {
 }
 
 Status Array::advise(Advice advice) const noexcept {
-  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::private_map) return {};
+  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::copy_on_write_map) return {};
   static_assert(static_cast<int>(Advice::will_need) == static_cast<int>(os::PageAdvice::will_need));
   return os::advise({data_, size_}, static_cast<os::PageAdvice>(advice));
 }

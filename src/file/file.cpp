@@ -248,7 +248,7 @@ std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64
   if (posix && map == Map::copy_on_write) {
     Result<os::Mapping> pages = posix->map(offset, size, os::MapMode::copy_on_write);
     if (!pages) return std::nullopt;
-    return View{pages->bytes, std::move(pages->owner), MemoryKind::private_map};
+    return View{pages->bytes, std::move(pages->owner), MemoryKind::copy_on_write_map};
   }
   if (posix) {
     os::Mapping pages = shared_map();

@@ -31,7 +31,7 @@ struct FileState : std::enable_shared_from_this<FileState> {
   [[nodiscard]] os::Mapping shared_map() const noexcept;
 
   struct View {
-    std::span<std::byte> bytes;  // not to be written to, unless the kind is private_map
+    std::span<std::byte> bytes;  // not to be written to, unless the kind is copy_on_write_map
     std::shared_ptr<const void> owner;
     MemoryKind kind;
   };

@@ -44,7 +44,7 @@ unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexce
 
 PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<const PlanItem> items,
                        std::span<const std::unique_ptr<io::SourceReader>> readers)
-    : memory_budget_(options.memory_budget == 0 && streamed ? kDefaultStreamBudget : options.memory_budget),
+    : memory_limit_(options.memory_limit == 0 && streamed ? kDefaultStreamBudget : options.memory_limit),
       chunk_given_(options.chunk_bytes != 0),
       device_stream_(options.device_stream),
       host_staging_(stages(items, false)),
@@ -61,7 +61,7 @@ PlanBudget::PlanBudget(const ReadOptions& options, bool streamed, std::span<cons
   if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(options.chunk_bytes, kMaxChunk));
   max_chunk_ = std::max(aligned_down(max_chunk_), kMinChunk);
   limit_to_work(items, readers);
-  if (memory_budget_ != 0) limit_to_budget();
+  if (memory_limit_ != 0) limit_to_budget();
   leave_for_results(0);
 }
 
@@ -85,7 +85,7 @@ void PlanBudget::limit_to_work(std::span<const PlanItem> items,
 
 // Limits threads x chunk to half of the budget, even if that leaves only one thread.
 void PlanBudget::limit_to_budget() noexcept {
-  const std::uint64_t reading = std::max<std::uint64_t>(memory_budget_ / 2, kMinChunk);
+  const std::uint64_t reading = std::max<std::uint64_t>(memory_limit_ / 2, kMinChunk);
   if (reading < max_chunk_) max_chunk_ = static_cast<std::size_t>(reading / kMinChunk * kMinChunk);
   threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(reading / max_chunk_, 1, threads_));
 }
@@ -94,7 +94,7 @@ void PlanBudget::leave_for_results(std::uint64_t pinned_bytes) noexcept {
   std::size_t staging = host_staging_ ? max_chunk_ : 0;
   if (device_staging_ && pinned_bytes != 0) staging = std::max(staging, max_device_chunk_);
   const std::uint64_t used = std::uint64_t{threads_} * staging + pinned_bytes;
-  result_bytes_ = memory_budget_ - std::min(used, memory_budget_);
+  result_bytes_ = memory_limit_ - std::min(used, memory_limit_);
 }
 
 std::size_t PlanBudget::chunk_bytes(const PlanSlot& slot) const noexcept {
@@ -105,8 +105,8 @@ std::size_t PlanBudget::chunk_bytes(const PlanSlot& slot) const noexcept {
 
 device::RingOptions PlanBudget::ring_options(std::size_t devices) const noexcept {
   device::RingOptions options{.slots = kRingSlots, .slot_bytes = kRingSlotBytes};
-  const std::uint64_t per_device = memory_budget_ / (results_wait_ ? 4 : 2) / devices;
-  if (memory_budget_ != 0 && per_device < kRingSlots * kRingSlotBytes)
+  const std::uint64_t per_device = memory_limit_ / (results_wait_ ? 4 : 2) / devices;
+  if (memory_limit_ != 0 && per_device < kRingSlots * kRingSlotBytes)
     options = device::ring_within(static_cast<std::size_t>(per_device));
   options.after = static_cast<device::Stream>(device_stream_);
   return options;

@@ -14,7 +14,7 @@
 
 namespace safetensors::plan {
 
-// Divides ReadOptions::memory_budget:
+// Divides ReadOptions::memory_limit:
 //   - Up to one half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered.
 //   - If the plan has destinations on devices, up to one half is pinned memory. In a Stream that also has results in
 //     memory of the host, up to a quarter is.
@@ -49,7 +49,7 @@ class PlanBudget {
   void limit_to_budget() noexcept;
   void leave_for_results(std::uint64_t pinned_bytes) noexcept;
 
-  std::uint64_t memory_budget_;  // 0: no limit
+  std::uint64_t memory_limit_;  // 0: no limit
   bool chunk_given_;             // the caller chose the chunk
   void* device_stream_;
   bool host_staging_;    // items in memory of the host need staging buffers

@@ -51,7 +51,7 @@ TEST_F(CDevice, CopiesResultsAndReportsThem) {
   const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   safetensors_read_options with = options();
-  with.memory_budget = std::uint64_t{3} << 20;
+  with.memory_limit = std::uint64_t{3} << 20;
   with.chunk_bytes = std::uint64_t{1} << 16;
   with.threads = 1;
   safetensors_read_result* result = nullptr;
@@ -63,7 +63,7 @@ TEST_F(CDevice, CopiesResultsAndReportsThem) {
   ASSERT_EQ(safetensors_read_report_get_info(report, &info, nullptr), SAFETENSORS_OK);
   EXPECT_EQ(info.bytes_device, kSize);
   EXPECT_GT(info.pinned_bytes, 0U);
-  EXPECT_LE(info.pinned_bytes, with.memory_budget);
+  EXPECT_LE(info.pinned_bytes, with.memory_limit);
   EXPECT_GE(info.reads, kSize / with.chunk_bytes);
   EXPECT_EQ(info.threads, 1U);
   safetensors_read_report_free(report);

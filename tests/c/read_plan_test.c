@@ -204,7 +204,7 @@ static void read_options(void) {
     later.known.cache = cache;
     later.known.threads = 2;
     later.known.chunk_bytes = 4096;
-    later.known.memory_budget = 8192;
+    later.known.memory_limit = 8192;
     GOOD(safetensors_read_plan_execute(plan, &later.known, &result, &error));
     GOOD(safetensors_read_result_array(result, 9, &array, &error));
     check_array(array, 9);

@@ -18,7 +18,7 @@ static void streams(void) {
   int seen[22] = {0};
   options.user = &told;
   options.progress = tell_progress;
-  options.memory_budget = 200; /* about one item */
+  options.memory_limit = 200; /* about one item */
   GOOD(safetensors_read_plan_size(plan, NULL, &nbytes, &error));
   GOOD(safetensors_read_plan_stream(plan, &options, &stream, &error));
   safetensors_read_plan_free(plan); /* the stream keeps what it needs */

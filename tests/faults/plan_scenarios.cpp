@@ -188,7 +188,7 @@ void execute_checkpoint(Trial& run) {
 safetensors_stream* start_stream(Trial& run, safetensors_read_plan* plan) {
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
-  options.memory_budget = 4 << 20;
+  options.memory_limit = 4 << 20;
   safetensors_stream* stream = nullptr;
   TRY(run, safetensors_read_plan_stream, plan, &options, run.out(stream));
   return stream;

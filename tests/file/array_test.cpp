@@ -124,7 +124,7 @@ TEST_F(ArrayTest, RefusesMisalignedElements) {
 }
 
 TEST_F(ArrayTest, IsWritableWhenOwnedOrPrivate) {
-  for (const MemoryKind kind : {MemoryKind::owned, MemoryKind::private_map}) {
+  for (const MemoryKind kind : {MemoryKind::owned, MemoryKind::copy_on_write_map}) {
     Array array = make(Dtype::I32, {2}, 8, kind);
     EXPECT_TRUE(array.writable());
     ASSERT_TRUE(succeeds(array.mutable_bytes()));

@@ -54,7 +54,7 @@ TEST(ToDLPack, TensorSharesMemoryAndKeepsItAlive) {
 TEST(ToDLPack, FlagTellsReadOnlyMemory) {
   const auto owner = std::make_shared<std::vector<std::byte>>(12);
   EXPECT_EQ(to_dlpack(sample_array(owner, MemoryKind::owned)).value()->flags, 0u);
-  EXPECT_EQ(to_dlpack(sample_array(owner, MemoryKind::private_map)).value()->flags, 0u);
+  EXPECT_EQ(to_dlpack(sample_array(owner, MemoryKind::copy_on_write_map)).value()->flags, 0u);
   EXPECT_EQ(to_dlpack(sample_array(owner, MemoryKind::shared_map)).value()->flags, SAFETENSORS_DLPACK_READ_ONLY);
 }
 

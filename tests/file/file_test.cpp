@@ -125,7 +125,7 @@ TEST_F(FileTest, KeepsWritesToPrivateViewPrivate) {
   Array first = tensor(file, "a").view(Map::copy_on_write).value();
   const Array second = tensor(file, "a").view(Map::copy_on_write).value();
   const Array shared = tensor(file, "a").view().value();
-  EXPECT_EQ(first.memory(), MemoryKind::private_map);
+  EXPECT_EQ(first.memory(), MemoryKind::copy_on_write_map);
   set_element<float>(first, 0, 42);
   EXPECT_EQ(elements<float>(first)[0], 42.0F);
   EXPECT_EQ(elements<float>(second)[0], 0.0F);

@@ -100,7 +100,7 @@ TEST(StreamArena, HoldsOnlyItemsInFlight) {
   ReadPlan plan;
   for (const PlannedTensor& planned : growing) ASSERT_TRUE(succeeds(plan.add(tensor(file, planned.name))));
   Arena arena;
-  Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 2 * kPage, .arena = &arena});
+  Result<Stream> stream = plan.stream({.threads = 2, .memory_limit = 2 * kPage, .arena = &arena});
   ASSERT_TRUE(succeeds(stream));
   std::size_t taken = 0;
   while (true) {

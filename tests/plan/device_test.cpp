@@ -83,7 +83,7 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
       wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
     }
     ReadOptions with = options();
-    with.memory_budget = budget;
+    with.memory_limit = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -102,7 +102,7 @@ TEST_F(DevicePlan, PinsAtMostHalfOfBudget) {
     Wanted wanted(*cuda);
     wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
     ReadOptions with = options();
-    with.memory_budget = budget;
+    with.memory_limit = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -199,7 +199,7 @@ TEST_F(DevicePlan, StreamedDeviceResultsTakeNoBudget) {
   const std::string bytes = expected("large", Slice::all(), {});
   for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
   ReadOptions with = options();
-  with.memory_budget = 1 << 20;
+  with.memory_limit = 1 << 20;
   const Result<Stream> stream = wanted.plan.stream(with);
   ASSERT_TRUE(succeeds(stream));
   EXPECT_EQ(bytes_without_taker(*stream), wanted.plan.nbytes());
@@ -217,7 +217,7 @@ TEST_F(DevicePlan, MixedStreamKeepsBudget) {
     if (cast) with_cast.cast = Dtype::F16;
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "large"), {}, with_cast)));
     ReadOptions with = options();
-    with.memory_budget = kBudget;
+    with.memory_limit = kBudget;
     const Result<Stream> stream = wanted.plan.stream(with);
     ASSERT_TRUE(succeeds(stream));
     const std::uint64_t waiting = bytes_without_taker(*stream) - bytes.size();

@@ -260,7 +260,7 @@ TEST(FileView, GivesBytesOfAllTensors) {
 
   Result<Array> mine = file->view(Map::copy_on_write);
   ASSERT_TRUE(succeeds(mine));
-  EXPECT_EQ(mine->memory(), MemoryKind::private_map);
+  EXPECT_EQ(mine->memory(), MemoryKind::copy_on_write_map);
   mine->mutable_bytes().value()[0] = std::byte{7};
   EXPECT_EQ(data_of(*shared), data);
   EXPECT_EQ(test::contents(path), two_tensors());

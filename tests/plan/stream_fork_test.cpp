@@ -17,8 +17,8 @@ TEST(ForkedStream, IsDestroyedWithoutThreads) {
   for (std::int64_t row = 0; row < 4; ++row)
     ASSERT_TRUE(test::succeeds(plan.add(test::tensor(*file, "t"), Slice{DimSlice::at(row)})));
   // The threads wait for room: neither stream ends by itself.
-  std::optional<Stream> stream(*plan.stream({.threads = 2, .memory_budget = 4096}));
-  Stream other = *plan.stream({.threads = 2, .memory_budget = 4096});
+  std::optional<Stream> stream(*plan.stream({.threads = 2, .memory_limit = 4096}));
+  Stream other = *plan.stream({.threads = 2, .memory_limit = 4096});
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -120,7 +120,7 @@ TEST_F(StreamTest, GivesEachItemOnceUnderAnyBudget) {
                                      std::uint64_t{300'000}, std::uint64_t{1} << 40}) {
     for (const unsigned threads : {1U, 2U, 8U}) {
       SCOPED_TRACE(std::to_string(budget) + " bytes, " + std::to_string(threads) + " threads");
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 50'000, .memory_budget = budget});
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 50'000, .memory_limit = budget});
       ASSERT_TRUE(succeeds(stream));
       expect_all(*stream);
     }
@@ -131,7 +131,7 @@ TEST_F(StreamTest, ReadsNoMoreThanBudget) {
   use(std::vector<std::size_t>(40, kSize));
   for (const std::uint64_t budget : {std::uint64_t{100'000}, std::uint64_t{250'000}, std::uint64_t{1'000'000}}) {
     for (const unsigned threads : {1U, 8U}) {
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 30'000, .memory_budget = budget});
+      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 30'000, .memory_limit = budget});
       ASSERT_TRUE(succeeds(stream));
       std::uint64_t untaken = source->begun(kSize);
       EXPECT_LE(untaken, std::max<std::uint64_t>(budget, kSize));
@@ -151,7 +151,7 @@ TEST_F(StreamTest, ReadsNoMoreThanBudget) {
 TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
   use(std::vector<std::size_t>(600, 4096));
   constexpr std::uint64_t kBudget = 1 << 20;
-  Result<Stream> stream = plan.stream({.threads = 4, .memory_budget = kBudget});
+  Result<Stream> stream = plan.stream({.threads = 4, .memory_limit = kBudget});
   ASSERT_TRUE(succeeds(stream));
   const std::uint64_t results = source->begun(4096);
   std::uint64_t largest = 0;
@@ -163,7 +163,7 @@ TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
 
 TEST_F(StreamTest, ReadsLargerItemAlone) {
   use({1000, 1000, 900'000, 1000, 1000, 800'000, 700'000, 1000});
-  Result<Stream> stream = plan.stream({.threads = 8, .chunk_bytes = 20'000, .memory_budget = 100'000});
+  Result<Stream> stream = plan.stream({.threads = 8, .chunk_bytes = 20'000, .memory_limit = 100'000});
   ASSERT_TRUE(succeeds(stream));
   // Each of the three waits until all before it is taken, and what follows until it is taken.
   std::uint64_t begun = source->begun(2000);
@@ -219,7 +219,7 @@ TEST_F(StreamTest, WaitsForReadInDestructor) {
 TEST_F(StreamTest, RepeatsError) {
   use(std::vector<std::size_t>(50, kSize));
   source->fail_from = 4096 + 20 * kSize;
-  Result<Stream> stream = plan.stream({.threads = 3, .memory_budget = 3 * kSize});
+  Result<Stream> stream = plan.stream({.threads = 3, .memory_limit = 3 * kSize});
   ASSERT_TRUE(succeeds(stream));
   std::size_t taken = 0;
   Result<std::optional<StreamItem>> next = stream->next();
@@ -344,7 +344,7 @@ TEST_F(StreamTest, GivesCompleteItemsBeforeError) {
   use(std::vector<std::size_t>(50, kSize));
   source->fail_from = 4096 + 20 * kSize;
   for (const unsigned threads : {1U, 4U}) {
-    Result<Stream> stream = plan.stream({.threads = threads, .memory_budget = std::uint64_t{1} << 40});
+    Result<Stream> stream = plan.stream({.threads = threads, .memory_limit = std::uint64_t{1} << 40});
     ASSERT_TRUE(succeeds(stream));
     (void)source->begun(20 * kSize);  // then nothing is read any more
     std::set<std::size_t> taken;
@@ -375,7 +375,7 @@ TEST_F(StreamTest, CancelDropsItemsThatAreComplete) {
 
 TEST_F(StreamTest, ReadsPlanAsItWas) {
   use(std::vector<std::size_t>(10, kSize));
-  Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 1});
+  Result<Stream> stream = plan.stream({.threads = 2, .memory_limit = 1});
   ASSERT_TRUE(succeeds(stream));
   ASSERT_TRUE(succeeds(stream->next()));
   const Result<File> other = File::from_source(std::make_shared<ScriptedSource>(two_tensors()));
@@ -391,7 +391,7 @@ TEST_F(StreamTest, ReadsPlanAsItWas) {
 
 TEST_F(StreamTest, ReportsBytesReadSoFar) {
   use(std::vector<std::size_t>(10, kSize));
-  Result<Stream> stream = plan.stream({.threads = 1, .memory_budget = kSize});
+  Result<Stream> stream = plan.stream({.threads = 1, .memory_limit = kSize});
   ASSERT_TRUE(succeeds(stream));
   std::uint64_t begun = 0;
   for (std::uint64_t taken = 1; taken <= 10; ++taken) {
@@ -412,7 +412,7 @@ TEST_F(StreamTest, KeepsTakenItemsAlive) {
   for (Arena* const from : {static_cast<Arena*>(nullptr), &arena}) {
     std::vector<StreamItem> kept;
     for (int round = 0; round < 4; ++round) {
-      Result<Stream> stream = plan.stream({.threads = 2, .memory_budget = 3 * kSize, .arena = from});
+      Result<Stream> stream = plan.stream({.threads = 2, .memory_limit = 3 * kSize, .arena = from});
       ASSERT_TRUE(succeeds(stream));
       for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
     }
