@@ -115,6 +115,7 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
       size_(transfer.size),
       chunk_bytes_(kLocalChunk),
       in_runs_(transfer.in_runs),
+      sparse_(transfer.sparse),
       descriptors_left_(kMaxDescriptors),
       work_(transfer.work) {
   if (file_ == nullptr || transfer.size == 0) return;
@@ -228,10 +229,12 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
   return read_buffered(offset, destination, counts, thread);
 }
 
-// Returns null if the file cannot be opened again. Then the thread uses the descriptor of all threads.
+// If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB instead
+// of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread uses the descriptor of all threads.
 std::shared_ptr<const os::PosixFile> SourceReader::reopen() const noexcept {
   Result<os::Descriptor> opened = OpenAgain(*file_, system_, 0).open();
   if (!opened) return nullptr;
+  if (sparse_) (void)::posix_fadvise(opened->get(), 0, 0, POSIX_FADV_RANDOM);
   Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::take(*std::move(opened));
   return file ? *std::move(file) : nullptr;
 }

@@ -65,6 +65,7 @@ struct Transfer {
   std::uint64_t size = 0;   // bytes of the range
   std::uint64_t work = 0;   // the sum of all later finish() calls, in any unit
   bool in_runs = false;     // each thread reads long runs of consecutive ranges
+  bool sparse = false;      // most bytes of the range are in gaps that nobody reads
 };
 
 class SourceReader {
@@ -140,6 +141,7 @@ class SourceReader {
   bool waits_ = false;
   bool requests_windows_ = false;  // on a network: reads ask for the ranges around and ahead
   const bool in_runs_;
+  const bool sparse_;
   bool reads_ahead_ = false;                   // each thread reads through a descriptor of its own
   mutable std::atomic<int> descriptors_left_;  // so many more threads may open the file
   bool tries_direct_ = false;                  // some reads should bypass the page cache

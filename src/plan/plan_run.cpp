@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "file/slice_reader.h"
 #include "format/slice.h"
 #include "os/available_memory.h"
 #include "os/huge_page_faults.h"
@@ -55,7 +56,10 @@ struct PlanRun::FileUse {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
   std::uint64_t result_bytes = 0;
+  std::uint64_t read_bytes = 0;  // without gaps
+  bool reads_gaps = false;       // between short pieces of slices
 
+  [[nodiscard]] bool sparse() const noexcept { return !reads_gaps && read_bytes < size() / 2; }
   [[nodiscard]] std::uint64_t size() const noexcept { return begin < end ? end - begin : 0; }
   void add(const PlanItem& item) noexcept {
     std::uint64_t first = item.file_offset();
@@ -70,6 +74,8 @@ struct PlanRun::FileUse {
     }
     begin = std::min(begin, first);
     end = std::max(end, last);
+    read_bytes += item.stored;
+    reads_gaps |= item.slice && detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
   }
 };
 
@@ -111,7 +117,8 @@ std::vector<std::unique_ptr<io::SourceReader>> PlanRun::make_readers() {
                                 .begin = uses[i].begin,
                                 .size = uses[i].size(),
                                 .work = uses[i].result_bytes,
-                                .in_runs = !streamed_};
+                                .in_runs = !streamed_,
+                                .sparse = uses[i].sparse()};
     readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer, os::PoolSlot{direct_files, i}));
   }
   choose_cache(readers);

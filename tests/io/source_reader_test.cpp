@@ -232,9 +232,10 @@ class FillingRead : public DirectRead {
     system.opens_plain = true;
   }
   // Caching::bypass waits for the device whatever the page cache has.
-  void make(bool in_runs) {
-    reader.emplace(*file, Transfer{.caching = Caching::bypass, .size = kLarge, .work = kLarge, .in_runs = in_runs},
-                   os::PoolSlot{pool, 0}, system);
+  void make(bool in_runs, bool sparse = false) {
+    const Transfer transfer{
+        .caching = Caching::bypass, .size = kLarge, .work = kLarge, .in_runs = in_runs, .sparse = sparse};
+    reader.emplace(*file, transfer, os::PoolSlot{pool, 0}, system);
     reader->fill_cache();
   }
   std::optional<SourceReader> reader;
@@ -251,6 +252,13 @@ TEST_F(FillingRead, OpensFileOncePerThread) {
   }
   EXPECT_EQ(counts.buffered, 9'000'000U);
   EXPECT_EQ(counts.direct, 0U);
+}
+
+// The system then reads no gaps. That shows only in the bytes from the device, which depend on the page cache.
+TEST_F(FillingRead, ReadsSparseRanges) {
+  make(true, true);
+  for (const std::uint64_t offset : {1'000'001U, 0U, 16'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);
+  EXPECT_EQ(counts.buffered, 3'000'000U);
 }
 
 TEST_F(FillingRead, OpensFileAtMost32Times) {
