@@ -63,7 +63,7 @@ class Checks:
         self._watch()
 
     def _watch(self) -> None:
-        from safetensors import _cuda
+        from safetensors._read import cuda as _cuda
 
         original = _cuda.load
 

@@ -12,8 +12,9 @@ what is valid but unwise.
 TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
-    from ._boxes import Box
-    from ._checkpoint import Checkpoint, load, stream
+    from ._check.diff import DiffResult, TensorDiff, TensorSummary, diff
+    from ._check.lint import LintFinding, lint
+    from ._check.stats import StatsBin, TensorStats, stats
     from ._functions import (
         PrefetchPlan,
         _safe_open_handle,
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
         serialize,
         serialize_file,
     )
-    from ._diff import DiffResult, TensorDiff, TensorSummary, diff
-    from ._lint import LintFinding, lint
-    from ._manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
+    from ._hash.manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
     from ._native import (
         MissingTensorError,
         PrefetchLoader,
@@ -33,13 +32,14 @@ if TYPE_CHECKING:
         TensorSpec,
         safe_open,
     )
-    from ._reshard import Transfer, reshard, shard_box
+    from ._ranks.boxes import Box
+    from ._ranks.reshard import Transfer, reshard, shard_box
+    from ._read.checkpoint import Checkpoint, load, stream
+    from ._read.stream import CheckpointStream
     from ._save import save
-    from ._save_checkpoint import CheckpointLayout, CheckpointWriter
-    from ._stats import StatsBin, TensorStats, stats
-    from ._stream import CheckpointStream
     from ._version import __version__
-    from ._writer import Writer
+    from ._write.save_checkpoint import CheckpointLayout, CheckpointWriter
+    from ._write.writer import Writer
 
 __all__ = [
     "Box",
@@ -85,45 +85,45 @@ __all__ = [
 
 if not TYPE_CHECKING:
     _HOMES = {
-        "Box": "_boxes",
-        "Checkpoint": "_checkpoint",
-        "CheckpointLayout": "_save_checkpoint",
-        "CheckpointStream": "_stream",
-        "CheckpointWriter": "_save_checkpoint",
-        "DiffResult": "_diff",
-        "LintFinding": "_lint",
-        "Manifest": "_manifest",
-        "ManifestFile": "_manifest",
-        "ManifestTensor": "_manifest",
+        "Box": "_ranks.boxes",
+        "Checkpoint": "_read.checkpoint",
+        "CheckpointLayout": "_write.save_checkpoint",
+        "CheckpointStream": "_read.stream",
+        "CheckpointWriter": "_write.save_checkpoint",
+        "DiffResult": "_check.diff",
+        "LintFinding": "_check.lint",
+        "Manifest": "_hash.manifest",
+        "ManifestFile": "_hash.manifest",
+        "ManifestTensor": "_hash.manifest",
         "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
         "PySafeSlice": "_native",
         "SafetensorError": "_native",
-        "StatsBin": "_stats",
-        "TensorDiff": "_diff",
+        "StatsBin": "_check.stats",
+        "TensorDiff": "_check.diff",
         "TensorMeta": "_native",
         "TensorSpec": "_native",
-        "TensorStats": "_stats",
-        "TensorSummary": "_diff",
-        "Transfer": "_reshard",
-        "Writer": "_writer",
+        "TensorStats": "_check.stats",
+        "TensorSummary": "_check.diff",
+        "Transfer": "_ranks.reshard",
+        "Writer": "_write.writer",
         "__version__": "_version",
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
-        "diff": "_diff",
-        "lint": "_lint",
-        "load": "_checkpoint",
-        "make_manifest": "_manifest",
-        "read_manifest": "_manifest",
-        "reshard": "_reshard",
+        "diff": "_check.diff",
+        "lint": "_check.lint",
+        "load": "_read.checkpoint",
+        "make_manifest": "_hash.manifest",
+        "read_manifest": "_hash.manifest",
+        "reshard": "_ranks.reshard",
         "safe_open": "_native",
         "save": "_save",
         "serialize": "_functions",
         "serialize_file": "_functions",
-        "shard_box": "_reshard",
-        "stats": "_stats",
-        "stream": "_checkpoint",
+        "shard_box": "_ranks.reshard",
+        "stats": "_check.stats",
+        "stream": "_read.checkpoint",
     }
     # Modules that are attributes of the package before anybody has imported them.
     _MODULES = frozenset({"_native", "_safetensors_rust"})

@@ -9,11 +9,11 @@ from itertools import islice
 from os import PathLike
 from typing import Any
 
-from ._options import Progress, to_metadata
-from ._paths import to_path
-from ._targets import is_torch
+from ._arrays.targets import is_torch
+from ._arrays.values import refuse_nested
+from ._base.options import Progress, to_metadata
+from ._base.paths import to_path
 from ._types import Durability
-from ._values import refuse_nested
 
 __all__ = ["save"]
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 from typing import TypeVar as TypingTypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from ._manifest import Manifest
 elif sys.version_info >= (3, 12):
     from collections.abc import Buffer
 else:
     Buffer = Any
-
-if not TYPE_CHECKING:
-    Manifest = Any  # its module imports more than a load without `verify` needs
 
 __all__ = [
     "Backend",
@@ -25,9 +21,9 @@ __all__ = [
     "Cache",
     "Durability",
     "Framework",
+    "Paths",
     "Tensor",
     "TensorOrder",
-    "Verify",
 ]
 
 # The type of the tensors of a framework.
@@ -55,4 +51,5 @@ Framework = Literal[
     "mlx",
     "paddle",
 ]
-Verify = Union[Manifest, str, PathLike[str]]  # noqa: UP007
+_Path = str | PathLike[str]
+Paths = _Path | Iterable[_Path]

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from ._checkpoint import Checkpoint
+from ._read.checkpoint import Checkpoint
 
 __all__ = ["register"]
 
@@ -86,7 +86,7 @@ def _loader_class() -> Any:
             begin = time.perf_counter()
             if not getattr(self, "counter_before_loading_weights", 0.0):
                 self.counter_before_loading_weights = begin  # vLLM reports the time since then
-            from ._read_ahead import ReadAhead
+            from ._models.read_ahead import ReadAhead
 
             checkpoint = Checkpoint(files, "pt")
             chosen = [n for n in checkpoint if not should_skip_weight(n, self.local_expert_ids)]

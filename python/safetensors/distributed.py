@@ -12,13 +12,13 @@ from __future__ import annotations
 try:
     import torch
 
-    from ._consolidate import consolidate
-    from ._load_sharded import load_sharded
-    from ._ranks import RankError
-    from ._save_sharded import save_sharded
-    from ._share import LoadReport
-    from ._storage_reader import StorageReader
-    from ._storage_writer import StorageWriter
+    from ._dcp.consolidate import consolidate
+    from ._dcp.storage_reader import StorageReader
+    from ._dcp.storage_writer import StorageWriter
+    from ._ranks.agreement import RankError
+    from ._ranks.load_sharded import load_sharded
+    from ._ranks.save_sharded import save_sharded
+    from ._ranks.share import LoadReport
 except ImportError as error:
     try:
         found = f"torch {torch.__version__}"

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from . import numpy as _numpy
-from ._load_checkpoint import LoadCheckpoint, for_cpu
-from ._make_save import SaveCheckpoint, make_save
-from ._via_numpy import make_functions
+from ._arrays.jax_arrays import _from_numpy
+from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
+from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.via_numpy import make_functions
+from ._native import TensorSpec
 
 __all__ = [
     "load",
@@ -25,12 +26,6 @@ __all__ = [
     "save_checkpoint",
     "save_file",
 ]
-
-
-def _from_numpy(array: np.ndarray[Any, Any]) -> jax.Array:
-    # Wait for the copy. JAX copies in the background, and meanwhile the caller may change the buffer,
-    # or another program the mapped file.
-    return jnp.array(array).block_until_ready()
 
 
 def _adopt(array: np.ndarray[Any, Any]) -> jax.Array:
@@ -56,14 +51,19 @@ def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
+def _flatten(tensors: Mapping[str, jax.Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
+    return _numpy._flatten(_jnp2np(tensors), keep_alive_buffer)
+
+
 save, save_file, load, load_file = make_functions(
-    __name__, "jax", "jax.Array", "arrays", _jnp2np, adopt=_adopt
+    __name__, "jax", "jax.Array", "arrays", _flatten, adopt=_adopt
 )
 save_checkpoint: SaveCheckpoint[jax.Array]
 save_checkpoint, _save_file = make_save(
     __name__,
     "jax.Array",
     "arrays",
-    lambda tensors, keep: (_numpy._flatten(_jnp2np(tensors), keep), None),
+    lambda tensors, keep: (_flatten(tensors, keep), None),
 )
 load_checkpoint: LoadCheckpoint[jax.Array] = for_cpu(__name__, "jax", "jax.Array", "arrays")

@@ -12,10 +12,12 @@ import mlx.core as mx
 import numpy as np
 
 from . import numpy as _numpy
-from ._load_checkpoint import LoadCheckpoint, for_cpu
-from ._make_save import SaveCheckpoint, make_save
-from ._native import SafetensorError
-from ._via_numpy import make_functions
+from ._arrays.mlx_arrays import _from_numpy
+from ._arrays.numpy_dtypes import _getdtype
+from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
+from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.via_numpy import make_functions
+from ._native import TensorSpec
 
 __all__ = [
     "load",
@@ -27,15 +29,6 @@ __all__ = [
 ]
 
 
-def _from_numpy(array: np.ndarray[Any, Any], dtype: str | None = None) -> mx.array:
-    # dtype: the dtype of the elements, if the array holds their bits as unsigned integers.
-    name = dtype or array.dtype.name
-    if name.startswith("float8"):
-        raise SafetensorError(f"MLX has no {name}: load with another framework")
-    made = mx.array(array)
-    return made if dtype is None else made.view(getattr(mx, dtype))
-
-
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(tensor, np.ndarray):
         return tensor
@@ -43,7 +36,7 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         return _numpy._as_array(tensor, name, "mlx.core.array")
     if tensor.dtype == mx.bfloat16:  # NumPy cannot take this dtype from MLX
         bits = np.asarray(tensor.reshape(-1).view(mx.uint16)).reshape(tensor.shape)
-        return bits.view(_numpy._getdtype("BF16"))
+        return bits.view(_getdtype("BF16"))
     return np.asarray(tensor)  # a view
 
 
@@ -57,14 +50,19 @@ def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
+def _flatten(tensors: Mapping[str, mx.array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
+    return _numpy._flatten(_mx2np(tensors), keep_alive_buffer)
+
+
 save, save_file, load, load_file = make_functions(
-    __name__, "mlx", "mx.array", "arrays", _mx2np
+    __name__, "mlx", "mx.array", "arrays", _flatten
 )
 save_checkpoint: SaveCheckpoint[mx.array]
 save_checkpoint, _save_file = make_save(
     __name__,
     "mx.array",
     "arrays",
-    lambda tensors, keep: (_numpy._flatten(_mx2np(tensors), keep), None),
+    lambda tensors, keep: (_flatten(tensors, keep), None),
 )
 load_checkpoint: LoadCheckpoint[mx.array] = for_cpu(__name__, "mlx", "mx.array", "arrays")

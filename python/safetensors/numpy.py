@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED
-from ._load_checkpoint import LoadCheckpoint, for_cpu
-from ._make_save import SaveCheckpoint, make_save
+from ._arrays.dtypes import UNPACKED
+from ._arrays.numpy_dtypes import _TYPES as _TYPES
+from ._arrays.numpy_dtypes import _getdtype as _getdtype
+from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
+from ._frameworks.make_save import SaveCheckpoint, make_save
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
@@ -31,30 +33,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-_TYPES: dict[str, type[Any]] = {
-    dtype: bool if name == "bool" else getattr(np, name)
-    for dtype, name in FRAMEWORK_NAMES.items()
-    if name == "bool" or hasattr(np, name)
-}
-# Dtypes of the package ml_dtypes.
-_EXTENDED = {
-    dtype: name
-    for dtype, name in FRAMEWORK_NAMES.items()
-    if dtype not in _TYPES and dtype not in PACKED
-}
-
-
-def _getdtype(dtype_str: str) -> type[Any]:
-    """Return the NumPy type for a dtype of the format. Raises KeyError if NumPy has no such type."""
-    if dtype_str in _EXTENDED:
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise KeyError(f"{dtype_str} (needs the package ml_dtypes)") from None
-        extended: type[Any] = getattr(ml_dtypes, _EXTENDED[dtype_str])
-        return extended
-    return _TYPES[dtype_str]
 
 
 def _is_little_endian(tensor: Array) -> bool:

@@ -12,10 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from . import numpy as _numpy
-from ._load_checkpoint import LoadCheckpoint, for_cpu
-from ._make_save import SaveCheckpoint, make_save
-from ._native import SafetensorError
-from ._via_numpy import make_functions
+from ._arrays.tensorflow_arrays import _from_numpy
+from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
+from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.via_numpy import make_functions
+from ._native import TensorSpec
 
 __all__ = [
     "load",
@@ -25,12 +26,6 @@ __all__ = [
     "save_checkpoint",
     "save_file",
 ]
-
-
-def _from_numpy(array: np.ndarray[Any, Any]) -> tf.Tensor:
-    if array.dtype.name == "float8_e8m0fnu":
-        raise SafetensorError("TensorFlow has no float8_e8m0fnu: load with another framework")
-    return tf.convert_to_tensor(array)
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
@@ -53,14 +48,19 @@ def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
     return {name: _from_numpy(array) for name, array in numpy_dict.items()}
 
 
+def _flatten(tensors: Mapping[str, tf.Tensor], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
+    return _numpy._flatten(_tf2np(tensors), keep_alive_buffer)
+
+
 save, save_file, load, load_file = make_functions(
-    __name__, "tf", "tf.Tensor", "tensors", _tf2np
+    __name__, "tf", "tf.Tensor", "tensors", _flatten
 )
 save_checkpoint: SaveCheckpoint[tf.Tensor]
 save_checkpoint, _save_file = make_save(
     __name__,
     "tf.Tensor",
     "tensors",
-    lambda tensors, keep: (_numpy._flatten(_tf2np(tensors), keep), None),
+    lambda tensors, keep: (_flatten(tensors, keep), None),
 )
 load_checkpoint: LoadCheckpoint[tf.Tensor] = for_cpu(__name__, "tf", "tf.Tensor", "tensors")

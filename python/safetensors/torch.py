@@ -16,13 +16,8 @@ from typing import Any
 import torch
 
 from . import _native
-from ._dtypes import FRAMEWORK_NAMES
-from ._load_checkpoint import LoadCheckpointTo, for_devices
-from ._load_into import load_into
-from ._make_save import SaveCheckpoint, make_save
-from ._native import TensorSpec, safe_open
-from ._save_checkpoint import Fetch
-from ._sharing import (
+from ._arrays.dtypes import FRAMEWORK_NAMES
+from ._arrays.sharing import (
     SHARED_DOCS,
     _end_ptr,
     _filter_shared_not_shared,
@@ -32,7 +27,14 @@ from ._sharing import (
     storage_ptr,
     storage_size,
 )
+from ._arrays.torch_dtypes import _TYPES as _TYPES
+from ._arrays.torch_dtypes import _getdtype as _getdtype
+from ._frameworks.load_checkpoint import LoadCheckpointTo, for_devices
+from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._models.load_into import load_into
+from ._native import TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
+from ._write.save_checkpoint import Fetch
 
 __all__ = [
     "_end_ptr",
@@ -53,19 +55,10 @@ __all__ = [
     "storage_size",
 ]
 
-# torch lacks some dtypes of the format, and older releases of torch lack more of them.
-_TYPES: dict[str, torch.dtype] = {
-    wire: getattr(torch, name) for wire, name in FRAMEWORK_NAMES.items() if hasattr(torch, name)
-}
 _SIZE: dict[torch.dtype, int] = {dtype: dtype.itemsize for dtype in _TYPES.values()}
 _SPEC_NAMES: dict[torch.dtype, str] = {
     dtype: FRAMEWORK_NAMES[wire] for wire, dtype in _TYPES.items()
 }
-
-
-def _getdtype(dtype_str: str) -> torch.dtype:
-    """Return the torch dtype for a dtype of the format. Raises KeyError if torch lacks it."""
-    return _TYPES[dtype_str]
 
 
 def _check_dense(tensors: Any) -> None:

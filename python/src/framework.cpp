@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, Framework>, 11> kFrameworks = {
     {"paddle", Framework::paddle},
 }};
 
-// The name of the framework in safetensors._frameworks.
+// The name of the framework in safetensors._arrays.converters.
 const char* converter_name(Framework framework) noexcept {
   switch (framework) {
     case Framework::tensorflow:
@@ -44,7 +44,7 @@ class ConvertingMaker final : public Maker {
   ConvertingMaker(Framework framework, const Device& device)
       : bits_(framework == Framework::mlx || framework == Framework::paddle),
         numpy_(make_numpy_maker(bits_)),
-        convert_(import_module("safetensors._frameworks")
+        convert_(import_module("safetensors._arrays.converters")
                      .attr("converter")(converter_name(framework), to_str(device.name))) {}
   nb::object make(const Array& array) override { return converted(array.dtype(), numpy_->make(array)); }
   nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) override {

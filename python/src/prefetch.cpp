@@ -25,7 +25,7 @@ template <class Look>
 void wait_for(const std::string& prefix, Look&& look) {
   Result<bool> done = look(kNoWait);
   while (done && !*done) {
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    check_signals();
     const WithoutGil released;
     done = look(kSignalInterval);
   }

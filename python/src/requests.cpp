@@ -119,7 +119,7 @@ bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
   if (!end && now - last_ < kWatchInterval) return true;
   last_ = now;
   return ask([&] {
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    check_signals();
     if (!progress_.is_none()) (void)progress_(done, total);
   });
 }

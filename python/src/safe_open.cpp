@@ -32,7 +32,8 @@ class SafeOpen {
     const std::string head = "safe_open(" + quoted(path_) + ", ";
     if (!opened) return head + "closed)";
     return head + "framework='" + name_of(opened->framework()) + "', backend='" + name_of(opened->backend()) + "', " +
-           nb::cast<std::string>(import_module("safetensors._display").attr("count_text")(opened->header().size())) +
+           nb::cast<std::string>(
+               import_module("safetensors._base.display").attr("count_text")(opened->header().size())) +
            ")";
   }
   [[nodiscard]] nb::object html() const {

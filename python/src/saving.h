@@ -15,7 +15,5 @@ namespace safetensors::python {
 // behind it may be a blob that other links share. durability: as in to_durability().
 [[nodiscard]] WriteOptions to_write_options(nb::handle durability);
 [[noreturn]] void raise_saving(const Error& error);
-// Runs signal handlers. Returns true if one raised an exception, as that of Ctrl-C does. Call it without the GIL.
-[[nodiscard]] bool interrupted();
 
 }  // namespace safetensors::python

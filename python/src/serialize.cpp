@@ -93,7 +93,7 @@ void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch, W
     }
     watch.rethrow();
     if (!status) raise_saving(status.error());
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    check_signals();
   }
 }
 
@@ -180,11 +180,6 @@ Durability to_durability(nb::handle name) {
   if (text == "file") return Durability::file;
   if (text == "none") return Durability::none;
   raise("durability \"" + std::string(text) + "\" is invalid (expected one of: \"full\", \"file\", \"none\")");
-}
-
-bool interrupted() {
-  const WithGil acquired;
-  return PyErr_CheckSignals() != 0;
 }
 
 void define_serialize(nb::module_& module) {

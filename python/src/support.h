@@ -1,4 +1,4 @@
-// Shared by all parts of the extension: errors, conversions between C++ and Python, the GIL, and buffers.
+// Shared by all parts of the extension: errors, conversions between C++ and Python, the GIL, signals, and buffers.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,6 +15,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "signals.h"
 
 namespace safetensors::python {
 
@@ -40,12 +42,6 @@ void define_errors(nb::module_& module);
 // If it is empty, the path of the Error is used. Before Python 3.11 exceptions have no notes, so that path then begins
 // the text.
 [[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
-
-// Call it in each iteration of a loop that may be long. Runs signal handlers in every 1024th iteration, and throws the
-// exception that one raises. round: counts the iterations.
-inline void check_signals(std::size_t round) {
-  if ((round & 0x3FF) == 0x3FF && PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 // Takes a new reference from a call of the C API. Throws the exception that the call has set if it is null.
 [[nodiscard]] inline nb::object own(PyObject* object) {

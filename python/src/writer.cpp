@@ -400,7 +400,8 @@ class PyWriter {
       status = std::visit(work, *writer);
       writer.reset();  // the last reference if close() ran meanwhile: removes the file
     }
-    if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    check_signals();
     return status;
   }
 

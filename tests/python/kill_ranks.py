@@ -51,7 +51,7 @@ def kill_after(seconds: float) -> None:
 
 def die_in(step: str, seconds: float) -> None:
     """From now on, this process dies a short time after it has begun the step."""
-    from safetensors._part_writer import PartWriter
+    from safetensors._ranks.part_writer import PartWriter
 
     original = getattr(PartWriter, step)
 

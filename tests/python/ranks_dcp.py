@@ -22,7 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from safetensors import SafetensorError
-from safetensors._ranks import agree, describe
+from safetensors._ranks.agreement import agree, describe
 from safetensors.distributed import RankError, StorageReader
 from safetensors.torch import save_file
 

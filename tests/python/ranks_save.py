@@ -26,7 +26,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import safetensors.numpy
 import safetensors.torch
 from safetensors import Checkpoint, SafetensorError
-from safetensors._ranks import agree
+from safetensors._ranks.agreement import agree
 from safetensors.distributed import RankError, StorageReader, StorageWriter
 
 

@@ -14,7 +14,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from safetensors import MissingTensorError, SafetensorError, _load_sharded
+from safetensors import MissingTensorError, SafetensorError
+from safetensors._ranks import load_sharded as _load_sharded
 from safetensors.distributed import RankError, load_sharded
 
 

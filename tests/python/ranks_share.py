@@ -19,7 +19,9 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, ReadIte
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from safetensors import SafetensorError, _share, _share_exchange
+from safetensors import SafetensorError
+from safetensors._ranks import share as _share
+from safetensors._ranks import share_exchange as _share_exchange
 from safetensors.distributed import LoadReport, RankError, StorageReader, load_sharded
 from safetensors.torch import save_file
 

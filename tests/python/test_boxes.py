@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safetensors import Box, _boxes
-from safetensors._boxes import check_cover
+from safetensors import Box
+from safetensors._ranks import boxes as _boxes
+from safetensors._ranks.boxes import check_cover
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ import torch.distributed.checkpoint as dcp  # noqa: E402
 
 import safetensors.numpy as stn  # noqa: E402
 from safetensors import Checkpoint, MissingTensorError, SafetensorError, load  # noqa: E402
-from safetensors._boxes import Box, check_cover  # noqa: E402
-from safetensors._consolidate import _cut, _StoredFiles  # noqa: E402
+from safetensors._dcp.consolidate import _cut, _StoredFiles  # noqa: E402
+from safetensors._ranks.boxes import Box, check_cover  # noqa: E402
 from safetensors.distributed import consolidate  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 

@@ -23,7 +23,7 @@ from test_consolidate import saved  # noqa: E402
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex  # noqa: E402
 
 from safetensors import SafetensorError, load  # noqa: E402
-from safetensors._dcp_files import DcpFiles  # noqa: E402
+from safetensors._dcp.files import DcpFiles  # noqa: E402
 from safetensors.distributed import consolidate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -157,7 +157,7 @@ def test_patches_no_class(tmp_path: Path, module: str, made: bytes, state: bytes
 
 LIMITED = """
 import resource, sys
-from safetensors._dcp_files import DcpFiles
+from safetensors._dcp.files import DcpFiles
 from safetensors import SafetensorError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
@@ -192,9 +192,9 @@ def test_small_metadata_needs_little_memory(tmp_path: Path, content: bytes) -> N
 
 def test_refuses_large_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path / "in")
-    monkeypatch.setattr("safetensors._dcp_files._MAX_METADATA", (path / ".metadata").stat().st_size)
+    monkeypatch.setattr("safetensors._dcp.files._MAX_METADATA", (path / ".metadata").stat().st_size)
     assert "a.w" in DcpFiles(path).shapes
-    monkeypatch.setattr("safetensors._dcp_files._MAX_METADATA", 1000)
+    monkeypatch.setattr("safetensors._dcp.files._MAX_METADATA", 1000)
     with pytest.raises(SafetensorError, match="has more than 1000 bytes, the maximum"):
         DcpFiles(path)
 

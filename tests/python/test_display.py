@@ -14,7 +14,7 @@ from conftest import file_bytes
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, Writer, safe_open, stream
-from safetensors._display import size_text
+from safetensors._base.display import size_text
 
 EVIL = '<script>alert("1")</script>&\x1b[31m\u202e\n'
 

@@ -24,10 +24,10 @@ import ranks_dcp  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._boxes import Box, check_cover  # noqa: E402
-from safetensors._fill import overlapping  # noqa: E402
-from safetensors._ranks import RankError, portable  # noqa: E402
-from safetensors._stored import Stored  # noqa: E402
+from safetensors._models.fill import overlapping  # noqa: E402
+from safetensors._ranks.agreement import RankError, portable  # noqa: E402
+from safetensors._ranks.boxes import Box, check_cover  # noqa: E402
+from safetensors._ranks.stored import Stored  # noqa: E402
 from safetensors.distributed import StorageReader  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 

@@ -18,7 +18,7 @@ torch = framework("torch")
 
 import safetensors.torch as stt  # noqa: E402
 from safetensors import Checkpoint, MissingTensorError, SafetensorError  # noqa: E402
-from safetensors._lazy import LazyTensor  # noqa: E402
+from safetensors._models.lazy import LazyTensor  # noqa: E402
 from safetensors.torch import load_into, save_file  # noqa: E402
 
 Model = Any
@@ -352,7 +352,7 @@ def test_views_of_other_dtypes_and_shapes_get_the_last_values(tmp_path: Path) ->
 
 def test_few_objects_live_per_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many new objects start full runs of the garbage collector, which took longer than all else."""
-    from safetensors import _fill
+    from safetensors._models import fill as _fill
 
     count = 1000
     path = saved(tmp_path / "t", {str(i): torch.zeros(4) for i in range(count)})
@@ -396,7 +396,7 @@ def test_views_that_overlap_are_filled_in_the_order_of_torch(tmp_path: Path) -> 
 def test_change_of_a_parameter_is_seen_by_autograd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_counts: bool
 ) -> None:
-    from safetensors import _fill
+    from safetensors._models import fill as _fill
 
     if not torch_counts:  # as with an older torch
         monkeypatch.setattr(_fill, "_increment_version", None)
@@ -432,7 +432,7 @@ def test_inference_tensors_follow_the_rules_of_torch(tmp_path: Path) -> None:
 
 def test_stream_fills_what_a_plan_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for other devices, which this machine may lack."""
-    from safetensors import _fill
+    from safetensors._models import fill as _fill
 
     monkeypatch.setattr(_fill.Copy, "request", lambda self: None)
     path = saved(tmp_path / "t", Net().state_dict())

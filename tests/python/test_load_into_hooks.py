@@ -19,7 +19,7 @@ torch = framework("torch")
 
 import safetensors.torch as stt  # noqa: E402
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._lazy import LazyTensor  # noqa: E402
+from safetensors._models.lazy import LazyTensor  # noqa: E402
 from safetensors.torch import load_into  # noqa: E402
 
 BOTH = pytest.mark.parametrize("assign", [False, True])

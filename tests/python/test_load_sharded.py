@@ -14,7 +14,7 @@ import rank_tests  # noqa: E402
 import ranks_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._shards import _cut  # noqa: E402
+from safetensors._ranks.shards import _cut  # noqa: E402
 from safetensors.distributed import load_sharded  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 

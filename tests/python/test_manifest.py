@@ -18,7 +18,7 @@ from conftest import framework, installed
 from sharded import same
 
 from safetensors import Checkpoint, SafetensorError, load, make_manifest, read_manifest
-from safetensors._manifest import parse_manifest
+from safetensors._hash.manifest import parse_manifest
 from safetensors.numpy import save_file
 
 WANT = sharded.tensors()

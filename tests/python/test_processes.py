@@ -12,7 +12,7 @@ import pytest
 from conftest import framework
 
 from safetensors import CheckpointLayout, SafetensorError, _native, load, save
-from safetensors._values import to_value
+from safetensors._arrays.values import to_value
 
 TENSORS: dict[str, Any] = {
     "rows": np.arange(7 * 5, dtype=np.float32).reshape(7, 5),

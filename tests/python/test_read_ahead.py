@@ -19,8 +19,8 @@ from conftest import framework
 torch = framework("torch")
 
 from safetensors import Checkpoint  # noqa: E402
-from safetensors._lazy_views import LazyView, Root, slice_of  # noqa: E402
-from safetensors._read_ahead import ReadAhead  # noqa: E402
+from safetensors._models.lazy_views import LazyView, Root, slice_of  # noqa: E402
+from safetensors._models.read_ahead import ReadAhead  # noqa: E402
 from safetensors._vllm import layer_order, register  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
@@ -367,7 +367,7 @@ def test_without_vllm_registering_only_warns(caplog: pytest.LogCaptureFixture, m
 
 
 def test_the_package_imports_nothing_for_vllm() -> None:
-    code = "import safetensors, safetensors.torch, sys; print([m for m in sys.modules if 'vllm' in m or '_read_ahead' in m])"
+    code = "import safetensors, safetensors.torch, sys; print([m for m in sys.modules if 'vllm' in m or 'read_ahead' in m])"
     assert subprocess.run([sys.executable, "-c", code], stdout=-1, text=True, check=True).stdout == "[]\n"
 
 

@@ -24,9 +24,11 @@ from torch.distributed.checkpoint.metadata import (  # noqa: E402
     TensorStorageMetadata,
 )
 
-from safetensors import SafetensorError, _dcp_metadata, _records  # noqa: E402
-from safetensors._dcp_metadata import parse  # noqa: E402
-from safetensors._records import read_records  # noqa: E402
+from safetensors import SafetensorError  # noqa: E402
+from safetensors._dcp import metadata as _dcp_metadata  # noqa: E402
+from safetensors._dcp import records as _records  # noqa: E402
+from safetensors._dcp.metadata import parse  # noqa: E402
+from safetensors._dcp.records import read_records  # noqa: E402
 
 PER_BYTE = 64  # as docs/distributed.md says
 # Values 0 to 3 of the memo: a name, a text, an empty tuple, an empty list.

@@ -318,7 +318,7 @@ def test_save_reports_progress(tmp_path: Path, path: str) -> None:
 def test_torch_model_is_saved_from_devices(tmp_path: Path) -> None:
     torch = framework("torch")
     import safetensors.torch as stt
-    from safetensors._save_checkpoint import write_checkpoint
+    from safetensors._write.save_checkpoint import write_checkpoint
 
     tensors = {name: torch.from_numpy(array) for name, array in TENSORS.items()}
     stt.save_checkpoint(tensors, tmp_path / "cpu", max_shard_size=48, durability="none")

@@ -13,8 +13,8 @@ import rank_tests  # noqa: E402
 import ranks_save_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._boxes import Box  # noqa: E402
-from safetensors._save_sharded import _Held, _planned  # noqa: E402
+from safetensors._ranks.boxes import Box  # noqa: E402
+from safetensors._ranks.save_sharded import _Held, _planned  # noqa: E402
 from safetensors.distributed import save_sharded  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 

@@ -15,7 +15,7 @@ from sharded import same
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, MissingTensorError, SafetensorError, Writer, load, safe_open, stream
-from safetensors._options import to_bytes
+from safetensors._base.options import to_bytes
 
 LAYERS = {f"model.layers.{i}.{part}": np.full((2, 3), i, np.float32) for i in range(12) for part in ("weight", "bias")}
 TENSORS = {**LAYERS, "model.norm": np.ones(3, np.float32), "Model.norm": np.zeros(3, np.float32), "a[0]": np.arange(2), "a0": np.arange(3)}

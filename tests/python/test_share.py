@@ -19,9 +19,9 @@ import rank_tests  # noqa: E402
 import ranks  # noqa: E402
 import ranks_share  # noqa: E402
 
-from safetensors._boxes import Box  # noqa: E402
-from safetensors._share_choice import check_share, choose, file_system_of  # noqa: E402
-from safetensors._share_plan import Schedule, make_schedule  # noqa: E402
+from safetensors._ranks.boxes import Box  # noqa: E402
+from safetensors._ranks.share_choice import check_share, choose, file_system_of  # noqa: E402
+from safetensors._ranks.share_plan import Schedule, make_schedule  # noqa: E402
 from safetensors.distributed import StorageReader, load_sharded  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
@@ -114,7 +114,7 @@ broken
 def test_chooses_by_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str, share: str) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
     assert file_system_of(path, str(tmp_path / "mounts")) == kind
-    monkeypatch.setattr("safetensors._share_choice.file_system_of", lambda path: kind)
+    monkeypatch.setattr("safetensors._ranks.share_choice.file_system_of", lambda path: kind)
     choice = choose("auto", path, 4)
     assert choice.share == share and kind in choice.reason
 

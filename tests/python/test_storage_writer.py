@@ -23,7 +23,7 @@ import ranks_save  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._part_writer import _parts  # noqa: E402
+from safetensors._ranks.part_writer import _parts  # noqa: E402
 from safetensors.distributed import StorageWriter  # noqa: E402
 from safetensors.torch import load_file, save, save_checkpoint  # noqa: E402
 

@@ -152,7 +152,7 @@ def test_functions_of_modules_are_found_by_pickle() -> None:
     [("flax", "jax.Array", "arrays"), ("tensorflow", "tf.Tensor", "tensors"), ("mlx", "mx.array", "arrays")],
 )
 def test_functions_that_are_made_look_like_others(module: str, tensor: str, noun: str) -> None:
-    """safetensors._via_numpy makes these; they differ from those of safetensors.torch in their types only."""
+    """safetensors._frameworks.via_numpy makes these; they differ from those of safetensors.torch in their types only."""
     if not installed(FRAMEWORK_MODULES[module]):
         pytest.skip(f"{FRAMEWORK_MODULES[module]} is not installed")
     loaded = importlib.import_module(f"safetensors.{module}")
@@ -293,7 +293,7 @@ WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "fr
 
 def test_every_annotation_of_these_words_is_a_literal() -> None:
     seen = 0
-    for file in ("_native.pyi", "_functions.py", "_checkpoint.py", "_load_checkpoint.py", "_load_into.py", "_writer.py", "_via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+    for file in ("_native.pyi", "_functions.py", "_read/checkpoint.py", "_frameworks/load_checkpoint.py", "_models/load_into.py", "_write/writer.py", "_frameworks/via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
                 found = ast.unparse(node.annotation)

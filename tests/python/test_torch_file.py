@@ -14,8 +14,8 @@ from conftest import framework
 
 torch = framework("torch")
 
-from safetensors._dtypes import FRAMEWORK_NAMES  # noqa: E402
-from safetensors._torch_file import _large, read_tensor  # noqa: E402
+from safetensors._arrays.dtypes import FRAMEWORK_NAMES  # noqa: E402
+from safetensors._dcp.torch_file import _large, read_tensor  # noqa: E402
 
 DTYPES = sorted({found for name in FRAMEWORK_NAMES.values() if (found := getattr(torch, name, None)) is not None}, key=str)
 

@@ -145,7 +145,7 @@ class Counted(int):
 
 
 def test_many_names_of_one_storage_are_not_compared_each_with_each() -> None:
-    from safetensors._sharing import _overlapping
+    from safetensors._arrays.sharing import _overlapping
 
     Counted.compared = 0
     spans: Any = [(Counted(7 * i % 20_000), Counted(7 * i % 20_000 + 1), str(i)) for i in range(20_000)]

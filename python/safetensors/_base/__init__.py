@@ -1,0 +1,1 @@
+"""Options of arguments, paths, and the tables that notebooks show. Knows no tensors."""

@@ -1,0 +1,95 @@
+"""Understands options that several functions take: sizes in bytes, and progress."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import index
+from typing import Any
+
+from .._native import SafetensorError
+
+__all__ = ["Progress", "reporter", "to_bytes", "to_metadata", "to_size"]
+
+Progress = Callable[[int, int], object]
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(i?)B)?\s*", re.ASCII | re.IGNORECASE)
+
+
+def to_bytes(size: Any, argument: str) -> int:
+    """Return the number of bytes of a text such as "1GB" or "512MiB". Return an int as it is.
+
+    KB, MB, GB and TB are powers of 1000. KiB, MiB, GiB and TiB are powers of 1024. The case of the
+    letters does not matter. Raises ValueError, which names the argument, for any other text, and
+    TypeError for a float and other objects.
+    """
+    if not isinstance(size, str):
+        try:
+            count: int = index(size)
+        except TypeError:
+            raise TypeError(
+                f'{argument} is {size!r}: expected an int, or a text such as "1GB"'
+            ) from None
+        return count
+    found = _SIZE.fullmatch(size)
+    if found is None or (found[3] and not found[2]):
+        raise ValueError(
+            f"{argument} {size!r} is invalid: expected a number of bytes, or a text such as"
+            ' "1GB" (1000 ** 3 bytes) or "512MiB" (512 * 1024 ** 2 bytes)'
+        )
+    base = 1024 if found[3] else 1000
+    factor: int = base ** ("KMGT".index(found[2].upper()) + 1) if found[2] else 1
+    whole, _, fraction = found[1].partition(".")
+    parts: int = 10 ** len(fraction)
+    return int(whole) * factor + (int(fraction or 0) * factor) // parts
+
+
+def to_size(size: Any, argument: str, smallest: int = 0) -> int:
+    """Return the number of bytes as `to_bytes`. Raises SafetensorError for one that is out of range."""
+    count = to_bytes(size, argument)
+    if not smallest <= count < 1 << 64:
+        raise SafetensorError(f"{argument} is {count}, expected {smallest} to 2^64-1")
+    return count
+
+
+def to_metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the metadata of a file as a dict. Raises TypeError, which names the key, for no str."""
+    if metadata is None:
+        return None
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is {type(metadata).__name__}: expected a dict of str to str")
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise TypeError(f"metadata has the key {key!r}: expected a str")
+        if not isinstance(value, str):
+            raise TypeError(f"metadata[{key!r}] is {type(value).__name__}: expected a str")
+    return dict(metadata)
+
+
+def _nothing() -> None: ...
+
+
+def reporter(
+    progress: bool | Progress | None, verb: str = "Loading"
+) -> tuple[Progress | None, Callable[[], None]]:
+    """Return the progress function and a function that ends it.
+
+    The progress function is that of the caller, one that draws a tqdm bar, or None.
+    """
+    if progress is None or progress is False:
+        return None, _nothing
+    if progress is not True:
+        if not callable(progress):
+            raise TypeError(f"progress is {type(progress).__name__}: give a bool or a function")
+        return progress, _nothing
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None, _nothing
+    bar = tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=verb)
+
+    def report(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+
+    return report, bar.close

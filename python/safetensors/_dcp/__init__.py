@@ -1,0 +1,1 @@
+"""Reads and writes checkpoints of torch.distributed.checkpoint."""

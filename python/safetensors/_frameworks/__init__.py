@@ -1,0 +1,1 @@
+"""Makes the functions that the modules of the frameworks have in common."""

@@ -1,0 +1,1 @@
+"""Fills torch models with tensors that are read when their values are used."""

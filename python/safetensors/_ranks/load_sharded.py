@@ -1,0 +1,280 @@
+"""Loads the shards of this rank: into the tensors of a model, or into new DTensors.
+
+Each rank finds the boxes of elements that its placements give it, and reads them by one read plan. Ranks
+talk only to agree on errors, before reading and after it, and if they share reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import translate
+from typing import Any, overload
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement, Replicate
+from torch.nn.modules.module import _IncompatibleKeys
+
+from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
+from .._base.options import Progress, reporter, to_bytes
+from .._native import SafetensorError
+from .._read.checkpoint import DEFAULT_BUDGET
+from .._read.requests import missing
+from .._types import Cache
+from .agreement import agree
+from .boxes import Box, relative
+from .pieces import Piece
+from .shards import Shares, shares_of
+from .share import LoadReport, load_pieces
+from .share_choice import Share, check_share
+from .stored import Path, Stored, StoredTensor, open_shared
+
+__all__ = ["Placements", "load_sharded"]
+
+Placements = Mapping[str, "Placement | Sequence[Placement]"]
+_Made = tuple[list[Piece], Any]  # the pieces to read, and the result
+
+
+@overload
+def load_sharded(
+    target: torch.nn.Module | Mapping[str, Any],
+    path: Path,
+    *,
+    strict: bool = True,
+    process_group: Any = None,
+    threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET,
+    cache: Cache = "auto",
+    progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
+) -> _IncompatibleKeys: ...
+@overload
+def load_sharded(
+    target: None,
+    path: Path,
+    *,
+    mesh: DeviceMesh,
+    placements: Placements,
+    dtype: Any = None,
+    process_group: Any = None,
+    threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET,
+    cache: Cache = "auto",
+    progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
+) -> dict[str, DTensor]: ...
+
+
+def load_sharded(
+    target: torch.nn.Module | Mapping[str, Any] | None,
+    path: Path,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    strict: bool = True,
+    dtype: Any = None,
+    process_group: Any = None,
+    threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET,
+    cache: Cache = "auto",
+    progress: bool | Progress | None = False,
+    share: Share = "auto",
+    report: Callable[[LoadReport], object] | None = None,
+) -> Any:
+    """Load the shards of this rank. Each rank reads only the bytes of its own shards.
+
+    `target`: a module, or a dict of names to tensors, as of `state_dict()`. The local part of a
+    DTensor gets the elements that its placements give it. Other tensors are filled whole. Floats are
+    cast to the dtype of the tensor. The result has `missing_keys` and `unexpected_keys`.
+    `strict`: raise SafetensorError if the names of the target and the checkpoint differ.
+
+    None as `target` makes new tensors: `mesh` is a device mesh. `placements` has names and patterns
+    as in `fnmatch`, and for each a placement per mesh dimension, or for a mesh of one dimension one
+    placement. A name comes before patterns, and of several patterns the first one counts. Other tensors
+    are replicated. `dtype`: the dtype that floats are cast to. The result is a dict of names to DTensors.
+
+    `path`: a file, an index, a folder that holds one of these, or a folder that
+    `HuggingFaceStorageWriter(save_distributed=True)` of torch left.
+    `process_group`: the ranks that call the function, None for all. Each of them must call it.
+    `threads`, `memory_limit`, `cache`, `progress`, `share`: as in StorageReader.
+    `report`: a function that receives a LoadReport, which says what the load did on this rank.
+
+    Raises RankError on all ranks if one of them fails. With one rank, raises its error:
+    SafetensorError, OSError, MissingTensorError for a pattern without a match, TypeError. If reading
+    has begun, some tensors have their new values, and others do not. Hooks of the model do not run.
+    """
+    made: _Made = [], None
+    stored: Stored | None = None
+    shown: Progress | None = None
+    end_progress: Callable[[], None] = _nothing
+    fault: BaseException | None = None
+    # The other ranks wait in here, so nothing may fail before it.
+    opened, choice = open_shared(process_group, path, share)
+    options: dict[str, Any] = {"threads": threads, "cache": cache}
+    options |= {"choice": choice, "group": process_group}
+    try:
+        check_share(share)
+        options["memory_limit"] = to_bytes(memory_limit, "memory_limit")
+        stored = opened()
+        _check_arguments(target, mesh, placements, dtype)
+        if target is None:
+            made = _new(stored, mesh, placements, dtype)
+        else:
+            made = _into(stored, _state(target), strict)
+        shown, end_progress = reporter(progress)
+    except BaseException as error:
+        fault = error
+    try:
+        agree(process_group, fault)
+        loaded: LoadReport | None = None
+        try:
+            loaded = load_pieces(stored, lambda: (made[0], shown), None, **options)
+            end_progress()
+        except BaseException as error:
+            fault = error
+        agree(process_group, fault)
+    finally:
+        if stored is not None:
+            stored.close()
+        with suppress(Exception):
+            end_progress()  # again, if the load failed
+    if report is not None and loaded is not None:
+        report(loaded)
+    return made[1]
+
+
+def _nothing() -> None: ...
+
+
+def _check_arguments(target: Any, mesh: Any, placements: Any, dtype: Any) -> None:
+    if target is None:
+        if not isinstance(mesh, DeviceMesh):
+            raise TypeError(f"mesh is {type(mesh).__name__}: without a target, give a DeviceMesh")
+        if not isinstance(placements, Mapping):
+            raise TypeError(f"placements is {type(placements).__name__}: give a dict of patterns")
+    elif not isinstance(target, (torch.nn.Module, Mapping)):
+        raise TypeError(f"target is {type(target).__name__}: give a module, a dict or None")
+    elif not (mesh is None and placements is None and dtype is None):
+        raise TypeError("mesh, placements and dtype are those of the target: give None as the target")
+
+
+def _state(target: torch.nn.Module | Mapping[str, Any]) -> Mapping[str, Any]:
+    return target.state_dict() if isinstance(target, torch.nn.Module) else target
+
+
+def _into(stored: Stored, state: Mapping[str, Any], strict: bool) -> _Made:
+    """Return the pieces that fill the tensors of a state dict."""
+    missing = [n for n, t in state.items() if n not in stored.tensors or not _is_tensor(t)]
+    unexpected = [name for name in stored.tensors if name not in state]
+    if strict and (missing or unexpected):
+        parts = [f"the checkpoint lacks {missing}"] if missing else []
+        parts += [f"the target lacks {unexpected}"] if unexpected else []
+        raise SafetensorError(f"the names differ: {', '.join(parts)} (strict=False accepts this)")
+    pieces: list[Piece] = []
+    for name, tensor in state.items():
+        if name in stored.tensors and _is_tensor(tensor):
+            pieces += _pieces_into(stored.tensors[name], tensor)
+    return pieces, _IncompatibleKeys(missing, unexpected)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _pieces_into(stored: StoredTensor, tensor: torch.Tensor) -> Iterator[Piece]:
+    if tuple(tensor.shape) != stored.shape:
+        raise SafetensorError(
+            f"{stored.name!r} has shape {list(tensor.shape)}, and {list(stored.shape)} in the checkpoint"
+        )
+    shares: Shares | None = Shares(tuple([(0, size)] for size in stored.shape))
+    local = tensor.detach()
+    if isinstance(tensor, DTensor):
+        shares = shares_of(stored.shape, tensor.device_mesh, tensor.placements, stored.name)
+        with torch.no_grad():
+            local = tensor.to_local().detach()
+    if shares is None:
+        return
+    if local.is_meta:
+        raise SafetensorError(
+            f"{stored.name!r} is on the meta device: give it memory first, as by"
+            ' model.to_empty(device="cpu")'
+        )
+    if tuple(local.shape) != shares.shape:
+        raise SafetensorError(
+            f"the local part of {stored.name!r} has shape {list(local.shape)}, and its placements"
+            f" give {list(shares.shape)}"
+        )
+    yield from _pieces(stored, shares, local)
+
+
+def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterator[Piece]:
+    """Yield the pieces of a local tensor: one per box and per file that holds elements of the box."""
+    for box, place in shares.boxes():
+        for part, common in stored.parts_of(box):
+            target = local
+            for dim, (offset, size) in enumerate(zip(*common, strict=True)):
+                target = target.narrow(dim, place[dim] + offset - box.offsets[dim], size)
+            offsets = relative(common, part.box).offsets
+            yield Piece(stored, part.checkpoint, offsets, target, stored.name)
+
+
+def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
+    """Return the pieces that fill new DTensors, and these."""
+    cast = None if dtype is None else getattr(torch, FRAMEWORK_NAMES[float_name(dtype)])
+    chosen = _Chosen(placements, mesh, stored)
+    pieces: list[Piece] = []
+    made: dict[str, DTensor] = {}
+    for tensor in stored:
+        own = cast if cast is not None and tensor.wire in CASTABLE else tensor.dtype
+        if own is None:
+            raise SafetensorError(
+                f"tensor {tensor.name!r} has dtype {tensor.wire}, which torch lacks"
+            )
+        given = chosen.of(tensor.name)
+        shares = shares_of(tensor.shape, mesh, given, tensor.name)
+        shape = (0,) if shares is None else shares.shape  # a rank outside of the mesh holds nothing
+        local = torch.empty(shape, dtype=own, device=mesh.device_type)
+        if shares is not None:
+            pieces += _pieces(tensor, shares, local)
+        whole = torch.empty(tensor.shape, dtype=own, device="meta")
+        made[tensor.name] = DTensor.from_local(
+            local, mesh, given, run_check=False, shape=whole.shape, stride=whole.stride()
+        )
+    return pieces, made
+
+
+class _Chosen:
+    """The placements of each tensor, from names and patterns."""
+
+    def __init__(self, placements: Placements, mesh: DeviceMesh, stored: Stored) -> None:
+        self._names: dict[str, list[Placement]] = {}
+        self._patterns: list[tuple[Any, list[Placement]]] = []
+        self._others: list[Placement] = [Replicate()] * mesh.ndim
+        for key, given in placements.items():
+            each = self._one_per_dimension(key, given, mesh)
+            if key in stored.tensors:
+                self._names[key] = each
+                continue
+            matches = re.compile(translate(key)).match
+            if not any(matches(name) for name in stored.tensors):
+                raise missing(f"placements: no tensor matches {key!r}", key)
+            self._patterns.append((matches, each))
+
+    @staticmethod
+    def _one_per_dimension(key: str, given: Any, mesh: DeviceMesh) -> list[Placement]:
+        each = [given] if isinstance(given, Placement) else list(given)
+        if len(each) != mesh.ndim or not all(isinstance(one, Placement) for one in each):
+            raise SafetensorError(
+                f"placements[{key!r}] is {given!r}, expected a placement for each of the {mesh.ndim}"
+                " mesh dimensions"
+            )
+        return each
+
+    def of(self, name: str) -> list[Placement]:
+        if name in self._names:
+            return self._names[name]
+        return next((each for matches, each in self._patterns if matches(name)), self._others)

@@ -1,0 +1,236 @@
+"""Writes the part of one rank of a checkpoint that several ranks write together.
+
+Rank 0 creates the files under temporary names, and invites the other ranks. Every rank writes its boxes
+straight into these files. Then rank 0 gets a receipt of each other rank, and puts the files in place.
+How the texts travel is the business of the callers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import torch
+
+from .. import _native
+from .._arrays.dtypes import format_name
+from .._arrays.values import to_value
+from .._base.options import Progress, reporter, to_bytes
+from .._base.paths import to_path
+from .._native import SafetensorError
+from .._read.checkpoint import DEFAULT_BUDGET
+from .._types import Durability
+from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointLayout, check_layout_options
+
+__all__ = ["Invitation", "PartWriter", "SaveOptions", "Specs", "spec_of"]
+
+# Per tensor its dtype and shape in torch, in the order in which the layout takes the tensors.
+Specs = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+
+
+def spec_of(name: str, dtype: torch.dtype, shape: Iterable[int]) -> tuple[torch.dtype, Any]:
+    """Return a value of Specs. Raises SafetensorError, with the name, for a dtype that no file holds."""
+    try:
+        format_name(dtype)
+    except SafetensorError:
+        raise SafetensorError(
+            f"cannot save {name!r}: it has dtype {dtype}, which the format cannot hold"
+        ) from None
+    return dtype, tuple(shape)
+
+
+class Invitation(NamedTuple):
+    """What a rank needs to write into the files of rank 0. Both texts travel as they are."""
+
+    ticket: str
+    layout: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """The options of a checkpoint. Only those of rank 0 count, except the last two."""
+
+    max_shard_size: int | str = DEFAULT_SHARD_SIZE
+    metadata: Mapping[str, str] | None = None
+    index_metadata: Mapping[str, Any] | None = None
+    new_folder: bool = False
+    remove_old_files: bool = True
+    durability: Durability = "full"
+    memory_limit: int | str = DEFAULT_BUDGET
+    progress: bool | Progress | None = False
+
+    def check(self) -> None:
+        """Raise the error of a save, before there is one: SafetensorError, TypeError, ValueError."""
+        check_layout_options(self.max_shard_size, self.metadata, self.index_metadata)
+        self.budget()
+
+    def budget(self) -> int:
+        """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""
+        limit = to_bytes(self.memory_limit, "memory_limit")
+        if limit < 0:
+            raise ValueError(f"memory_limit is {limit!r}: give a number of bytes")
+        return limit or DEFAULT_BUDGET
+
+
+def check_folder(path: str | PathLike[str], argument: str = "path") -> str:
+    """Return a path as a str. Raises ValueError for that of a file: a checkpoint of many ranks is a folder.
+
+    Raises TypeError, which names the argument, for an object that is no path.
+    """
+    text = to_path(path, argument)
+    if text.lower().endswith(".safetensors"):
+        raise ValueError(f"{text!r} would be a folder: give the path of a folder")
+    return text
+
+
+class PartWriter:
+    """Writes the part of this rank. Close it after every error."""
+
+    def __init__(
+        self, native: _native._Writer, layout: CheckpointLayout, budget: int, end: Any
+    ) -> None:
+        self._native = native
+        self._layout = layout
+        self._budget = budget
+        self._end_report = end
+        self._all_done: Callable[[], object] | None = None
+        # An error of torch.distributed can leave this object in a cycle. Its files go at the exit then.
+        self._finalizer = finalize(self, native.close)
+
+    @classmethod
+    def create(
+        cls, path: str | PathLike[str], specs: Specs, options: SaveOptions, *, alone: bool
+    ) -> PartWriter:
+        """Create the files of a checkpoint, as rank 0. `alone`: no other rank writes.
+
+        Raises SafetensorError, OSError, TypeError, ValueError.
+        """
+        path = check_folder(path)
+        layout = CheckpointLayout(
+            specs,
+            max_shard_size=options.max_shard_size,
+            metadata=options.metadata,
+            index_metadata=options.index_metadata,
+        )
+        budget = options.budget()
+        report, end = reporter(options.progress, "Saving")
+        try:
+            native = _native._checkpoint_writer(
+                path,
+                layout._native,
+                new_folder=bool(options.new_folder),
+                remove_old_files=bool(options.remove_old_files),
+                durability=options.durability,
+                progress=report,
+                shared=not alone,
+            )
+        except BaseException:
+            end()
+            raise
+        return cls(native, layout, budget, end)
+
+    @classmethod
+    def join(cls, invitation: Invitation, options: SaveOptions, total: int) -> PartWriter:
+        """Join the work of rank 0. `total`: the bytes of this rank, for its progress function."""
+        layout: CheckpointLayout = pickle.loads(invitation.layout)
+        budget = options.budget()
+        report, end = reporter(options.progress, "Saving")
+        own: Progress | None = None
+        if (shown := report) is not None:
+            own = lambda done, _: shown(done, total)  # the native total is that of all ranks
+        try:
+            native = _native._join_checkpoint(invitation.ticket, layout._native, progress=own)
+        except BaseException:
+            end()
+            raise
+        joined = cls(native, layout, budget, end)
+        if shown is not None:
+            joined._all_done = lambda: shown(total, total)
+        return joined
+
+    def invitation(self) -> Invitation:
+        """Return the texts for the other ranks."""
+        return Invitation(self._native.ticket(), pickle.dumps(self._layout))
+
+    def write(
+        self,
+        name: str,
+        offsets: Sequence[int],
+        data: torch.Tensor,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Write a box of a tensor. `offsets`: its first element. `dtype`: cast the box to it.
+
+        A tensor in host memory is written as it lies there. One on a device, one with strides and one
+        that is cast is copied first, in parts that are within the memory limit.
+        """
+        wait = getattr(data, "wait", None)  # only the result of a collective that runs has it
+        if wait is not None:
+            data = wait()
+        data = data.detach()
+        if data.is_meta:
+            raise SafetensorError(f"cannot save {name!r}: it is on the meta device, without values")
+        if data.layout != torch.strided:
+            raise SafetensorError(
+                f"cannot save {name!r}: it is sparse (make it dense with `.to_dense()`)"
+            )
+        if data.numel() == 0:
+            return
+        kept = dtype is None or dtype == data.dtype
+        if kept and data.is_cpu and data.is_contiguous() and not (data.is_conj() or data.is_neg()):
+            self._write(name, offsets, data)
+            return
+        cast = data.dtype if dtype is None else dtype
+        limit = self._budget // (data.dtype.itemsize + cast.itemsize)
+        for begins, part in _parts(data, max(1, limit)):
+            first = [offset + begin for offset, begin in zip(offsets, begins, strict=True)]
+            part = part.to(cast, memory_format=torch.contiguous_format)
+            self._write(name, first, part)
+
+    def _write(self, name: str, offsets: Sequence[int], data: torch.Tensor) -> None:
+        wanted = self._native.dtype(name)
+        first, sizes = list(offsets), list(data.shape)
+        if wanted == "F4" and sizes:  # torch counts pairs
+            first[-1] *= 2
+            sizes[-1] *= 2
+        self._native.write_slice(name, first, sizes, to_value(data, name, wanted))
+
+    def receipt(self) -> str:
+        """Sync and end the part of a rank that has joined. Returns the text for rank 0."""
+        text = self._native.receipt()
+        if self._all_done is not None:
+            self._all_done()
+        self.close()
+        return text
+
+    def commit(self, receipts: Iterable[str] = ()) -> None:
+        """Put the files in place, as rank 0. `receipts`: those of all other ranks."""
+        for receipt in receipts:
+            self._native.accept(receipt)
+        self._native.commit()
+        self.close()
+
+    def close(self) -> None:
+        """End the part. On rank 0, this removes the files unless they were committed. Idempotent."""
+        self._finalizer()
+        self._end_report()
+
+
+def _parts(data: torch.Tensor, elements: int) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
+    """Cut a tensor into parts of up to this number of elements. Yields the offsets of each part."""
+    if data.numel() <= elements:
+        yield (0,) * data.dim(), data
+        return
+    rows = data.shape[0]
+    step = elements // (data.numel() // rows)
+    if step:
+        for begin in range(0, rows, step):
+            yield (begin, *(0,) * (data.dim() - 1)), data[begin : begin + step]
+        return
+    for row in range(rows):
+        for begins, part in _parts(data[row], elements):
+            yield (row, *begins), part.unsqueeze(0)

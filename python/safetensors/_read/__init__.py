@@ -1,0 +1,1 @@
+"""Opens files as one checkpoint, and reads many tensors at once."""

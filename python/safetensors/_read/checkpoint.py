@@ -1,0 +1,595 @@
+"""Reads many files as one mapping of tensors, one tensor or many tensors at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from glob import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .. import _native
+from .._base.display import count_text
+from .._base.options import Progress, reporter, to_bytes
+from .._base.paths import to_paths
+from .._hash.types import Verify
+from .._native import PySafeSlice, SafetensorError, TensorMeta
+from .._types import Backend, Buffer, Cache, Framework, Paths, Tensor
+from . import cuda
+from .requests import Rename, Request, make_requests, rename_all, select
+from .stream import CheckpointStream
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from . import overloads as types
+
+__all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
+
+_Loaded = TypeVar("_Loaded")  # a dict or a list of tensors
+
+DEFAULT_BUDGET = 256 << 20
+
+
+def _pinned(text: str) -> str:
+    """Return an absolute path, so that the checkpoint can be opened again from another folder."""
+    if os.path.isabs(text):
+        return text
+    here = os.getcwd()
+    whole = os.path.join(here, text)
+    # A path that does not exist is a pattern. Then `*` in the names of folders must stay a `*`.
+    return whole if os.path.lexists(whole) else os.path.join(escape(here), text)
+
+
+def _reopen(
+    kind: type[Checkpoint],
+    paths: list[str],
+    options: tuple[Any, ...],
+    headers: bytes | None = None,
+) -> Checkpoint:
+    framework, device, backend = options
+    if headers is None:
+        return kind(paths, framework, device, backend=backend)
+    return kind(paths[0], framework, device, backend=backend, headers=headers)
+
+
+class Checkpoint(Mapping[str, Tensor]):
+    """A mapping of names to tensors over one or many files. A tensor is read on each access.
+
+    `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
+    pattern, or an iterable of these. With an index, only the tensors that it names are present.
+    `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
+    `backend`: "auto" reads files that are not in the page cache directly from the device if they do
+    not fit well into the available memory, else through the page cache. "pread" reads all bytes
+    through the page cache. "mmap" gives views of private maps of the files, on every file system.
+    `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
+    Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
+    of the checkpoint in this process: its folder, its index or its only file. The bytes are checked
+    as the headers of files are.
+
+    The constructor reads and checks all headers, but no bytes of tensors. Any number of threads may
+    use a checkpoint, also in a forked child. Copies and pickles open the files again. A checkpoint
+    is also a context manager, which closes the files. Tensors and slices stay valid.
+
+    Raises SafetensorError for an invalid file or index, for a tensor in two files, for a folder with
+    several checkpoints, and after `close`. Raises MissingTensorError for an unknown name, OSError
+    for an error of the system.
+    """
+
+    @overload
+    def __init__(
+        self: Checkpoint[types.NumPyTensor],
+        paths: Paths,
+        framework: types.NumPy = "np",
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.TorchTensor],
+        paths: Paths,
+        framework: types.Torch,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.TensorFlowTensor],
+        paths: Paths,
+        framework: types.TensorFlow,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.JaxTensor],
+        paths: Paths,
+        framework: types.Jax,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.MlxTensor],
+        paths: Paths,
+        framework: types.Mlx,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[types.PaddleTensor],
+        paths: Paths,
+        framework: types.Paddle,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Checkpoint[Any],
+        paths: Paths,
+        framework: Framework,
+        device: Any = ...,
+        **options: Unpack[types.OpenOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        paths: Paths,
+        framework: Framework = "np",
+        device: Any = "cpu",
+        *,
+        backend: Backend = "auto",
+        headers: Buffer | None = None,
+    ) -> None:
+        given = to_paths(paths, "paths")
+        native = _native._Checkpoint(given, framework, device, backend, headers)
+        self._has_headers = headers is not None
+        self._open: _native._Checkpoint | None = native
+        self._options = (framework, native.device(), backend)
+        paths_given = [given] if isinstance(given, str) else given
+        # A folder, an index or a pattern stands for a whole model, unlike files by their names.
+        self._is_model = not set(paths_given) <= set(native.files())
+        self._paths = [_pinned(path) for path in paths_given]
+        self._cuda = cuda.usable(native)
+
+    @property
+    def _native(self) -> _native._Checkpoint:
+        if self._open is None:
+            raise SafetensorError("the checkpoint is closed")
+        return self._open
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Read one tensor. The same as `get_tensor`."""
+        tensor: Tensor = self._native.get_tensor(name)
+        return tensor
+
+    # Identity. The methods of Mapping would read every tensor to compare it.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the order of the files and of their bytes."""
+        return iter(self._native.names())
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._native
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return "Checkpoint(closed)"
+        return f"Checkpoint({self._shown_files()}, {count_text(len(self))})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the tensors, for notebooks."""
+        if self._open is None:
+            return "<p>Checkpoint (closed)</p>"
+        return self._open.table(self._shown_files())
+
+    def _shown_files(self) -> str:
+        files = self.files
+        shown = [repr(file) for file in files[:3]]
+        more = [f"... {len(files) - 3} more"] if len(files) > 3 else []
+        return f"[{', '.join(shown + more)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        native = self._native  # raises after close()
+        if self._has_headers:
+            return _reopen, (type(self), self._paths, self._options, native.headers())
+        return _reopen, (type(self), self._paths, self._options)
+
+    def __enter__(self) -> Checkpoint[Tensor]:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files. Tensors, slices and streams stay valid. Idempotent."""
+        self._open = None
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the files, in the order in which they were opened."""
+        return self._native.files()
+
+    def metadata(self) -> dict[str, str] | None:
+        """Return the metadata of the first file, or None if it has none.
+
+        The shards of a model usually have the same metadata.
+        """
+        return self._native.metadata()
+
+    @property
+    def index_metadata(self) -> dict[str, Any] | None:
+        """The member `metadata` of the index, such as {"total_size": 512}. None without an index."""
+        text = self._native.index_metadata()
+        return json.loads(text) if text else None
+
+    def unindexed_tensors(self) -> dict[str, list[str]]:
+        """Return the names of tensors that are in a file where the index does not have them.
+
+        The checkpoint ignores these tensors. The keys are the paths of the files.
+        """
+        found: dict[str, list[str]] = {}
+        for file, name in self._native.unindexed_tensors():
+            found.setdefault(self.files[file], []).append(name)
+        return found
+
+    def stray_files(self) -> list[str]:
+        """Return the names of files that are in the folder of the index, but not in the index.
+
+        Only names that end in ".safetensors" count. Such files are often left from an older model.
+        """
+        return self._native.stray_files()
+
+    def headers(self) -> bytes:
+        """Return the headers of all files as bytes, to open the checkpoint in other processes.
+
+        One process reads the headers and sends these bytes, for example by a broadcast. The others
+        open `Checkpoint(path, framework, headers=...)` and read no header. Raises SafetensorError if
+        a file has no name below the folder that all files have in common.
+        """
+        return self._native.headers()
+
+    def offset_keys(self) -> list[str]:
+        """Return the names in the order of the files and of their bytes, as iteration does."""
+        return self._native.names()
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Read one tensor into memory of its own. With the backend "mmap", return a view."""
+        tensor: Tensor = self._native.get_tensor(name)
+        return tensor
+
+    def get_tensors(self) -> dict[str, Tensor]:
+        """Load all tensors. The same as `load()`."""
+        return self.load()
+
+    def get_tensor_meta(self, name: str) -> TensorMeta:
+        """Return the dtype, the shape and the offsets of one tensor. Nothing is read."""
+        return self._native.get_tensor_meta(name)
+
+    def get_slice(self, name: str) -> PySafeSlice:
+        """Return an object that reads slices of one tensor. Nothing is read yet."""
+        return self._native.get_slice(name)
+
+    def load(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        slices: Mapping[str, Any] | None = None,
+        rename: Rename | None = None,
+        dtype: Any = None,
+        threads: int = 0,
+        memory_limit: int | str = 0,
+        cache: Cache = "auto",
+        out: Mapping[str, Any] | None = None,
+        progress: bool | Progress | None = False,
+        verify: Verify | None = None,
+    ) -> dict[str, Tensor]:
+        """Load many tensors at once. See `safetensors.load`."""
+        native = self._native
+        if verify is not None:
+            if slices is not None or dtype is not None:
+                raise ValueError("verify checks whole tensors: give it without slices and dtype")
+            return self._load_verified(
+                verify, keys, rename, out, progress, threads, memory_limit, cache
+            )
+        if all(given is None for given in (keys, slices, rename, dtype, out)) and self._copies():
+            return self._reported(native.load_all, progress, threads, memory_limit, cache)
+        names = select(native, keys)
+        renamed = rename_all(native, names, rename)
+        requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
+        views: dict[str, Any] = {}
+        if native.backend() == "mmap":
+            stored = (request[:2] for request in requests if request[2:] == _AS_STORED)
+            views = native.views(stored)
+        others = [request for request in requests if request[0] not in views]
+        read = partial(self._load, others)
+        rest = iter(self._reported(read, progress, threads, memory_limit, cache))
+        values = (views[name] if name in views else next(rest) for name in names)
+        return dict(zip(renamed, values, strict=True))
+
+    def _load_verified(
+        self,
+        verify: Verify,
+        keys: Iterable[str] | None,
+        rename: Rename | None,
+        out: Mapping[str, Any] | None,
+        progress: bool | Progress | None,
+        threads: int,
+        memory_limit: int | str,
+        cache: Cache,
+    ) -> dict[str, Any]:
+        """Load whole tensors through a stream, and check each one while the next ones are read."""
+        from .._hash.verify import Verifier, to_manifest
+
+        native = self._native
+        names = select(native, keys)
+        if native.device() != "cpu":
+            raise ValueError(
+                f"verify checks tensors on the CPU, not on {native.device()}: load them to the CPU"
+            )
+        manifest = to_manifest(verify)
+        renamed = rename_all(native, names, rename)
+        every = keys is None
+        verifier = Verifier(
+            native, names, manifest, every_tensor=every, every_file=every and self._is_model
+        )
+        requests = make_requests(native, verifier.names, slices=None, dtype=None, out=out)
+        limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
+
+        def read(**options: Any) -> dict[str, Any]:
+            items = native.stream(requests, **{**options, "memory_limit": limit}, with_bytes=True)
+            return verifier.load(items)
+
+        values = self._reported(read, progress, threads, memory_limit, cache)
+        return {new: values[name] for new, name in zip(renamed, names, strict=True)}
+
+    def _copies(self) -> bool:
+        """Return whether whole tensors are read into memory of their own on the CPU."""
+        return self._native.backend() != "mmap" and self._native.device() == "cpu"
+
+    def _reported(
+        self,
+        read: Callable[..., _Loaded],
+        progress: bool | Progress | None,
+        threads: int,
+        memory_limit: int | str,
+        cache: Cache,
+    ) -> _Loaded:
+        """Call `read` with these options, and show its progress."""
+        report, end_progress = reporter(progress)
+        try:
+            return read(
+                progress=report,
+                threads=threads,
+                memory_limit=to_bytes(memory_limit, "memory_limit"),
+                cache=self._cache(cache),
+            )
+        finally:
+            end_progress()
+
+    def _load(self, requests: list[Request], **options: Any) -> list[Any]:
+        if self._cuda is not None and not any(target for *_, target in requests):
+            loaded = cuda.load(self._native, requests, self._cuda, **options)
+            if loaded is not None:
+                return loaded
+        return self._native.load(requests, **options)
+
+    def _cache(self, cache: Cache) -> Cache:
+        if self._native.backend() != "pread" or cache in ("fill", "drop"):
+            return cache
+        if cache == "bypass":
+            raise SafetensorError('cache "bypass" contradicts backend "pread"')
+        return "fill" if cache in ("auto", "keep") else cache
+
+    def stream(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        slices: Mapping[str, Any] | None = None,
+        rename: Rename | None = None,
+        dtype: Any = None,
+        threads: int = 0,
+        memory_limit: int | str = DEFAULT_BUDGET,
+        cache: Cache = "auto",
+        out: Mapping[str, Any] | None = None,
+        progress: bool | Progress | None = False,
+    ) -> CheckpointStream[Tensor]:
+        """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
+        native = self._native
+        names = select(native, keys)
+        renamed = rename_all(native, names, rename)
+        requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
+        limit = to_bytes(memory_limit, "memory_limit")
+        report, end_progress = reporter(progress)
+        try:
+            items = native.stream(
+                requests,
+                threads=threads,
+                memory_limit=limit,
+                cache=self._cache(cache),
+                progress=report,
+            )
+        except BaseException:
+            end_progress()
+            raise
+        return CheckpointStream(items, renamed, end_progress)
+
+
+_AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory
+
+
+@overload
+def load(
+    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.LoadOptions]
+) -> dict[str, types.NumPyTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Torch, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.TorchTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.TensorFlowTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Jax, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.JaxTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.MlxTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.LoadOptions]
+) -> dict[str, types.PaddleTensor]: ...
+@overload
+def load(
+    paths: Paths, *, framework: Framework, **options: Unpack[types.LoadOptions]
+) -> dict[str, Any]: ...
+def load(
+    paths: Paths,
+    *,
+    keys: Iterable[str] | None = None,
+    slices: Mapping[str, Any] | None = None,
+    rename: Rename | None = None,
+    framework: Framework = "np",
+    device: Any = "cpu",
+    dtype: Any = None,
+    threads: int = 0,
+    memory_limit: int | str = 0,
+    cache: Cache = "auto",
+    backend: Backend = "auto",
+    out: Mapping[str, Any] | None = None,
+    progress: bool | Progress | None = False,
+    verify: Verify | None = None,
+) -> dict[str, Any]:
+    """Load tensors of one or many files at once, into memory of their own.
+
+    `paths`, `framework`, `device`: as in `Checkpoint`.
+    `keys`: names, and patterns as in `fnmatch`, such as "model.layers.*". None loads all tensors.
+    `slices`: names to indices: integers, slices of any step and one Ellipsis. They have the meaning
+    that NumPy gives them, but a bound past the end is an error. A tensor without an entry is loaded
+    whole.
+    `rename`: a dict of names to new names, or a function that takes a name and returns the new one.
+    Only the result has the new names. The other arguments use the names in the files.
+    `dtype`: the dtype that floats are cast to, rounded to nearest even. Other tensors keep their
+    dtype. A dict of names to dtypes casts only these tensors.
+    `threads`: number of reader threads. 0 chooses it.
+    `memory_limit`: maximum number of bytes that are being read or converted, besides the results: a
+    number, or a text such as "512MiB". 0 chooses it.
+    `cache`: "keep" reads cached bytes from the page cache and the others directly from the device.
+    "fill" leaves the bytes in the page cache. "drop" removes them from it. "bypass" reads directly
+    from the device. "auto" is "fill" while the files fit well into the available memory beside the
+    results, else "keep".
+    `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
+    "mmap" returns views of private maps of the files, as `load_file` does, also of slices whose
+    bytes are adjacent, such as rows. It reads only other slices, and tensors that are cast or read
+    into `out`.
+    `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
+    `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
+    completed and the total. An exception that it raises ends the load.
+    `verify`: a `Manifest`, or the path of one. Each loaded tensor is checked while the next ones are
+    read, and the headers of all files before. If a byte differs, SafetensorError names the file and
+    the tensor. It checks the bytes of the file, before the framework converts them (JAX makes int32
+    of int64). It works for whole tensors on the CPU, without `dtype`. Without `keys`, every digest of
+    the manifest must be right, also those of tensors that the index does not name, and a model must
+    have all files of the manifest.
+
+    Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
+    MissingTensorError for an unknown name and for a pattern without a match, ValueError and
+    TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
+    while bytes are read.
+    """
+    if verify is not None:
+        from .._hash.verify import check_verify
+
+        check_verify(verify)
+    return Checkpoint(paths, framework, device, backend=backend).load(
+        keys,
+        slices=slices,
+        rename=rename,
+        dtype=dtype,
+        threads=threads,
+        memory_limit=memory_limit,
+        cache=cache,
+        out=out,
+        progress=progress,
+        verify=verify,
+    )
+
+
+@overload
+def stream(
+    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.NumPyTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Torch, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.TorchTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.TensorFlowTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Jax, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.JaxTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.MlxTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[types.PaddleTensor]: ...
+@overload
+def stream(
+    paths: Paths, *, framework: Framework, **options: Unpack[types.StreamOptions]
+) -> CheckpointStream[Any]: ...
+def stream(
+    paths: Paths,
+    *,
+    keys: Iterable[str] | None = None,
+    slices: Mapping[str, Any] | None = None,
+    rename: Rename | None = None,
+    framework: Framework = "np",
+    device: Any = "cpu",
+    dtype: Any = None,
+    threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET,
+    cache: Cache = "auto",
+    backend: Backend = "auto",
+    out: Mapping[str, Any] | None = None,
+    progress: bool | Progress | None = False,
+) -> CheckpointStream[Any]:
+    """Return an iterator of (name, tensor) that reads ahead in the background.
+
+    The arguments are those of `load`, but the backend "mmap" copies the bytes from the maps, so no
+    tensor is a view. `memory_limit` bounds the tensors that are being read or wait to be taken. A
+    tensor larger than the limit is read alone. Reads begin in the order of `keys`. Tensors come in
+    the order in which they are complete. To stop early, close the iterator or leave its `with`. The
+    progress function is called in the thread that takes a tensor.
+    """
+    return Checkpoint(paths, framework, device, backend=backend).stream(
+        keys,
+        slices=slices,
+        rename=rename,
+        dtype=dtype,
+        threads=threads,
+        memory_limit=memory_limit,
+        cache=cache,
+        out=out,
+        progress=progress,
+    )

@@ -1,0 +1,61 @@
+"""Types for type checkers: the name of a framework gives the type of its tensors. Never imported at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import jax
+import mlx.core
+import numpy
+import paddle
+import tensorflow
+import torch
+
+from .._base.options import Progress
+from .._hash.types import Verify
+from .._types import Backend, Buffer, Cache
+from .requests import Rename
+
+NumPy = Literal["np", "numpy"]
+Torch = Literal["pt", "torch", "pytorch"]
+TensorFlow = Literal["tf", "tensorflow"]
+Jax = Literal["jax", "flax"]
+Mlx = Literal["mlx"]
+Paddle = Literal["paddle"]
+
+NumPyTensor: TypeAlias = numpy.ndarray[Any, Any]
+TorchTensor: TypeAlias = torch.Tensor
+TensorFlowTensor: TypeAlias = tensorflow.Tensor
+JaxTensor: TypeAlias = jax.Array
+MlxTensor: TypeAlias = mlx.core.array
+PaddleTensor: TypeAlias = paddle.Tensor
+
+
+class OpenOptions(TypedDict, total=False):
+    """The arguments of `Checkpoint` that need a keyword."""
+
+    backend: Backend
+    headers: Buffer | None
+
+
+class StreamOptions(TypedDict, total=False):
+    """The arguments of `stream` besides the paths and the framework."""
+
+    keys: Iterable[str] | None
+    slices: Mapping[str, Any] | None
+    rename: Rename | None
+    device: Any
+    dtype: Any
+    threads: int
+    memory_limit: int | str
+    cache: Cache
+    backend: Backend
+    out: Mapping[str, Any] | None
+    progress: bool | Progress | None
+
+
+class LoadOptions(StreamOptions, total=False):
+    """The arguments of `load` besides the paths and the framework."""
+
+    verify: Verify | None

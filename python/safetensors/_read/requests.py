@@ -1,0 +1,164 @@
+"""Turns the arguments of `load` into requests: names and patterns, new names, casts, targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import translate
+from typing import Any, Protocol
+
+from .. import _native
+from .._arrays.dtypes import CASTABLE, cast_name, float_name
+from .._arrays.targets import Target, to_target
+from .._native import MissingTensorError, SafetensorError
+
+__all__ = ["Rename", "Request", "make_requests", "missing", "rename_all", "select"]
+
+Rename = Mapping[str, str] | Callable[[str], str]
+# The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
+Request = tuple[str, Any, "str | None", "Target | None"]
+
+_PATTERN = re.compile(r"[*?[]")
+
+
+class _Names(Protocol):
+    """The names of a checkpoint."""
+
+    def names(self) -> list[str]: ...
+    def __contains__(self, name: object) -> bool: ...
+
+
+def missing(text: str, name: str) -> MissingTensorError:
+    """Return the error of a name or a pattern that no tensor has."""
+    error = MissingTensorError(text)
+    error.name = name
+    error.code = "not_found"
+    return error
+
+
+def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
+    """Return the names that `keys` stands for: names, and patterns as in `fnmatch`, case-sensitive.
+
+    None stands for all names. A key that is the name of a tensor is never a pattern. The result has
+    the order of `keys`, and for each pattern the order of the files. Each name is there once.
+    Raises MissingTensorError for a pattern without a match. The names themselves are not checked.
+    """
+    if keys is None:
+        return native.names()
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"keys is {type(keys).__name__}: give a list of names")
+    chosen: dict[str, None] = {}
+    names: list[str] | None = None
+    for key in keys:
+        if not isinstance(key, str) or not _PATTERN.search(key) or key in native:
+            chosen[key] = None
+            continue
+        names = native.names() if names is None else names
+        matches = re.compile(translate(key)).match
+        found = [name for name in names if matches(name)]
+        if not found:
+            raise missing(f"keys: no tensor matches the pattern {key!r}", key)
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def rename_all(
+    native: _Names, names: list[str], rename: Rename | None
+) -> list[str]:
+    """Return the new names, in the order of the old ones.
+
+    A name that is not in a dict stays as it is. Raises MissingTensorError for a name in the dict
+    that no tensor has, TypeError for a new name that is not a str, SafetensorError if two tensors
+    get one name.
+    """
+    if rename is None:
+        return names
+    if isinstance(rename, Mapping):
+        for old in rename:
+            if old not in native:
+                raise missing(f"rename: there is no tensor {old!r}", old)
+        renamed = [rename.get(name, name) for name in names]
+    elif callable(rename):
+        renamed = [rename(name) for name in names]
+    else:
+        raise TypeError(f"rename is {type(rename).__name__}: give a dict of names or a function")
+    olds: dict[str, str] = {}
+    for old, new in zip(names, renamed, strict=True):
+        if not isinstance(new, str):
+            raise TypeError(f"rename gives {old!r} the name {new!r}, which is not a str")
+        if olds.setdefault(new, old) != old:
+            raise SafetensorError(
+                f"rename gives two tensors the name {new!r}: {olds[new]!r} and {old!r}"
+            )
+    return renamed
+
+
+def _check_selected(what: str, given: Mapping[str, Any] | None, selected: set[str]) -> None:
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} is {type(given).__name__}: give a dict of names")
+    for name in given:
+        if name not in selected:
+            raise missing(f"{what} names a tensor that is not loaded: {name}", name)
+
+
+def _meta(native: _native._Checkpoint, name: str, index: Any) -> tuple[str, list[int]]:
+    """Return the dtype and the shape of a slice. An error of the index names the tensor."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, list) and part:
+            raise SafetensorError(f"slices[{name!r}]: found a list, expected slices and integers")
+    try:
+        stored, shape, _ = native.meta(name, index)
+    except (SafetensorError, IndexError, TypeError, ValueError) as error:
+        if index is not None and not isinstance(error, MissingTensorError):
+            error.args = (f"slices[{name!r}]: {error}",)
+        raise
+    return stored, shape
+
+
+class _Casts:
+    """The dtype that each tensor is cast to, from the argument `dtype`."""
+
+    def __init__(self, dtype: Any, selected: set[str], framework: str) -> None:
+        self._one: str | None = None
+        self._each: dict[str, str] = {}
+        if isinstance(dtype, Mapping):
+            casts = {n: to for n, to in dtype.items() if to is not None}
+            self._each = {n: cast_name(to, framework) for n, to in casts.items()}
+            _check_selected("dtype", dtype, selected)
+        elif dtype is not None:
+            self._one = float_name(dtype, framework)
+
+    def of(self, name: str, stored: str) -> str | None:
+        if self._one is not None and stored in CASTABLE:
+            return self._one
+        return self._each.get(name)
+
+
+def make_requests(
+    native: _native._Checkpoint,
+    names: list[str],
+    *,
+    slices: Mapping[str, Any] | None,
+    dtype: Any,
+    out: Mapping[str, Any] | None,
+) -> list[Request]:
+    """Return a request per name. Raises SafetensorError, MissingTensorError, TypeError, ValueError."""
+    selected = set(names)
+    _check_selected("slices", slices, selected)
+    _check_selected("out", out, selected)
+    casts = _Casts(dtype, selected, native.framework())
+    requests: list[Request] = []
+    for name in names:
+        index = None if slices is None else slices.get(name)
+        if index is None and dtype is None and (out is None or name not in out):
+            requests.append((name, None, None, None))
+            continue
+        stored, shape = _meta(native, name, index)
+        cast = casts.of(name, stored)
+        target = None
+        if out is not None and name in out:
+            target = to_target(out[name], name, cast or stored, shape)
+        requests.append((name, index, cast if cast != stored else None, target))
+    return requests

@@ -1,0 +1,1 @@
+"""Writes one file, or a model of several files."""

@@ -1,0 +1,328 @@
+"""Saves a model of several files: splits it, writes its files and their index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from .. import _native
+from .._arrays.targets import is_torch
+from .._arrays.values import to_value
+from .._base.display import count_text
+from .._base.options import Progress, reporter, to_bytes, to_metadata, to_size
+from .._base.paths import to_path
+from .._native import TensorSpec
+from .._read.checkpoint import Checkpoint
+from .._types import Durability
+from .writer import to_spec
+
+__all__ = ["CheckpointLayout", "CheckpointWriter", "write_checkpoint"]
+
+DEFAULT_SHARD_SIZE = "5GB"  # 5 * 10**9 bytes, as in huggingface_hub
+
+# (tensor name) -> address and size in bytes of the tensor in host memory, and the owner of the bytes
+Fetch = Callable[[str], "tuple[int, int, Any]"]
+# The arguments of the native layout after the tensors: storages, size of files, stem, metadata, and the
+# text of the metadata of the index.
+_LayoutOptions = tuple[dict[str, tuple[int, int]], Any, str, "dict[str, str] | None", str]
+
+
+def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return a number and a size in bytes for each storage of torch tensors.
+
+    huggingface_hub counts a tensor with the size of its storage, and a shared storage once.
+    """
+    numbers: dict[Any, int] = {}
+    storages = {}
+    for name, tensor in tensors.items():
+        if not is_torch(tensor):
+            continue
+        if str(tensor.layout) != "torch.strided":
+            raise ValueError(f"tensors[{name!r}] is sparse: make it dense with `.to_dense()` first")
+        storage = tensor.untyped_storage()
+        if tensor.is_meta:  # nobody can tell whether such tensors share memory
+            storages[name] = 0, storage.nbytes()
+            continue
+        key = (tensor.device, storage.data_ptr(), storage.nbytes())
+        storages[name] = numbers.setdefault(key, len(numbers) + 1), storage.nbytes()
+    return storages
+
+
+def check_layout_options(
+    max_shard_size: int | str,
+    metadata: Mapping[str, str] | None,
+    index_metadata: Mapping[str, Any] | None,
+) -> tuple[int, dict[str, str] | None, str]:
+    """Return the size in bytes, the metadata, and the text of the metadata of the index.
+
+    Raises SafetensorError, TypeError, ValueError. The error names the argument.
+    """
+    if index_metadata is not None and not isinstance(index_metadata, Mapping):
+        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
+    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
+    if to_bytes(max_shard_size, "max_shard_size") == 0:
+        raise ValueError("max_shard_size is 0: expected at least 1 byte")
+    return to_size(max_shard_size, "max_shard_size", 1), to_metadata(metadata), text
+
+
+def _layout_options(
+    tensors: Mapping[str, Any],
+    max_shard_size: int | str,
+    stem: str,
+    metadata: Mapping[str, str] | None,
+    index_metadata: Mapping[str, Any] | None,
+) -> _LayoutOptions:
+    size, pairs, text = check_layout_options(max_shard_size, metadata, index_metadata)
+    return _storages(tensors), size, stem, pairs, text
+
+
+def _files_text(files: int) -> str:
+    return f"{files:,} file{'' if files == 1 else 's'}"
+
+
+class CheckpointLayout:
+    """Decides which tensors of a model go into which file, as huggingface_hub does.
+
+    `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken. Each file
+    takes tensors in this order, up to `max_shard_size` (bytes, or a text such as "5GB"). A larger
+    tensor gets a file of its own. `stem`: the start of the file names. `metadata`: the metadata of
+    each file. `index_metadata`: more members for the `metadata` of the index. A layout depends on
+    these arguments alone: processes with the same arguments make the same layout. It can be copied
+    and pickled. Raises SafetensorError, and ValueError for a `max_shard_size` that is not a size.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
+        stem: str = "model",
+        metadata: Mapping[str, str] | None = None,
+        index_metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+        specs = {name: to_spec(name, described) for name, described in tensors.items()}
+        self._make(
+            specs, _layout_options(tensors, max_shard_size, stem, metadata, index_metadata)
+        )
+
+    def _make(self, specs: dict[str, TensorSpec], options: _LayoutOptions) -> None:
+        self._specs = specs
+        self._options = options
+        self._native = _native._CheckpointLayout(specs, *options)
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The names of the tensors of each file, by the name of the file.
+
+        In a folder that has a model, the files may get the names of another generation.
+        """
+        names = [name for name, _ in self._native.files()]
+        files: dict[str, list[str]] = {name: [] for name in names}
+        for tensor in self._specs:
+            files[names[self._native.file_of(tensor)]].append(tensor)
+        return files
+
+    @property
+    def total_size(self) -> int:
+        """The number of bytes of all tensors. Tensors that share a storage count once."""
+        return self._native.total_size()
+
+    @property
+    def index(self) -> dict[str, Any] | None:
+        """The index: `metadata` and `weight_map`. None if there is one file."""
+        text = self._native.index_text()
+        return json.loads(text) if text else None
+
+    @property
+    def index_name(self) -> str:
+        """The name of the index, such as "model.safetensors.index.json"."""
+        return self._native.index_name()
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        return len(self._specs)
+
+    def __repr__(self) -> str:
+        files = _files_text(len(self._native.files()))
+        return f"<CheckpointLayout: {count_text(len(self))} in {files}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The copy makes the layout again from the arguments, which checks them again.
+        tensors = {name: (spec.dtype, spec.shape) for name, spec in self._specs.items()}
+        return _remake, (type(self), tensors, self._options)
+
+
+def _remake(
+    kind: type[CheckpointLayout],
+    tensors: dict[str, tuple[str, list[int]]],
+    options: _LayoutOptions,
+) -> CheckpointLayout:
+    """Return a layout from a pickle or for a copy."""
+    made = kind.__new__(kind)
+    made._make({name: to_spec(name, described) for name, described in tensors.items()}, options)
+    return made
+
+
+class CheckpointWriter:
+    """Writes the files of a model in several calls. They appear when the `with` ends without error.
+
+    `tensors`: a CheckpointLayout, or names to (dtype, shape) or arrays, from which one is made with
+    `max_shard_size`, `metadata` and `index_metadata`. A folder that does not exist appears at once,
+    with all files. In a folder that exists, the files are put in place one after the other, and the
+    index last. docs/checkpoints.md says which files a crash leaves. `new_folder=True` refuses a
+    folder that exists. `remove_old_files`: whether files of an older model with the same stem are
+    removed at the end. `durability`: as in `save_file`. `progress`: a function that gets the number
+    of bytes written and the total. True shows a bar if tqdm is installed.
+    Any number of threads may use a writer, but not a forked child. Raises SafetensorError,
+    MissingTensorError for a name that is not in the layout, TypeError for an argument that belongs
+    to the layout if a layout is given.
+
+        with CheckpointWriter("model", {"w": ("F32", (1000, 512))}) as writer:
+            for start, rows in blocks:
+                writer.write("w", rows, start=start)
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        tensors: CheckpointLayout | Mapping[str, Any],
+        *,
+        max_shard_size: int | str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        index_metadata: Mapping[str, Any] | None = None,
+        new_folder: bool = False,
+        remove_old_files: bool = True,
+        durability: Durability = "full",
+        progress: bool | Progress | None = None,
+    ) -> None:
+        if isinstance(tensors, CheckpointLayout):
+            given = {"max_shard_size": max_shard_size, "metadata": metadata}
+            for argument, value in {**given, "index_metadata": index_metadata}.items():
+                if value is not None:
+                    raise TypeError(f"{argument} belongs to the layout: give it to CheckpointLayout")
+            layout = tensors
+        else:
+            size = DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size
+            layout = CheckpointLayout(
+                tensors,
+                max_shard_size=size,
+                metadata=metadata,
+                index_metadata=index_metadata,
+            )
+        self.layout = layout
+        self._folder = to_path(folder, "folder")
+        report, self._end_report = reporter(progress, "Saving")
+        try:
+            self._native = _native._checkpoint_writer(
+                self._folder,
+                layout._native,
+                new_folder=bool(new_folder),
+                remove_old_files=bool(remove_old_files),
+                durability=durability,
+                progress=report,
+            )
+        except BaseException:
+            self._end_report()
+            raise
+        self._ended = False
+
+    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
+        """Write a whole tensor, or the rows from `start` on. As `Writer.write`."""
+        self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
+
+    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
+        """Copy a whole tensor of any size from a checkpoint, with a few MiB of memory.
+
+        `source_name`: the name in the checkpoint, if it is another one.
+        """
+        if not isinstance(source, Checkpoint):
+            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
+        wanted = name if source_name is None else source_name
+        self._native.copy(name, source._native, wanted)
+
+    def commit(self) -> None:
+        """Put the files and the index in place. The end of the `with` calls it.
+
+        Raises SafetensorError if a byte was not written, and while another thread writes.
+        """
+        self._native.commit()
+        self._ended = True
+        self._end_report()
+
+    def close(self) -> None:
+        """Remove the new files unless they were committed. Idempotent."""
+        self._ended = True
+        self._native.close()
+        self._end_report()
+
+    def __enter__(self) -> CheckpointWriter:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc_type is None and not self._ended:
+                self.commit()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        files = _files_text(len(self.layout._native.files()))
+        return f"<CheckpointWriter {self._folder!r}: {count_text(len(self.layout))} in {files}>"
+
+
+def write_checkpoint(
+    specs: dict[str, TensorSpec],
+    tensors: Mapping[str, Any],
+    folder: str | PathLike[str],
+    *,
+    max_shard_size: int | str = DEFAULT_SHARD_SIZE,
+    metadata: Mapping[str, str] | None = None,
+    index_metadata: Mapping[str, Any] | None = None,
+    new_folder: bool = False,
+    remove_old_files: bool = True,
+    durability: Durability = "full",
+    progress: bool | Progress | None = None,
+    fetch: Fetch | None = None,
+) -> None:
+    """Save tensors whose dtypes, shapes and bytes the specs describe.
+
+    `tensors`: the tensors of the framework. `fetch` gives the bytes of one tensor at a time, if the
+    specs have no bytes.
+    """
+    folder = to_path(folder, "folder")
+    layout_options = _layout_options(tensors, max_shard_size, "model", metadata, index_metadata)
+    layout = _native._CheckpointLayout(specs, *layout_options)
+    options: dict[str, Any] = {
+        "new_folder": bool(new_folder),
+        "remove_old_files": bool(remove_old_files),
+        "durability": durability,
+    }
+    report, end_report = reporter(progress, "Saving")
+    options["progress"] = report
+    try:
+        if fetch is None:
+            _native._save_checkpoint(specs, folder, layout, **options)
+        else:
+            _write_fetched(_native._checkpoint_writer(folder, layout, **options), specs, fetch)
+    finally:
+        end_report()
+
+
+def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) -> None:
+    try:
+        for name in names:
+            address, size, owner = fetch(name)
+            writer.write(name, None, (address, size, None, None, owner))
+        writer.commit()
+    finally:
+        writer.close()

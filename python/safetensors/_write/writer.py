@@ -1,0 +1,153 @@
+"""Writes a file in several calls, whole tensors or rows, for files larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from .. import _native
+from .._arrays.dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
+from .._arrays.values import refuse_nested, to_value
+from .._base.display import count_text
+from .._base.options import to_metadata
+from .._base.paths import to_path
+from .._native import SafetensorError, TensorSpec
+from .._read.checkpoint import Checkpoint
+from .._types import Durability, TensorOrder
+
+__all__ = ["Writer"]
+
+
+def to_spec(name: str, described: Any) -> TensorSpec:
+    """Return the dtype and shape from a pair (dtype, shape) or from an array."""
+    refuse_nested(name, described)
+    if hasattr(described, "dtype") and hasattr(described, "shape"):
+        dtype, shape = described.dtype, described.shape
+    else:
+        try:
+            dtype, shape = described
+        except (TypeError, ValueError):
+            raise TypeError(f"tensors[{name!r}] is neither (dtype, shape) nor an array") from None
+    if (unpacked := name_of(dtype)) in UNPACKED and UNPACKED[unpacked] == "F4":
+        raise SafetensorError(
+            f"tensors[{name!r}] has dtype {unpacked}, which takes a byte for each element, and the"
+            ' format packs F4: give ("F4", shape)'
+        )
+    wanted = format_name(dtype)
+    try:
+        sizes = list(shape)
+    except TypeError:
+        raise TypeError(f"tensors[{name!r}]: shape {shape!r} is no list of integers") from None
+    if wanted == "F4":
+        # A shape in a framework counts pairs of F4, a shape in the format single elements.
+        if isinstance(dtype, str) and dtype == "F4":
+            if not sizes or sizes[-1] % 2:
+                raise SafetensorError(f"tensors[{name!r}]: F4 needs an even last dimension")
+            sizes[-1] //= 2
+        return TensorSpec(dtype="float4_e2m1fn_x2", shape=sizes, data_ptr=0, data_len=0)
+    return TensorSpec(dtype=FRAMEWORK_NAMES[wanted], shape=sizes, data_ptr=0, data_len=0)
+
+
+class Writer:
+    """Writes a file in several calls. The file appears at `path` when the `with` ends without error.
+
+    `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken.
+    `metadata`, `durability`: as in `save_file`.
+    `data_alignment`: the first tensor begins at a multiple of so many bytes: a power of two up to
+    65536. Tensors lie one behind the other, so the next one is aligned only if the sizes allow it.
+    `order`: "writer" sorts tensors as `save_file` does, by dtype and name. "given" keeps the order
+    of `tensors`. "aligned" puts as many tensors as possible at multiples of `data_alignment`.
+
+    Other programs see the old file until the end. After
+    an exception the old file is unchanged. Every byte of every tensor must be written once. A
+    writer may be used from any number of threads, but not in a forked child. Raises
+    SafetensorError.
+
+        with Writer("model.safetensors", {"w": ("F32", (1000, 512))}) as writer:
+            for start, rows in blocks:
+                writer.write("w", rows, start=start)
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        tensors: Mapping[str, Any],
+        metadata: Mapping[str, str] | None = None,
+        *,
+        durability: Durability = "full",
+        data_alignment: int = 8,
+        order: TensorOrder = "writer",
+    ) -> None:
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+        specs = {name: to_spec(name, described) for name, described in tensors.items()}
+        given = to_metadata(metadata)
+        self._path = to_path(path, "path")
+        self._native = _native._Writer(self._path, specs, given, durability, data_alignment, order)
+        self._state = ""  # "committed" or "closed"
+
+    def __repr__(self) -> str:
+        state = f", {self._state}" if self._state else ""
+        return f"Writer({self._path!r}, {count_text(len(self._native))}{state})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the tensors, for notebooks."""
+        return self._native.table(self._path + (f" ({self._state})" if self._state else ""))
+
+    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
+        """Write a whole tensor, or the rows from `start` on (along the first dimension).
+
+        `data` is one of these:
+
+        - An array of NumPy, torch or another framework. It has the tensor's dtype and shape.
+        - A buffer of bytes (format B, b or c: bytes, bytearray, mmap). It holds the tensor's bytes,
+          little-endian and in C order.
+        - Any other buffer. It has the tensor's dtype. With one dimension it has the tensor's number
+          of elements, otherwise the tensor's shape.
+        - Numbers: scalars of Python or NumPy, alone or in nested lists. They are converted to the
+          tensor's dtype. Floats are rounded. Errors are integers that do not fit, infinities that
+          the dtype lacks, floats for an integer tensor and numbers for a bool tensor.
+
+        Data that is not contiguous is copied first. Do not change the data during the call: the GIL
+        is released. Raises TypeError for an object without numbers, SafetensorError for data that
+        does not fit.
+        """
+        value = to_value(data, name, self._native.dtype(name))
+        self._native.write(name, start, value)
+
+    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
+        """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
+        if not isinstance(source, Checkpoint):
+            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
+        wanted = name if source_name is None else source_name
+        self._native.copy(name, source._native, wanted)
+
+    def commit(self) -> None:
+        """Put the file in place. Raises SafetensorError if a byte was not written.
+
+        The end of the `with` calls it. Raises SafetensorError while another thread writes.
+        """
+        self._native.commit()
+        self._state = "committed"
+
+    def close(self) -> None:
+        """Remove the new file unless it was committed. Idempotent."""
+        self._state = self._state or "closed"
+        self._native.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc_type is None and not self._state:
+                self.commit()
+        finally:
+            self.close()
