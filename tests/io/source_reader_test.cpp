@@ -257,7 +257,7 @@ TEST_F(FillingRead, OpensFileOncePerThread) {
 // The system then reads no gaps. That shows only in the bytes from the device, which depend on the page cache.
 TEST_F(FillingRead, ReadsSparseRanges) {
   make(true, true);
-  for (const std::uint64_t offset : {1'000'001U, 0U, 16'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);
+  for (const std::uint64_t offset : {1'000'001U, 0U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);
   EXPECT_EQ(counts.buffered, 3'000'000U);
 }
 
