@@ -300,7 +300,8 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
 
 /* --- Reports --- */
 
-/** Reports the work of a plan. It helps to find out why a load is slow. Initialize it with SAFETENSORS_READ_REPORT_INFO_INIT.
+/** Reports the work of a plan. It helps to find out why a load is slow. Initialize it with
+ * SAFETENSORS_READ_REPORT_INFO_INIT.
  *
  * `bytes_buffered` and `bytes_direct` are the bytes that the system or the source returned. They include gaps that are
  * read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed later.

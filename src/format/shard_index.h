@@ -61,7 +61,8 @@ class ShardIndex {
   }
   // Returns the index of the entry of a tensor, or kNone.
   [[nodiscard]] std::uint32_t find(std::string_view tensor) const noexcept;
-  // The member `metadata` if it is an object, without white space, else an empty text. If it is repeated, the last one counts.
+  // The member `metadata` if it is an object, without white space, else an empty text. If it is repeated, the last one
+  // counts.
   [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
   // metadata.total_size, if it is an integer from 0 to 2^64-1.
   [[nodiscard]] std::optional<std::uint64_t> total_size() const noexcept { return total_size_; }

@@ -229,8 +229,9 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
   return read_buffered(offset, destination, counts, thread);
 }
 
-// If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB instead
-// of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread uses the descriptor of all threads.
+// If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB
+// instead of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread
+// uses the descriptor of all threads.
 std::shared_ptr<const os::PosixFile> SourceReader::reopen() const noexcept {
   Result<os::Descriptor> opened = OpenAgain(*file_, system_, 0).open();
   if (!opened) return nullptr;

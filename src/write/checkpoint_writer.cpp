@@ -1,9 +1,9 @@
 // Writes the files of a model in several calls. Each file is a TensorFile; a CheckpointFolder puts them in place.
 //
 // Several processes: the creator makes the files, with their headers and under temporary names, and its ticket names
-// them. A joined writer opens them by these names and writes ranges of the data. A receipt lists the ranges that it wrote.
-// The creator adds these ranges to its own, so commit() finds bytes that nobody wrote and bytes that two processes
-// wrote. Only the creator renames and removes files.
+// them. A joined writer opens them by these names and writes ranges of the data. A receipt lists the ranges that it
+// wrote. The creator adds these ranges to its own, so commit() finds bytes that nobody wrote and bytes that two
+// processes wrote. Only the creator renames and removes files.
 //
 // Two processes may write neighbouring bytes of one block. Direct I/O writes only whole blocks inside of one range, and
 // its block is at least a page. All other bytes go through the page cache, which the processes of a machine share. So

@@ -27,8 +27,8 @@
 
 namespace safetensors::write {
 
-// The state that the files of one writer share: the progress, buffers, the first failure, and whether commit() has begun.
-// Thread-safe.
+// The state that the files of one writer share: the progress, buffers, the first failure, and whether commit() has
+// begun. Thread-safe.
 class WriteSession {
  public:
   // done: bytes that count as written from the start. path: only for errors.

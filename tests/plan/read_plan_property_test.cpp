@@ -109,8 +109,7 @@ class PlanProperty : public testing::TestWithParam<int> {
     ReadOptions options;
     options.threads = random_.one_in(4) ? 0 : static_cast<unsigned>(1 + random_.up_to(19));
     options.chunk_bytes = random_.one_in(4) ? 0 : chunk_;
-    options.memory_limit =
-        random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
+    options.memory_limit = random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
     options.cache =
         random_.of(std::vector<Cache>{Cache::automatic, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
     if (random_.one_in(3)) options.arena = &arena_;
