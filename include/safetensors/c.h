@@ -523,7 +523,7 @@ enum {
   /** Pages of the file, read-only. Access raises SIGBUS if the file becomes shorter. */
   SAFETENSORS_MEMORY_SHARED_MAP = 1,
   /** Pages of the file, copied on write. The file never changes. Access raises SIGBUS if the file becomes shorter. */
-  SAFETENSORS_MEMORY_PRIVATE_MAP = 2,
+  SAFETENSORS_MEMORY_COPY_ON_WRITE_MAP = 2,
   /** Memory of the caller, read-only for the array: the memory that a file was opened over, or a destination of a
    * plan. */
   SAFETENSORS_MEMORY_BORROWED = 3

@@ -173,19 +173,19 @@ typedef struct safetensors_read_options {
   uint64_t chunk_bytes;
   /** Limit of the memory of the host, in bytes. It covers:
    * - the bytes that are being read or converted;
-   * - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
+   * - pinned memory for destinations on devices: up to half of the limit, but at least 2 MiB per device;
    * - for a stream, the results that wait for safetensors_stream_next(), except those on devices. A stream reads an
-   *   item alone if the item is larger than what the budget has for results.
+   *   item alone if the item is larger than what the limit leaves for results.
    *
-   * The budget does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
+   * The limit does not cover the results of safetensors_read_plan_execute() and those that safetensors_stream_next()
    * has returned. It does not cover up to 4 MiB per thread for gathering short pieces of slices and for unaligned
    * direct I/O.
    *
    * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
    * stream, 256 MiB. */
   uint64_t memory_limit;
-  /** Number of reader threads. 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a
-   * network. */
+  /** Number of reader threads. 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a
+   * device, and two per processor (at most 8) if they fill the page cache. */
   uint32_t threads;
   int32_t cache;            /**< one of SAFETENSORS_CACHE_... */
   safetensors_arena* arena; /**< allocator for results that have no destination; NULL: memory from the system */
@@ -300,7 +300,7 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
 
 /* --- Reports --- */
 
-/** Reports the work of a plan. It helps to find out why a load is slow. Initialize it with
+/** The report on the work of a plan. It helps to find out why a load is slow. Initialize it with
  * SAFETENSORS_READ_REPORT_INFO_INIT.
  *
  * `bytes_buffered` and `bytes_direct` are the bytes that the system or the source returned. They include gaps that are

@@ -1,5 +1,5 @@
 /// @file
-/// Reads many tensors and slices, from one or several files, with several threads and within a memory budget.
+/// Reads many tensors and slices, from one or several files, with several threads and within a limit of memory.
 #pragma once
 
 #include <safetensors/arena.h>
@@ -74,7 +74,8 @@ enum class Cache : std::uint8_t {
 /// Options of ReadPlan::execute() and ReadPlan::stream(). Every member has a default. 0 means that the library chooses.
 struct ReadOptions {
   /// Number of reader threads. execute() uses the calling thread as one of them.
-  /// 0: one per usable processor (at most 16), or 8 to 16 when reads wait for a device or a network.
+  /// 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a device, and two per
+  /// processor (at most 8) if they fill the page cache.
   /// A plan with little work, or with a small memory_limit, uses fewer threads.
   unsigned threads = 0;
 
@@ -84,11 +85,11 @@ struct ReadOptions {
 
   /// Limit of the memory of the host, in bytes. It covers:
   /// - the bytes that are being read or converted;
-  /// - pinned memory for destinations on devices: up to half of the budget, but at least 2 MiB per device;
-  /// - for a Stream, the results that wait for next(), except those on devices. If an item is larger than the budget
+  /// - pinned memory for destinations on devices: up to half of the limit, but at least 2 MiB per device;
+  /// - for a Stream, the results that wait for next(), except those on devices. If an item is larger than the limit
   ///   for results, a Stream reads this item alone.
   ///
-  /// The budget does not cover the results of execute() and those that next() has returned. It does not cover up to
+  /// The limit does not cover the results of execute() and those that next() has returned. It does not cover up to
   /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
   /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
@@ -136,7 +137,7 @@ struct ReadOptions {
   const char* cuda_driver = nullptr;
 };
 
-/// Reports the work of a plan. It helps to find out why a load is slow.
+/// The report on the work of a plan. It helps to find out why a load is slow.
 ///
 /// `bytes_buffered` and `bytes_direct` are the bytes that the system or the Source returned. They include gaps that are
 /// read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed

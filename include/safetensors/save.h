@@ -100,9 +100,9 @@ class NamedTensor {
 /// save("out.safetensors", {{"w", {2, 3}, w}, {"b", {2}, b}}, {{"format", "pt"}}).value();
 /// @endcode
 ///
-/// save() replaces the file in the same way as write_file(). Threads may save different files at the same time. If
-/// `metadata` is empty, the new file has no
-/// `__metadata__`. Tensors may come from the file that save() replaces.
+/// save() replaces the file in the same way as write_file(). If `metadata` is empty, the new file has no
+/// `__metadata__`. Tensors may come from the file that save() replaces. Several threads may save different files at the
+/// same time.
 /// Errors: those of write_file(). For a Tensor of another file, also those of Writer::copy().
 [[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const NamedTensor> tensors,
                                           const MetadataPairs& metadata = {}, const WriteOptions& options = {},

@@ -32,7 +32,7 @@ using namespace safetensors::c;
 
 static_assert(SAFETENSORS_MEMORY_OWNED == static_cast<int>(MemoryKind::owned));
 static_assert(SAFETENSORS_MEMORY_SHARED_MAP == static_cast<int>(MemoryKind::shared_map));
-static_assert(SAFETENSORS_MEMORY_PRIVATE_MAP == static_cast<int>(MemoryKind::copy_on_write_map));
+static_assert(SAFETENSORS_MEMORY_COPY_ON_WRITE_MAP == static_cast<int>(MemoryKind::copy_on_write_map));
 static_assert(SAFETENSORS_MEMORY_BORROWED == static_cast<int>(MemoryKind::borrowed));
 
 constexpr std::size_t kArrayInfoSize =

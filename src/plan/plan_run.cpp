@@ -57,24 +57,35 @@ struct PlanRun::FileUse {
   std::uint64_t end = 0;
   std::uint64_t result_bytes = 0;
   std::uint64_t read_bytes = 0;  // without gaps
+  std::uint64_t pieces = 0;      // of read_bytes, without bytes of the file between them
+  std::uint64_t last_end = 0;    // offset of the end of the last piece
   bool reads_gaps = false;       // between short pieces of slices
 
-  [[nodiscard]] bool sparse() const noexcept { return !reads_gaps && read_bytes < size() / 2; }
+  // Measured with pieces that are a third of the file: without read-ahead, pieces of 4 MiB took half of the time,
+  // pieces of 16 MiB nine tenths, and pieces of 32 MiB took longer.
+  [[nodiscard]] bool sparse() const noexcept {
+    constexpr std::uint64_t kLongPiece = std::uint64_t{24} << 20;
+    return !reads_gaps && read_bytes < size() / 2 && read_bytes < pieces * kLongPiece;
+  }
   [[nodiscard]] std::uint64_t size() const noexcept { return begin < end ? end - begin : 0; }
   void add(const PlanItem& item) noexcept {
     std::uint64_t first = item.file_offset();
     std::uint64_t last = first + item.stored;
+    std::uint64_t count = 1;
     if (item.slice && item.stored != 0) {
       // From the first to the last piece, whichever has the lower offset. This is an estimate: a slice with steps of
       // both signs has pieces outside of this range.
       const std::uint64_t one = format::piece_offset(*item.slice, 0);
-      const std::uint64_t other = format::piece_offset(*item.slice, format::piece_count(*item.slice) - 1);
+      count = format::piece_count(*item.slice);
+      const std::uint64_t other = format::piece_offset(*item.slice, count - 1);
       first = item.info().file_offset + std::min(one, other);
       last = item.info().file_offset + std::max(one, other) + detail::Access<ResolvedSlice>::piece_size(*item.slice);
     }
     begin = std::min(begin, first);
     end = std::max(end, last);
     read_bytes += item.stored;
+    if (item.stored != 0) pieces += count - (first == last_end ? 1 : 0);
+    last_end = last;
     reads_gaps |= item.slice && detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
   }
 };

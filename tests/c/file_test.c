@@ -116,7 +116,7 @@ static void views_of_whole_files(void) {
   safetensors_array_free(array);
   GOOD(safetensors_file_view(file, SAFETENSORS_MAP_COPY_ON_WRITE, &array, &error));
   GOOD(safetensors_array_get_info(array, &view, &error));
-  CHECK(view.memory == SAFETENSORS_MEMORY_PRIVATE_MAP && view.writable == 1);
+  CHECK(view.memory == SAFETENSORS_MEMORY_COPY_ON_WRITE_MAP && view.writable == 1);
   GOOD(safetensors_array_prefault(array, 0, UINT64_MAX, &error));
   FAILS(safetensors_array_release_pages(array, &error), UNSUPPORTED);
   SAYS("cannot release pages: the map is private, and changes to it would be lost");

@@ -1,1 +1,1 @@
-"""Looks at the tensors of files: differences, statistics, and what is valid but unwise."""
+"""Differences, statistics and findings of lint for the tensors of files."""

@@ -1,1 +1,1 @@
-"""Manifests: digests of files and tensors, and the check of what a load reads."""
+"""Manifests: digests of files and tensors. Checks the bytes that a load reads."""
