@@ -1,31 +1,25 @@
-// Opens the CUDA driver with dlopen() and binds its functions by name. So one build runs on machines with and without
+// Opens the CUDA driver and binds its functions by name. So one build runs on machines with and without
 // CUDA, and nothing of CUDA is needed to compile it.
 //
 // It uses the driver API and not the runtime API: every installation with a GPU has the driver library, and the
 // driver's functions keep their signatures.
 #include "device/cuda.h"
 
-#include <dlfcn.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "os/dynamic_library.h"
 
 namespace safetensors::device {
 
-// Owns a loaded library. After keep() the library is never unloaded.
+// The loaded driver. After keep() the library is never unloaded.
 class CudaLibrary {
  public:
-  explicit CudaLibrary(const char* name) noexcept : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
-  CudaLibrary(const CudaLibrary&) = delete;
-  CudaLibrary& operator=(const CudaLibrary&) = delete;
-  ~CudaLibrary() {
-    if (handle_) ::dlclose(handle_);
-  }
+  explicit CudaLibrary(const char* name) noexcept : library_(name) {}
 
-  [[nodiscard]] bool loaded() const noexcept { return handle_ != nullptr; }
+  [[nodiscard]] bool loaded() const noexcept { return library_.loaded(); }
   // The name of the first missing function, or null.
   [[nodiscard]] const char* missing() const noexcept { return missing_; }
 
@@ -33,18 +27,18 @@ class CudaLibrary {
 
   [[nodiscard]] std::shared_ptr<const Cuda> keep(const CudaCalls& calls) {
     std::shared_ptr<const Cuda> cuda(new Cuda(calls));
-    handle_ = nullptr;
+    library_.keep();
     return cuda;
   }
 
  private:
   template <class Function>
   void bind(Function*& function, const char* name) noexcept {
-    function = reinterpret_cast<Function*>(::dlsym(handle_, name));
+    function = library_.function<Function>(name);
     if (!function && !missing_) missing_ = name;
   }
 
-  void* handle_;
+  os::DynamicLibrary library_;
   const char* missing_ = nullptr;
 };
 
@@ -79,7 +73,7 @@ Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
     CudaLibrary opened(library);
     if (!opened.loaded()) {
-      const char* const reason = ::dlerror();
+      const char* const reason = os::DynamicLibrary::last_error();
       return base::make_error(Errc::unsupported,
                               "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
     }

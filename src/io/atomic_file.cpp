@@ -6,12 +6,7 @@
 // different subsets.
 #include "io/atomic_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
-#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -19,7 +14,10 @@
 #include "base/error.h"
 #include "io/clean.h"
 #include "io/temporary.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/posix_file.h"
+#include "os/process.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -29,7 +27,6 @@ namespace {
 // read: 1,000 names take 0.3 ms, which is less than one fsync.
 constexpr std::uint64_t kMinSizeToListAll = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxNamesForSmallFile = 1000;
-constexpr auto kMaxFileBytes = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
 // Returns whether an error would also make every other method of replacing the file fail.
 bool is_final(int error_number) noexcept {
@@ -44,7 +41,7 @@ AtomicFile::AtomicFile(Target target, std::string_view path, const AtomicFileOpt
       options_(options),
       target_(std::move(target)),
       file_(options.sync, path, system),
-      process_(::getpid()) {}
+      process_(os::process_id()) {}
 
 AtomicFile::~AtomicFile() {
   discard();
@@ -55,7 +52,7 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
                                                        os::System& system) noexcept {
   return base::guarded([&]() -> Result<std::unique_ptr<AtomicFile>> {
     if (shown.empty()) shown = path;
-    if (size > kMaxFileBytes)
+    if (size > os::kMaxOffset)
       return os::system_error(Errc::write_failed, EFBIG, "cannot write " + std::to_string(size) + " bytes", shown);
     Result<Target> target = resolve_target(path, options.links);
     if (!target) {
@@ -84,8 +81,9 @@ Status AtomicFile::open_temporary() {
 
 // Returns false for any reason. The caller then opens a file with a name, which works or reports the error.
 bool AtomicFile::open_anonymous() noexcept {
-  // O_RDWR, because copy_to_named() may have to read the file.
-  os::Descriptor made(system_.open_at(target_.directory.get(), ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
+  // Also for reading, because copy_to_named() may have to read the file.
+  os::Descriptor made(system_.open_at(target_.directory.get(), ".",
+                                      os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, 0666));
   if (!made.valid() || system_.file_system(made.get()) != os::FileSystem::local || !system_.linkable(made.get()))
     return false;
   file_.adopt(made.release());
@@ -95,13 +93,13 @@ bool AtomicFile::open_anonymous() noexcept {
 
 Status AtomicFile::open_named() {
   // The new file may replace a private one. So nobody else may open it before its owner and group are set.
-  const mode_t needed = options_.shared ? mode_t{0600} : mode_t{0200};
-  const mode_t mode = target_.old ? (target_.old->st_mode & mode_t{0700}) | needed : mode_t{0666};
+  const std::uint32_t needed = options_.shared ? 0600 : 0200;
+  const std::uint32_t mode = target_.old ? (target_.old->permissions & os::FileStatus::kOwner) | needed : 0666;
   int error_number = 0;
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
-    const int made =
-        system_.open_at(target_.directory.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    const int made = system_.open_at(target_.directory.get(), name.c_str(),
+                                     os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, mode);
     if (made < 0) {
       error_number = errno;
       if (error_number != EEXIST && error_number != EINTR) break;
@@ -120,29 +118,29 @@ Status AtomicFile::open_named() {
 // looks like the file of a dead writer.
 bool AtomicFile::keeps_its_name() noexcept {
   if (lock_temporary(file_.descriptor(), system_) == TemporaryLock::held) return false;
-  struct stat made;
-  return ::fstat(file_.descriptor(), &made) != 0 || made.st_nlink != 0;
+  os::FileStatus made;
+  return os::status_of(file_.descriptor(), made) != 0 || made.links != 0;
 }
 
 // Failures are not errors, because some file systems have no owners or modes.
 void AtomicFile::adopt_mode_and_owner() noexcept {
   if (!target_.old) return;
-  const struct stat& old = *target_.old;
-  struct stat now;
-  if (::fstat(file_.descriptor(), &now) != 0) return;
-  bool same_user = old.st_uid == now.st_uid;
-  bool same_group = old.st_gid == now.st_gid;
+  const os::FileStatus& old = *target_.old;
+  os::FileStatus now;
+  if (os::status_of(file_.descriptor(), now) != 0) return;
+  bool same_user = old.user == now.user;
+  bool same_group = old.group == now.group;
   if (!same_user || !same_group) {
-    if (system_.change_owner(file_.descriptor(), old.st_uid, old.st_gid) == 0)
+    if (system_.change_owner(file_.descriptor(), old.user, old.group) == 0)
       same_user = same_group = true;
     else if (!same_group)
-      same_group = system_.change_owner(file_.descriptor(), static_cast<uid_t>(-1), old.st_gid) == 0;
+      same_group = system_.change_owner(file_.descriptor(), os::kKeepUser, old.group) == 0;
   }
   // Set-user-ID and set-group-ID bits stay only if the file keeps both user and group.
-  mode_t mode = old.st_mode & mode_t{07777};
-  if (!same_user || !same_group) mode &= mode_t{0777};
+  std::uint32_t mode = old.permissions;
+  if (!same_user || !same_group) mode &= 0777U;
   // A different group gets only the permissions of others.
-  if (!same_group) mode = (mode & ~mode_t{070}) | (mode & mode_t{07}) << 3;
+  if (!same_group) mode = (mode & ~070U) | (mode & 07U) << 3;
   (void)system_.change_mode(file_.descriptor(), mode);
 }
 
@@ -188,9 +186,9 @@ Status AtomicFile::replace() noexcept {
 }
 
 AtomicFile::Place AtomicFile::place() const {
-  struct stat directory;
-  if (::fstat(target_.directory.get(), &directory) != 0) directory = {};
-  return {static_cast<std::uint64_t>(directory.st_dev), static_cast<std::uint64_t>(directory.st_ino), target_.name};
+  os::FileStatus directory;
+  (void)os::status_of(target_.directory.get(), directory);  // stays empty after an error
+  return {directory.identity.device, directory.identity.inode, target_.name};
 }
 
 // Gives the new file the name of the target. linkat() cannot replace a file. If another file has appeared at the path
@@ -258,17 +256,20 @@ bool AtomicFile::rename_unsupported(int error_number) const noexcept {
   if (error_number != EPERM) return false;
   // In a sticky directory EPERM means that the old file belongs to another user. Elsewhere the file system cannot
   // rename.
-  struct stat directory;
-  return ::fstat(target_.directory.get(), &directory) == 0 && (directory.st_mode & S_ISVTX) == 0;
+  os::FileStatus directory;
+  return os::status_of(target_.directory.get(), directory) == 0 &&
+         (directory.permissions & os::FileStatus::kSticky) == 0;
 }
 
 // Copies the temporary over the old file. Not atomic: the caller requests it with in_place_if_no_rename.
 Status AtomicFile::write_in_place() {
-  const int from = system_.open_at(target_.directory.get(), temporary_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+  const int from =
+      system_.open_at(target_.directory.get(), temporary_.c_str(), os::OpenFlags::read | os::OpenFlags::no_follow, 0);
   if (from < 0) return os::system_error(Errc::replace_failed, errno, "cannot read the new file", path_);
   const os::Descriptor source(from);
-  const int to = system_.open_at(target_.directory.get(), target_.name.c_str(),
-                                 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  constexpr os::OpenFlags kOverwrite = os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::truncate |
+                                       os::OpenFlags::no_follow | os::OpenFlags::no_wait;
+  const int to = system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite, 0666);
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
   FileWriter target(options_.sync, path_, system_);
   target.adopt(to);
@@ -291,7 +292,8 @@ Status AtomicFile::sync_directory() noexcept {
     // The directory cannot be opened for reading or cannot be synced. Sync its whole file system instead.
     if (error_number == EBADF || error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP) {
       const os::Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
-                                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
+                                                os::OpenFlags::read | os::OpenFlags::no_follow | os::OpenFlags::no_wait,
+                                                0));
       if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
       error_number = errno;
     }
@@ -308,7 +310,7 @@ void AtomicFile::take_back() noexcept {
 void AtomicFile::discard() noexcept {
   file_.close();
   anonymous_ = false;
-  if (temporary_.empty() || ::getpid() != process_) return;
+  if (temporary_.empty() || os::process_id() != process_) return;
   (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();
 }

@@ -3,7 +3,6 @@
 
 #include <safetensors/error.h>
 #include <safetensors/source.h>
-#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -127,7 +126,7 @@ class AtomicFile {
   std::string temporary_;   // the name of the temporary file, or empty without a temporary file
   bool anonymous_ = false;  // the new file has no name yet
   FileWriter file_;
-  pid_t process_ = 0;  // the child of a fork must not remove its parent's temporary
+  std::uint64_t process_ = 0;  // the child of a fork must not remove its parent's temporary
 };
 
 // What replace_all() does with the files in place if it cannot replace a later one.

@@ -5,14 +5,10 @@
 // just created the file finds the lock taken and creates another file.
 #include "io/clean.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <ctime>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,21 +17,18 @@
 #include "io/temporary.h"
 #include "os/descriptor.h"
 #include "os/directory.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
-};
-using Directory = std::unique_ptr<DIR, CloseDirectory>;
-
 // The files in the folder of a writer.
 struct Contents {
   bool only_files = true;
-  std::uint64_t size = 0;   // sum, in bytes
-  std::time_t changed = 0;  // time of the last change of any file
+  std::uint64_t size = 0;    // sum, in bytes
+  std::int64_t changed = 0;  // seconds since 1970: time of the last change of any file
 };
 
 // Skips what it cannot examine.
@@ -43,11 +36,11 @@ Contents contents_of(int folder) {
   Contents contents;
   const Result<std::vector<std::string>> names = os::list_open_directory(folder, "");
   for (const std::string& name : names ? *names : std::vector<std::string>()) {
-    struct stat file;
-    if (::fstatat(folder, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    contents.only_files = contents.only_files && !S_ISDIR(file.st_mode);
-    contents.size += static_cast<std::uint64_t>(file.st_size);
-    contents.changed = std::max({contents.changed, file.st_mtim.tv_sec, file.st_ctim.tv_sec});
+    os::FileStatus file;
+    if (os::status_at(folder, name.c_str(), os::Symlinks::keep, file) != 0) continue;
+    contents.only_files = contents.only_files && !file.is_directory();
+    contents.size += file.identity.size;
+    contents.changed = std::max({contents.changed, file.modified_seconds, file.identity.changed_seconds});
   }
   return contents;
 }
@@ -58,13 +51,13 @@ class Cleaner {
       : options_(options), system_(system), max_names_(max_names) {}
 
   // path: only for messages. Errors: open_failed, read_failed.
-  Status visit(int parent, const char* name, int flags, const std::string& path);
+  Status visit(int parent, const char* name, os::OpenFlags flags, const std::string& path);
   std::vector<Temporary>& found() noexcept { return found_; }
 
  private:
   Status visit_names(int directory, const std::vector<std::string>& names, const std::string& path);
   void visit_below(int directory, const std::string& name, const std::string& path);
-  void examine(int directory, const std::string& name, const struct stat& seen, Temporary found);
+  void examine(int directory, const std::string& name, const os::FileStatus& seen, Temporary found);
   TemporaryState state_of(int file) const;
   void remove(int directory, const std::string& name, int file, const os::FileIdentity& identity, Temporary found);
   bool remove_folder(int directory, const std::string& name, int folder, const std::string& path);
@@ -83,39 +76,38 @@ void Cleaner::fail(Temporary found, Error error) {
   found_.push_back(std::move(found));
 }
 
-Status Cleaner::visit(int parent, const char* name, int flags, const std::string& path) {
+Status Cleaner::visit(int parent, const char* name, os::OpenFlags flags, const std::string& path) {
   const int opened = system_.open_at(parent, name, flags, 0);
   if (opened < 0) return os::system_error(Errc::open_failed, errno, "cannot open", path);
-  const Directory directory(::fdopendir(opened));
-  if (!directory) {
+  os::DirectoryStream directory(opened);
+  if (!directory.valid()) {
     const int error_number = errno;
     (void)system_.close(opened);
     return os::system_error(Errc::open_failed, error_number, "cannot open", path);
   }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < max_names_; ++i) {
-    errno = 0;
-    const dirent* const entry = ::readdir(directory.get());
-    if (entry == nullptr && errno != 0)
+    const char* const next = directory.next();
+    if (next == nullptr && errno != 0)
       return os::system_error(Errc::read_failed, errno, "cannot read the directory", path);
-    if (entry == nullptr) break;
-    const std::string_view found = entry->d_name;
+    if (next == nullptr) break;
+    const std::string_view found = next;
     if (found != "." && found != ".." &&
         (options_.recursive || is_temporary_name(found) || is_temporary_folder_name(found)))
       names.emplace_back(found);
   }
   std::sort(names.begin(), names.end());
-  return visit_names(::dirfd(directory.get()), names, path);
+  return visit_names(directory.descriptor(), names, path);
 }
 
 Status Cleaner::visit_names(int directory, const std::vector<std::string>& names, const std::string& path) {
   for (const std::string& name : names) {
-    struct stat seen;
-    if (::fstatat(directory, name.c_str(), &seen, AT_SYMLINK_NOFOLLOW) != 0) continue;  // removed meanwhile
+    os::FileStatus seen;
+    if (os::status_at(directory, name.c_str(), os::Symlinks::keep, seen) != 0) continue;  // removed meanwhile
     std::string below = os::join_path(path, name);
-    if (S_ISREG(seen.st_mode) ? is_temporary_name(name) : S_ISDIR(seen.st_mode) && is_temporary_folder_name(name))
-      examine(directory, name, seen, {.path = std::move(below), .size = os::identity_of(seen).size});
-    else if (S_ISDIR(seen.st_mode) && options_.recursive)
+    if (seen.is_regular() ? is_temporary_name(name) : seen.is_directory() && is_temporary_folder_name(name))
+      examine(directory, name, seen, {.path = std::move(below), .size = seen.identity.size});
+    else if (seen.is_directory() && options_.recursive)
       visit_below(directory, name, below);
   }
   return {};
@@ -123,23 +115,22 @@ Status Cleaner::visit_names(int directory, const std::vector<std::string>& names
 
 // Reports a directory that cannot be read, and lets the caller go on with the others.
 void Cleaner::visit_below(int directory, const std::string& name, const std::string& path) {
-  Status status = visit(directory, name.c_str(), os::kOpenDirectory | O_NOFOLLOW, path);
+  Status status = visit(directory, name.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, path);
   if (!status && status.error().os_error != ENOENT) fail({.path = path}, std::move(status).error());
 }
 
-void Cleaner::examine(int directory, const std::string& name, const struct stat& seen, Temporary found) {
-  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+void Cleaner::examine(int directory, const std::string& name, const os::FileStatus& seen, Temporary found) {
   // The lock needs an open file, for reading or for writing.
-  os::Descriptor file(system_.open_at(directory, name.c_str(), O_RDONLY | kFlags, 0));
-  if (!file.valid() && errno == EACCES && S_ISREG(seen.st_mode))
-    file = os::Descriptor(system_.open_at(directory, name.c_str(), O_WRONLY | kFlags, 0));
-  struct stat opened;
-  if (!file.valid() || ::fstat(file.get(), &opened) != 0) {
+  os::Descriptor file(system_.open_at(directory, name.c_str(), os::OpenFlags::read | os::kDistrust, 0));
+  if (!file.valid() && errno == EACCES && seen.is_regular())
+    file = os::Descriptor(system_.open_at(directory, name.c_str(), os::OpenFlags::write | os::kDistrust, 0));
+  os::FileStatus opened;
+  if (!file.valid() || os::status_of(file.get(), opened) != 0) {
     if (errno == ENOENT) return;  // The writer has finished.
     return fail(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
   }
-  if (!os::identity_of(opened).same_file(os::identity_of(seen))) return;
-  if (S_ISDIR(opened.st_mode)) {
+  if (!opened.identity.same_file(seen.identity)) return;
+  if (opened.is_directory()) {
     const Contents contents = contents_of(file.get());
     found.size = contents.size;
     if (!contents.only_files)
@@ -147,7 +138,7 @@ void Cleaner::examine(int directory, const std::string& name, const struct stat&
   }
   found.state = state_of(file.get());
   if (found.state == TemporaryState::stale && !options_.dry_run)
-    return remove(directory, name, file.get(), os::identity_of(opened), std::move(found));
+    return remove(directory, name, file.get(), opened.identity, std::move(found));
   found_.push_back(std::move(found));
 }
 
@@ -161,12 +152,12 @@ TemporaryState Cleaner::state_of(int file) const {
     case TemporaryLock::unknown:
       break;
   }
-  struct stat status;
-  if (::fstat(file, &status) != 0) return TemporaryState::recent;
-  std::time_t changed = std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec);
-  if (S_ISDIR(status.st_mode)) changed = std::max(changed, contents_of(file).changed);
+  os::FileStatus status;
+  if (os::status_of(file, status) != 0) return TemporaryState::recent;
+  std::int64_t changed = std::max(status.modified_seconds, status.identity.changed_seconds);
+  if (status.is_directory()) changed = std::max(changed, contents_of(file).changed);
   // A time can lie in the future: time() lags behind by up to one tick, and a server has its own clock.
-  const std::time_t age = std::max(std::time(nullptr) - changed, std::time_t{0});
+  const std::int64_t age = std::max(std::int64_t{std::time(nullptr)} - changed, std::int64_t{0});
   return age >= options_.min_age.count() ? TemporaryState::stale : TemporaryState::recent;
 }
 
@@ -182,11 +173,11 @@ bool Cleaner::remove_folder(int directory, const std::string& name, int folder, 
 // Runs while the lock is held, or after the age was checked.
 void Cleaner::remove(int directory, const std::string& name, int file, const os::FileIdentity& identity,
                      Temporary found) {
-  struct stat now;
-  if (::fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !os::identity_of(now).same_file(identity))
+  os::FileStatus now;
+  if (os::status_at(directory, name.c_str(), os::Symlinks::keep, now) != 0 || !now.identity.same_file(identity))
     return;  // The writer has just put the file in place.
-  const bool failed = S_ISDIR(now.st_mode) ? !remove_folder(directory, name, file, found.path)
-                                           : system_.unlink_at(directory, name.c_str()) != 0;
+  const bool failed = now.is_directory() ? !remove_folder(directory, name, file, found.path)
+                                         : system_.unlink_at(directory, name.c_str()) != 0;
   if (failed) {
     if (errno == ENOENT) return;
     return fail(std::move(found), os::system_error(Errc::write_failed, errno, "cannot remove"));
@@ -204,7 +195,7 @@ Result<std::vector<Temporary>> clean_directory(std::string_view directory, const
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path(directory);
     Cleaner cleaner(options, system, max_names);
-    if (Status status = cleaner.visit(AT_FDCWD, path.c_str(), os::kOpenDirectory, path); !status)
+    if (Status status = cleaner.visit(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory, path); !status)
       return std::move(status).error();
     return std::move(cleaner.found());
   });

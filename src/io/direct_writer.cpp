@@ -5,17 +5,13 @@
 // the caller uses the page cache instead.
 #include "io/direct_writer.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 
+#include "os/file_status.h"
 #include "os/file_system.h"
 #include "os/memory.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -25,15 +21,6 @@ constexpr std::uint32_t kBlock = 4096;
 
 bool power_of_two(std::uint64_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
-}
-
-// Returns whether direct writes gain anything on the file's file system. The excluded file systems accept O_DIRECT
-// without effect, or were never measured.
-bool gains_from_direct(int descriptor) noexcept {
-  struct statfs status;
-  if (::fstatfs(descriptor, &status) != 0) return false;
-  const auto magic = static_cast<std::uint32_t>(status.f_type);
-  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && os::classify_file_system(magic) == os::FileSystem::local;
 }
 
 bool fits(const os::DirectAlignment& alignment) noexcept {
@@ -92,25 +79,29 @@ void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
 DirectWriter::DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
     : system_(system),
       descriptor_(std::move(descriptor)),
-      block_(std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock},
-                       static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))})),
+      block_(std::max(
+          {std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock}, os::page_size()})),
       memory_alignment_(alignment.memory) {}
 
 std::unique_ptr<DirectWriter> DirectWriter::open(int directory, const char* name, int descriptor, os::System& system) {
-  if (!gains_from_direct(descriptor)) return nullptr;
-  constexpr int kFlags = O_WRONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  os::Descriptor opened(name != nullptr ? system.open_at(directory, name, kFlags | O_NOFOLLOW, 0)
-                                        : system.open_at(AT_FDCWD, os::DescriptorPath(descriptor).text, kFlags, 0));
-  struct stat same, expected;
-  if (!opened.valid() || ::fstat(opened.get(), &same) != 0 || ::fstat(descriptor, &expected) != 0 ||
-      !os::identity_of(same).same_file(os::identity_of(expected)))
+  // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
+  // measured.
+  if (!os::on_local_device(descriptor)) return nullptr;
+  constexpr os::OpenFlags kFlags =
+      os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor opened(name != nullptr
+                            ? system.open_at(directory, name, kFlags | os::OpenFlags::no_follow, 0)
+                            : system.open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor).text, kFlags, 0));
+  os::FileStatus same, expected;
+  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor, expected) != 0 ||
+      !same.identity.same_file(expected.identity))
     return nullptr;
   os::DirectAlignment alignment;
   if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
     alignment = {.known = true, .memory = kBlock, .offset = kBlock};
   if (!fits(alignment)) return nullptr;
   // On file systems with blocks larger than a page, the page cache works in whole blocks.
-  const auto preferred = static_cast<std::uint64_t>(same.st_blksize);
+  const std::uint64_t preferred = same.block_size;
   if (power_of_two(preferred) && preferred <= kDirectChunk)
     alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
   return std::unique_ptr<DirectWriter>(new DirectWriter(std::move(opened), alignment, system));
@@ -120,7 +111,7 @@ DirectWriter::Outcome DirectWriter::write(std::uint64_t offset, std::span<const 
   std::size_t done = 0;
   while (done < blocks.size() && usable()) {
     // A write can be short, for instance after a signal.
-    const ssize_t count =
+    const std::ptrdiff_t count =
         system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};

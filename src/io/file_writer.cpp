@@ -126,7 +126,7 @@ Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byt
   while (!bytes.empty()) {
     const std::size_t size = std::min(bytes.size(), local_ ? piece_size_.next() : kWritebackBytes);
     const PieceSize::Time begin = os::thread_cpu_time();
-    const ssize_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
+    const std::ptrdiff_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
     const auto written = static_cast<std::size_t>(count);
@@ -208,7 +208,7 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
     const Result<os::Lease> lease = file.lease();
     source_failed = !lease;
     if (!lease) return lease.error();
-    const ssize_t count = system_.copy_range(lease->get(), from, descriptor_, offset, length);
+    const std::ptrdiff_t count = system_.copy_range(lease->get(), from, descriptor_, offset, length);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;  // A copy through a buffer works or reports the error.
     const auto copied = static_cast<std::size_t>(count);

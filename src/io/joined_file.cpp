@@ -5,9 +5,6 @@
 // network file system fill its cache with whole pages and write them back over bytes of another machine.
 #include "io/joined_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -16,13 +13,13 @@
 
 #include "base/error.h"
 #include "os/descriptor.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
 
-constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 constexpr std::size_t kCompared = std::size_t{1} << 20;  // bytes compared at a time
 
 Error cannot_open(int error_number, std::string_view path) {
@@ -37,7 +34,7 @@ Status compare_head(int file, std::span<const std::byte> head, std::string_view 
   std::vector<std::byte> found(std::min(head.size(), kCompared));
   for (std::size_t done = 0; done < head.size();) {
     const std::size_t size = std::min(found.size(), head.size() - done);
-    const ssize_t count = os::retry([&] { return system.read_at(file, found.data(), size, done); });
+    const std::ptrdiff_t count = os::retry([&] { return system.read_at(file, found.data(), size, done); });
     if (count < 0) return base::with_path(os::read_error(errno, size, done), path);
     if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
       return base::make_error(Errc::invalid_argument,
@@ -53,24 +50,24 @@ Status compare_head(int file, std::span<const std::byte> head, std::string_view 
 
 Result<std::unique_ptr<FileWriter>> join_file(const JoinedFilePlace& place, std::span<const std::byte> head, Sync sync,
                                               os::System& system) {
-  const auto open = [&](int directory, const std::string& name, int flags) {
+  const auto open = [&](int directory, const std::string& name, os::OpenFlags flags) {
     return os::Descriptor(os::retry([&] { return system.open_at(directory, name.c_str(), flags, 0); }));
   };
-  const os::Descriptor folder = open(AT_FDCWD, place.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const os::Descriptor folder = open(os::kWorkingDirectory, place.folder, os::kOpenPathOfDirectory);
   if (!folder.valid()) return cannot_open(errno, place.shown);
-  const os::Descriptor reading = open(folder.get(), place.name, O_RDONLY | kFlags);
-  struct stat expected, opened;
-  if (!reading.valid() || ::fstat(reading.get(), &expected) != 0) return cannot_open(errno, place.shown);
-  if (!S_ISREG(expected.st_mode))
+  const os::Descriptor reading = open(folder.get(), place.name, os::OpenFlags::read | os::kDistrust);
+  os::FileStatus expected, opened;
+  if (!reading.valid() || os::status_of(reading.get(), expected) != 0) return cannot_open(errno, place.shown);
+  if (!expected.is_regular())
     return base::make_error(Errc::not_regular_file,
                             std::string("cannot join: the temporary file is not a regular file but ") +
-                                os::describe_irregular(expected.st_mode),
+                                os::describe_irregular(expected.kind),
                             place.shown);
   if (Status same = compare_head(reading.get(), head, place.shown, system); !same) return std::move(same).error();
 
-  os::Descriptor writing = open(folder.get(), place.name, O_WRONLY | kFlags);
-  if (!writing.valid() || ::fstat(writing.get(), &opened) != 0) return cannot_open(errno, place.shown);
-  if (!os::identity_of(opened).same_file(os::identity_of(expected)))
+  os::Descriptor writing = open(folder.get(), place.name, os::OpenFlags::write | os::kDistrust);
+  if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, place.shown);
+  if (!opened.identity.same_file(expected.identity))
     return base::make_error(Errc::file_changed, "cannot join: the temporary file was replaced by another", place.shown);
   auto file = std::make_unique<FileWriter>(sync, place.shown, system);
   file->adopt(writing.release());

@@ -4,10 +4,6 @@
 // the temporary folder.
 #include "io/new_folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -16,7 +12,9 @@
 #include "io/clean.h"
 #include "io/temporary.h"
 #include "os/directory.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
+#include "os/open.h"
+#include "os/process.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -30,7 +28,7 @@ std::string_view without_separators(std::string_view path) noexcept {
 }  // namespace
 
 NewFolder::NewFolder(std::string_view path, Sync sync, os::System& system)
-    : system_(system), path_(without_separators(path)), sync_(sync), process_(::getpid()) {
+    : system_(system), path_(without_separators(path)), sync_(sync), process_(os::process_id()) {
   const std::size_t slash = path_.rfind('/');
   parent_path_ = path_.substr(0, slash == std::string::npos ? 0 : slash + 1);
   name_ = path_.substr(parent_path_.size());
@@ -51,10 +49,11 @@ Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, Sync
 
 Status NewFolder::make() {
   const std::string parent = parent_path_.empty() ? "." : parent_path_;
-  parent_ = os::Descriptor(os::retry([&] { return system_.open_at(AT_FDCWD, parent.c_str(), os::kOpenDirectory, 0); }));
+  parent_ = os::Descriptor(
+      os::retry([&] { return system_.open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
   if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
-  struct stat found;
-  if (name_.empty() || ::fstatat(parent_.get(), name_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
+  os::FileStatus found;
+  if (name_.empty() || os::status_at(parent_.get(), name_.c_str(), os::Symlinks::keep, found) == 0)
     return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
   if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
   remove_orphans(parent_path_, system_);
@@ -78,20 +77,21 @@ Status NewFolder::make() {
 
 // Locks the folder. Returns false if clean_directory() has locked or removed it.
 bool NewFolder::keeps_its_name() noexcept {
-  folder_ = os::Descriptor(os::retry(
-      [&] { return system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | O_NOFOLLOW, 0); }));
+  folder_ = os::Descriptor(os::retry([&] {
+    return system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
+  }));
   if (!folder_.valid()) return errno != ENOENT;  // without a lock if the system lets nobody open it
   if (lock_temporary(folder_.get(), system_) == TemporaryLock::held) return false;
-  struct stat made;
-  return ::fstat(folder_.get(), &made) != 0 || made.st_nlink != 0;
+  os::FileStatus made;
+  return os::status_of(folder_.get(), made) != 0 || made.links != 0;
 }
 
 // Returns whether the temporary name leads to another folder than the one that this object made. A folder that nobody
 // can examine is taken for ours.
 bool NewFolder::is_replaced() const noexcept {
-  struct stat named, open;
-  return folder_.valid() && ::fstatat(parent_.get(), temporary_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ::fstat(folder_.get(), &open) == 0 && !os::identity_of(named).same_file(os::identity_of(open));
+  os::FileStatus named, open;
+  return folder_.valid() && os::status_at(parent_.get(), temporary_.c_str(), os::Symlinks::keep, named) == 0 &&
+         os::status_of(folder_.get(), open) == 0 && !named.identity.same_file(open.identity);
 }
 
 Status NewFolder::commit() {
@@ -111,7 +111,7 @@ Status NewFolder::commit() {
 
 // Idempotent. Ignores errors.
 void NewFolder::discard() noexcept {
-  if (temporary_.empty() || ::getpid() != process_) return;
+  if (temporary_.empty() || os::process_id() != process_) return;
   (void)base::guarded([&]() -> Status {
     if (folder_.valid()) (void)remove_files(folder_.get(), temporary_path_, system_);
     return {};

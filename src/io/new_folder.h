@@ -2,8 +2,8 @@
 #pragma once
 
 #include <safetensors/error.h>
-#include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,8 +51,8 @@ class NewFolder {
   std::string name_;
   std::string temporary_;  // the name of the temporary folder; empty if there is none
   std::string temporary_path_;
-  os::Descriptor folder_;  // holds the lock
-  const pid_t process_;    // the child of a fork must not remove its parent's folder
+  os::Descriptor folder_;        // holds the lock
+  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
 };
 
 // Removes all regular files and symlinks in a directory. Returns 0 or errno.

@@ -3,15 +3,13 @@
 // never changes that file.
 #include "io/overwrite.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <string>
 
 #include "base/error.h"
 #include "io/file_writer.h"
 #include "os/descriptor.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -27,17 +25,18 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
                  std::span<const std::byte> bytes, Sync sync, os::System& system) noexcept {
   return base::guarded([&]() -> Status {
     const std::string terminated(path);
-    // O_NONBLOCK: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
-    os::Descriptor file(os::retry(
-        [&] { return system.open_at(AT_FDCWD, terminated.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0); }));
+    // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
+    constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+    os::Descriptor file(
+        os::retry([&] { return system.open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
     if (!file.valid()) return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
-    struct stat status;
-    if (::fstat(file.get(), &status) != 0)
+    os::FileStatus status;
+    if (os::status_of(file.get(), status) != 0)
       return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
-    if (!S_ISREG(status.st_mode))
+    if (!status.is_regular())
       return base::make_error(Errc::not_regular_file,
-                              std::string("not a regular file but ") + os::describe_irregular(status.st_mode), path);
-    if (os::identity_of(status) != expected) return changed_error(path);
+                              std::string("not a regular file but ") + os::describe_irregular(status.kind), path);
+    if (status.identity != expected) return changed_error(path);
     FileWriter writer(sync, path, system);
     writer.adopt(file.release());
     if (Status written = writer.write_at(offset, bytes); !written) return written;
@@ -49,13 +48,13 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
 
 Status check_unchanged(std::string_view path, const os::FileIdentity& expected) noexcept {
   return base::guarded([&]() -> Status {
-    struct stat status;
-    if (::stat(std::string(path).c_str(), &status) != 0) {
+    os::FileStatus status;
+    if (os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, status) != 0) {
       const int error_number = errno;
       if (error_number == ENOENT || error_number == ENOTDIR) return changed_error(path);
       return os::system_error(Errc::open_failed, error_number, "cannot look at the edited file again", path);
     }
-    if (os::identity_of(status) != expected) return changed_error(path);
+    if (status.identity != expected) return changed_error(path);
     return {};
   });
 }

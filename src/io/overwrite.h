@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "io/file_writer.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
 #include "os/system.h"
 
 namespace safetensors::io {

@@ -7,8 +7,6 @@
 // would take the reads of several threads for random ones.
 #include "io/source_reader.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -74,13 +72,15 @@ class SourceReader::CountingSource final : public Source {
 // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
 class SourceReader::OpenAgain final : public os::Opener {
  public:
-  OpenAgain(const os::PosixFile& file, os::System& system, int flags) noexcept
-      : file_(file), system_(system), flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags) {}
+  OpenAgain(const os::PosixFile& file, os::System& system, os::OpenFlags flags) noexcept
+      : file_(file),
+        system_(system),
+        flags_(os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal | flags) {}
   [[nodiscard]] Result<os::Descriptor> open() const noexcept override {
     Result<os::Lease> lease = file_.lease();
     if (!lease) return std::move(lease).error();  // A copy of the error could throw.
     const os::DescriptorPath path(lease->get());
-    os::Descriptor opened(os::retry([&] { return system_.open_at(AT_FDCWD, path.text, flags_, mode_t{0}); }));
+    os::Descriptor opened(os::retry([&] { return system_.open_at(os::kWorkingDirectory, path.text, flags_, 0); }));
     if (opened.valid()) return opened;
     const int error_number = errno;
     return base::guarded(
@@ -90,7 +90,7 @@ class SourceReader::OpenAgain final : public os::Opener {
  private:
   const os::PosixFile& file_;
   os::System& system_;
-  const int flags_;
+  const os::OpenFlags flags_;
 };
 
 Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
@@ -161,7 +161,7 @@ void SourceReader::prepare_remote() noexcept {
   if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
   const Result<os::Lease> lease = file_->lease();
   if (!lease) return;  // The first read reports the same error.
-  (void)::posix_fadvise(lease->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  os::advise_cache(lease->get(), 0, 0, os::CacheAdvice::sequential);
   requests_windows_ = (caching_ == Caching::keep || caching_ == Caching::fill) &&
                       os::cached_share(lease->get(), 0, 1).value_or(1.0) > 0;
 }
@@ -184,8 +184,8 @@ void SourceReader::request_windows(std::uint64_t offset, std::size_t size) const
       end += kWindowsAhead * kRemoteWindow;
   }
   for (; begin < end; begin += kRemoteWindow)
-    (void)::posix_fadvise(lease->get(), static_cast<off_t>(begin),
-                          static_cast<off_t>(std::min<std::uint64_t>(kRemoteWindow, end - begin)), POSIX_FADV_WILLNEED);
+    os::advise_cache(lease->get(), begin, std::min<std::uint64_t>(kRemoteWindow, end - begin),
+                     os::CacheAdvice::will_need);
 }
 
 // If the system does not tell the alignment, the defaults (4096) stay and the first direct read decides.
@@ -203,7 +203,8 @@ void SourceReader::prepare_direct(int descriptor) noexcept {
 }
 
 std::optional<os::Lease> SourceReader::open_direct() const noexcept {
-  Result<os::Lease> lease = direct_slot_.pool->acquire(direct_slot_.slot, OpenAgain(*file_, system_, O_DIRECT));
+  Result<os::Lease> lease =
+      direct_slot_.pool->acquire(direct_slot_.slot, OpenAgain(*file_, system_, os::OpenFlags::direct));
   if (lease) return *std::move(lease);
   // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
   // it.
@@ -233,9 +234,9 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
 // instead of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread
 // uses the descriptor of all threads.
 std::shared_ptr<const os::PosixFile> SourceReader::reopen() const noexcept {
-  Result<os::Descriptor> opened = OpenAgain(*file_, system_, 0).open();
+  Result<os::Descriptor> opened = OpenAgain(*file_, system_, os::OpenFlags::none).open();
   if (!opened) return nullptr;
-  if (sparse_) (void)::posix_fadvise(opened->get(), 0, 0, POSIX_FADV_RANDOM);
+  if (sparse_) os::advise_cache(opened->get(), 0, 0, os::CacheAdvice::random);
   Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::take(*std::move(opened));
   return file ? *std::move(file) : nullptr;
 }
@@ -265,8 +266,7 @@ Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> de
   const bool drop = caching_ == Caching::drop || caching_ == Caching::bypass;
   if (!drop || file_ == nullptr) return {};
   if (const Result<os::Lease> lease = file_->lease())
-    (void)::posix_fadvise(lease->get(), static_cast<off_t>(offset), static_cast<off_t>(destination.size()),
-                          POSIX_FADV_DONTNEED);
+    os::advise_cache(lease->get(), offset, destination.size(), os::CacheAdvice::drop);
   return {};
 }
 
@@ -326,7 +326,7 @@ Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std
                                  std::size_t& bytes_read, ReadCounts& counts) const noexcept {
   bytes_read = 0;
   if (direct_refused() != 0) return {};
-  const ssize_t count = os::retry([&] {
+  const std::ptrdiff_t count = os::retry([&] {
     ++counts.calls;
     return system_.read_at(direct, aligned.data(), aligned.size(), offset);
   });

@@ -5,14 +5,12 @@
 // component itself, one directory at a time. To replace a symlink, it takes the name as it is.
 #include "io/target.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
-#include <climits>
 
 #include "base/error.h"
+#include "os/directory.h"
 #include "os/file_system.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -20,11 +18,11 @@ namespace {
 
 constexpr int kMaxLinks = 40;  // the limit of Linux
 
-Error irregular_error(mode_t mode, std::string_view path) {
+Error irregular_error(os::FileKind kind, std::string_view path) {
   Error error =
       base::make_error(Errc::not_regular_file,
-                       std::string("cannot replace ") + os::describe_irregular(mode) + ", only a regular file", path);
-  if (S_ISDIR(mode)) error.os_error = EISDIR;
+                       std::string("cannot replace ") + os::describe_irregular(kind) + ", only a regular file", path);
+  if (kind == os::FileKind::directory) error.os_error = EISDIR;
   return error;
 }
 
@@ -40,14 +38,13 @@ void split(const std::string& path, std::string& directory, std::string& name) {
 }
 
 // Opens a directory relative to target.directory, if that is open, and replaces it. A directory that may be searched
-// but not read gets an O_PATH descriptor, which is enough to create files but not to sync.
+// but not read gets a descriptor for names only, which is enough to create files but not to sync.
 Status open_directory(Target& target, const std::string& directory, std::string_view path) {
-  const int from = target.directory.valid() ? target.directory.get() : AT_FDCWD;
-  os::Descriptor opened(
-      os::retry([&] { return ::openat(from, directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  const int from = target.directory.valid() ? target.directory.get() : os::kWorkingDirectory;
+  os::Descriptor opened(os::retry([&] { return os::open_at(from, directory.c_str(), os::kOpenDirectory); }));
   target.directory_readable = opened.valid();
   if (!opened.valid() && errno == EACCES)
-    opened = os::Descriptor(::openat(from, directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    opened = os::Descriptor(os::open_at(from, directory.c_str(), os::kOpenPathOfDirectory));
   if (!opened.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path);
   target.directory = std::move(opened);
   return {};
@@ -56,10 +53,10 @@ Status open_directory(Target& target, const std::string& directory, std::string_
 // Returns whether a path in /proc still leads to the file without a name that stat() has seen. A file that another
 // writer replaces at this moment has no name either. But then the path leads to the new file, so a second stat() tells
 // the two cases apart.
-bool still_nameless(std::string_view path, const struct stat& seen) {
-  struct stat again;
-  return ::stat(std::string(path).c_str(), &again) == 0 && again.st_nlink == 0 &&
-         os::identity_of(again).same_file(os::identity_of(seen));
+bool still_nameless(std::string_view path, const os::FileStatus& seen) {
+  os::FileStatus again;
+  return os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, again) == 0 && again.links == 0 &&
+         again.identity.same_file(seen.identity);
 }
 
 // Follows the links of the last component. A dangling link leads to the file that the caller will create.
@@ -75,12 +72,9 @@ Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
     if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
     if (into_kernel != nullptr && os::file_system_of(target.directory.get()) == os::FileSystem::kernel)
       *into_kernel = true;
-    // readlinkat() fails with EINVAL for a file that is not a symlink, and with ENOENT if there is no file.
-    rest.resize(PATH_MAX);
-    const ssize_t length = ::readlinkat(target.directory.get(), target.name.c_str(), rest.data(), rest.size());
-    if (length < 0 && (errno == EINVAL || errno == ENOENT)) return target;
-    if (length < 0) return os::system_error(Errc::open_failed, errno, "cannot open", path);
-    rest.resize(static_cast<std::size_t>(length));
+    if (os::read_link_at(target.directory.get(), target.name.c_str(), rest) == 0) continue;
+    if (errno == EINVAL || errno == ENOENT) return target;  // not a symlink, or no file
+    return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   return os::system_error(Errc::open_failed, ELOOP, "cannot open", path);
 }
@@ -94,15 +88,15 @@ Result<Target> resolve_name(std::string_view path, Links links) {
   if (target.name.empty() || target.name == "." || target.name == "..")
     return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
   if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
-  struct stat found;
+  os::FileStatus found;
   const int directory_fd = target.directory.get();
-  if (::fstatat(directory_fd, target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (os::status_at(directory_fd, target.name.c_str(), os::Symlinks::keep, found) != 0) {
     if (errno == ENOENT) return target;
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   if (links == Links::refuse) return in_use_error(path);
-  if (!S_ISLNK(found.st_mode)) {
-    if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+  if (!found.is_symlink()) {
+    if (!found.is_regular()) return irregular_error(found.kind, path);
     target.old = found;
     return target;
   }
@@ -113,12 +107,12 @@ Result<Target> resolve_name(std::string_view path, Links links) {
     return base::make_error(Errc::not_regular_file,
                             "cannot replace a symlink into /proc, /sys or their like, only a regular file", path);
   // A dangling link, and a link to a file that this process may not examine, are replaced like any other link.
-  struct stat behind;
-  if (::fstatat(directory_fd, target.name.c_str(), &behind, 0) != 0) return target;
-  if (S_ISREG(behind.st_mode))
+  os::FileStatus behind;
+  if (os::status_at(directory_fd, target.name.c_str(), os::Symlinks::follow, behind) != 0) return target;
+  if (behind.is_regular())
     target.old = behind;
-  else if (!S_ISDIR(behind.st_mode))
-    return irregular_error(behind.st_mode, path);
+  else if (!behind.is_directory())
+    return irregular_error(behind.kind, path);
   return target;
 }
 
@@ -130,34 +124,34 @@ Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
   if (links != Links::follow) return resolve_name(path, links);
   // stat() comes first, because the system refuses links that it would not follow (protected_symlinks).
-  struct stat seen;
-  const bool exists = ::stat(std::string(path).c_str(), &seen) == 0;
+  os::FileStatus seen;
+  const bool exists = os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, seen) == 0;
   if (!exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);
-  if (exists && !S_ISREG(seen.st_mode)) return irregular_error(seen.st_mode, path);
+  if (exists && !seen.is_regular()) return irregular_error(seen.kind, path);
 
   bool into_kernel = false;
   Result<Target> target = follow(path, &into_kernel);
   if (!target) return target;
-  struct stat found;
-  if (::fstatat(target->directory.get(), target->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+  os::FileStatus found;
+  if (os::status_at(target->directory.get(), target->name.c_str(), os::Symlinks::keep, found) == 0) {
+    if (!found.is_regular()) return irregular_error(found.kind, path);
     target->old = found;
   } else if (errno != ENOENT) {
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   // Only links in /proc/PID/fd lead to files without a name. Elsewhere another writer has just replaced the file: a
   // second stat() would not prove that, because the next file that is replaced can get the same inode number.
-  if (exists && seen.st_nlink == 0 && into_kernel && still_nameless(path, seen))
+  if (exists && seen.links == 0 && into_kernel && still_nameless(path, seen))
     return base::make_error(Errc::open_failed, "cannot replace a file that has no name any more", path);
   return target;
 }
 
 Status check_replaceable(const Target& target, std::string_view path) {
-  struct stat found;
-  if (::fstatat(target.directory.get(), target.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  os::FileStatus found;
+  if (os::status_at(target.directory.get(), target.name.c_str(), os::Symlinks::keep, found) != 0) return {};
   if (target.links == Links::refuse) return in_use_error(path);
-  if (target.links == Links::replace && S_ISLNK(found.st_mode)) return {};
-  if (!S_ISREG(found.st_mode)) return irregular_error(found.st_mode, path);
+  if (target.links == Links::replace && found.is_symlink()) return {};
+  if (!found.is_regular()) return irregular_error(found.kind, path);
   return {};
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <safetensors/error.h>
-#include <sys/stat.h>
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "os/descriptor.h"
+#include "os/file_status.h"
 
 namespace safetensors::io {
 
@@ -24,7 +24,7 @@ struct Target {
   bool directory_readable = true;  // false: the directory cannot be synced through its descriptor
   std::string name;
   Links links = Links::follow;
-  std::optional<struct stat> old;  // the regular file at the path, or behind a link that is replaced
+  std::optional<os::FileStatus> old;  // the regular file at the path, or behind a link that is replaced
 };
 
 // With Links::follow, a dangling link resolves to the name that it contains. Links::replace refuses links to devices,

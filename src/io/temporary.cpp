@@ -4,13 +4,10 @@
 // process ends. Unlike a lock of fcntl(), it belongs to the open file, so no other close() in the process releases it.
 #include "io/temporary.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 
+#include "os/process.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -22,19 +19,9 @@ constexpr std::string_view kFolderSuffix = ".folder";
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kDigitCount = 16;
 
-// GRND_NONBLOCK: early in the boot getrandom() could wait. The fallback need not be secret, because O_EXCL and linkat()
-// detect a name in use.
-std::uint64_t random_word() noexcept {
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
-    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
-             static_cast<std::uint64_t>(::getpid()) << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
-  }
-  return random;
-}
-
+// The bits need not be secret, because the system detects a name in use when the file is made.
 void append_random(std::string& out) {
-  const std::uint64_t random = random_word();
+  const std::uint64_t random = os::random_bits();
   for (std::size_t i = 0; i < kDigitCount; ++i) out += kDigits[random >> (4 * i) & 15];
 }
 

@@ -1,8 +1,6 @@
 // Owns a file descriptor and closes it in the destructor. Movable, not copyable.
 #pragma once
 
-#include <unistd.h>
-
 #include <utility>
 
 namespace safetensors::os {
@@ -25,9 +23,7 @@ class Descriptor {
   [[nodiscard]] bool valid() const noexcept { return descriptor_ >= 0; }
   // Returns the descriptor and gives up ownership. The caller must close it.
   [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
-  void reset() noexcept {
-    if (descriptor_ >= 0) ::close(release());
-  }
+  void reset() noexcept;
 
  private:
   int descriptor_ = -1;

@@ -8,7 +8,6 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "os/process.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
@@ -40,11 +40,6 @@ int descriptor_of(std::uint64_t state) noexcept {
   return static_cast<int>(state >> kUserBits & kDescriptors);
 }
 
-// Asks the system every time, because a cached ID would be wrong in the child of a fork.
-std::uint64_t this_process() noexcept {
-  return static_cast<std::uint64_t>(::getpid());
-}
-
 bool out_of_descriptors(const Error& error) noexcept {
   return error.os_error == EMFILE || error.os_error == ENFILE;
 }
@@ -62,11 +57,10 @@ DescriptorPool::~DescriptorPool() {
 // the state, the descriptor may be closed or may be another file here. So the function compares device and inode.
 bool DescriptorPool::is_open(const Slot& slot, State state, std::uint64_t process) noexcept {
   if (process_of(state) == process) return true;
-  struct stat status;
-  if (::fstat(descriptor_of(state), &status) != 0) return false;
-  const FileIdentity found = identity_of(status);
-  return found.device == slot.device.load(std::memory_order_relaxed) &&
-         found.inode == slot.inode.load(std::memory_order_relaxed);
+  FileStatus found;
+  if (status_of(descriptor_of(state), found) != 0) return false;
+  return found.identity.device == slot.device.load(std::memory_order_relaxed) &&
+         found.identity.inode == slot.inode.load(std::memory_order_relaxed);
 }
 
 // Adds a user to an open slot and returns its descriptor, or -1 if the slot is closed. If the state is the parent's,
@@ -107,7 +101,7 @@ void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
 
 // Closes the first slot that has no users and no use since the hand passed it last. Returns false if no slot is idle.
 bool DescriptorPool::close_idle() noexcept {
-  const std::uint64_t process = this_process();
+  const std::uint64_t process = process_id();
   // Two rounds: the first one clears the marks of recent use, so the second one finds every idle slot.
   for (std::size_t step = 0; step / 2 < size_; ++step) {
     Slot& slot = slots_[hand_.fetch_add(1, std::memory_order_relaxed) % size_];
@@ -139,7 +133,7 @@ Result<Descriptor> DescriptorPool::open(const Opener& opener) noexcept {
 
 Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) noexcept {
   Slot& wanted = slots_[slot];
-  const std::uint64_t process = this_process();
+  const std::uint64_t process = process_id();
   while (true) {
     if (const int descriptor = enter(wanted, process); descriptor >= 0) return Lease(*this, slot, descriptor, process);
     // Count the descriptor before it is open, so that threads that open at the same time do not exceed the limit.
@@ -166,7 +160,7 @@ void DescriptorPool::identify(std::size_t slot, const FileIdentity& identity) no
 void DescriptorPool::close(std::size_t slot) noexcept {
   const State state = slots_[slot].state.exchange(0, std::memory_order_acq_rel);
   if (state == 0) return;
-  if (is_open(slots_[slot], state, this_process())) ::close(descriptor_of(state));
+  if (is_open(slots_[slot], state, process_id())) ::close(descriptor_of(state));
   open_.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "os/descriptor.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
 
 namespace safetensors::os {
 

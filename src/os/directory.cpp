@@ -5,33 +5,29 @@
 #include "os/directory.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
-#include <memory>
+#include <climits>
+#include <optional>
 
 #include "base/glob.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
-};
-using Directory = std::unique_ptr<DIR, CloseDirectory>;
+DIR* stream_of(void* handle) noexcept {
+  return static_cast<DIR*>(handle);
+}
 
-Result<std::vector<std::string>> read_names(DIR* directory, const std::string& path, bool hidden) {
+Result<std::vector<std::string>> read_names(DirectoryStream& directory, const std::string& path, bool hidden) {
   std::vector<std::string> names;
-  while (true) {
-    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
-    const dirent* const entry = ::readdir(directory);
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
+  while (const char* const next = directory.next()) {
+    const std::string_view name = next;
     if (name[0] != '.' || (hidden && name != "." && name != "..")) names.emplace_back(name);
   }
   if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
@@ -67,36 +63,63 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
 
 }  // namespace
 
+DirectoryStream::DirectoryStream(int descriptor) noexcept : handle_(::fdopendir(descriptor)) {}
+
+DirectoryStream::DirectoryStream(const char* path) noexcept : handle_(::opendir(path)) {}
+
+DirectoryStream::~DirectoryStream() {
+  if (handle_ != nullptr) ::closedir(stream_of(handle_));
+}
+
+int DirectoryStream::descriptor() const noexcept {
+  return ::dirfd(stream_of(handle_));
+}
+
+const char* DirectoryStream::next() noexcept {
+  errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
+  const dirent* const entry = ::readdir(stream_of(handle_));
+  return entry == nullptr ? nullptr : entry->d_name;
+}
+
 PathKind kind_of(const std::string& path) noexcept {
-  struct stat status;
-  if (::stat(path.c_str(), &status) == 0) return S_ISDIR(status.st_mode) ? PathKind::directory : PathKind::other;
+  FileStatus status;
+  if (status_of_path(path.c_str(), Symlinks::follow, status) == 0)
+    return status.is_directory() ? PathKind::directory : PathKind::other;
   // A dangling symlink is an existing name.
-  if (errno == ENOENT && ::lstat(path.c_str(), &status) != 0) return PathKind::nothing;
+  if (errno == ENOENT && status_of_path(path.c_str(), Symlinks::keep, status) != 0) return PathKind::nothing;
   return errno == ENOTDIR || errno == ENAMETOOLONG ? PathKind::nothing : PathKind::other;
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
-  Directory directory;
+  std::optional<DirectoryStream> directory;
   do {
-    directory.reset(::opendir(path.c_str()));
-  } while (!directory && errno == EINTR);
-  if (!directory) {
+    directory.emplace(path.c_str());
+  } while (!directory->valid() && errno == EINTR);
+  if (!directory->valid()) {
     const int error_number = errno;
     return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, error_number, "cannot open",
                         path);
   }
-  return read_names(directory.get(), path, hidden);
+  return read_names(*directory, path, hidden);
 }
 
 Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path) {
   // Another open file, so that no other reader of the descriptor moves its position.
-  const int opened = retry([&] { return ::openat(descriptor, ".", kOpenDirectory); });
+  const int opened = retry([&] { return open_at(descriptor, ".", kOpenDirectory); });
   if (opened < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
-  const Directory directory(::fdopendir(opened));
-  if (directory) return read_names(directory.get(), path, true);
+  DirectoryStream directory(opened);
+  if (directory.valid()) return read_names(directory, path, true);
   const int error_number = errno;
   ::close(opened);
   return system_error(Errc::out_of_memory, error_number, "cannot open", path);
+}
+
+int read_link_at(int directory, const char* name, std::string& target) {
+  target.resize(PATH_MAX);
+  const ssize_t length = ::readlinkat(directory, name, target.data(), target.size());
+  if (length < 0) return -1;
+  target.resize(static_cast<std::size_t>(length));
+  return 0;
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

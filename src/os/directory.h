@@ -1,7 +1,6 @@
 // Lists of names in directories. As in a shell, names that begin with a dot are hidden.
 #pragma once
 
-#include <fcntl.h>
 #include <safetensors/error.h>
 
 #include <cstdint>
@@ -11,8 +10,27 @@
 
 namespace safetensors::os {
 
-// Flags of open() for a directory whose names are read.
-inline constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+// Reads the names in a directory one at a time, in the order of the system.
+class DirectoryStream {
+ public:
+  // Takes the descriptor of a directory that is open for reading. If that fails, valid() returns false, errno is the
+  // reason, and the caller still owns the descriptor.
+  explicit DirectoryStream(int descriptor) noexcept;
+  // Opens the directory at a path. If that fails, valid() returns false, and errno is the reason.
+  explicit DirectoryStream(const char* path) noexcept;
+  DirectoryStream(const DirectoryStream&) = delete;
+  DirectoryStream& operator=(const DirectoryStream&) = delete;
+  ~DirectoryStream();
+
+  [[nodiscard]] bool valid() const noexcept { return handle_ != nullptr; }
+  [[nodiscard]] int descriptor() const noexcept;
+  // Returns the next name, which is valid until the next call. `.` and `..` are among the names. Returns nullptr at the
+  // end, with errno 0, and after an error, with its errno.
+  [[nodiscard]] const char* next() noexcept;
+
+ private:
+  void* handle_;
+};
 
 enum class PathKind : std::uint8_t {
   nothing,    // the name does not exist
@@ -29,6 +47,10 @@ enum class PathKind : std::uint8_t {
 
 // The same for an open directory, with the names that begin with a dot. path: only for errors.
 [[nodiscard]] Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path);
+
+// Replaces `target` by the path that a symlink in a directory contains. Returns 0, or -1 and sets errno: EINVAL for a
+// file that is not a symlink, ENOENT if there is no file. target is then unspecified. Throws std::bad_alloc.
+[[nodiscard]] int read_link_at(int directory, const char* name, std::string& target);
 
 // Joins a directory's path and a name with one separator. An empty directory means the working directory.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);

@@ -1,7 +1,8 @@
-// Classifies file systems by the magic number of statfs(), and files by their mode. The numbers are written out,
-// because <linux/magic.h> does not name all of them. An unknown number means local.
+// Classifies file systems by the magic number of statfs(). Most numbers are written out, because <linux/magic.h> does
+// not name all of them. An unknown number means local.
 #include "os/file_system.h"
 
+#include <linux/magic.h>
 #include <sys/vfs.h>
 
 #include "os/system_error.h"
@@ -51,33 +52,11 @@ FileSystem file_system_of(int descriptor) noexcept {
   return classify_file_system(static_cast<std::uint32_t>(status.f_type));
 }
 
-const char* describe_irregular(mode_t mode) noexcept {
-  switch (mode & S_IFMT) {
-    case S_IFREG:
-      return nullptr;
-    case S_IFDIR:
-      return "a directory";
-    case S_IFIFO:
-      return "a FIFO";
-    case S_IFCHR:
-      return "a character device";
-    case S_IFBLK:
-      return "a block device";
-    case S_IFSOCK:
-      return "a socket";
-    case S_IFLNK:
-      return "a symbolic link";
-    default:
-      return "something unknown";
-  }
-}
-
-FileIdentity identity_of(const struct stat& status) noexcept {
-  return {.device = static_cast<std::uint64_t>(status.st_dev),
-          .inode = static_cast<std::uint64_t>(status.st_ino),
-          .size = status.st_size < 0 ? 0 : static_cast<std::uint64_t>(status.st_size),
-          .changed_seconds = status.st_ctim.tv_sec,
-          .changed_nanoseconds = status.st_ctim.tv_nsec};
+bool on_local_device(int descriptor) noexcept {
+  struct statfs status;
+  if (::fstatfs(descriptor, &status) != 0) return false;
+  const auto magic = static_cast<std::uint32_t>(status.f_type);
+  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
 }
 
 }  // namespace safetensors::os

@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <utility>
 
+#include "os/file_status.h"
+#include "os/memory.h"
+#include "os/open.h"
 #include "os/residency.h"
 #include "os/system.h"
 
@@ -20,7 +22,8 @@ namespace {
 // would end the process. SIGURG is ignored unless a program handles it, and such handlers expect it at any time.
 Descriptor lease(int descriptor) noexcept {
   const DescriptorPath path(descriptor);
-  Descriptor opened(::open(path.text, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  Descriptor opened(
+      open_at(kWorkingDirectory, path.text, OpenFlags::read | OpenFlags::no_wait | OpenFlags::no_terminal));
   if (!opened.valid() || ::fcntl(opened.get(), F_SETSIG, SIGURG) != 0 ||
       ::fcntl(opened.get(), F_SETLEASE, F_RDLCK) != 0)
     opened.reset();
@@ -32,12 +35,12 @@ Descriptor lease(int descriptor) noexcept {
 std::optional<LeasedMap> LeasedMap::make(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
   if (size == 0) return std::nullopt;
   LeasedMap made(lease(descriptor));
-  struct stat status;
-  if (!made.leased_.valid() || ::fstat(made.leased_.get(), &status) != 0) return std::nullopt;
-  const auto file_size = static_cast<std::uint64_t>(status.st_size);
+  FileStatus status;
+  if (!made.leased_.valid() || status_of(made.leased_.get(), status) != 0) return std::nullopt;
+  const auto file_size = status.identity.size;
   if (offset > file_size || size > file_size - offset) return std::nullopt;
   if (detail::count_cached(made.leased_.get(), offset, size) != 1.0) return std::nullopt;
-  const std::uint64_t skipped = offset % static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t skipped = offset % page_size();
   const auto map_size = static_cast<std::size_t>(skipped + size);
   if (map_size != skipped + size) return std::nullopt;
   void* const map =

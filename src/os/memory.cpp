@@ -25,14 +25,13 @@ namespace {
 
 // Rounds up to the page size of the system.
 std::size_t whole_pages(std::size_t size) noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_size();
   return (size + page - 1) / page * page;
 }
 
 // The bytes from the start of their first page on, because madvise() takes whole pages.
 std::span<std::byte> touched_pages(std::span<const std::byte> bytes) noexcept {
-  const std::size_t skipped =
-      reinterpret_cast<std::uintptr_t>(bytes.data()) % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_size();
   if (bytes.empty()) return {};
   return {const_cast<std::byte*>(bytes.data()) - skipped, bytes.size() + skipped};
 }
@@ -57,6 +56,10 @@ class LargeMemory final : public std::pmr::memory_resource {
 };
 
 }  // namespace
+
+std::size_t page_size() noexcept {
+  return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 bool fits_in_machine(std::uint64_t size) noexcept {
   struct sysinfo info;
@@ -137,7 +140,7 @@ void unlock_pages(std::span<const std::byte> bytes) noexcept {
 }
 
 void give_up_pages(std::span<const std::byte> mapped) noexcept {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = std::uintptr_t{page_size()};
   const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
   const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
   if (begin < end)

@@ -13,6 +13,9 @@ namespace safetensors::os {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
 
+// Returns the size of a page of the system in bytes. Makes no system call.
+[[nodiscard]] std::size_t page_size() noexcept;
+
 // Anonymous memory from the system, aligned to kHugePage. It is zero until written, and uses huge pages if the system
 // has them.
 struct Pages {

@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,26 +20,28 @@
 
 #include "base/error.h"
 #include "os/memory.h"
+#include "os/open.h"
 #include "os/residency.h"
+#include "os/system.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
 
 constexpr std::size_t kMaxRead = 0x7ffff000;  // bytes; the limit of Linux for one read
-constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
-Error irregular_error(mode_t mode, std::string_view path) {
+Error irregular_error(FileKind kind, std::string_view path) {
   Error error =
-      base::make_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(mode), path);
-  if (S_ISDIR(mode)) error.os_error = EISDIR;
+      base::make_error(Errc::not_regular_file, std::string("not a regular file but ") + describe_irregular(kind), path);
+  if (kind == FileKind::directory) error.os_error = EISDIR;
   return error;
 }
 
-// O_NONBLOCK: the file may have become a FIFO, and open() must not wait for its writer. O_NOCTTY: a terminal must not
-// become the controlling terminal.
+// The file may have become a FIFO, and open() must not wait for its writer. A terminal must not become the controlling
+// terminal.
 int open_readable(const char* path) noexcept {
-  return retry([&] { return ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY); });
+  return retry(
+      [&] { return open_at(kWorkingDirectory, path, OpenFlags::read | OpenFlags::no_wait | OpenFlags::no_terminal); });
 }
 
 // Returns the absolute path, without following symlinks. Returns the path unchanged if the working directory is unknown
@@ -70,9 +71,10 @@ class OpenFirst final : public Opener {
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
     return base::guarded([&]() -> Result<Descriptor> {
       // Check before open(): some devices act when they are opened, such as a tape that rewinds.
-      struct stat status;
-      if (::stat(path_.c_str(), &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path_);
-      if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path_);
+      FileStatus status;
+      if (status_of_path(path_.c_str(), Symlinks::follow, status) != 0)
+        return system_error(Errc::open_failed, errno, "cannot open", path_);
+      if (!status.is_regular()) return irregular_error(status.kind, path_);
       Descriptor descriptor(open_readable(path_.c_str()));
       if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path_);
       return descriptor;
@@ -89,12 +91,12 @@ class OpenAgain final : public Opener {
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
     return base::guarded([&]() -> Result<Descriptor> {
       // Check before open() as above, and again after it, because the file can be replaced in between.
-      struct stat status;
-      if (::stat(path_.c_str(), &status) != 0) return refused();
-      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      FileStatus status;
+      if (status_of_path(path_.c_str(), Symlinks::follow, status) != 0) return refused();
+      if (status.identity != identity_) return changed_error(identity_, status.identity);
       Descriptor descriptor(open_readable(path_.c_str()));
-      if (!descriptor.valid() || ::fstat(descriptor.get(), &status) != 0) return refused();
-      if (identity_of(status) != identity_) return changed_error(identity_, identity_of(status));
+      if (!descriptor.valid() || status_of(descriptor.get(), status) != 0) return refused();
+      if (status.identity != identity_) return changed_error(identity_, status.identity);
       return descriptor;
     });
   }
@@ -161,10 +163,10 @@ PosixFile::~PosixFile() {
 }
 
 Result<PosixFile::Facts> PosixFile::inspect(int descriptor, std::string_view path) {
-  struct stat status;
-  if (::fstat(descriptor, &status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
-  if (!S_ISREG(status.st_mode)) return irregular_error(status.st_mode, path);
-  const Facts facts{identity_of(status), file_system_of(descriptor)};
+  FileStatus status;
+  if (status_of(descriptor, status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!status.is_regular()) return irregular_error(status.kind, path);
+  const Facts facts{status.identity, file_system_of(descriptor)};
   if (facts.file_system == FileSystem::kernel)
     return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
                             path);
@@ -281,10 +283,10 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
     if (size == 0) return Mapping{};
     const Result<Lease> descriptor = lease();
     if (!descriptor) return descriptor.error();
-    struct stat status;
-    if (::fstat(descriptor->get(), &status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
+    FileStatus status;
+    if (status_of(descriptor->get(), status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
     // Compare with the size of the file now: an access past its end would raise SIGBUS.
-    const std::uint64_t available = identity_of(status).size;
+    const std::uint64_t available = status.identity.size;
     if (offset > available || size > available - offset) {
       Error error =
           base::make_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
@@ -293,7 +295,7 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
       error.offset = available;
       return error;
     }
-    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const auto page = std::uint64_t{page_size()};
     // mmap() needs an offset at a page boundary.
     const std::uint64_t skipped = offset % page;
     const std::uint64_t length = size + skipped;

@@ -15,6 +15,7 @@
 #include "base/cancellation.h"
 #include "os/descriptor.h"
 #include "os/descriptor_pool.h"
+#include "os/file_status.h"
 #include "os/file_system.h"
 
 namespace safetensors::os {

@@ -6,6 +6,7 @@
 // file.
 #include "os/residency.h"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #include <chrono>
 #include <cstddef>
 #include <random>
+
+#include "os/memory.h"
 
 namespace safetensors::os {
 namespace {
@@ -58,7 +61,7 @@ std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::ui
   CachestatRange range{offset, size};
   Cachestat found{};
   if (::syscall(kCachestat, descriptor, &range, &found, 0) != 0) return std::nullopt;
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = std::uint64_t{page_size()};
   const std::uint64_t pages = (offset + size - 1) / page - offset / page + 1;
   return std::min(1.0, static_cast<double>(found.cached) / static_cast<double>(pages));
 }
@@ -83,6 +86,12 @@ std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::ui
 }
 
 }  // namespace detail
+
+void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, CacheAdvice advice) noexcept {
+  constexpr int kNative[] = {POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED};
+  (void)::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(size),
+                        kNative[static_cast<std::size_t>(advice)]);
+}
 
 std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
   if (size <= kSamples * kSampleBytes) return ask(descriptor, offset, size);

@@ -1,4 +1,4 @@
-// The share of a file's bytes that is in the page cache.
+// The page cache: the share of a file's bytes that it has, and advice about them.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,16 @@ namespace safetensors::os {
 // Returns the share of [offset, offset + size) that is in the page cache, from 0 to 1. Returns nothing if the system
 // does not tell. For a range of more than 32 MiB, the share is an estimate from samples.
 [[nodiscard]] std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
+
+// How the program will read a range of a file.
+enum class CacheAdvice : std::uint8_t {
+  sequential,  // forward: the system doubles the read-ahead
+  random,      // with gaps: the system does not read ahead
+  will_need,   // soon: the system begins to read it
+  drop,        // no more: the system drops it from the page cache
+};
+// Ignores errors. size 0: up to the end of the file.
+void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, CacheAdvice advice) noexcept;
 
 namespace detail {
 // The two methods, for ranges that are not large. count_cached() counts pages with cachestat (Linux 6.5).

@@ -11,30 +11,34 @@
 #include <cstdio>
 #include <new>
 
+#include "os/file_status.h"
+
 namespace safetensors::os {
+
+static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
 
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }
 
-int System::open_at(int directory, const char* name, int flags, mode_t mode) noexcept {
-  return ::openat(directory, name, flags, mode);
+int System::open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
+  return os::open_at(directory, name, flags, permissions);
 }
 
 int System::close(int descriptor) noexcept {
   return ::close(descriptor);
 }
 
-ssize_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
-ssize_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+std::ptrdiff_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
-ssize_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                           std::size_t size) noexcept {
+std::ptrdiff_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                                  std::size_t size) noexcept {
   auto from_position = static_cast<off64_t>(from_offset);
   auto to_position = static_cast<off64_t>(to_offset);
   return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
@@ -69,20 +73,21 @@ int System::sync_file_system(int descriptor) noexcept {
   return ::syncfs(descriptor);
 }
 
-int System::change_mode(int descriptor, mode_t mode) noexcept {
-  return ::fchmod(descriptor, mode);
+int System::change_mode(int descriptor, std::uint32_t permissions) noexcept {
+  return ::fchmod(descriptor, static_cast<mode_t>(permissions));
 }
 
-int System::change_owner(int descriptor, uid_t user, gid_t group) noexcept {
-  return ::fchown(descriptor, user, group);
+int System::change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept {
+  static_assert(static_cast<uid_t>(kKeepUser) == static_cast<uid_t>(-1));
+  return ::fchown(descriptor, static_cast<uid_t>(user), static_cast<gid_t>(group));
 }
 
 int System::rename_at(int directory, const char* from, const char* to) noexcept {
   return ::renameat(directory, from, directory, to);
 }
 
-int System::make_directory(int directory, const char* name, mode_t mode) noexcept {
-  return ::mkdirat(directory, name, mode);
+int System::make_directory(int directory, const char* name, std::uint32_t permissions) noexcept {
+  return ::mkdirat(directory, name, static_cast<mode_t>(permissions));
 }
 
 int System::remove_directory(int directory, const char* name) noexcept {
@@ -105,9 +110,10 @@ int System::link_at(int descriptor, int directory, const char* name) noexcept {
 }
 
 bool System::linkable(int descriptor) noexcept {
-  struct stat file, found;
-  return ::fstat(descriptor, &file) == 0 && ::stat(DescriptorPath(descriptor).text, &found) == 0 &&
-         identity_of(file).same_file(identity_of(found));
+  FileStatus file, found;
+  return status_of(descriptor, file) == 0 &&
+         status_of_path(DescriptorPath(descriptor).text, Symlinks::follow, found) == 0 &&
+         file.identity.same_file(found.identity);
 }
 
 int System::duplicate(int descriptor) noexcept {

@@ -2,14 +2,19 @@
 // of them fail.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "os/file_system.h"
+#include "os/open.h"
 
 namespace safetensors::os {
+
+// The largest offset in a file, in bytes.
+inline constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+// For System::change_owner(): the file keeps its owner.
+inline constexpr std::uint32_t kKeepUser = ~std::uint32_t{0};
 
 // The alignment that O_DIRECT requires, in bytes. 0: the file does not support O_DIRECT.
 struct DirectAlignment {
@@ -26,23 +31,24 @@ class System {
   System& operator=(const System&) = delete;
   virtual ~System() = default;
 
-  virtual int open_at(int directory, const char* name, int flags, mode_t mode) noexcept;
+  virtual int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept;
   virtual int close(int descriptor) noexcept;
-  virtual ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
-  virtual ssize_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
-  virtual ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                             std::size_t size) noexcept;
+  virtual std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+  virtual std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+  virtual std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                                    std::size_t size) noexcept;
   virtual int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;
   virtual int preallocate(int descriptor, std::uint64_t size) noexcept;
   // Starts to write dirty pages to the device and does not wait for the end.
   virtual int start_writeback(int descriptor) noexcept;
   virtual int sync(int descriptor) noexcept;
   virtual int sync_file_system(int descriptor) noexcept;
-  virtual int change_mode(int descriptor, mode_t mode) noexcept;
-  virtual int change_owner(int descriptor, uid_t user, gid_t group) noexcept;
+  virtual int change_mode(int descriptor, std::uint32_t permissions) noexcept;
+  // user: its ID, or kKeepUser.
+  virtual int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept;
   virtual int rename_at(int directory, const char* from, const char* to) noexcept;
   virtual int unlink_at(int directory, const char* name) noexcept;
-  virtual int make_directory(int directory, const char* name, mode_t mode) noexcept;
+  virtual int make_directory(int directory, const char* name, std::uint32_t permissions) noexcept;
   virtual int remove_directory(int directory, const char* name) noexcept;
   // Renames, and replaces nothing but an empty directory. EEXIST or ENOTEMPTY: the new name is in use.
   virtual int rename_new(int directory, const char* from, const char* to) noexcept;

@@ -1,15 +1,15 @@
 // Hands out the items of a plan while others are read. Threads take jobs under one mutex. They wait while the budget is
 // full of results that the caller has not taken.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <utility>
 
 #include "base/error.h"
+#include "os/process.h"
 #include "os/system_error.h"
 #include "os/thread_group.h"
 #include "plan/plan_destinations.h"
@@ -45,7 +45,7 @@ struct Stream::State {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  const ::pid_t process = ::getpid();
+  const std::uint64_t process = os::process_id();
   const std::shared_ptr<const ReadPlan::State> plan;  // null for a plan without items
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   plan::PlanRun run;
@@ -193,7 +193,7 @@ void Stream::State::cancel() noexcept {
 }
 
 void Stream::Delete::operator()(State* state) const noexcept {
-  if (::getpid() == state->process) delete state;
+  if (os::process_id() == state->process) delete state;
 }
 
 Stream::Stream(Owner state) noexcept : state_(std::move(state)) {}

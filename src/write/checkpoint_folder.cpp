@@ -7,10 +7,6 @@
 // do this.
 #include "write/checkpoint_folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -28,6 +24,8 @@
 #include "io/clean.h"
 #include "io/folder_lock.h"
 #include "os/directory.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
@@ -79,10 +77,11 @@ Status CheckpointFolder::make_folder() {
     new_folder_ = std::move(*folder);
   }
   const std::string& path = new_folder_ ? new_folder_->path() : path_;
-  folder_ = os::Descriptor(os::retry([&] { return ::open(path.c_str(), os::kOpenDirectory); }));
+  folder_ =
+      os::Descriptor(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory); }));
   // A folder that may be searched but not read. This descriptor is enough to remove files by their names.
   if (!folder_.valid() && errno == EACCES)
-    folder_ = os::Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    folder_ = os::Descriptor(os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenPathOfDirectory));
   if (folder_.valid()) return {};
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
@@ -120,8 +119,9 @@ void CheckpointFolder::find_old_files() {
   for (const std::string& name : *listed) {
     if (format::stem_of(name) != layout_.stem()) continue;
     const auto file = files.find(format::without_generation(name));
-    struct stat found;
-    if (file != files.end() && ::fstatat(folder_.get(), name.c_str(), &found, 0) == 0 && S_ISREG(found.st_mode))
+    os::FileStatus found;
+    if (file != files.end() && os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 &&
+        found.is_regular())
       old_names_[file->second] = name;
   }
 }
@@ -134,8 +134,8 @@ FilePlace CheckpointFolder::place_of(std::size_t file) const {
 
 // Returns 0 if the name exists, else errno.
 int CheckpointFolder::look_for(const std::string& name) const noexcept {
-  struct stat found;
-  return ::fstatat(folder_.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
+  os::FileStatus found;
+  return os::status_at(folder_.get(), name.c_str(), os::Symlinks::keep, found) == 0 ? 0 : errno;
 }
 
 // Returns whether the index in the folder may name a file. Readers refuse an invalid index. If there is an index that
@@ -293,7 +293,7 @@ Status CheckpointFolder::put_in_place(Files files) {
 
 // The old index would lead readers of the folder to the old files. file: the only file of the new model.
 Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
-  int error_number = ::unlinkat(folder_.get(), index_name_.c_str(), 0) == 0 ? 0 : errno;
+  int error_number = os::real_system().unlink_at(folder_.get(), index_name_.c_str()) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
   if (error_number == 0) {
     const Status synced = file.sync_directory();
@@ -318,7 +318,7 @@ void CheckpointFolder::remove_old_files() noexcept {
     const std::set<std::string_view> kept(names_.begin(), names_.end());
     for (const std::string& name : names) {
       if (format::stem_of(name) == layout_.stem() && !kept.contains(name))
-        (void)::unlinkat(folder_.get(), name.c_str(), 0);
+        (void)os::real_system().unlink_at(folder_.get(), name.c_str());
     }
     return {};
   });

@@ -76,8 +76,8 @@ class CheckpointFolder {
   std::size_t removed_generation_ = 0;         // the highest one that remove_leftovers() removed
   bool indexed_ = false;                       // the new model has an index
   std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
-  os::Descriptor folder_;                      // the folder in which the files are made; O_PATH if it cannot be read
-  std::unique_ptr<io::AtomicFile> index_;      // null: neither the new model nor an old one has an index
+  os::Descriptor folder_;  // the folder in which the files are made; for names only if it cannot be read
+  std::unique_ptr<io::AtomicFile> index_;  // null: neither the new model nor an old one has an index
 };
 
 }  // namespace safetensors::write

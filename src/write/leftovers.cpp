@@ -3,9 +3,8 @@
 // that holds the lock of the folder, or to one that was killed.
 #include "write/leftovers.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "base/cancellation.h"
 #include "file/checkpoint_paths.h"
 #include "os/directory.h"
+#include "os/file_status.h"
 
 namespace safetensors::write {
 namespace {
@@ -65,13 +65,18 @@ std::vector<std::string> without_open_files(const std::string& folder, std::vect
   constexpr const char* kOpenFiles = "/proc/self/fd";
   const Result<std::vector<std::string>> descriptors = os::list_directory(kOpenFiles);
   if (!descriptors) return {};
-  std::set<std::pair<dev_t, ino_t>> open;
-  struct stat file = {};
+  const auto place_of = [](const std::string& path) -> std::optional<std::pair<std::uint64_t, std::uint64_t>> {
+    os::FileStatus file;
+    if (os::status_of_path(path.c_str(), os::Symlinks::follow, file) != 0) return std::nullopt;
+    return std::pair(file.identity.device, file.identity.inode);
+  };
+  std::set<std::pair<std::uint64_t, std::uint64_t>> open;  // device and inode
   for (const std::string& descriptor : *descriptors) {
-    if (::stat(os::join_path(kOpenFiles, descriptor).c_str(), &file) == 0) open.emplace(file.st_dev, file.st_ino);
+    if (const auto place = place_of(os::join_path(kOpenFiles, descriptor))) open.insert(*place);
   }
   std::erase_if(names, [&](const std::string& name) {
-    return ::stat(os::join_path(folder, name).c_str(), &file) == 0 && open.contains({file.st_dev, file.st_ino});
+    const auto place = place_of(os::join_path(folder, name));
+    return place && open.contains(*place);
   });
   return names;
 }

@@ -4,9 +4,9 @@
 
 #include <safetensors/dtype.h>
 #include <safetensors/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +18,7 @@
 #include "format/printable.h"
 #include "format/shard_index.h"
 #include "os/directory.h"
+#include "os/file_status.h"
 #include "write/leftovers.h"
 
 namespace safetensors::write {
@@ -25,12 +26,12 @@ namespace {
 
 constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
 
-using FileId = std::pair<dev_t, ino_t>;
+using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
 
 std::optional<FileId> identity_of_path(const std::string& path) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-  return FileId(status.st_dev, status.st_ino);
+  os::FileStatus status;
+  if (os::status_of_path(path.c_str(), os::Symlinks::follow, status) != 0) return std::nullopt;
+  return FileId(status.identity.device, status.identity.inode);
 }
 
 // The input: its files, and whether each of its tensors is a tensor of the input.

@@ -353,21 +353,21 @@ class FailingSystem final : public os::System {
   [[nodiscard]] bool reached() const { return calls_ > failing_; }
   bool unlink_failed = false;
 
-  int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
-    return fails() ? -1 : System::open_at(directory, name, flags, mode);
+  int open_at(int directory, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
+    return fails() ? -1 : System::open_at(directory, name, flags, permissions);
   }
   int close(int descriptor) noexcept override {
     const int result = System::close(descriptor);
     return fails() ? -1 : result;
   }
-  ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
+  std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
     return fails() ? -1 : System::write_at(descriptor, bytes, size, offset);
   }
   int direct_alignment(int descriptor, os::DirectAlignment& alignment) noexcept override {
     return fails() ? -1 : System::direct_alignment(descriptor, alignment);
   }
-  ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                     std::size_t size) noexcept override {
+  std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                            std::size_t size) noexcept override {
     return fails() ? -1 : System::copy_range(from, from_offset, to, to_offset, size);
   }
   int preallocate(int descriptor, std::uint64_t size) noexcept override {
@@ -376,10 +376,10 @@ class FailingSystem final : public os::System {
   int start_writeback(int descriptor) noexcept override { return fails() ? -1 : System::start_writeback(descriptor); }
   int sync(int) noexcept override { return fails() ? -1 : 0; }
   int sync_file_system(int) noexcept override { return fails() ? -1 : 0; }
-  int change_mode(int descriptor, mode_t mode) noexcept override {
+  int change_mode(int descriptor, std::uint32_t mode) noexcept override {
     return fails() ? -1 : System::change_mode(descriptor, mode);
   }
-  int change_owner(int descriptor, uid_t user, gid_t group) noexcept override {
+  int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept override {
     return fails() ? -1 : System::change_owner(descriptor, user, group);
   }
   int rename_at(int directory, const char* from, const char* to) noexcept override {

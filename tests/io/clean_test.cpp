@@ -206,8 +206,8 @@ TEST_F(CleanDirectory, RefusesAllButDirectories) {
 TEST_F(CleanDirectory, NamesFileThatCannotBeOpened) {
   put(path, "x");
   class Closed final : public os::System {
-    int open_at(int parent, const char* name, int flags, mode_t mode) noexcept override {
-      if (parent == AT_FDCWD) return System::open_at(parent, name, flags, mode);
+    int open_at(int parent, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
+      if (parent == os::kWorkingDirectory) return System::open_at(parent, name, flags, permissions);
       return errno = EACCES, -1;
     }
   } closed;

@@ -16,7 +16,9 @@ namespace {
 
 class FolderLockTest : public testing::Test {
  protected:
-  os::Descriptor open() const { return os::Descriptor(::open(directory_.path().c_str(), os::kOpenDirectory)); }
+  os::Descriptor open() const {
+    return os::Descriptor(os::open_at(os::kWorkingDirectory, directory_.path().c_str(), os::kOpenDirectory));
+  }
   TemporaryDirectory directory_;
 };
 

@@ -35,20 +35,21 @@ class FakeDirect final : public os::System {
   int reads = 0;
   std::uint64_t delivered = 0;  // bytes
 
-  int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
+  int open_at(int directory, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
     if (interruptions > 0) return --interruptions, fail(EINTR);
     ++opens;
-    if (opens_plain != ((flags & O_DIRECT) == 0)) return fail(EBADF);
-    return open_errno != 0 ? fail(open_errno) : os::System::open_at(directory, name, flags & ~O_DIRECT, mode);
+    if (opens_plain == has(flags, os::OpenFlags::direct)) return fail(EBADF);
+    if (open_errno != 0) return fail(open_errno);
+    return os::System::open_at(directory, name, without(flags, os::OpenFlags::direct), permissions);
   }
-  ssize_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
+  std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
     if (interruptions > 0) return --interruptions, fail(EINTR);
     const std::size_t memory = alignment.known ? alignment.memory : 4096;
     const std::size_t block = alignment.known ? alignment.offset : 4096;
     misaligned =
         misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 || offset % block != 0 || size % block != 0;
     if (reads++ == reads_before && read_errno != 0) return fail(read_errno);
-    const ssize_t count = os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
+    const std::ptrdiff_t count = os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
     delivered += count > 0 ? static_cast<std::uint64_t>(count) : 0;
     return count;
   }

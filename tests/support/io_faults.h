@@ -56,25 +56,25 @@ class FaultySystem final : public os::System {
   bool no_proc = false;
   os::FileSystem kind = os::FileSystem::local;
 
-  int open_at(int directory, const char* name, int flags, mode_t mode) noexcept override {
+  int open_at(int directory, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
     opened.emplace_back(name);
-    if ((flags & O_DIRECT) != 0 && direct_open_errno != 0) return fail(direct_open_errno);
+    if (has(flags, os::OpenFlags::direct) && direct_open_errno != 0) return fail(direct_open_errno);
     if (open_errno != 0) return fail(open_errno);
-    if ((flags & O_TMPFILE) == O_TMPFILE && unnamed_errno != 0) return fail(unnamed_errno);
-    if (name_collisions > 0 && (flags & O_CREAT) != 0) return --name_collisions, fail(EEXIST);
-    return System::open_at(directory, name, flags, mode);
+    if (has(flags, os::OpenFlags::unnamed) && unnamed_errno != 0) return fail(unnamed_errno);
+    if (name_collisions > 0 && has(flags, os::OpenFlags::create)) return --name_collisions, fail(EEXIST);
+    return System::open_at(directory, name, flags, permissions);
   }
   int close(int descriptor) noexcept override {
     const int result = System::close(descriptor);
     return close_errno != 0 ? fail(close_errno) : result;
   }
-  ssize_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
+  std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
     const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
     if (const int number = order(direct); number != 0) return fail(number);
     count_at_once(1);
-    const ssize_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
+    const std::ptrdiff_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
     count_at_once(-1);
-    return direct ? std::min(count, static_cast<ssize_t>(std::min(longest_direct_report, size))) : count;
+    return direct ? std::min(count, static_cast<std::ptrdiff_t>(std::min(longest_direct_report, size))) : count;
   }
   int direct_alignment(int descriptor, os::DirectAlignment& found) noexcept override {
     if (alignment_errno != 0) return fail(alignment_errno);
@@ -82,8 +82,8 @@ class FaultySystem final : public os::System {
     found = *alignment;
     return 0;
   }
-  ssize_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                     std::size_t size) noexcept override {
+  std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                            std::size_t size) noexcept override {
     ++copies;
     if (interruptions > 0) return --interruptions, fail(EINTR);
     if (copy_errno != 0) return fail(copy_errno);
@@ -111,10 +111,10 @@ class FaultySystem final : public os::System {
     ++file_system_syncs;
     return file_system_sync_errno != 0 ? fail(file_system_sync_errno) : 0;
   }
-  int change_mode(int descriptor, mode_t mode) noexcept override {
-    return mode_errno != 0 ? fail(mode_errno) : System::change_mode(descriptor, mode);
+  int change_mode(int descriptor, std::uint32_t permissions) noexcept override {
+    return mode_errno != 0 ? fail(mode_errno) : System::change_mode(descriptor, permissions);
   }
-  int change_owner(int descriptor, uid_t user, gid_t group) noexcept override {
+  int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept override {
     return owner_errno != 0 ? fail(owner_errno) : System::change_owner(descriptor, user, group);
   }
   int rename_at(int directory, const char* from, const char* to) noexcept override {

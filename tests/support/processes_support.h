@@ -1,6 +1,7 @@
 // Writes models by several processes: children that send texts, models with random bytes, and a fixture.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>

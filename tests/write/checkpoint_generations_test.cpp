@@ -79,7 +79,7 @@ TEST_F(CheckpointGenerations, SavesWhileChildOfFirstSaveLives) {
   const pid_t child = start_child([] { return ::pause() == 0; });
   ASSERT_TRUE(succeeds(write_all(made, 2, 'a')));
   ASSERT_TRUE(succeeds(made.commit()));
-  const os::Descriptor folder(::open(folder_.c_str(), os::kOpenDirectory));
+  const os::Descriptor folder(os::open_at(os::kWorkingDirectory, folder_.c_str(), os::kOpenDirectory));
   EXPECT_TRUE(succeeds(io::FolderLock::take(folder.get(), folder_, 1)));
   ::kill(child, SIGKILL);
   EXPECT_EQ(result_of(child), 1000 + SIGKILL);

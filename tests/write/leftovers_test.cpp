@@ -48,7 +48,7 @@ TEST_F(LeftoverShards, GoBesideAModelOfOneFile) {
 TEST_F(LeftoverShards, StayWhileAWriterHoldsTheLock) {
   save(2, 'a');
   put_leftover();
-  const os::Descriptor folder(::open(folder_.c_str(), os::kOpenDirectory));
+  const os::Descriptor folder(os::open_at(os::kWorkingDirectory, folder_.c_str(), os::kOpenDirectory));
   std::optional<io::FolderLock> lock(io::FolderLock::take(folder.get(), folder_, 1).value());
   EXPECT_TRUE(lock->held());
   EXPECT_TRUE(survives_start(kLeft));

@@ -1,0 +1,37 @@
+// Translates OpenFlags to the flags of open(). The table has one row per flag, except for read and write: their values
+// in open() are numbers and not bits.
+#include "os/open.h"
+
+#include <fcntl.h>
+
+namespace safetensors::os {
+namespace {
+
+constexpr struct {
+  OpenFlags flag;
+  int native;
+} kTable[] = {
+    {OpenFlags::create, O_CREAT},       {OpenFlags::only_new, O_EXCL},       {OpenFlags::truncate, O_TRUNC},
+    {OpenFlags::unnamed, O_TMPFILE},    {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::path_only, O_PATH},
+    {OpenFlags::no_follow, O_NOFOLLOW}, {OpenFlags::no_wait, O_NONBLOCK},    {OpenFlags::no_terminal, O_NOCTTY},
+    {OpenFlags::direct, O_DIRECT},
+};
+
+int native_flags(OpenFlags flags) noexcept {
+  int native = O_CLOEXEC | O_RDONLY;
+  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
+  for (const auto& row : kTable) {
+    if (has(flags, row.flag)) native |= row.native;
+  }
+  return native;
+}
+
+}  // namespace
+
+const int kWorkingDirectory = AT_FDCWD;
+
+int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
+  return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
+}
+
+}  // namespace safetensors::os
