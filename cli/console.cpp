@@ -5,10 +5,10 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
+#include "os/command/signals.h"
+#include "os/command/standard_streams.h"
+
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -18,17 +18,12 @@ namespace {
 // Returns 0 or errno.
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    const std::ptrdiff_t written = os::write_next(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return 0;
-}
-
-std::size_t terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 bool colors_wanted() {
@@ -40,9 +35,9 @@ bool colors_wanted() {
 }  // namespace
 
 Console::Console()
-    : out_is_terminal_(::isatty(STDOUT_FILENO) == 1),
-      columns_(out_is_terminal_ ? terminal_columns() : 0),
-      err_is_terminal_(::isatty(STDERR_FILENO) == 1),
+    : out_is_terminal_(os::is_terminal(os::kStandardOutput)),
+      columns_(out_is_terminal_ ? os::terminal_columns(os::kStandardOutput) : 0),
+      err_is_terminal_(os::is_terminal(os::kStandardError)),
       colors_(out_is_terminal_ && colors_wanted()) {}
 
 void Console::heading(std::string_view text) {
@@ -53,12 +48,9 @@ void Console::heading(std::string_view text) {
 }
 
 void Console::flush() {
-  if (os_error_ == 0) os_error_ = write_all(STDOUT_FILENO, buffer_);
+  if (os_error_ == 0) os_error_ = write_all(os::kStandardOutput, buffer_);
   buffer_.clear();
-  if (os_error_ == EPIPE) {
-    std::signal(SIGPIPE, SIG_DFL);
-    std::raise(SIGPIPE);
-  }
+  if (os_error_ == EPIPE) os::end_by_broken_pipe();
 }
 
 Exit Console::finish(Exit code) {
@@ -70,7 +62,7 @@ Exit Console::finish(Exit code) {
 
 void Console::message(std::string_view text) {
   flush();
-  write_all(STDERR_FILENO, formatted("safetensors: {}\n", text));
+  write_all(os::kStandardError, formatted("safetensors: {}\n", text));
 }
 
 Exit Console::error(std::string_view path, const Error& error) {
@@ -80,7 +72,7 @@ Exit Console::error(std::string_view path, const Error& error) {
 
 Exit Console::usage(std::string_view command, std::string_view text) {
   flush();
-  write_all(STDERR_FILENO, formatted("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
+  write_all(os::kStandardError, formatted("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
   return Exit::usage;
 }
 
@@ -91,7 +83,7 @@ void Console::progress(std::uint64_t done, std::uint64_t total) {
   if (percent == shown_percent_ && done != total) return;
   shown_percent_ = percent;
   const char* end = done == total ? "\n" : "";
-  write_all(STDERR_FILENO,
+  write_all(os::kStandardError,
             formatted("\r{:3}%  {} of {}  {}", std::min(percent, 100), size_text(done), size_text(total), end));
 }
 

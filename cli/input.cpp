@@ -2,8 +2,9 @@
 #include "input.h"
 #include "text/formatted.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#include "os/command/standard_streams.h"
+#include "os/file_status.h"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -120,13 +121,14 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 }
 
 Status check_output_apart(const std::string& output, const std::string& argument, const Input& input) {
-  struct stat out = {};
-  if (::stat(output.c_str(), &out) != 0) return {};
+  os::FileStatus out;
+  if (os::status_of_path(output.c_str(), os::Symlinks::follow, out) != 0) return {};
   const auto is_output = [&](const std::string& path) {
-    struct stat in = {};
+    os::FileStatus in;
     const bool standard_input = path.empty() || path == kStandardInput;
-    const int failed = standard_input ? ::fstat(STDIN_FILENO, &in) : ::stat(path.c_str(), &in);
-    return failed == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+    const int failed = standard_input ? os::status_of(os::kStandardInput, in)
+                                      : os::status_of_path(path.c_str(), os::Symlinks::follow, in);
+    return failed == 0 && in.identity.same_file(out.identity);
   };
   bool same = is_output(argument);
   for (const File& file : input.files()) same = same || is_output(argument == kStandardInput ? argument : file.path());

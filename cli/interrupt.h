@@ -3,9 +3,7 @@
 
 #include <safetensors/error.h>
 
-#include <csignal>
-
-#include <array>
+#include "os/command/signals.h"
 
 namespace safetensors::cli {
 
@@ -15,19 +13,13 @@ namespace safetensors::cli {
 // Only one Interrupt may exist at a time, on one thread.
 class Interrupt {
  public:
-  Interrupt();
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
-  ~Interrupt();
-
   // Returns true after one of the signals came.
-  [[nodiscard]] static bool caught();
+  [[nodiscard]] static bool caught() { return os::NotedSignals::came(); }
   // Returns the error for a write that a signal stopped: Errc::cancelled.
   [[nodiscard]] static Error error();
 
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, kSignals.size()> before_{};
+  os::NotedSignals signals_;
 };
 
 }  // namespace safetensors::cli

@@ -1,9 +1,10 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
 
-#include <fcntl.h>
+#include "os/command/signals.h"
+#include "os/command/standard_streams.h"
+
 #include <algorithm>
-#include <csignal>
 #include <new>
 #include <vector>
 
@@ -38,25 +39,14 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
   return Exit::good;
 }
 
-// Opens /dev/null in place of each standard descriptor that is closed. Otherwise, a file that the command opens would
-// get its number, and "-" would read that file. It is open in the wrong direction, so its use is an error, as before.
-void fill_standard_descriptors() {
-  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
-    if (::fcntl(descriptor, F_GETFD) == -1) (void)::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
-  }
-}
-
 }  // namespace
 }  // namespace safetensors::cli
 
 int main(int argc, char** argv) {
   using namespace safetensors::cli;
-  // write() then reports a closed pipe, so that unfinished output can be removed first.
-  std::signal(SIGPIPE, SIG_IGN);
-  // A file over the size limit is then an error of write(). The signal would kill the process, and leave a partial
-  // file.
-  std::signal(SIGXFSZ, SIG_IGN);
-  fill_standard_descriptors();
+  // A failed write is then an error, so that unfinished output can be removed first.
+  safetensors::os::ignore_write_signals();
+  safetensors::os::fill_standard_descriptors();  // otherwise "-" could read a file that the command opens
   Console console;
   try {
     const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);

@@ -4,7 +4,8 @@
 
 #include "text/formatted.h"
 
-#include <sys/stat.h>
+#include "os/file_status.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -18,12 +19,11 @@ Status read_name_map(const std::string& path, NameMap& names) {
   const auto fail = [&](Errc code, std::string message, int error_number = 0) {
     return Error{.code = code, .os_error = error_number, .path = path, .message = std::move(message)};
   };
-  struct stat there = {};
-  if (::stat(path.c_str(), &there) != 0) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
-  if (!S_ISREG(there.st_mode))
-    return fail(Errc::not_regular_file, "not a regular file: save the names to a file first");
-  if (static_cast<std::uint64_t>(there.st_size) > kMaxBytes)
-    return fail(Errc::invalid_argument, "more than 256 MiB of names");
+  os::FileStatus there;
+  if (os::status_of_path(path.c_str(), os::Symlinks::follow, there) != 0)
+    return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
+  if (!there.is_regular()) return fail(Errc::not_regular_file, "not a regular file: save the names to a file first");
+  if (there.identity.size > kMaxBytes) return fail(Errc::invalid_argument, "more than 256 MiB of names");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
   if (!file) return fail(Errc::open_failed, "cannot open: " + system_text(errno), errno);
   std::string text;

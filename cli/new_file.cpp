@@ -4,7 +4,8 @@
 #include "console.h"
 #include "interrupt.h"
 
-#include <sys/stat.h>
+#include "os/file_status.h"
+
 #include <cerrno>
 #include <span>
 
@@ -23,8 +24,9 @@ Error exists() {
 Status check_parent(const std::string& path) {
   if (path.ends_with('/')) return failure(Errc::open_failed, "cannot create", EISDIR);
   const std::size_t name = path.rfind('/') + 1;
-  struct stat there = {};
-  if (::stat(name == 0 ? "." : path.substr(0, name).c_str(), &there) == 0) return {};
+  os::FileStatus there;
+  const std::string folder = name == 0 ? "." : path.substr(0, name);
+  if (os::status_of_path(folder.c_str(), os::Symlinks::follow, there) == 0) return {};
   return failure(Errc::open_failed, "cannot open its directory", errno);
 }
 
@@ -52,12 +54,12 @@ Status in_words_of_command(const Status& status) {
 }  // namespace
 
 Status NewFile::check(const std::string& path, bool replace) {
-  struct stat there = {};
-  if (::lstat(path.c_str(), &there) != 0) {
+  os::FileStatus there;
+  if (os::status_of_path(path.c_str(), os::Symlinks::keep, there) != 0) {
     return errno == ENOENT ? check_parent(path) : Status(failure(Errc::open_failed, "cannot write", errno));
   }
   if (!replace) return exists();
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  if (os::status_of_path(path.c_str(), os::Symlinks::follow, there) == 0 && !there.is_regular()) {
     return Error{.code = Errc::not_regular_file, .path = {}, .message = "not a regular file: cannot be replaced"};
   }
   return {};
@@ -65,10 +67,13 @@ Status NewFile::check(const std::string& path, bool replace) {
 
 Result<NewFile> NewFile::create(const std::string& path, bool replace) {
   if (Status status = check(path, replace); !status) return status.error();
-  struct stat old = {};
+  os::FileStatus old;
   io::Links links = io::Links::refuse;
   // A dangling link leads to no file, so the link itself is replaced.
-  if (replace) links = ::stat(path.c_str(), &old) == 0 ? io::Links::follow : io::Links::replace;
+  if (replace) {
+    const bool leads_to_file = os::status_of_path(path.c_str(), os::Symlinks::follow, old) == 0;
+    links = leads_to_file ? io::Links::follow : io::Links::replace;
+  }
   Result<std::unique_ptr<io::AtomicFile>> file =
       io::AtomicFile::create(path, 0, {.sync = io::Sync::file, .links = links, .remove_orphans = true});
   if (!file) return in_words_of_command(file.error());

@@ -6,9 +6,10 @@
 #include "interrupt.h"
 #include "text/formatted.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
+#include "os/command/standard_streams.h"
+#include "os/command/unnamed_file.h"
+#include "os/descriptor.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +21,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr int kDescriptor = 0;
+constexpr int kDescriptor = os::kStandardInput;
 constexpr std::size_t kStep = std::size_t{1} << 20;  // bytes; a length is hostile until its bytes have come
 
 Error system_failure(Errc code, int error_number, const std::string& what) {
@@ -31,14 +32,11 @@ Error system_failure(Errc code, int error_number, const std::string& what) {
 Result<std::size_t> read_some(std::span<std::byte> bytes) {
   for (;;) {
     // An Interrupt lets the system go on with a read after a signal, but not with a poll.
-    struct pollfd waiting {
-      kDescriptor, POLLIN, 0
-    };
     constexpr int kMilliseconds = 200;  // a signal may come just before the poll
-    const int ready = ::poll(&waiting, 1, kMilliseconds);
+    const int ready = os::wait_to_read(kDescriptor, kMilliseconds);
     if (Interrupt::caught()) return Interrupt::error();
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    const ssize_t got = ::read(kDescriptor, bytes.data(), bytes.size());
+    const std::ptrdiff_t got = os::read_next(kDescriptor, bytes.data(), bytes.size());
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno != EINTR) return system_failure(Errc::read_failed, errno, "cannot read");
   }
@@ -140,29 +138,18 @@ class HeaderOfPipe final : public Source {
 // A file without a name, which is gone when its descriptor is closed.
 class UnnamedFile {
  public:
-  UnnamedFile() = default;
-  UnnamedFile(const UnnamedFile&) = delete;
-  UnnamedFile& operator=(const UnnamedFile&) = delete;
-  ~UnnamedFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-
   Status create() {
     std::error_code error;
     folder_ = std::filesystem::temp_directory_path(error).string();
     if (error) return failure("cannot find the folder for temporary files (TMPDIR)", error.value());
-    descriptor_ = ::open(folder_.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
-    if (descriptor_ >= 0) return {};
-    std::string name = folder_ + "/safetensors-XXXXXX";  // a file system without O_TMPFILE
-    descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (descriptor_ < 0) return failure("cannot keep the data of the pipe in " + folder_, errno);
-    ::unlink(name.c_str());
-    return {};
+    descriptor_ = os::make_unnamed_file(folder_);
+    if (descriptor_.valid()) return {};
+    return failure("cannot keep the data of the pipe in " + folder_, errno);
   }
 
   Status append(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+      const std::ptrdiff_t count = os::write_next(descriptor_.get(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return failure("cannot keep the data of the pipe in " + folder_, count < 0 ? errno : EIO);
       bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -170,7 +157,7 @@ class UnnamedFile {
     return {};
   }
 
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
   static Error failure(const std::string& what, int error_number) {
@@ -180,7 +167,7 @@ class UnnamedFile {
   }
 
   std::string folder_;
-  int descriptor_ = -1;
+  os::Descriptor descriptor_;
 };
 
 Result<File> keep_pipe(const PipeStart& start, const OpenOptions& options) {
@@ -206,7 +193,7 @@ Result<File> keep_pipe(const PipeStart& start, const OpenOptions& options) {
 }  // namespace
 
 Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::string* refused) {
-  if (::lseek(kDescriptor, 0, SEEK_CUR) >= 0) return File::from_fd(kDescriptor, options);
+  if (os::position_of(kDescriptor) >= 0) return File::from_fd(kDescriptor, options);
   const Result<PipeStart> start = PipeStart::read(options.parse);
   if (!start) return start.error();
   Result<File> file = data == PipeData::keep ? keep_pipe(*start, options) : HeaderOfPipe::open(*start, options.parse);
@@ -215,7 +202,7 @@ Result<File> open_standard_input(const OpenOptions& options, PipeData data, std:
 }
 
 bool is_pipe(const std::string& argument) {
-  return argument == kStandardInput && ::lseek(kDescriptor, 0, SEEK_CUR) < 0;
+  return argument == kStandardInput && os::position_of(kDescriptor) < 0;
 }
 
 }  // namespace safetensors::cli

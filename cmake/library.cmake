@@ -1,6 +1,7 @@
 # safetensors::safetensors, from the layers of src/. BUILD_SHARED_LIBS chooses static or shared.
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
+list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
 find_package(Threads REQUIRED)
 include(GNUInstallDirs)
 

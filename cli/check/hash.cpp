@@ -11,14 +11,13 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
+#include "os/command/signals.h"
+
 #if defined(SAFETENSORS_HAVE_HASH)
 #include <safetensors/hash.h>
 #endif
 
-#include <unistd.h>
-
 #include <bit>
-#include <csignal>
 
 namespace safetensors::cli {
 namespace {
@@ -166,18 +165,6 @@ Status hash_model(const HashRequest& request, const std::string& path, const Fil
   return {};
 }
 
-// BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends the
-// lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
-void end_on_bus_error() {
-  struct sigaction action {};
-  action.sa_handler = [](int) {
-    constexpr std::string_view kText = "safetensors hash: a file became shorter while it was read\n";
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
-    ::_exit(static_cast<int>(Exit::system));
-  };
-  (void)::sigaction(SIGBUS, &action, nullptr);
-}
-
 Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep, Access::automatic);
   if (!input) {
@@ -322,7 +309,9 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
 Exit run_hash(std::span<const std::string> given, Console& console) {
   HashRequest request;
   if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
-  end_on_bus_error();
+  // BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends
+  // the lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
+  os::end_on_bus_error("safetensors hash: a file became shorter while it was read\n", static_cast<int>(Exit::system));
   if (hash_library(request.algorithm).empty()) {
     console.message(formatted("hash: this build has no {}: build it with the BLAKE3 C library, or use sha256",
                               to_string(request.algorithm)));

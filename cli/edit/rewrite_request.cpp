@@ -10,7 +10,6 @@
 
 #include "base/glob.h"
 
-#include <sys/stat.h>
 #include <algorithm>
 #include <filesystem>
 #include <system_error>

@@ -7,8 +7,11 @@
 #include "text/escape.h"
 #include "text/pretty_json.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "os/command/standard_streams.h"
+#include "os/descriptor.h"
+#include "os/open.h"
+#include "os/system.h"
+
 #include <cerrno>
 
 namespace safetensors::cli {
@@ -41,29 +44,23 @@ Error system_error(Errc code, std::string message) {
   return {.code = code, .os_error = error_number, .path = {}, .message = message + ": " + system_text(error_number)};
 }
 
-// Closes the descriptor.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
-
 // Reads the header of a file that File::open() refused because of the header's content. The length is valid then. path:
 // empty for a file on standard input.
 Result<std::string> read_refused(const std::string& path, const ParseOptions& parse) {
-  const Descriptor file{path.empty() ? ::dup(STDIN_FILENO)
-                                     : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-  if (file.value < 0) return system_error(Errc::open_failed, "cannot open");
+  os::System& system = os::real_system();
+  constexpr os::OpenFlags kFlags = os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  const os::Descriptor file(path.empty() ? system.duplicate(os::kStandardInput)
+                                         : system.open_at(os::kWorkingDirectory, path.c_str(), kFlags, 0));
+  if (!file.valid()) return system_error(Errc::open_failed, "cannot open");
   std::byte prefix[8];
-  if (::pread(file.value, prefix, sizeof prefix, 0) != 8) return system_error(Errc::read_failed, "cannot read");
-  const off_t size = ::lseek(file.value, 0, SEEK_END);
+  if (system.read_at(file.get(), prefix, sizeof prefix, 0) != 8) return system_error(Errc::read_failed, "cannot read");
+  const std::int64_t size = os::move_to_end(file.get());
   if (size < 0) return system_error(Errc::read_failed, "cannot find the end");
   const Result<std::uint64_t> length = Header::length(prefix, static_cast<std::uint64_t>(size), parse);
   if (!length) return length.error();
   std::string text(static_cast<std::size_t>(*length), '\0');
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t got = ::pread(file.value, text.data() + done, text.size() - done, static_cast<off_t>(8 + done));
+    const std::ptrdiff_t got = system.read_at(file.get(), text.data() + done, text.size() - done, 8 + done);
     if (got < 0) return system_error(Errc::read_failed, "cannot read");
     if (got == 0) return Error{.code = Errc::file_truncated, .path = {}, .message = "the file became shorter"};
     done += static_cast<std::size_t>(got);

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <safetensors/safetensors.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
+
+#include "os/process.h"
 
 namespace safetensors::python {
 
@@ -28,7 +30,7 @@ class BackgroundLoad {
   BackgroundLoad& operator=(const BackgroundLoad&) = delete;
 
   // Whether this process is a forked child. Then no other function may be called.
-  [[nodiscard]] bool forked() const noexcept { return ::getpid() != process_; }
+  [[nodiscard]] bool forked() const noexcept { return os::process_id() != process_; }
 
   // Waits until the item is complete, for at most `limit`, and returns whether it is. Error: why it will never be;
   // cancelled after close().
@@ -54,7 +56,7 @@ class BackgroundLoad {
   Result<bool> wait_until(std::chrono::milliseconds limit, Done done);
   void store_next();
 
-  const pid_t process_ = ::getpid();
+  const std::uint64_t process_ = os::process_id();
   const std::size_t count_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

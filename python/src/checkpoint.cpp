@@ -3,9 +3,7 @@
 // signals.
 #include <nanobind/stl/shared_ptr.h>
 
-#include <sys/types.h>
-#include <unistd.h>
-
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -15,6 +13,7 @@
 #include "index.h"
 #include "memory.h"
 #include "module.h"
+#include "os/process.h"
 #include "requests.h"
 #include "results.h"
 #include "tensor_meta.h"
@@ -107,7 +106,7 @@ class PyStream {
   }
 
  private:
-  [[nodiscard]] bool forked() const noexcept { return ::getpid() != process_; }
+  [[nodiscard]] bool forked() const noexcept { return os::process_id() != process_; }
   std::shared_ptr<Stream> stream() {
     const std::lock_guard lock(mutex_);
     return stream_;
@@ -120,7 +119,7 @@ class PyStream {
     *bytes_read_ += total - std::exchange(counted_, total);
   }
 
-  const ::pid_t process_ = ::getpid();
+  const std::uint64_t process_ = os::process_id();
   Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;

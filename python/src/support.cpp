@@ -2,11 +2,11 @@
 // must know whether this thread has released it.
 #include "support.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <memory>
+
+#include "os/process.h"
 
 namespace safetensors::python {
 namespace {
@@ -48,7 +48,7 @@ std::string unnoted_path(const Error& error) {
 }  // namespace
 
 void park_thread() noexcept {
-  for (;;) ::pause();
+  for (;;) os::wait_for_signal();
 }
 
 nb::module_ import_module(const char* name) {

@@ -1,0 +1,31 @@
+// Signals of a process. Only the command handles them: the library changes no handler.
+#pragma once
+
+namespace safetensors::os {
+
+// From now on, a write to a closed pipe and a write over the limit of the file size are errors of the write. Their
+// signals would kill the process, and leave a partial file.
+void ignore_write_signals() noexcept;
+
+// Ends the process as a write to a closed pipe does.
+void end_by_broken_pipe() noexcept;
+
+// From now on, an access to mapped bytes that are no longer in the file prints `text` to standard error and ends the
+// process with an exit code. text must stay valid.
+void end_on_bus_error(const char* text, int exit_code) noexcept;
+
+// While a NotedSignals exists, the signals that end a process (interrupt, terminate, hang-up) are only noted. The
+// destructor then ends the process by the signal. Signals that were ignored before stay ignored. Only one may exist at
+// a time, on one thread.
+class NotedSignals {
+ public:
+  NotedSignals() noexcept;
+  NotedSignals(const NotedSignals&) = delete;
+  NotedSignals& operator=(const NotedSignals&) = delete;
+  ~NotedSignals();
+
+  // Returns true after one of the signals came.
+  [[nodiscard]] static bool came() noexcept;
+};
+
+}  // namespace safetensors::os
