@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <vector>
 
+#include "os/descriptor.h"
+#include "os/open.h"
 #include "support/io_support.h"
 
 namespace safetensors::os {
@@ -54,6 +57,39 @@ TEST_F(Directory, ListsVisibleEntries) {
   EXPECT_EQ(error.path, at("none"));
   EXPECT_EQ(error.message, "cannot open: no such file or directory");
   EXPECT_EQ(test::error_of(list_directory(at("file"))).os_error, ENOTDIR);
+}
+
+TEST_F(Directory, StreamReadsEachNameOnce) {
+  const int opened = open_at(kWorkingDirectory, at("d1").c_str(), kOpenDirectory);
+  DirectoryStream stream(opened);
+  ASSERT_TRUE(stream.valid());
+  EXPECT_EQ(stream.descriptor(), opened);
+  Names names;
+  while (const char* const name = stream.next()) names.emplace_back(name);
+  EXPECT_EQ(errno, 0);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (Names{".", "..", ".c", "a", "b"}));
+}
+
+TEST_F(Directory, StreamRefusesWhatIsNoDirectory) {
+  EXPECT_FALSE(DirectoryStream(at("none").c_str()).valid());
+  EXPECT_EQ(errno, ENOENT);
+  const Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
+  EXPECT_FALSE(DirectoryStream(file.get()).valid());
+  EXPECT_EQ(errno, ENOTDIR);
+  EXPECT_EQ(::close(::dup(file.get())), 0);  // the descriptor is still open
+}
+
+TEST_F(Directory, ReadsLinks) {
+  ASSERT_EQ(::symlink("to/somewhere", at("link").c_str()), 0);
+  const Descriptor folder(open_at(kWorkingDirectory, directory_.path().c_str(), kOpenDirectory));
+  std::string target = "before";
+  EXPECT_EQ(read_link_at(folder.get(), "link", target), 0);
+  EXPECT_EQ(target, "to/somewhere");
+  EXPECT_EQ(read_link_at(folder.get(), "file", target), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(read_link_at(folder.get(), "none", target), -1);
+  EXPECT_EQ(errno, ENOENT);
 }
 
 TEST_F(Directory, ExpandsComponentByComponent) {

@@ -1,0 +1,77 @@
+// Pipes, files and closed descriptors as standard streams.
+#include "os/command/standard_streams.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "os/descriptor.h"
+#include "os/open.h"
+#include "support/io_support.h"
+
+namespace safetensors::os {
+namespace {
+
+class Pipe : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    reading_ = Descriptor(ends[0]);
+    writing_ = Descriptor(ends[1]);
+  }
+  Descriptor reading_, writing_;
+};
+
+TEST_F(Pipe, MovesBytes) {
+  char bytes[8];
+  EXPECT_EQ(wait_to_read(reading_.get(), 0), 0);
+  EXPECT_EQ(write_next(writing_.get(), "abc", 3), 3);
+  EXPECT_EQ(wait_to_read(reading_.get(), 60'000), 1);
+  EXPECT_EQ(read_next(reading_.get(), bytes, sizeof bytes), 3);
+  EXPECT_EQ(std::string(bytes, 3), "abc");
+  writing_.reset();
+  EXPECT_EQ(wait_to_read(reading_.get(), 60'000), 1);
+  EXPECT_EQ(read_next(reading_.get(), bytes, sizeof bytes), 0);
+}
+
+TEST_F(Pipe, HasNoOffsets) {
+  EXPECT_EQ(position_of(reading_.get()), -1);
+  EXPECT_EQ(errno, ESPIPE);
+  EXPECT_EQ(move_to_end(reading_.get()), -1);
+  EXPECT_FALSE(is_terminal(reading_.get()));
+  EXPECT_EQ(terminal_columns(reading_.get()), 0u);
+}
+
+TEST(StandardStreams, FileHasOffsets) {
+  const test::TemporaryDirectory directory;
+  test::put(directory / "file", "12345");
+  const Descriptor file(open_at(kWorkingDirectory, (directory / "file").c_str(), OpenFlags::read));
+  char bytes[2];
+  EXPECT_EQ(position_of(file.get()), 0);
+  EXPECT_EQ(read_next(file.get(), bytes, sizeof bytes), 2);
+  EXPECT_EQ(position_of(file.get()), 2);
+  EXPECT_EQ(move_to_end(file.get()), 5);
+  EXPECT_EQ(position_of(file.get()), 5);
+}
+
+TEST(StandardStreams, FillsClosedDescriptorsOnly) {
+  EXPECT_EQ(test::in_child([] {
+              const bool output_open = ::fcntl(kStandardOutput, F_GETFD) != -1;
+              const int output_flags = ::fcntl(kStandardOutput, F_GETFL);
+              ::close(kStandardInput);
+              ::close(kStandardError);
+              fill_standard_descriptors();
+              char byte = 0;
+              return read_next(kStandardInput, &byte, 1) == -1 && errno == EBADF &&
+                     write_next(kStandardError, "x", 1) == -1 && errno == EBADF &&
+                     (!output_open || ::fcntl(kStandardOutput, F_GETFL) == output_flags);
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace safetensors::os
