@@ -71,7 +71,7 @@ TEST_F(Directory, StreamReadsEachNameOnce) {
   EXPECT_EQ(names, (Names{".", "..", ".c", "a", "b"}));
 }
 
-TEST_F(Directory, StreamRefusesWhatIsNoDirectory) {
+TEST_F(Directory, StreamRefusesFile) {
   EXPECT_FALSE(DirectoryStream(at("none").c_str()).valid());
   EXPECT_EQ(errno, ENOENT);
   const Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));

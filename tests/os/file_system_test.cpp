@@ -1,0 +1,45 @@
+// The file systems that every machine has, and the numbers of others.
+#include "os/file_system.h"
+
+#include <gtest/gtest.h>
+#include <sys/vfs.h>
+
+#include "os/descriptor.h"
+#include "os/open.h"
+
+namespace safetensors::os {
+namespace {
+
+Descriptor open_directory(const char* path) {
+  return Descriptor(open_at(kWorkingDirectory, path, kOpenDirectory));
+}
+
+TEST(FileSystem, ClassifiesNumbers) {
+  EXPECT_EQ(classify_file_system(0x6969), FileSystem::remote);  // NFS
+  EXPECT_EQ(classify_file_system(0x9FA0), FileSystem::kernel);  // proc
+  EXPECT_EQ(classify_file_system(0xEF53), FileSystem::local);   // ext4
+  EXPECT_EQ(classify_file_system(0x12345), FileSystem::local);  // unknown
+}
+
+TEST(FileSystem, IsKernelInProc) {
+  const Descriptor proc = open_directory("/proc");
+  EXPECT_EQ(file_system_of(proc.get()), FileSystem::kernel);
+  EXPECT_FALSE(on_local_device(proc.get()));
+}
+
+TEST(FileSystem, IsInMemoryOnTmpfs) {
+  struct statfs status;
+  if (::statfs("/dev/shm", &status) != 0 || static_cast<std::uint32_t>(status.f_type) != 0x01021994)
+    GTEST_SKIP() << "no tmpfs at /dev/shm";
+  const Descriptor memory = open_directory("/dev/shm");
+  EXPECT_EQ(file_system_of(memory.get()), FileSystem::local);
+  EXPECT_FALSE(on_local_device(memory.get()));
+}
+
+TEST(FileSystem, IsNoDeviceAfterError) {
+  EXPECT_EQ(file_system_of(-1), FileSystem::local);
+  EXPECT_FALSE(on_local_device(-1));
+}
+
+}  // namespace
+}  // namespace safetensors::os
