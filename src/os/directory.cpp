@@ -114,6 +114,14 @@ Result<std::vector<std::string>> list_open_directory(int descriptor, const std::
   return system_error(Errc::out_of_memory, error_number, "cannot open", path);
 }
 
+Result<std::vector<std::string>> paths_of_open_files() {
+  constexpr const char* kOpenFiles = "/proc/self/fd";
+  Result<std::vector<std::string>> paths = list_directory(kOpenFiles);
+  if (!paths) return paths;
+  for (std::string& path : *paths) path = join_path(kOpenFiles, path);
+  return paths;
+}
+
 int read_link_at(int directory, const char* name, std::string& target) {
   target.resize(PATH_MAX);
   const ssize_t length = ::readlinkat(directory, name, target.data(), target.size());

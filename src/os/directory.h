@@ -52,6 +52,10 @@ enum class PathKind : std::uint8_t {
 // file that is not a symlink, ENOENT if there is no file. target is then unspecified. Throws std::bad_alloc.
 [[nodiscard]] int read_link_at(int directory, const char* name, std::string& target);
 
+// Returns a path to each file that this process has open, for status_of_path(). Errors: those of list_directory(), also
+// if the system does not tell. Throws std::bad_alloc.
+[[nodiscard]] Result<std::vector<std::string>> paths_of_open_files();
+
 // Joins a directory's path and a name with one separator. An empty directory means the working directory.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 

@@ -62,17 +62,16 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
 }
 
 std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names) {
-  constexpr const char* kOpenFiles = "/proc/self/fd";
-  const Result<std::vector<std::string>> descriptors = os::list_directory(kOpenFiles);
-  if (!descriptors) return {};
+  const Result<std::vector<std::string>> paths = os::paths_of_open_files();
+  if (!paths) return {};
   const auto place_of = [](const std::string& path) -> std::optional<std::pair<std::uint64_t, std::uint64_t>> {
     os::FileStatus file;
     if (os::status_of_path(path.c_str(), os::Symlinks::follow, file) != 0) return std::nullopt;
     return std::pair(file.identity.device, file.identity.inode);
   };
   std::set<std::pair<std::uint64_t, std::uint64_t>> open;  // device and inode
-  for (const std::string& descriptor : *descriptors) {
-    if (const auto place = place_of(os::join_path(kOpenFiles, descriptor))) open.insert(*place);
+  for (const std::string& path : *paths) {
+    if (const auto place = place_of(path)) open.insert(*place);
   }
   std::erase_if(names, [&](const std::string& name) {
     const auto place = place_of(os::join_path(folder, name));

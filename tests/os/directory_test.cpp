@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "os/descriptor.h"
+#include "os/file_status.h"
 #include "os/open.h"
 #include "support/io_support.h"
 
@@ -78,6 +79,22 @@ TEST_F(Directory, StreamRefusesFile) {
   EXPECT_FALSE(DirectoryStream(file.get()).valid());
   EXPECT_EQ(errno, ENOTDIR);
   EXPECT_EQ(::close(::dup(file.get())), 0);  // the descriptor is still open
+}
+
+TEST_F(Directory, FindsOpenFiles) {
+  const Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
+  FileStatus expected;
+  ASSERT_EQ(status_of(file.get(), expected), 0);
+  const auto count = [&] {
+    const Names paths = paths_of_open_files().value();
+    return std::count_if(paths.begin(), paths.end(), [&](const std::string& path) {
+      FileStatus found;
+      return status_of_path(path.c_str(), Symlinks::follow, found) == 0 && found.identity == expected.identity;
+    });
+  };
+  EXPECT_EQ(count(), 1);
+  const Descriptor again(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
+  EXPECT_EQ(count(), 2);
 }
 
 TEST_F(Directory, ReadsLinks) {
