@@ -300,7 +300,7 @@ safetensors_status safetensors_save(const char* path, const safetensors_named_te
     if (!given) return std::move(given).error();
     auto pairs = pairs_of(metadata);
     if (!pairs) return std::move(pairs).error();
-    return safetensors::write_file(path, *given, *pairs);
+    return safetensors::save(path, *given, *pairs);
   });
 }
 
