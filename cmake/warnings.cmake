@@ -35,3 +35,8 @@ function(safetensors_own_target target)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
+
+# For targets that move no bytes of tensors themselves: -O1 instead of CMake's -O3 compiles a third faster.
+function(safetensors_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
