@@ -2,6 +2,7 @@
 // each byte moves once, to the page cache (Durability::none) or to the device (file, full). For a copy, each byte also
 // moves once from the device.
 #include <safetensors/checkpoint_writer.h>
+#include <safetensors/save.h>
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -127,13 +128,13 @@ int main(int argc, char** argv) {
     sync();
   };
   const auto save = [&](st::Durability durability) {
-    bench::must(st::write_file(path, tensors, std::nullopt, {.durability = durability}));
+    bench::must(st::save(path, tensors, std::nullopt, {.durability = durability}));
   };
   const bool has_direct = direct(other, memory.data(), 2u << 20);
 
   std::vector<bench::Contender> none;
   none.push_back({"plain write", [&] { plain(other, memory.data(), size, End::nothing); }, remove});
-  none.push_back({"write_file, durability none", [&] { save(st::Durability::none); }, remove});
+  none.push_back({"save, durability none", [&] { save(st::Durability::none); }, remove});
   none.push_back({"save_checkpoint, 4 shards, durability none",
                   [&] { save_model(folder, tensors, st::Durability::none); }, remove});
   bench::race(none, rounds);
@@ -148,8 +149,8 @@ int main(int argc, char** argv) {
     std::printf(" no O_DIRECT here: the limit below is write and fsync\n");
   }
   full.push_back({"plain write, fsync", [&] { plain(other, memory.data(), size, End::fsync); }, remove});
-  full.push_back({"write_file, durability file", [&] { save(st::Durability::file); }, remove});
-  full.push_back({"write_file, durability full", [&] { save(st::Durability::full); }, remove});
+  full.push_back({"save, durability file", [&] { save(st::Durability::file); }, remove});
+  full.push_back({"save, durability full", [&] { save(st::Durability::full); }, remove});
   full.push_back({"write_files, 4 shards, durability full", [&] { write_shards(shards, tensors); }, remove});
   full.push_back({"save_checkpoint, 4 shards, durability full",
                   [&] { save_model(folder, tensors, st::Durability::full); }, remove});
@@ -164,7 +165,7 @@ int main(int argc, char** argv) {
   std::printf("  memory besides the tensors: %ld MiB\n", (peak_kib() - before) >> 10);
 
   const std::string source = scratch.file("source");
-  bench::must(st::write_file(source, tensors));
+  bench::must(st::save(source, tensors));
   const auto cold = [&] {
     remove();
     drop(source);

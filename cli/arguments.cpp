@@ -9,10 +9,10 @@
 #include <safetensors/error.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "file/did_you_mean.h"
 #include "text/formatted.h"
 
@@ -163,28 +163,7 @@ std::string not_a_choice(std::string_view what, std::string_view choices, std::s
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
-  return text.find_first_not_of("0123456789") == std::string_view::npos ? parse_bytes(text) : std::nullopt;
-}
-
-std::optional<std::uint64_t> parse_bytes(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, code] = std::from_chars(text.data(), end, number);
-  if (code != std::errc{}) return std::nullopt;
-  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {{"", 1},
-                                                                          {"KB", 1'000},
-                                                                          {"MB", 1'000'000},
-                                                                          {"GB", 1'000'000'000},
-                                                                          {"TB", 1'000'000'000'000},
-                                                                          {"KiB", std::uint64_t{1} << 10},
-                                                                          {"MiB", std::uint64_t{1} << 20},
-                                                                          {"GiB", std::uint64_t{1} << 30},
-                                                                          {"TiB", std::uint64_t{1} << 40}};
-  for (const auto& [name, bytes] : kUnits) {
-    if (unit == name) return number <= UINT64_MAX / bytes ? std::optional(number * bytes) : std::nullopt;
-  }
-  return std::nullopt;
+  return text.find_first_not_of("0123456789") == std::string_view::npos ? base::parse_size(text) : std::nullopt;
 }
 
 }  // namespace safetensors::cli

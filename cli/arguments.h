@@ -55,7 +55,4 @@ class Arguments {
 // Parses a number: digits only.
 [[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
 
-// Parses a number of bytes: digits, and optionally KB, MB, GB, TB, KiB, MiB, GiB or TiB at the end.
-[[nodiscard]] std::optional<std::uint64_t> parse_bytes(std::string_view text);
-
 }  // namespace safetensors::cli

@@ -2,9 +2,13 @@
 function(safetensors_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 CXX_EXTENSIONS OFF C_EXTENSIONS OFF)
-  # Eight files are compiled as one, which takes a third of the time. Files of one namespace have no names in common.
+  # Several files are compiled as one, because headers take half of the time. Files of one target have no names in common.
+  # A release build combines more files than a build in which somebody changes one file and compiles again.
   if(NOT DEFINED CMAKE_UNITY_BUILD)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  endif()
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 32)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
                                            $<$<BOOL:${SAFETENSORS_WERROR}>:-Werror>)
@@ -30,4 +34,9 @@ function(safetensors_own_target target)
   if(SAFETENSORS_BUILD_FUZZERS AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
+endfunction()
+
+# For targets that move no bytes of tensors themselves: -O1 instead of CMake's -O3 compiles a third faster.
+function(safetensors_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()

@@ -11,6 +11,7 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
+#include "base/byte_size.h"
 #include "os/command/signals.h"
 
 #if defined(SAFETENSORS_HAVE_HASH)
@@ -302,7 +303,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
   if (part && format) return "--of does not go with --format";
   if (format) request.format = *format;
-  request.chunk_bytes = parse_bytes(chunk_bytes.value_or("1MiB")).value_or(0);
+  request.chunk_bytes = base::parse_size(chunk_bytes.value_or("1MiB")).value_or(0);
   return check_choices(request, algorithm.value_or("sha256"), part.value_or("file"));
 }
 

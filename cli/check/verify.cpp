@@ -12,6 +12,8 @@
 #include "verify_manifest.h"
 #include "verify_set.h"
 
+#include "base/byte_size.h"
+
 #include <safetensors/stats.h>
 
 #include <algorithm>
@@ -238,7 +240,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
   if (max_header) {
-    const auto number = parse_bytes(*max_header);
+    const auto number = base::parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.open.parse.max_header_bytes = *number;
   }

@@ -7,6 +7,8 @@
 #include "text/escape.h"
 #include "text/formatted.h"
 
+#include "base/byte_size.h"
+
 namespace safetensors::cli {
 namespace {
 
@@ -158,7 +160,7 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   if (action == "get") return get(given, edit.json, console);
   if (action.empty()) return console.usage("meta", "what to do: ls, get, set or rm?");
   if (!edits) return console.usage("meta", not_a_choice("the action", kMeta.words, action));
-  const auto slack_bytes = parse_bytes(slack.value_or("0"));
+  const auto slack_bytes = base::parse_size(slack.value_or("0"));
   if (!slack_bytes) return console.usage("meta", "--slack is a number of bytes, such as 4096 or 4KiB");
   if (slack && edit.options.in_place) return console.usage("meta", "--slack goes with a new file, not with --in-place");
   edit.options.metadata_slack = *slack_bytes;

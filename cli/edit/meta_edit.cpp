@@ -8,9 +8,8 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
-#include "json/writer.h"
-
-#include <map>
+#include "base/utf8.h"
+#include "format/header_edit.h"
 
 namespace safetensors::cli {
 namespace {
@@ -25,7 +24,8 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   for (std::size_t i = 2; i < given.size(); ++i) {
     const std::size_t equals = given[i].find('=');
     if (set && equals == std::string::npos) return formatted("{} is not KEY=VALUE", printable(given[i]));
-    if (!is_utf8(given[i])) return formatted("{} is not UTF-8", printable(given[i]));
+    if (base::first_invalid_utf8(given[i]) != std::string_view::npos)
+      return formatted("{} is not UTF-8", printable(given[i]));
     MetadataEdit edit{given[i], std::nullopt};
     if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
     for (const MetadataEdit& other : edits) {
@@ -36,17 +36,6 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   return std::nullopt;
 }
 
-// The size of a pair in the text of a header, with a comma.
-std::uint64_t pair_size(std::string_view key, std::string_view value) {
-  return json::string_size(key) + json::string_size(value) + std::string_view(":,").size();
-}
-
-// The size of the metadata in the text of a header, in bytes. pairs: the sum of their sizes.
-std::uint64_t metadata_size(std::uint64_t pairs, bool tensors_follow) {
-  const std::uint64_t size = std::string_view("\"__metadata__\":{}").size() + (tensors_follow ? 1 : 0);
-  return pairs == 0 ? size : size + pairs - 1;
-}
-
 struct Plan {
   std::uint64_t header_bytes = 0;  // after the edit
   std::uint64_t file_bytes = 0;
@@ -54,21 +43,11 @@ struct Plan {
 
 // The sizes that edit_metadata() would produce, or its error.
 Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
-  const Result<std::string> text = header.text();
+  format::MetadataEdits by_key;  // one key may be given exact and escaped: the last edit wins
+  for (const MetadataEdit& edit : edits) by_key[edit.key] = &edit.value;
+  const Result<std::string> text = format::edited_text(header, by_key);
   if (!text) return text.error();
-  std::uint64_t size = text->find_last_not_of(' ') + 1;
-  std::uint64_t pairs = 0;
-  for (const auto& [key, value] : header.metadata()) pairs += pair_size(key, value);
-  bool present = header.metadata().present();
-  if (present) size -= metadata_size(pairs, !header.empty());
-  std::map<std::string_view, const MetadataEdit*> by_key;  // one key may be given exact and escaped
-  for (const MetadataEdit& edit : edits) by_key[edit.key] = &edit;
-  for (const auto& [key, edit] : by_key) {
-    if (const auto old = header.metadata().find(key)) pairs -= pair_size(key, *old);
-    if (edit->value) pairs += pair_size(key, *edit->value);
-    present = present || edit->value;
-  }
-  if (present) size += metadata_size(pairs, !header.empty());
+  const std::uint64_t size = text->size();
   if (options.in_place) {
     if (size <= header.header_bytes()) return Plan{header.header_bytes(), header.file_bytes()};
     return Error{

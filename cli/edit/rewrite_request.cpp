@@ -8,6 +8,7 @@
 #include "text/size.h"
 #include "text/table.h"
 
+#include "base/byte_size.h"
 #include "base/glob.h"
 
 #include <algorithm>
@@ -84,7 +85,7 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
                                     : formatted("IN number {} is an empty path", empty - positionals_.begin() + 1);
   if (stem_) options.stem = stem_;
   if (!max_shard_size_) return std::nullopt;
-  options.max_shard_size = parse_bytes(*max_shard_size_);
+  options.max_shard_size = base::parse_size(*max_shard_size_);
   if (!options.max_shard_size || *options.max_shard_size == 0)
     return "--max-shard-size is a size, such as 5GB or 512MiB";
   return std::nullopt;

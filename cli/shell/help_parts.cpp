@@ -7,7 +7,7 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr std::string_view kGap = "  ";
+constexpr std::string_view kColumnGap = "  ";
 
 void append_words(std::string& text, std::string_view words) {
   if (!text.empty()) text += ' ';
@@ -44,7 +44,7 @@ OptionText parse_option_text(const Command& command, const Option& option) {
   OptionText parts;
   const std::string text = option_text(command, option);
   for (const std::string_view line : split_lines(text)) {
-    const std::size_t gap = line.find(kGap);
+    const std::size_t gap = line.find(kColumnGap);
     if (gap == 0 && !parts.rows.empty()) {
       append_words(parts.rows.back().meaning, without_leading_spaces(line));
     } else if (gap != std::string_view::npos && gap > 0) {
@@ -81,7 +81,7 @@ std::vector<Paragraph> split_paragraphs(std::string_view text) {
       Paragraph& paragraph = paragraphs.back();
       if (!begins) paragraph.text += '\n';
       paragraph.text += line;
-      paragraph.preformatted |= line.find(kGap) != std::string_view::npos;
+      paragraph.preformatted |= line.find(kColumnGap) != std::string_view::npos;
     }
     begins = line.empty();
   }

@@ -9,6 +9,8 @@
 #include <iterator>
 #include <span>
 
+#include "base/utf8.h"
+
 namespace safetensors::cli {
 namespace {
 
@@ -25,11 +27,9 @@ bool contains(std::span<const CharacterRange> ranges, char32_t value) {
 
 // The first character of text, which is not empty.
 Character first_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (size == 1 || text.size() < size) return {1, 1};
-  char32_t value = lead & (0x7Fu >> size);
-  for (const char byte : text.substr(1, size - 1)) value = value << 6 | (static_cast<unsigned char>(byte) & 0x3F);
+  const std::size_t size = base::utf8_sequence_length(text);
+  if (size <= 1) return {1, 1};
+  const char32_t value = base::decode_utf8(text.substr(0, size));
   if (contains(kNoColumn, value)) return {size, 0};
   return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
 }

@@ -14,9 +14,6 @@ namespace safetensors::cli {
 // UTF-8 become \x80. Line feeds and tabs stay. The result of valid JSON is equal JSON.
 [[nodiscard]] std::string visible(std::string_view text);
 
-// Whether the whole text is well-formed UTF-8.
-[[nodiscard]] bool is_utf8(std::string_view text);
-
 // Returns at most `limit` bytes of text, cut between characters and escaped. "..." follows if the text was cut.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t limit);
 

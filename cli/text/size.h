@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <string>
 
+#include "base/byte_size.h"
+
 namespace safetensors::cli {
 
-// "24 B", "1.5 KiB", "522.7 MiB": IEC units, rounded half up to one decimal.
-[[nodiscard]] std::string size_text(std::uint64_t bytes);
+using base::size_text;
 
 // "548,105,171"
 [[nodiscard]] std::string grouped(std::uint64_t number);

@@ -4,7 +4,9 @@
  * they return in a safetensors_tensor_info do not end with NUL: they have `name_length` bytes.
  *
  * The functions for a file and those for a checkpoint do the same. A name that contains a NUL byte needs the functions
- * with a length, such as safetensors_file_tensor(). */
+ * with a length, such as safetensors_file_tensor().
+ *
+ * **Threads.** As in c.h: any number of threads may use the same const handle at the same time. */
 #ifndef SAFETENSORS_C_SIMPLE_H
 #define SAFETENSORS_C_SIMPLE_H
 

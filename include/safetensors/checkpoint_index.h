@@ -1,5 +1,8 @@
 /// @file
 /// Makes and checks the index of a model of several files.
+///
+/// Thread-safety: any number of threads may call the functions that read. For one folder, call write_index() from one
+/// thread at a time.
 #pragma once
 
 #include <safetensors/error.h>
@@ -92,8 +95,8 @@ struct IndexCheck {
 /// make_index(); invalid_index also if `metadata` has two members of one name.
 [[nodiscard]] SAFETENSORS_API Result<IndexCheck> fix_index(PathView path) noexcept;
 
-/// Writes an index into a folder, and replaces an old index of this name atomically, as write_file() does.
-/// Errors: those of write_file(), and invalid_argument (the index is larger than 256 MiB).
+/// Writes an index into a folder, and replaces an old index of this name atomically, as save() does.
+/// Errors: those of save(), and invalid_argument (the index is larger than 256 MiB).
 [[nodiscard]] SAFETENSORS_API Status write_index(PathView folder, const CheckpointIndex& index,
                                                  const WriteOptions& options = {}) noexcept;
 

@@ -1,5 +1,7 @@
 /// @file
 /// The 22 element types of the format.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/export.h>

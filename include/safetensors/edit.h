@@ -109,7 +109,7 @@ class Rewrite {
   /// Errors: invalid_argument, which names the files; open_failed, read_failed (the folder cannot be listed).
   [[nodiscard]] SAFETENSORS_API Status check_old_files(PathView output, const Checkpoint& input) const noexcept;
 
-  /// Writes the file or the folder `output`. It replaces an existing file as write_file() does, and an existing model
+  /// Writes the file or the folder `output`. It replaces an existing file as save() does, and an existing model
   /// as CheckpointWriter does. `output` may be the input. After any error, the old files are unchanged, except after
   /// those errors of CheckpointWriter::commit() that say how many files were replaced.
   ///

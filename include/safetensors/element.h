@@ -1,5 +1,7 @@
 /// @file
 /// Says which dtypes each C++ type accepts, and converts single elements of small floats to `float`.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/dtype.h>

@@ -6,6 +6,9 @@
 ///
 /// Check a Result or Status before you use it. `*result` on an error and `error()` on a success are undefined
 /// behaviour. Without `NDEBUG`, an assertion stops the program and names the mistake.
+///
+/// Thread-safety: each Error, Result and Status is a value, like a std::string. Threads may read one at the same time,
+/// and may not change it meanwhile.
 #pragma once
 
 #include <safetensors/export.h>

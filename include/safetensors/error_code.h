@@ -1,5 +1,7 @@
 /// @file
 /// Error codes as std::error_code. safetensors.h does not include this header.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/error.h>

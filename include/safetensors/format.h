@@ -2,6 +2,8 @@
 /// Makes std::format() and std::print() print the objects of this library as the text of to_string(). Accepts the
 /// format specifications of text, such as `{:>20}`. Needs a standard library with `<format>`. safetensors.h does not
 /// include this header, because `<format>` takes long to compile.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/print.h>

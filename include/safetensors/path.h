@@ -1,5 +1,7 @@
 /// @file
 /// Defines PathView, the type of parameters that are paths.
+///
+/// Thread-safety: a PathView is a value. Threads may read one at the same time.
 #pragma once
 
 #include <concepts>

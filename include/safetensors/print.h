@@ -1,6 +1,8 @@
 /// @file
 /// Converts objects of this library to text: to_string() and `std::cout << object`. For std::format(), include
 /// safetensors/format.h.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/array.h>

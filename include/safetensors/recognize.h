@@ -1,5 +1,7 @@
 /// @file
 /// Recognizes adapters, quantized weights and tied weights by the names, dtypes and shapes of tensors.
+///
+/// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/error.h>

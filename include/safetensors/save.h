@@ -100,10 +100,16 @@ class NamedTensor {
 /// save("out.safetensors", {{"w", {2, 3}, w}, {"b", {2}, b}}, {{"format", "pt"}}).value();
 /// @endcode
 ///
-/// save() replaces the file in the same way as write_file(). If `metadata` is empty, the new file has no
-/// `__metadata__`. Tensors may come from the file that save() replaces. Several threads may save different files at the
-/// same time.
-/// Errors: those of write_file(). For a Tensor of another file, also those of Writer::copy().
+/// If the tensors are invalid, nothing is written. Tensors may come from the file that is replaced. The mode of the
+/// file is that of the old file, or depends on the umask. Symlinks are followed, unless `options.replace_symlinks` is
+/// set. If the old file has several hard links, only this path gets the new file. Devices, FIFOs, sockets and
+/// directories are refused. Several threads may save different files at the same time.
+///
+/// If `metadata` is empty, the new file has no `__metadata__`. With TensorData, nullopt does that, and an empty list
+/// writes an empty `__metadata__`.
+/// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
+/// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled. For a Tensor of another file, also those
+/// of Writer::copy().
 [[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const NamedTensor> tensors,
                                           const MetadataPairs& metadata = {}, const WriteOptions& options = {},
                                           const LayoutOptions& layout_options = {}) noexcept;
@@ -112,6 +118,10 @@ class NamedTensor {
                                  const LayoutOptions& layout_options = {}) noexcept {
   return save(path, std::span<const NamedTensor>(tensors.begin(), tensors.size()), metadata, options, layout_options);
 }
+[[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const TensorData> tensors,
+                                          const std::optional<MetadataPairs>& metadata = std::nullopt,
+                                          const WriteOptions& options = {},
+                                          const LayoutOptions& layout_options = {}) noexcept;
 /// @}
 
 }  // namespace v0

@@ -1,5 +1,8 @@
 /// @file
 /// The shape of a tensor: its dimensions in elements, outermost first. The shape [] is a scalar.
+///
+/// Thread-safety: a Shape and a ShapeView are values. Threads may read one at the same time, and may not change it
+/// meanwhile.
 #pragma once
 
 #include <safetensors/export.h>

@@ -42,7 +42,7 @@ struct WriteOptions {
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
   /// Without an error, the last call has the total twice, also if no tensor has a byte.
   ///
-  /// Runs in the thread that calls write_file(), write_files(), edit_metadata(), or write(), write_rows(), copy() or
+  /// Runs in the thread that calls save(), write_files(), edit_metadata(), or write(), write_rows(), copy() or
   /// commit() of a Writer, and never in two threads at once. Return false to cancel: this call, and all later calls of
   /// the Writer, return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when
   /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
@@ -76,7 +76,7 @@ struct Serialized {
   std::span<const std::byte> bytes() const&& = delete;
 };
 
-/// Returns the header that serialize() and write_file() write for these tensors.
+/// Returns the header that serialize() and save() write for these tensors.
 /// Errors: those of HeaderBuilder, and data_length.
 [[nodiscard]] SAFETENSORS_API Result<Header> layout(std::span<const TensorData> tensors,
                                                     const std::optional<MetadataPairs>& metadata = std::nullopt,
@@ -86,19 +86,6 @@ struct Serialized {
 [[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(std::span<const TensorData> tensors,
                                                            const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                            const LayoutOptions& options = {}) noexcept;
-
-/// Writes a file and replaces an existing file at the path.
-///
-/// If the tensors are invalid, nothing is written. Tensors may be views of the file that is replaced. The mode of the
-/// file is that of the old file, or depends on the umask. Symlinks are followed, unless `options.replace_symlinks` is
-/// set. If the old file has several hard links, only this path gets the new file. Devices, FIFOs, sockets and
-/// directories are refused.
-/// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
-/// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled.
-[[nodiscard]] SAFETENSORS_API Status write_file(PathView path, std::span<const TensorData> tensors,
-                                                const std::optional<MetadataPairs>& metadata = std::nullopt,
-                                                const WriteOptions& options = {},
-                                                const LayoutOptions& layout_options = {}) noexcept;
 
 /// One of the files that write_files() writes.
 struct FileContents {
@@ -114,7 +101,7 @@ struct FileContents {
 /// Each file is replaced atomically, but the set is not. A crash between the first and the last replacement leaves some
 /// new and some old files. So does an error there; its message then ends in "; N of M files were already replaced".
 /// Up to three descriptors per file are open at the same time.
-/// Errors: those of write_file(), with the path of the file; invalid_argument if two paths lead to the same file.
+/// Errors: those of save(), with the path of the file; invalid_argument if two paths lead to the same file.
 [[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
                                                  const LayoutOptions& layout_options = {}) noexcept;
 
@@ -124,7 +111,7 @@ struct FileContents {
 /// child, you may only destroy the Writer.
 class Writer {
  public:
-  /// Starts to write a file with this header. Errors: those of write_file().
+  /// Starts to write a file with this header. Errors: those of save().
   static SAFETENSORS_API Result<Writer> create(PathView path, const Header& header,
                                                const WriteOptions& options = {}) noexcept;
 
@@ -181,7 +168,7 @@ class Writer {
   /// Completes the file and puts it in place. No other call may run at the same time.
   ///
   /// The error incomplete_write names the first tensor and range that are missing. The Writer stays usable after it.
-  /// Errors: those of write_file(), incomplete_write, writer_closed.
+  /// Errors: those of save(), incomplete_write, writer_closed.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
   /// Returns the header of the file. It is an empty Header after a move from the Writer. The reference is valid as long
@@ -218,10 +205,10 @@ struct MetadataEdit {
 /// Sets and removes metadata keys of a file.
 ///
 /// Without EditOptions::in_place, it writes a new file, and the system copies the bytes of the tensors. The new file
-/// replaces the old one as in write_file(). If the old file was changed or replaced in the meantime, the error is
+/// replaces the old one as in save(). If the old file was changed or replaced in the meantime, the error is
 /// file_changed and the file stays as it is. This is best effort: a change between the last check and the replacement
 /// is lost.
-/// Errors: those of File::open(), HeaderBuilder and write_file(), header_does_not_fit, file_changed.
+/// Errors: those of File::open(), HeaderBuilder and save(), header_does_not_fit, file_changed.
 [[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(PathView path, std::initializer_list<MetadataEdit> edits,

@@ -14,6 +14,7 @@
 #include "memory.h"
 #include "module.h"
 #include "os/process.h"
+#include "plan/plan_budget.h"
 #include "requests.h"
 #include "results.h"
 #include "tensor_meta.h"
@@ -224,6 +225,18 @@ nb::object read_header(const PyCheckpoint& self, std::size_t index) {
                         file.header().file_bytes());
 }
 
+// (begin, end, name) of each tensor of file `index`, in the order of a manifest. The offsets are from the start of the
+// file.
+nb::list tensor_ranges(const PyCheckpoint& self, std::size_t index) {
+  const File file = self.get().files()[index];
+  nb::list ranges;
+  for (const TensorInfo& tensor : file.header().tensors()) {
+    check_signals(nb::len(ranges));
+    ranges.append(nb::make_tuple(tensor.file_offset, tensor.file_offset + tensor.nbytes(), to_str(tensor.name)));
+  }
+  return ranges;
+}
+
 // Up to `size` bytes from `offset` on of file `index`, through the open file. They may be bytes of tensors that the
 // index does not name. No bytes: the end of the file.
 nb::object read_range(const PyCheckpoint& self, std::size_t index, std::uint64_t offset, std::size_t size) {
@@ -377,6 +390,8 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
       .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
       .def("read_header", &read_header, nb::arg("file"),
            "(bytes before the data, size of the file): the bytes that the header of this file was read from.")
+      .def("tensor_ranges", &tensor_ranges, nb::arg("file"),
+           "(begin, end, name) of each tensor of a file, also of those that the index does not name.")
       .def("read_range", &read_range, nb::arg("file"), nb::arg("offset"), nb::arg("size"),
            "Up to `size` bytes of a file from `offset` on, also of tensors that the index does not name.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
@@ -442,6 +457,9 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
 }  // namespace
 
 void define_checkpoint(nb::module_& module) {
+  module.def(
+      "_default_memory_limit", [] { return plan::kDefaultStreamBudget; },
+      "The budget of a stream that gets none, in bytes.");
   nb::class_<PyStream>(
       module, "_Stream", nb::type_slots(refuse_new_slots),
       "An iterator of (index, array) over the items of a plan, in the order in which they are complete.")

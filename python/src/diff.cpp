@@ -38,7 +38,7 @@ nb::object described(const std::optional<Tensor>& tensor) {
   return nb::make_tuple(to_str(info.name), to_str(to_string(info.dtype)), to_tuple(info.shape));
 }
 
-nb::object to_tuple(const TensorDiff& diff) {
+nb::object diff_tuple(const TensorDiff& diff) {
   return nb::make_tuple(to_str(kKinds.at(static_cast<std::size_t>(diff.kind))), described(diff.first),
                         described(diff.second), diff.differing, diff.first_differing, diff.nan_differing,
                         diff.max_error, diff.mean_error);
@@ -71,7 +71,7 @@ nb::object diff_files(nb::handle first, nb::handle second, nb::handle rtol, nb::
   nb::list differences;
   for (const TensorDiff& each : result->tensors) {
     check_signals(differences.size());
-    differences.append(to_tuple(each));
+    differences.append(diff_tuple(each));
   }
   return nb::make_tuple(differences, result->equal_tensors);
 }

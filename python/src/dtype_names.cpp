@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "format/cast.h"
+
 namespace safetensors::python {
 namespace {
 
@@ -49,7 +51,8 @@ static_assert([] {
 nb::list dtypes() {
   nb::list list;
   for (const Dtype dtype : all_dtypes())
-    list.append(nb::make_tuple(to_str(to_string(dtype)), to_str(framework_dtype(dtype).name), bits(dtype)));
+    list.append(nb::make_tuple(to_str(to_string(dtype)), to_str(framework_dtype(dtype).name), bits(dtype),
+                               format::castable(dtype, Dtype::F32), format::castable(Dtype::F32, dtype)));
   return list;
 }
 
@@ -72,7 +75,10 @@ const FrameworkDtype& framework_dtype(std::string_view name) {
 }
 
 void define_dtype_names(nb::module_& module) {
-  module.def("_dtypes", &dtypes, "(name in the format, name in frameworks, bits of an element) of every dtype.");
+  module.def(
+      "_dtypes", &dtypes,
+      "(name in the format, name in frameworks, bits of an element, whether other floats can be made of it, whether\n"
+      "it can be made of other floats) of every dtype.");
 }
 
 }  // namespace safetensors::python

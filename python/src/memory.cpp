@@ -21,14 +21,14 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return PyBuffer_FillInfo(view, self, start, static_cast<Py_ssize_t>(bytes.size()), array.writable() ? 0 : 1, flags);
 }
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
-                       {0, nullptr}};
+PyType_Slot memory_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                              {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                              {0, nullptr}};
 
 }  // namespace
 
 void define_memory(nb::module_& module) {
-  nb::class_<Memory>(module, "_Memory", nb::type_slots(slots), "The memory of arrays, which keep it alive.");
+  nb::class_<Memory>(module, "_Memory", nb::type_slots(memory_slots), "The memory of arrays, which keep it alive.");
 }
 
 nb::object make_memory(Array array) {

@@ -35,6 +35,8 @@ NB_MODULE(_native, module) {
   define_diff(module);
   define_stats(module);
   define_lint(module);
+  define_manifest(module);
+  define_texts(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
     publish_methods(module.attr(name));

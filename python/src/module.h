@@ -14,5 +14,7 @@ void define_reshard(nb::module_& module);
 void define_diff(nb::module_& module);
 void define_stats(nb::module_& module);
 void define_lint(nb::module_& module);
+void define_manifest(nb::module_& module);
+void define_texts(nb::module_& module);
 
 }  // namespace safetensors::python

@@ -133,7 +133,7 @@ nb::list keys(const SafeOpen& self) {
   return names_of(*tensors);
 }
 
-nb::object metadata(const SafeOpen& self) {
+nb::object metadata_of(const SafeOpen& self) {
   const std::shared_ptr<Opened> opened = self.get();
   const Metadata pairs = opened->header().metadata();
   if (!pairs.present()) return nb::none();
@@ -145,7 +145,7 @@ nb::object metadata(const SafeOpen& self) {
   return result;
 }
 
-bool contains(const SafeOpen& self, nb::handle name) {
+bool contains_name(const SafeOpen& self, nb::handle name) {
   const std::shared_ptr<Opened> opened = self.get();
   if (!PyUnicode_Check(name.ptr())) return false;
   const std::optional<std::string_view> text = to_name(name, "name");
@@ -203,7 +203,7 @@ void define_tensors(nb::class_<SafeOpen>& type) {
             return names_of(opened->header().tensors());
           },
           "The tensors' names, in the order of their bytes in the file.")
-      .def("metadata", &metadata, "The metadata of the header as a dict, or None if the header has none.")
+      .def("metadata", &metadata_of, "The metadata of the header as a dict, or None if the header has none.")
       .def(
           "get_tensor",
           [](const SafeOpen& self, nb::object name) {
@@ -272,7 +272,7 @@ void define_safe_open(nb::module_& module) {
       .def("__repr__", &SafeOpen::repr)
       .def("_repr_html_", &SafeOpen::html, "A table of the tensors, for notebooks.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
-      .def("__contains__", &contains, nb::arg("name").none())
+      .def("__contains__", &contains_name, nb::arg("name").none())
       .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });
   define_tensors(type);
   module.def(

@@ -50,7 +50,7 @@ void save_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata,
   Status status;
   {
     const WithoutGil released;
-    status = write_file(path, tensors.data(), pairs, options);
+    status = save(path, tensors.data(), pairs, options);
   }
   watch.rethrow();
   if (!status) raise_saving(status.error());

@@ -123,9 +123,6 @@ void define_errors(nb::module_& module) {
                                 bases.ptr(), members.ptr());
   if (missing_tensor_error == nullptr) throw nb::python_error();
   module.attr("MissingTensorError") = nb::handle(missing_tensor_error);
-  module.def(
-      "_printable", [](nb::handle text) { return to_str(printable(from_str(text, "text"))); }, nb::arg("text"),
-      "The text as messages show it: invisible characters are escaped, and backslashes are doubled.");
 }
 
 nb::handle error_type() noexcept {
@@ -246,14 +243,14 @@ bool has_null(nb::handle path) {
 
 }  // namespace
 
-std::string to_path(nb::handle object, const char* argument) {
+std::string to_path(nb::handle object, std::string_view argument, std::string_view expected) {
   const std::string start = "argument '" + std::string(argument) + "': ";
   const nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
   if (!path.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     const bool content = PyByteArray_Check(object.ptr()) || PyMemoryView_Check(object.ptr());
-    raise_type_error(start + "expected str, bytes or os.PathLike object, not " + name_of_type(object) +
+    raise_type_error(start + "expected " + std::string(expected) + ", not " + name_of_type(object) +
                      (content ? kBytesHint : ""));
   }
   // The content of a file, given instead of its path, has null bytes.

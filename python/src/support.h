@@ -63,7 +63,8 @@ void define_errors(nb::module_& module);
 [[nodiscard]] std::string name_of_type(nb::handle object);
 // The bytes of a path for the system. object: str, bytes or os.PathLike. Raises TypeError, which names the argument,
 // for another type, and ValueError for a null byte.
-[[nodiscard]] std::string to_path(nb::handle object, const char* argument = "filename");
+[[nodiscard]] std::string to_path(nb::handle object, std::string_view argument = "filename",
+                                  std::string_view expected = "str, bytes or os.PathLike object");
 // The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
 [[nodiscard]] std::vector<std::string> to_paths(nb::handle paths, const char* argument = "paths");
 // The str of a path, as os.fsdecode makes it.

@@ -168,7 +168,7 @@ Result<TensorData> tensor_of(const safetensors_named_tensor& given, std::size_t 
   return TensorData{.name = given.name, .dtype = *dtype, .shape = ShapeView(given.shape, given.rank), .bytes = *bytes};
 }
 
-Result<std::vector<TensorData>> tensors_of(const safetensors_named_tensor* tensors, std::size_t count) {
+Result<std::vector<TensorData>> named_tensors_of(const safetensors_named_tensor* tensors, std::size_t count) {
   auto given = list_of(tensors, count, "tensors");
   if (!given) return std::move(given).error();
   std::vector<TensorData> result;
@@ -296,11 +296,11 @@ safetensors_status safetensors_save(const char* path, const safetensors_named_te
                                     const char* const* metadata, safetensors_error* error) {
   return guarded(error, [&]() -> Status {
     if (Status status = require({{path, "path"}}); !status) return status;
-    auto given = tensors_of(tensors, tensor_count);
+    auto given = named_tensors_of(tensors, tensor_count);
     if (!given) return std::move(given).error();
     auto pairs = pairs_of(metadata);
     if (!pairs) return std::move(pairs).error();
-    return safetensors::write_file(path, *given, *pairs);
+    return safetensors::save(path, *given, *pairs);
   });
 }
 

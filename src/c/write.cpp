@@ -206,7 +206,7 @@ safetensors_status safetensors_write_file(const char* path, const safetensors_te
     if (!content) return std::move(content).error();
     auto write = write_options_of(options);
     if (!write) return std::move(write).error();
-    return safetensors::write_file(path, content->tensors, content->metadata, *write, content->layout);
+    return safetensors::save(path, content->tensors, content->metadata, *write, content->layout);
   });
 }
 

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "format/header.h"
 #include "format/layout.h"
+#include "format/printable.h"
 #include "json/reader.h"
 
 namespace safetensors::format {
@@ -416,9 +417,7 @@ std::string Parser::found() const {
   } else {
     size = base::utf8_sequence_length(rest);
   }
-  constexpr std::size_t kShown = 24;  // bytes
-  const std::string_view token = rest.substr(0, size);
-  return ", found `" + printable(token.substr(0, kShown)) + (token.size() > kShown ? "...`" : "`");
+  return ", found " + shown_name(rest.substr(0, size), 24);
 }
 
 Error Parser::failure() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "format/printable.h"
 #include "json/writer.h"
 
 namespace safetensors {
@@ -22,6 +23,11 @@ std::uint64_t length_for(const Header& header, std::uint64_t text_size) {
 }
 
 }  // namespace
+
+Status check_pair(std::string_view key, std::string_view value) {
+  if (Status status = check_utf8("metadata key", key, key); !status) return status;
+  return check_utf8("metadata value of", key, value);
+}
 
 void HeaderWriter::pair(std::string_view key, std::string_view value) {
   separate();

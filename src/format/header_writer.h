@@ -22,6 +22,9 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of t
   return a != b && rank(a) != rank(b) ? rank(a) > rank(b) : a_name < b_name;
 }
 
+// Checks that a pair of metadata is UTF-8. Error: invalid_utf8. May throw std::bad_alloc.
+[[nodiscard]] Status check_pair(std::string_view key, std::string_view value);
+
 // Call in this order: metadata(), if the header has metadata, then tensors in the writer's order, then finish().
 // Functions throw std::bad_alloc.
 class HeaderWriter {

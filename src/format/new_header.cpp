@@ -84,11 +84,6 @@ Result<std::uint64_t> sum_of_sizes(std::span<const NewTensor> tensors) {
   return offset;
 }
 
-Status check_pair(std::string_view key, std::string_view value) {
-  if (Status status = check_utf8("metadata key", key, key); !status) return status;
-  return check_utf8("metadata value of", key, value);
-}
-
 Error key_added_before(std::string_view key) {
   return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
 }

@@ -53,6 +53,10 @@ bool has_invisible(std::string_view text) noexcept {
   return false;
 }
 
+std::string shown_name(std::string_view text, std::size_t limit) {
+  return "`" + printable(text.substr(0, limit)) + (text.size() > limit ? "...`" : "`");
+}
+
 std::string tensor_named(std::string_view name) {
   return "tensor `" + printable(name) + "`";
 }

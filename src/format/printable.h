@@ -3,6 +3,7 @@
 
 #include <safetensors/error.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,10 @@ namespace safetensors::format {
 // Returns whether text holds an invisible character: a control, bidirectional, zero-width or other character that
 // printable() escapes. Backslashes and bytes that are not UTF-8 do not count.
 [[nodiscard]] bool has_invisible(std::string_view text) noexcept;
+
+// Returns the printable text between backquotes, cut after `limit` bytes: a text of a stranger may be long, and an
+// escaped byte has six characters.
+[[nodiscard]] std::string shown_name(std::string_view text, std::size_t limit = 200);
 
 // Returns "tensor `NAME`", with a printable name.
 [[nodiscard]] std::string tensor_named(std::string_view name);

@@ -87,11 +87,6 @@ std::string_view generation_text(std::string_view name, std::string_view stem) n
   return rest.substr(0, std::min(rest.find_first_not_of("0123456789", kGeneration.size()), rest.size()));
 }
 
-std::string shown(std::string_view name) {
-  constexpr std::size_t kShown = 200;
-  return "`" + printable(name.substr(0, kShown)) + (name.size() > kShown ? "...`" : "`");
-}
-
 }  // namespace
 
 const char* check_relative_name(std::string_view name) noexcept {
@@ -289,7 +284,8 @@ bool IndexParser::entry() {
   if (!reader_.string(shard)) return false;
   if (groups_.empty() || index_.view(groups_[groups_.size() - 1]) != shard) {
     if (const char* why = check_shard_name(shard))
-      return fail(shard_offset, "no file of tensor " + shown(tensor_) + " may be called " + shown(shard) + ": " + why +
+      return fail(shard_offset, "no file of tensor " + shown_name(tensor_) + " may be called " + shown_name(shard) +
+                                    ": " + why +
                                     (is_torch_file(shard) ? " (the index of a PyTorch model? convert the model)" : ""));
     groups_.push(allocator_, max_entries_) = index_.range(shard);
   }
@@ -305,7 +301,7 @@ bool IndexParser::make_index() {
   const std::uint32_t repeated = index_.names_.build(index_.allocator_, key_at, cancellation_);
   if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
   if (repeated != ShardIndex::kNone)
-    return fail(index_[repeated].offset, "tensor " + shown(key_at(repeated)) + " is in weight_map twice");
+    return fail(index_[repeated].offset, "tensor " + shown_name(key_at(repeated)) + " is in weight_map twice");
   if (!number_shards()) return cancelled();
   group_by_shard();
   return true;
@@ -369,7 +365,7 @@ Error IndexParser::failure() const {
     error.message = "invalid index: " + detail_;
   else
     error.message =
-        "invalid JSON in index: " + (in_entry_ ? "tensor " + shown(tensor_) + ": " : std::string()) + failure.what;
+        "invalid JSON in index: " + (in_entry_ ? "tensor " + shown_name(tensor_) + ": " : std::string()) + failure.what;
   return error;
 }
 

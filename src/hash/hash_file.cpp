@@ -4,13 +4,11 @@
 #include <safetensors/hash.h>
 
 #include <atomic>
-#include <map>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
-#include "format/header_edit.h"
 #include "format/header_writer.h"
 #include "hash/blake3_tree.h"
 #include "hash/chunks.h"
@@ -240,16 +238,18 @@ Result<FileHashes> hash_all(const File& file, const HashOptions& options) {
 
 // The bytes before the data, in a file that has only the metadata of training.
 Result<std::string> training_head(const File& file) {
-  format::MetadataMap pairs;
+  format::HeaderWriter writer;
+  writer.begin_metadata();
   for (const auto& [key, value] : file.metadata()) {
-    if (key.starts_with("ss_")) pairs.emplace(key, value);
+    if (key.starts_with("ss_")) writer.pair(key, value);
   }
-  Result<std::string> text = format::text_with_metadata(file.header(), pairs);
-  if (!text) return text;
-  if (Status status = format::pad_text(*text, 8, 0); !status) return std::move(status).error();
+  writer.end_metadata();
+  writer.tensors(file.header().tensors());
+  std::string text = std::move(writer).finish();
+  if (Status status = format::pad_text(text, 8, 0); !status) return std::move(status).error();
   std::string head;
-  for (int i = 0; i < 8; ++i) head += static_cast<char>(std::uint64_t{text->size()} >> (8 * i) & 0xFF);
-  return head + *text;
+  for (int i = 0; i < 8; ++i) head += static_cast<char>(std::uint64_t{text.size()} >> (8 * i) & 0xFF);
+  return head + text;
 }
 
 Result<std::string> legacy_hash(const File& file) {

@@ -69,13 +69,6 @@ class Blake3 final : public Hasher {
 };
 #endif
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Hasher>> make_hasher(HashAlgorithm algorithm) noexcept {
@@ -100,51 +93,12 @@ Result<std::unique_ptr<Hasher>> make_hasher(HashAlgorithm algorithm) noexcept {
 
 inline namespace v0 {
 
-const char* to_string(HashAlgorithm algorithm) noexcept {
-  switch (algorithm) {
-    case HashAlgorithm::sha256:
-      return "sha256";
-    case HashAlgorithm::blake3:
-      return "blake3";
-  }
-  return "unknown";
-}
-
-std::optional<HashAlgorithm> hash_algorithm(std::string_view name) noexcept {
-  if (name == "sha256") return HashAlgorithm::sha256;
-  if (name == "blake3") return HashAlgorithm::blake3;
-  return std::nullopt;
-}
-
 std::string hash_library(HashAlgorithm algorithm) {
   if (algorithm == HashAlgorithm::sha256) return std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING);
 #if defined(SAFETENSORS_HAVE_BLAKE3)
   if (algorithm == HashAlgorithm::blake3) return std::string("BLAKE3 ") + blake3_version();
 #endif
   return {};
-}
-
-std::string to_hex(const Digest& digest) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * digest.bytes.size());
-  for (const std::uint8_t byte : digest.bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-std::optional<Digest> digest_from_hex(std::string_view text) noexcept {
-  Digest digest;
-  if (text.size() != 2 * digest.bytes.size()) return std::nullopt;
-  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
-    const int high = hash::hex_digit(text[2 * i]);
-    const int low = hash::hex_digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    digest.bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
-  }
-  return digest;
 }
 
 Result<Digest> hash_bytes(std::span<const std::byte> bytes, HashAlgorithm algorithm) noexcept {

@@ -11,7 +11,6 @@
 namespace safetensors::plan {
 namespace {
 
-constexpr std::uint64_t kDefaultStreamBudget = std::uint64_t{256} << 20;
 constexpr std::size_t kMinNetworkChunk = std::size_t{1} << 20;
 constexpr std::size_t kMinChunk = 4096;
 constexpr std::size_t kMaxChunk = std::size_t{1} << 30;

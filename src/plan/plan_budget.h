@@ -14,6 +14,9 @@
 
 namespace safetensors::plan {
 
+// The budget of a Stream without ReadOptions::memory_limit, in bytes.
+inline constexpr std::uint64_t kDefaultStreamBudget = std::uint64_t{256} << 20;
+
 // Divides ReadOptions::memory_limit:
 //   - Up to one half limits threads() x chunk_bytes(), the bytes that are being read, converted or gathered.
 //   - If the plan has destinations on devices, up to one half is pinned memory. In a Stream that also has results in

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "format/merged_metadata.h"
+#include "format/printable.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -14,17 +15,13 @@ namespace {
 
 using Pair = format::MergedMetadata::Pair;
 
-// "`value`", with at most 60 bytes of the value.
-std::string quoted(std::string_view value) {
-  constexpr std::size_t kShown = 60;
-  if (value.size() <= kShown) return "`" + printable(value) + "`";
-  return "`" + printable(value.substr(0, kShown)) + "...`";
-}
+constexpr std::size_t kShown = 60;  // bytes of a key or a value
 
 Error conflict_error(std::span<const File> files, const Pair& first, const Pair& second) {
-  return base::make_error(Errc::invalid_argument, "metadata key " + quoted(first.key) + " is " + quoted(first.value) +
-                                                      " in `" + printable(files[first.header].path()) + "` and " +
-                                                      quoted(second.value) + " in `" +
+  return base::make_error(Errc::invalid_argument, "metadata key " + format::shown_name(first.key, kShown) + " is " +
+                                                      format::shown_name(first.value, kShown) + " in `" +
+                                                      printable(files[first.header].path()) + "` and " +
+                                                      format::shown_name(second.value, kShown) + " in `" +
                                                       printable(files[second.header].path()) + "`");
 }
 

@@ -1,4 +1,4 @@
-// Saves tensors. Tensors in memory are written by write_file(). If some are in other files, a Writer copies them.
+// Saves tensors. If all are in memory, serialize.cpp writes them. If some are in other files, a Writer copies them.
 #include <safetensors/save.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Status save_memory(PathView path, std::span<const NamedTensor> tensors, const Me
   for (const NamedTensor& tensor : tensors)
     data.push_back({tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()});
   const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
-  return write_file(path, data, pairs, options, layout_options);
+  return save(path, data, pairs, options, layout_options);
 }
 
 Status save_mixed(std::string_view path, std::span<const NamedTensor> tensors, const Header& header,

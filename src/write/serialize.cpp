@@ -1,5 +1,6 @@
 // Writes files whose tensors are all in memory. The header is built first, so that the offset of every byte is known.
 // Then several threads write the pieces of all files.
+#include <safetensors/save.h>
 #include <safetensors/writer.h>
 
 #include <algorithm>
@@ -109,8 +110,8 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
   });
 }
 
-Status write_file(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                  const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
+Status save(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+            const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
   return base::guarded([&]() -> Status {
     const Result<Image> image = make_image(tensors, metadata, layout_options);
     if (!image) return image.error();

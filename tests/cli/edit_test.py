@@ -357,7 +357,8 @@ class OutputTest(EditTest):
             ("merge", "in.safetensors"),
             ("cast", "-", "out", "--to", "f16"),
             ("select", "a", "b", "c", "-m", "x"),
-            ("split", "a", "b", "--max-shard-size", "5 GB"),
+            ("split", "a", "b", "--max-shard-size", "5 G"),
+            ("split", "a", "b", "--max-shard-size", "99999999999TB"),
             ("split", "a", "b", "--max-shard-size", "0"),
             ("repack", "a", "b", "--align", "63"),
             ("cast", "a", "b"),
@@ -367,6 +368,13 @@ class OutputTest(EditTest):
             ("merge", "a", "b", "--metadata", "x"),
         ):
             self.fail_with(2, "Try 'safetensors", *arguments)
+
+    def test_sizes_are_those_of_python(self):
+        for number, size in enumerate(("8", " 8 b ", "0.008 kb", "0.0078125KIB")):
+            self.succeed("split", "in.safetensors", f"cut{number}", "--max-shard-size", size)
+            self.assertEqual(
+                sorted(os.listdir(self.path(f"cut{number}"))), sorted(os.listdir(self.path("cut0")))
+            )
 
     def test_a_model_becomes_a_folder_or_a_file(self):
         self.succeed("cast", "model", "half", "--to", "f16")

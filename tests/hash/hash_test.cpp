@@ -183,6 +183,9 @@ TEST(Hash, HexRoundTrips) {
   EXPECT_EQ(to_hex(*digest_from_hex(text)), text);
   EXPECT_FALSE(digest_from_hex(text.substr(1)));
   EXPECT_FALSE(digest_from_hex(text.substr(1) + "g"));
+  for (const std::string pair : {"-1", "+1", " 1", "1 ", "0x", "g0"})
+    EXPECT_FALSE(digest_from_hex(pair + text.substr(2)));
+  EXPECT_EQ(to_hex(*digest_from_hex("Ab" + text.substr(2))), "ab" + text.substr(2));
 }
 
 TEST_P(HashOf, FileDataTensorsAndChunks) {

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   const std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   const std::array<std::uint64_t, 2> shape = {2, 3};
   const st::TensorData tensor = {"weight", st::Dtype::F32, shape, std::as_bytes(std::span(values))};
-  if (st::Status status = st::write_file(argv[1], {&tensor, 1}); !status) return fail(status.error());
+  if (st::Status status = st::save(argv[1], {&tensor, 1}); !status) return fail(status.error());
 
   const st::Result<st::File> file = st::File::open(argv[1]);
   if (!file) return fail(file.error());

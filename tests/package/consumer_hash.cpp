@@ -17,7 +17,7 @@ static st::Status write(const std::string& path, float last) {
   const std::array<float, 6> values = {1, 2, 3, 4, 5, last};
   const std::array<std::uint64_t, 2> shape = {2, 3};
   const st::TensorData tensor = {"weight", st::Dtype::F32, shape, std::as_bytes(std::span(values))};
-  return st::write_file(path, {&tensor, 1});
+  return st::save(path, {&tensor, 1});
 }
 
 // Returns 0 if the manifest accepts the intact file, and names the tensor of a changed one.

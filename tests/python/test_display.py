@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from conftest import file_bytes
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, Writer, safe_open, stream
-from safetensors._base.display import size_text
+from safetensors._native import _size_text
 
 EVIL = '<script>alert("1")</script>&\x1b[31m\u202e\n'
 
@@ -105,13 +106,13 @@ def test_hostile_names_are_escaped(tmp_path: Path, kind: str) -> None:
     assert len(table) < 2000 and "<script" not in table and "<b>" not in table
     assert not {"\x1b", "\u202e"} & set(table) and table.count("\n") == 6
     ((shown, _, shape, _),) = rows(table)
-    assert shown.startswith('<script>alert("1")</script>&\\x1b[31m\\u202e\\nxxx') and shown.endswith("x…") and len(shape) == 120
+    assert shown.startswith('<script>alert("1")</script>&\\u{1b}[31m\\u{202e}\\u{a}xxx') and shown.endswith("x…") and len(shape) == 120
     assert repr(made[kind]()).isprintable()
 
 
 def test_sizes_are_those_of_the_command() -> None:
     sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", (1 << 20) - 1: "1.0 MiB", 548_091_904: "522.7 MiB", 1 << 60: "1.0 EiB", (1 << 64) - 1: "16.0 EiB"}
-    assert {size: size_text(size) for size in sizes} == sizes
+    assert {size: _size_text(size) for size in sizes} == sizes
 
 
 def test_stream_has_a_length(path: Path) -> None:
@@ -120,3 +121,10 @@ def test_stream_has_a_length(path: Path) -> None:
         next(items)
         assert len(items) == 2  # of all tensors, as a progress bar needs it
     assert len(stream(path, keys=["w"])) == 1
+
+
+def test_a_path_that_is_not_utf8_is_shown(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\\.safetensors"))
+    path.write_bytes(file_bytes("{}"))
+    assert r"/\xff\\.safetensors: 0 tensors" in safe_open(path, "np")._repr_html_()
+    assert r"/\\udcff" in Checkpoint(path)._repr_html_()  # the title has the path as repr() shows it

@@ -48,6 +48,8 @@ def loaded(folder: Path, **options: Any) -> list[str]:
         (["*"], set(TENSORS)),
         (["a[0]"], {"a[0]"}),  # a name is not a pattern
         (["a[0-1]"], {"a0"}),
+        (["a\\[?]"], {"a[0]"}),  # as in the command
+        (["a[^1-9]"], {"a0"}),
         ([], set()),
     ],
 )

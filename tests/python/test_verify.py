@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import installed
+from conftest import installed, parse_manifest
 
 from safetensors import Checkpoint, SafetensorError, load, make_manifest
-from safetensors._hash.manifest import Manifest, parse_manifest
+from safetensors._hash.manifest import Manifest
 from safetensors._types import Framework
 from safetensors.numpy import save_file
 
@@ -163,7 +163,7 @@ def test_tensors_that_the_index_does_not_name_are_checked(
     tmp_path: Path, hidden: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read for their digests, in blocks, and are not returned."""
-    monkeypatch.setattr("safetensors._hash.verify._BLOCK_BYTES", 30_000)
+    monkeypatch.setattr("safetensors._hash.manifest._BLOCK_BYTES", 30_000)
     folder = save_model(tmp_path)
     first = folder / "model-00001-of-00002.safetensors"
     # An index must name a tensor of each of its files.

@@ -40,7 +40,7 @@ bool write(const std::string& directory, const char* file, const std::vector<Own
   std::vector<TensorData> data;
   for (const Owned& tensor : tensors) data.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes});
   const std::string path = directory + "/" + file;
-  const Status status = write_file(path, data, metadata, {.durability = Durability::none}, layout);
+  const Status status = save(path, data, metadata, {.durability = Durability::none}, layout);
   if (!status) {
     std::fprintf(stderr, "%s: %s\n", path.c_str(), status.error().message.c_str());
     return false;

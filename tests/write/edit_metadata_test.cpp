@@ -1,6 +1,7 @@
 // Editing metadata: in a new file that replaces the old, and in place.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
+#include <safetensors/save.h>
 #include <safetensors/writer.h>
 #include <sys/resource.h>
 
@@ -272,7 +273,7 @@ class EditProgress : public EditMetadata {
     const std::string bytes = noise((std::size_t{40} << 20) + 3);
     const std::uint64_t length[] = {bytes.size()};
     const TensorData tensors[] = {{.name = "t", .dtype = Dtype::U8, .shape = length, .bytes = bytes_of(bytes)}};
-    ASSERT_TRUE(succeeds(write_file(path, tensors, std::nullopt, {.durability = Durability::none})));
+    ASSERT_TRUE(succeeds(save(path, tensors, std::nullopt, {.durability = Durability::none})));
     old = contents(path);
   }
   Status edit(std::function<bool(std::uint64_t, std::uint64_t)> progress, Durability durability) {

@@ -2,6 +2,7 @@
 #include <safetensors/edit.h>
 
 #include <gtest/gtest.h>
+#include <safetensors/save.h>
 #include <safetensors/writer.h>
 
 #include <string>
@@ -15,7 +16,7 @@ namespace {
 class MergeMetadata : public ::testing::Test {
  protected:
   File file(const std::string& name, const std::optional<MetadataPairs>& metadata) {
-    EXPECT_TRUE(succeeds(write_file(directory_ / name, {}, metadata)));
+    EXPECT_TRUE(succeeds(save(directory_ / name, {}, metadata)));
     return File::open(directory_ / name).value();
   }
   TemporaryDirectory directory_;

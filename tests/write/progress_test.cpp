@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
+#include <safetensors/save.h>
 #include <safetensors/writer.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ TEST(WriteProgress, ReachesFileSize) {
     reports.emplace_back(done, total);
     return true;
   };
-  ASSERT_TRUE(succeeds(write_file(directory / "t", tensors, std::nullopt, options)));
+  ASSERT_TRUE(succeeds(save(directory / "t", tensors, std::nullopt, options)));
   const std::uint64_t size = contents(directory / "t").size();
   ASSERT_GE(reports.size(), 3U);
   std::uint64_t before = 0;
@@ -52,7 +53,7 @@ TEST(WriteProgress, KeepsOldFileIfCancelled) {
     int reports = 0;
     WriteOptions options{.durability = Durability::none};
     options.progress = [&](std::uint64_t, std::uint64_t) { return ++reports < stop_at; };
-    const Status status = write_file(directory / "t", tensors, std::nullopt, options);
+    const Status status = save(directory / "t", tensors, std::nullopt, options);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Errc::cancelled);
     EXPECT_EQ(reports, stop_at);
@@ -107,7 +108,7 @@ TEST_F(WriterProgress, RunsInWritingThread) {
 TEST_F(WriterProgress, IsReportedByAnyCopy) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
-  ASSERT_TRUE(succeeds(write_file(directory / "from", tensors, std::nullopt, {.durability = Durability::none})));
+  ASSERT_TRUE(succeeds(save(directory / "from", tensors, std::nullopt, {.durability = Durability::none})));
   const Serialized serialized = serialize(tensors).value();
   for (const File& file :
        {File::open(directory / "from").value(), File::from_memory(serialized.bytes(), nullptr).value()}) {
@@ -125,7 +126,7 @@ TEST_F(WriterProgress, IsReportedByAnyCopy) {
   }
 }
 
-// Without bytes of tensors, no write reports anything. So commit() does, as write_file() does.
+// Without bytes of tensors, no write reports anything. So commit() does, as save() does.
 TEST_F(WriterProgress, IsReportedWithoutBytes) {
   HeaderBuilder builder;
   ASSERT_TRUE(succeeds(builder.add("t", Dtype::U8, {0})));
@@ -198,7 +199,7 @@ TEST_F(WriterProgress, ReachesFileSizeAfterFailedCopy) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
   const std::string from = directory / "from";
-  ASSERT_TRUE(succeeds(write_file(from, tensors, std::nullopt, {.durability = Durability::none})));
+  ASSERT_TRUE(succeeds(save(from, tensors, std::nullopt, {.durability = Durability::none})));
   const std::string whole = contents(from);
   const File file = File::open(from, {.access = Access::read}).value();
   std::uint64_t last = 0;

@@ -88,7 +88,7 @@ TEST_F(RewriteTest, FindsOldFilesThatTheInputDoesNotCover) {
 }
 
 TEST_F(RewriteTest, KeepsEmptyMetadata) {
-  ASSERT_TRUE(succeeds(write_file(path_, {}, MetadataPairs{})));
+  ASSERT_TRUE(succeeds(save(path_, std::span<const TensorData>(), MetadataPairs{})));
   const Checkpoint in = open("in.safetensors");
   ASSERT_TRUE(succeeds(Rewrite::plan(all(in), options(in)).value().write(out_)));
   EXPECT_EQ(contents(out_), contents(path_));

@@ -79,7 +79,7 @@ TEST_F(Save, KeepsWhatIsMovedIntoIt) {
 TEST_F(Save, EqualsWriteFile) {
   const Shape shape{2, 3};
   const TensorData tensors[] = {{"w", Dtype::F32, shape, std::as_bytes(std::span(w_))}};
-  ASSERT_TRUE(succeeds(write_file(directory_ / "a", tensors)));
+  ASSERT_TRUE(succeeds(save(directory_ / "a", tensors)));
   ASSERT_TRUE(succeeds(save(directory_ / "b", {{"w", {2, 3}, w_}})));
   EXPECT_EQ(contents(directory_ / "a"), contents(directory_ / "b"));
   ASSERT_TRUE(succeeds(save(directory_ / "empty", {})));

@@ -1,6 +1,7 @@
 // The files that a Writer writes, byte by byte, and the calls that it refuses.
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
+#include <safetensors/save.h>
 #include <safetensors/writer.h>
 #include <sys/resource.h>
 
@@ -180,7 +181,7 @@ TEST(WriteFile, WritesBytesOfSerialize) {
     tensors.push_back(tensor(name, Dtype::I8, middle, std::string_view(bytes).substr(0, 2000)));
   for (const Durability durability : {Durability::full, Durability::file, Durability::none}) {
     const std::string path = directory / "model";
-    ASSERT_TRUE(succeeds(write_file(path, tensors, MetadataPairs{{"k", "v"}}, {.durability = durability})));
+    ASSERT_TRUE(succeeds(save(path, tensors, MetadataPairs{{"k", "v"}}, {.durability = durability})));
     EXPECT_TRUE(contents(path) == data_of(serialize(tensors, MetadataPairs{{"k", "v"}}).value()));
     EXPECT_EQ(directory.names(), Names{"model"});
   }
@@ -190,20 +191,20 @@ TEST(WriteFile, TouchesNothingIfTensorsAreInvalid) {
   const TemporaryDirectory directory;
   put(directory / "model", "old");
   const TensorData tensors[] = {tensor("a", Dtype::F32, kShape4, "short")};
-  EXPECT_EQ(error_of(write_file(directory / "model", tensors)).code, Errc::data_length);
+  EXPECT_EQ(error_of(save(directory / "model", tensors)).code, Errc::data_length);
   EXPECT_EQ(contents(directory / "model"), "old");
-  EXPECT_EQ(error_of(write_file(directory / "missing", tensors)).code, Errc::data_length);
+  EXPECT_EQ(error_of(save(directory / "missing", tensors)).code, Errc::data_length);
   EXPECT_EQ(directory.names(), Names{"model"});
 }
 
 TEST(WriteFile, NamesPathInSystemErrors) {
-  const Error error = error_of(write_file("/nonexistent/model", {}));
+  const Error error = error_of(save("/nonexistent/model", {}));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ENOENT);
   EXPECT_EQ(error.to_string(), "/nonexistent/model: cannot open its directory: no such file or directory");
-  EXPECT_EQ(error_of(write_file("/dev/null", {})).code, Errc::not_regular_file);
-  EXPECT_EQ(error_of(write_file("", {})).code, Errc::open_failed);
-  EXPECT_EQ(error_of(write_file(std::string_view("a\0b", 3), {})).code, Errc::invalid_argument);
+  EXPECT_EQ(error_of(save("/dev/null", {})).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(save("", {})).code, Errc::open_failed);
+  EXPECT_EQ(error_of(save(std::string_view("a\0b", 3), {})).code, Errc::invalid_argument);
 }
 
 // The file that is replaced is the very one that the tensors are views of.
@@ -214,14 +215,14 @@ TEST(WriteFile, SavesOverMappedFile) {
   for (int i = 0; i < 1'000'000; ++i) bytes += static_cast<char>('a' + i % 26);
   const std::vector<std::uint64_t> shape{bytes.size()};
   const TensorData first[] = {tensor("a", Dtype::U8, shape, bytes)};
-  ASSERT_TRUE(succeeds(write_file(path, first)));
+  ASSERT_TRUE(succeeds(save(path, first)));
   const File file = File::open(path).value();
   const Array view = file.tensor("a").value().view().value();
   // A longer header moves the tensor's bytes within the file.
   const TensorData again[] = {
       {.name = "renamed, with a longer name", .dtype = Dtype::U8, .shape = shape, .bytes = view.bytes()}};
   for (int round = 0; round < 2; ++round) {
-    ASSERT_TRUE(succeeds(write_file(path, again, MetadataPairs{{"round", std::to_string(round)}})));
+    ASSERT_TRUE(succeeds(save(path, again, MetadataPairs{{"round", std::to_string(round)}})));
     const Array saved = File::open(path).value().tensor(again[0].name).value().read().value();
     EXPECT_TRUE(text_of(saved.bytes()) == bytes);
     EXPECT_TRUE(text_of(view.bytes()) == bytes);
@@ -398,7 +399,7 @@ TEST_F(WriterTest, CopiesTensorsFromOtherFiles) {
   const std::vector<std::uint64_t> shape{1000, 3000};
   const TensorData tensors[] = {tensor("x", Dtype::U8, shape, bytes),
                                 tensor("w", Dtype::F32, kShape4, std::string_view(bytes).substr(0, 16))};
-  ASSERT_TRUE(succeeds(write_file(other, tensors)));
+  ASSERT_TRUE(succeeds(save(other, tensors)));
   HeaderBuilder builder;
   ASSERT_TRUE(succeeds(builder.add("y", Dtype::U8, {1000, 3000})));
   ASSERT_TRUE(succeeds(builder.add("w", Dtype::F32, {4})));
@@ -438,7 +439,7 @@ TEST_F(WriterTest, RefusesCopyOfOtherDtypeOrShape) {
 TEST_F(WriterTest, ContinuesAfterFailedCopy) {
   const std::string other = directory / "other";
   const TensorData tensors[] = {tensor("a", Dtype::U8, kShape4, "abcd")};
-  ASSERT_TRUE(succeeds(write_file(other, tensors)));
+  ASSERT_TRUE(succeeds(save(other, tensors)));
   const File file = File::open(other, {.access = Access::read}).value();
   Writer writer = Writer::create(path, header).value();
   ASSERT_TRUE(succeeds(writer.write("b", 0, bytes_of("12345678"))));

@@ -8,20 +8,20 @@ from typing import Any
 from .._native import SafetensorError, TensorSpec, _dtypes
 
 # The dtypes of the format, and their names in frameworks.
-FRAMEWORK_NAMES = {dtype: name for dtype, name, _ in _dtypes()}
+FRAMEWORK_NAMES = {dtype: name for dtype, name, *_ in _dtypes()}
 _FORMAT_NAMES = {name: dtype for dtype, name in FRAMEWORK_NAMES.items()}
 
 # Dtypes with elements smaller than a byte, and the bits per element. A framework that lacks such a
 # dtype gets packed bytes.
-PACKED = {dtype: bits for dtype, _, bits in _dtypes() if bits < 8}
+PACKED = {dtype: bits for dtype, _, bits, *_ in _dtypes() if bits < 8}
 
 # Dtypes of ml_dtypes that take one byte per element, and the packed dtypes of the format with the
 # same values. torch's name of F4 ends in "_x2", because an element of torch is a pair.
 UNPACKED = {FRAMEWORK_NAMES[dtype].removesuffix("_x2"): dtype for dtype in PACKED}
 
 # Dtypes that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
-CASTABLE = frozenset("F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0".split())
-CAST_TO = CASTABLE - {"F8_E8M0"}
+CASTABLE = frozenset(dtype for dtype, _, _, source, _ in _dtypes() if source)
+CAST_TO = frozenset(dtype for dtype, *_, target in _dtypes() if target)
 
 
 def can_read_as(stored: str, wanted: str) -> bool:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
-from .._native import SafetensorError
+from .._native import SafetensorError, _size_digits
 
 __all__ = ["Progress", "reporter", "to_bytes", "to_metadata", "to_size"]
 
 Progress = Callable[[int, int], object]
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(i?)B)?\s*", re.ASCII | re.IGNORECASE)
 
 
 def to_bytes(size: Any, argument: str) -> int:
@@ -31,17 +28,13 @@ def to_bytes(size: Any, argument: str) -> int:
                 f'{argument} is {size!r}: expected an int, or a text such as "1GB"'
             ) from None
         return count
-    found = _SIZE.fullmatch(size)
-    if found is None or (found[3] and not found[2]):
+    digits = _size_digits(size)
+    if digits is None:
         raise ValueError(
             f"{argument} {size!r} is invalid: expected a number of bytes, or a text such as"
             ' "1GB" (1000 ** 3 bytes) or "512MiB" (512 * 1024 ** 2 bytes)'
         )
-    base = 1024 if found[3] else 1000
-    factor: int = base ** ("KMGT".index(found[2].upper()) + 1) if found[2] else 1
-    whole, _, fraction = found[1].partition(".")
-    parts: int = 10 ** len(fraction)
-    return int(whole) * factor + (int(fraction or 0) * factor) // parts
+    return int(digits)
 
 
 def to_size(size: Any, argument: str, smallest: int = 0) -> int:

@@ -10,38 +10,25 @@ from collections.abc import Iterable
 from glob import escape
 from typing import Any
 
+from .._native import _path_text
+
 __all__ = ["to_path", "to_paths"]
 
-_BYTES_HINT = (
-    " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
-)
+_ONE = "str, bytes or os.PathLike object"
 
 
-def _text(path: Any, argument: str, expected: str) -> str:
-    try:
-        text = os.fsdecode(path)
-    except TypeError:
-        found = type(path).__name__
-        hint = _BYTES_HINT if isinstance(path, (bytearray, memoryview)) else ""
-        raise TypeError(f"argument {argument!r}: expected {expected}, not {found}{hint}") from None
-    if "\0" in text:
-        hint = _BYTES_HINT if isinstance(path, bytes) else ""
-        raise ValueError(f"argument {argument!r}: found a null byte, expected a path{hint}")
-    return text
-
-
-def to_path(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
+def to_path(path: Any, argument: str, expected: str = _ONE) -> str:
     """Return a path as a str, with the home directory for a leading `~`, as a shell does.
 
     Raises TypeError, which names the argument, for another type, and ValueError for a null byte:
     the content of a file, given instead of its path, has some.
     """
-    return os.path.expanduser(_text(path, argument, expected))
+    return os.path.expanduser(_path_text(path, argument, expected))
 
 
-def _to_pattern(path: Any, argument: str, expected: str = "str, bytes or os.PathLike object") -> str:
+def _to_pattern(path: Any, argument: str, expected: str = _ONE) -> str:
     """Return a path as `to_path`, or a pattern. `*` and `[` of the home directory stay themselves."""
-    text = _text(path, argument, expected)
+    text = _path_text(path, argument, expected)
     whole = os.path.expanduser(text)
     if whole == text or os.path.lexists(whole):  # a path that exists is no pattern
         return whole

@@ -67,7 +67,7 @@ def consolidate(
     `path_in`: a folder that `dcp.save` left with its own writer (`.metadata` and `*.distcp`), or
     with `HuggingFaceStorageWriter(save_distributed=True)`. Any other checkpoint that StorageReader
     reads is split again. `path_out`: the folder of the new files, another one.
-    `keys`: names and patterns as in `fnmatch`, such as "model.*". None stands for all.
+    `keys`: names and patterns such as "model.*". None stands for all.
     `rename`: new names, by a dict or a function.
     `skip_others`: leave out values that are not tensors. Otherwise, they are a SafetensorError.
     `memory_limit`: maximum number of bytes of chunks in memory: a number, or a text such as "1GiB".

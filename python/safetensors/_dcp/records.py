@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .._native import _printable
+
 __all__ = ["PER_ENTRY", "PER_VALUE", "Memory", "Name", "Record", "read_records", "shown"]
 
 _MAX_KEY = 1 << 31  # of a dict, if it is an int
@@ -96,7 +98,7 @@ def read_records(
 
 def shown(text: str) -> str:
     """Return a text of a stranger for an error."""
-    return text[:_MAX_SHOWN].encode("unicode_escape").decode()
+    return _printable(text[:_MAX_SHOWN])
 
 
 class _Reader:

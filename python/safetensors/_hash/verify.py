@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, Protocol
 
 from .. import _native
 from .._base.paths import to_path
-from .._native import SafetensorError
+from .._native import SafetensorError, _manifest_names
 from .._types import Buffer
 from .digests import FileDigests
 from .manifest import (
@@ -27,16 +27,14 @@ from .manifest import (
     ManifestFile,
     ManifestTensor,
     hash_function,
-    header_ranges,
+    read_blocks,
     read_manifest,
-    relative_names,
 )
 from .types import Verify
 
 __all__ = ["Verifier", "check_verify", "to_manifest"]
 
 _MAX_THREADS = 16
-_BLOCK_BYTES = 1 << 22  # of a tensor that is read only for its digests
 _BLOCKS_IN_FLIGHT = 4
 
 
@@ -87,12 +85,13 @@ class Verifier:
         self._manifest = manifest
         self._new_hash = hash_function(manifest.algorithm)
         self._paths = native.files()
+        file_names = _manifest_names(self._paths, check=False)
         self._files = [
             self._find(path, name)
-            for path, name in zip(self._paths, relative_names(self._paths), strict=True)
+            for path, name in zip(self._paths, file_names, strict=True)
         ]
         if every_file:
-            self._check_files()
+            self._check_files(file_names)
         self._headers = [self._check_header(native, index) for index in range(len(self._files))]
         hidden = set(native.unindexed_tensors())
         entries = self._entries(native, hidden)
@@ -144,8 +143,7 @@ class Verifier:
             raise SafetensorError(f"{path}: the file is not in the manifest")
         return file
 
-    def _check_files(self) -> None:
-        names = relative_names(self._paths)
+    def _check_files(self, names: list[str]) -> None:
         folder = self._paths[0][: len(self._paths[0]) - len(names[0])]
         present = set(names)
         for file in self._manifest.files:
@@ -209,9 +207,7 @@ class Verifier:
         """
         found = []
         for index, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
-            ranges = {
-                name: (begin, end) for begin, end, name in header_ranges(self._headers[index])
-            }
+            ranges = {name: (begin, end) for begin, end, name in self._native.tensor_ranges(index)}
             for tensor in file.tensors:
                 held = ranges.pop(tensor.name, None)
                 if held is None:
@@ -256,26 +252,16 @@ class Verifier:
         """Read a tensor that is not loaded, for its digest and those of its file."""
         made = self._new_hash()
         flying: deque[list[Future[None]]] = deque()
-        for block in self._blocks(expected):
-            flying.append(digests.add(memoryview(block)))
+        name, begin, end, digest = expected.tensor
+        for block in read_blocks(self._native, expected.file, begin, end):
+            flying.append(digests.add(block))
             made.update(block)
             if len(flying) >= _BLOCKS_IN_FLIGHT:
                 _wait(flying.popleft())
         for futures in flying:
             _wait(futures)
-        name, begin, end, digest = expected.tensor
         if made.hexdigest() != digest:
             raise _differ(f"{expected.path}: tensor {name!r}", begin, end)
-
-    def _blocks(self, expected: Expected) -> Iterator[bytes]:
-        offset, end = expected.tensor.begin, expected.tensor.end
-        while offset < end:
-            size = min(_BLOCK_BYTES, end - offset)
-            block = self._native.read_range(expected.file, offset, size)
-            if not block:
-                raise SafetensorError(f"{expected.path}: file became shorter: it ends at {offset}")
-            yield block
-            offset += len(block)
 
     def _check_tensor(self, expected: Expected, stored: memoryview) -> None:
         made = self._new_hash()

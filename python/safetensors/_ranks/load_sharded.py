@@ -6,10 +6,8 @@ talk only to agree on errors, before reading and after it, and if they share rea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import translate
 from typing import Any, overload
 
 import torch
@@ -18,8 +16,8 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.modules.module import _IncompatibleKeys
 
 from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
-from .._base.options import Progress, reporter, to_bytes
-from .._native import SafetensorError
+from .._base.options import Progress, _nothing, reporter, to_bytes
+from .._native import SafetensorError, _matching
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._read.requests import missing
 from .._types import Cache
@@ -93,7 +91,7 @@ def load_sharded(
     `strict`: raise SafetensorError if the names of the target and the checkpoint differ.
 
     None as `target` makes new tensors: `mesh` is a device mesh. `placements` has names and patterns
-    as in `fnmatch`, and for each a placement per mesh dimension, or for a mesh of one dimension one
+    such as "*.weight", and for each a placement per mesh dimension, or for a mesh of one dimension one
     placement. A name comes before patterns, and of several patterns the first one counts. Other tensors
     are replicated. `dtype`: the dtype that floats are cast to. The result is a dict of names to DTensors.
 
@@ -145,9 +143,6 @@ def load_sharded(
     if report is not None and loaded is not None:
         report(loaded)
     return made[1]
-
-
-def _nothing() -> None: ...
 
 
 def _check_arguments(target: Any, mesh: Any, placements: Any, dtype: Any) -> None:
@@ -252,15 +247,15 @@ class _Chosen:
 
     def __init__(self, placements: Placements, mesh: DeviceMesh, stored: Stored) -> None:
         self._names: dict[str, list[Placement]] = {}
-        self._patterns: list[tuple[Any, list[Placement]]] = []
+        self._patterns: list[tuple[set[str], list[Placement]]] = []
         self._others: list[Placement] = [Replicate()] * mesh.ndim
         for key, given in placements.items():
             each = self._one_per_dimension(key, given, mesh)
             if key in stored.tensors:
                 self._names[key] = each
                 continue
-            matches = re.compile(translate(key)).match
-            if not any(matches(name) for name in stored.tensors):
+            matches = set(_matching(key, stored.tensors))
+            if not matches:
                 raise missing(f"placements: no tensor matches {key!r}", key)
             self._patterns.append((matches, each))
 
@@ -277,4 +272,4 @@ class _Chosen:
     def of(self, name: str) -> list[Placement]:
         if name in self._names:
             return self._names[name]
-        return next((each for matches, each in self._patterns if matches(name)), self._others)
+        return next((each for matches, each in self._patterns if name in matches), self._others)

@@ -30,7 +30,7 @@ __all__ = ["Checkpoint", "CheckpointStream", "load", "stream"]
 
 _Loaded = TypeVar("_Loaded")  # a dict or a list of tensors
 
-DEFAULT_BUDGET = 256 << 20
+DEFAULT_BUDGET = _native._default_memory_limit()
 
 
 def _pinned(text: str) -> str:
@@ -478,7 +478,7 @@ def load(
     """Load tensors of one or many files at once, into memory of their own.
 
     `paths`, `framework`, `device`: as in `Checkpoint`.
-    `keys`: names, and patterns as in `fnmatch`, such as "model.layers.*". None loads all tensors.
+    `keys`: names, and patterns such as "model.layers.*". None loads all tensors.
     `slices`: names to indices: integers, slices of any step and one Ellipsis. They have the meaning
     that NumPy gives them, but a bound past the end is an error. A tensor without an entry is loaded
     whole.

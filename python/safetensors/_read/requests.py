@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import translate
 from typing import Any, Protocol
 
 from .. import _native
 from .._arrays.dtypes import CASTABLE, cast_name, float_name
 from .._arrays.targets import Target, to_target
-from .._native import MissingTensorError, SafetensorError
+from .._native import MissingTensorError, SafetensorError, _is_pattern, _matching
 
 __all__ = ["Rename", "Request", "make_requests", "missing", "rename_all", "select"]
 
 Rename = Mapping[str, str] | Callable[[str], str]
 # The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
 Request = tuple[str, Any, "str | None", "Target | None"]
-
-_PATTERN = re.compile(r"[*?[]")
 
 
 class _Names(Protocol):
@@ -37,7 +33,7 @@ def missing(text: str, name: str) -> MissingTensorError:
 
 
 def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
-    """Return the names that `keys` stands for: names, and patterns as in `fnmatch`, case-sensitive.
+    """Return the names that `keys` stands for: names, and patterns as in the command.
 
     None stands for all names. A key that is the name of a tensor is never a pattern. The result has
     the order of `keys`, and for each pattern the order of the files. Each name is there once.
@@ -50,12 +46,11 @@ def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
     chosen: dict[str, None] = {}
     names: list[str] | None = None
     for key in keys:
-        if not isinstance(key, str) or not _PATTERN.search(key) or key in native:
+        if not isinstance(key, str) or not _is_pattern(key) or key in native:
             chosen[key] = None
             continue
         names = native.names() if names is None else names
-        matches = re.compile(translate(key)).match
-        found = [name for name in names if matches(name)]
+        found = _matching(key, names)
         if not found:
             raise missing(f"keys: no tensor matches the pattern {key!r}", key)
         chosen.update(dict.fromkeys(found))

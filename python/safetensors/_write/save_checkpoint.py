@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from types import TracebackType
 from typing import Any
 
 from .. import _native
@@ -17,7 +16,7 @@ from .._base.paths import to_path
 from .._native import TensorSpec
 from .._read.checkpoint import Checkpoint
 from .._types import Durability
-from .writer import to_spec
+from .writer import TensorWriter, to_spec
 
 __all__ = ["CheckpointLayout", "CheckpointWriter", "write_checkpoint"]
 
@@ -168,7 +167,7 @@ def _remake(
     return made
 
 
-class CheckpointWriter:
+class CheckpointWriter(TensorWriter):
     """Writes the files of a model in several calls. They appear when the `with` ends without error.
 
     `tensors`: a CheckpointLayout, or names to (dtype, shape) or arrays, from which one is made with
@@ -229,51 +228,10 @@ class CheckpointWriter:
         except BaseException:
             self._end_report()
             raise
-        self._ended = False
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
         """Write a whole tensor, or the rows from `start` on. As `Writer.write`."""
         self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
-
-    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
-        """Copy a whole tensor of any size from a checkpoint, with a few MiB of memory.
-
-        `source_name`: the name in the checkpoint, if it is another one.
-        """
-        if not isinstance(source, Checkpoint):
-            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
-        wanted = name if source_name is None else source_name
-        self._native.copy(name, source._native, wanted)
-
-    def commit(self) -> None:
-        """Put the files and the index in place. The end of the `with` calls it.
-
-        Raises SafetensorError if a byte was not written, and while another thread writes.
-        """
-        self._native.commit()
-        self._ended = True
-        self._end_report()
-
-    def close(self) -> None:
-        """Remove the new files unless they were committed. Idempotent."""
-        self._ended = True
-        self._native.close()
-        self._end_report()
-
-    def __enter__(self) -> CheckpointWriter:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if exc_type is None and not self._ended:
-                self.commit()
-        finally:
-            self.close()
 
     def __repr__(self) -> str:
         files = _files_text(len(self.layout._native.files()))

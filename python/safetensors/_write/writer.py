@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _native
 from .._arrays.dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from .._arrays.values import refuse_nested, to_value
 from .._base.display import count_text
-from .._base.options import to_metadata
+from .._base.options import _nothing, to_metadata
 from .._base.paths import to_path
 from .._native import SafetensorError, TensorSpec
 from .._read.checkpoint import Checkpoint
 from .._types import Durability, TensorOrder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Writer"]
 
@@ -50,7 +53,55 @@ def to_spec(name: str, described: Any) -> TensorSpec:
     return TensorSpec(dtype=FRAMEWORK_NAMES[wanted], shape=sizes, data_ptr=0, data_len=0)
 
 
-class Writer:
+class TensorWriter:
+    """The calls of `Writer` that `CheckpointWriter` has, too."""
+
+    _native: _native._Writer
+    _state = ""  # "committed" or "closed"
+    _end_report: Callable[[], None] = staticmethod(_nothing)
+
+    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
+        """Copy a whole tensor of any size from a checkpoint, with a few MiB of memory.
+
+        `source_name`: the name in the checkpoint, if it is another one.
+        """
+        if not isinstance(source, Checkpoint):
+            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
+        wanted = name if source_name is None else source_name
+        self._native.copy(name, source._native, wanted)
+
+    def commit(self) -> None:
+        """Put the new files in place. The end of the `with` calls it.
+
+        Raises SafetensorError if a byte was not written, and while another thread writes.
+        """
+        self._native.commit()
+        self._state = "committed"
+        self._end_report()
+
+    def close(self) -> None:
+        """Remove the new files unless they were committed. Idempotent."""
+        self._state = self._state or "closed"
+        self._native.close()
+        self._end_report()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc_type is None and not self._state:
+                self.commit()
+        finally:
+            self.close()
+
+
+class Writer(TensorWriter):
     """Writes a file in several calls. The file appears at `path` when the `with` ends without error.
 
     `tensors`: names to (dtype, shape), or to arrays, whose dtype and shape are taken.
@@ -86,7 +137,6 @@ class Writer:
         given = to_metadata(metadata)
         self._path = to_path(path, "path")
         self._native = _native._Writer(self._path, specs, given, durability, data_alignment, order)
-        self._state = ""  # "committed" or "closed"
 
     def __repr__(self) -> str:
         state = f", {self._state}" if self._state else ""
@@ -116,38 +166,3 @@ class Writer:
         """
         value = to_value(data, name, self._native.dtype(name))
         self._native.write(name, start, value)
-
-    def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
-        """Copy a whole tensor of any size from a checkpoint with a few MiB of memory."""
-        if not isinstance(source, Checkpoint):
-            raise TypeError(f"source is {type(source).__name__}: give a Checkpoint")
-        wanted = name if source_name is None else source_name
-        self._native.copy(name, source._native, wanted)
-
-    def commit(self) -> None:
-        """Put the file in place. Raises SafetensorError if a byte was not written.
-
-        The end of the `with` calls it. Raises SafetensorError while another thread writes.
-        """
-        self._native.commit()
-        self._state = "committed"
-
-    def close(self) -> None:
-        """Remove the new file unless it was committed. Idempotent."""
-        self._state = self._state or "closed"
-        self._native.close()
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if exc_type is None and not self._state:
-                self.commit()
-        finally:
-            self.close()

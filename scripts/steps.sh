@@ -1,0 +1,56 @@
+# Runs the steps of scripts/demo and scripts/test, one line per step. Both scripts use one build tree and one Python
+# environment, so the second script compiles only what the first one did not. Sourced by both, in the root of the project.
+# shellcheck shell=bash
+
+tree=$PWD/build/try
+environment=$PWD/build/try-python
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONPYCACHEPREFIX=$PWD/build/try-pycache
+
+# step TEXT COMMAND...: runs the command, and prints its seconds. Shows the output of the command only if it fails.
+# `set -e` has no effect inside of the command, so the commands of a function must be chained.
+step() {
+  local start=$SECONDS watcher code=0
+  : >"$log"
+  watch "$1" &
+  watcher=$!
+  "${@:2}" >"$log" 2>&1 </dev/null || code=$?
+  { kill "$watcher" && wait "$watcher"; } 2>/dev/null || true
+  if [[ -t 1 ]]; then printf '\r\033[K'; fi
+  if ((code)); then
+    printf '%-48s FAILED\n' "$1"
+    tail -n 60 "$log" >&2
+    exit 1
+  fi
+  printf '%-48s %4d s\n' "$1" $((SECONDS - start))
+}
+
+# watch TEXT: shows the progress of a step, on a terminal every second in one line, else every 10 seconds in a new line.
+watch() {
+  local start=$SECONDS pause=10
+  if [[ -t 1 ]]; then pause=1; fi
+  while kill -0 $$ 2>/dev/null; do
+    if [[ -t 1 ]]; then printf '\r\033[K%-48s %4d s%s' "$1" $((SECONDS - start)) "$(progress)"; fi
+    sleep "$pause" >/dev/null 2>&1
+    if [[ ! -t 1 ]]; then printf '  %s: %d s%s\n' "$1" $((SECONDS - start)) "$(progress)"; fi
+  done
+}
+
+# Prints the last progress in the log: "[12/80]" of ninja, "12/80 Test" of ctest, or "[ 45%]" of pytest.
+progress() {
+  tail -n 200 "$log" | grep -aoE '\[ *[0-9]+(/[0-9]+|%)\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
+}
+
+# install_python PACKAGES...: makes the environment, and installs packages there and the tools that build the package.
+install_python() {
+  python3 -m venv "$environment" &&
+    "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
+}
+
+# build_package OPTIONS...: builds library, command and Python package, and installs the package in the environment.
+build_package() {
+  "$environment/bin/pip" install -v --no-compile --no-build-isolation --no-deps --force-reinstall \
+    --config-settings=build-dir="$tree" --config-settings=build.targets=safetensors_native \
+    --config-settings=build.targets=safetensors_cli "$@" .
+}
