@@ -14,7 +14,7 @@
 #include "memory.h"
 #include "module.h"
 #include "os/process.h"
-#include "plan/plan_budget.h"
+#include "plan/budget.h"
 #include "requests.h"
 #include "results.h"
 #include "tensor_meta.h"
