@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "bench.h"
-#include "format/cast_kernels.h"
+#include "format/dtype/cast_kernels.h"
 
 namespace st = safetensors;
 using st::format::Instructions;

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "device/cuda.h"
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 #include "model.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <memory_resource>
 #include <string>
 
-#include "format/header.h"
+#include "format/header/header.h"
 #include "hostile_text.h"
 #include "require.h"
 #include "support/allocation_counter.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 #include "json/reader.h"
 #include "require.h"
 #include "support/allocation_counter.h"

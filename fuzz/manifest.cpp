@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 #include "input.h"
 #include "require.h"
 #include "support/allocation_counter.h"

@@ -12,7 +12,7 @@
 
 #include <safetensors/diff.h>
 
-#include "format/merged_metadata.h"
+#include "format/header/merged_metadata.h"
 
 #include <algorithm>
 #include <charconv>

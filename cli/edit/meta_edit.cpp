@@ -9,7 +9,7 @@
 #include "text/size.h"
 
 #include "base/utf8.h"
-#include "format/header_edit.h"
+#include "format/header/header_edit.h"
 
 namespace safetensors::cli {
 namespace {

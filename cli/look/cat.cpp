@@ -3,7 +3,7 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"

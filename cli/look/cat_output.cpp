@@ -2,7 +2,7 @@
 // Nested brackets are written by counting indices, not by recursion, because the rank comes from the file.
 #include "cat_output.h"
 
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 #include "input.h"
 #include "npy.h"
 #include "slice_stream.h"

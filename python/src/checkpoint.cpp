@@ -15,7 +15,7 @@
 #include "index.h"
 #include "memory.h"
 #include "module.h"
-#include "plan/plan_budget.h"
+#include "plan/budget.h"
 #include "requests.h"
 #include "results.h"
 #include "tensor_meta.h"

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 
 namespace safetensors::python {
 namespace {

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "base/little_endian.h"
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 
 namespace safetensors::check {
 namespace {

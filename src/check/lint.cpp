@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace safetensors {
 namespace check {
@@ -130,7 +130,7 @@ void tally(const TensorInfo& tensor, Tallies& tallies) {
   if (tensor.file_offset % element_alignment(tensor.dtype) != 0 && tensor.nbytes() != 0)
     tallies[LintCode::misaligned].add(tensor);
   if (name.empty()) tallies[LintCode::empty_name].add(tensor);
-  if (format::has_invisible(name)) tallies[LintCode::invisible_name].add(tensor);
+  if (base::has_invisible(name)) tallies[LintCode::invisible_name].add(tensor);
   if (leads_out(name)) tallies[LintCode::path_name].add(tensor);
   if (name.size() > kLongName) tallies[LintCode::long_name].add(tensor);
   if (tensor.shape.size() > kMaxRank) tallies[LintCode::high_rank].add(tensor);
@@ -145,7 +145,7 @@ void lint_metadata(Metadata metadata, LintReport& report) {
   std::string first;
   for (const auto& [key, value] : metadata) {
     bytes += key.size() + value.size();
-    if (format::has_invisible(key) && invisible++ == 0) first = key;
+    if (base::has_invisible(key) && invisible++ == 0) first = key;
   }
   static constexpr std::string_view kFormats[] = {"pt", "tf", "flax", "mlx", "np", "pd"};
   const auto format = metadata.find("format");

@@ -11,7 +11,7 @@
 #include "base/little_endian.h"
 #include "check/lint.h"
 #include "file/file.h"
-#include "format/signature.h"
+#include "format/header/signature.h"
 #include "io/progress.h"
 #include "os/posix_file.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 
 namespace safetensors {
 namespace check {

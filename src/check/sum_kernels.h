@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "check/wide.h"
-#include "format/cast_float.h"
+#include "format/dtype/cast_float.h"
 
 namespace safetensors::check {
 

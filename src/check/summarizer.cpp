@@ -19,8 +19,8 @@
 #include "check/elements.h"
 #include "check/sum_kernels.h"
 #include "check/summary.h"
-#include "format/cast.h"
-#include "format/cast_kernels.h"
+#include "format/dtype/cast.h"
+#include "format/dtype/cast_kernels.h"
 
 namespace safetensors::check {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "file/file.h"
-#include "format/slice.h"
+#include "format/slice/slice.h"
 #include "os/memory.h"
 
 namespace safetensors {

@@ -9,7 +9,7 @@
 #include "file/checkpoint_paths.h"
 #include "file/did_you_mean.h"
 #include "file/file.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 #include "os/descriptor_pool.h"
 #include "os/directory.h"
 

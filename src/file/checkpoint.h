@@ -14,7 +14,7 @@
 #include "base/bump_allocator.h"
 #include "base/cancellation.h"
 #include "base/hash.h"
-#include "format/name_index.h"
+#include "format/header/name_index.h"
 #include "os/memory.h"
 
 namespace safetensors {

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "file/checkpoint_paths.h"
 #include "file/file.h"
-#include "format/printable.h"
 #include "os/descriptor_pool.h"
 #include "os/parallel.h"
 
@@ -104,7 +104,7 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   for (const std::uint32_t entry : wanted) {
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
     Error error = base::make_error(Errc::invalid_index,
-                                   format::tensor_named(index[entry].tensor) + " is not in `" +
+                                   base::tensor_named(index[entry].tensor) + " is not in `" +
                                        printable(index.shard(part.file)) + "`, where the index has it",
                                    part.index->path);
     error.offset = index[entry].offset;
@@ -151,7 +151,7 @@ Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, CheckpointSt
   std::size_t first = 0;
   while (name_at(first) != name_at(twice)) ++first;
   const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
-  return base::make_error(Errc::duplicate_name, format::tensor_named(name_at(twice)) +
+  return base::make_error(Errc::duplicate_name, base::tensor_named(name_at(twice)) +
                                                     " is in two files: " + path(first) + " and " + path(twice));
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/cancellation.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 
 namespace safetensors::file {
 

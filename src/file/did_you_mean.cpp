@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 
 namespace safetensors::file {
 namespace {
@@ -136,7 +136,7 @@ std::string count_of(std::size_t count, const char* noun) {
 
 Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors, std::string_view path) {
   std::string message =
-      "no " + format::tensor_named(similar.meant()) + " in " + where + " of " + count_of(tensors, "tensor");
+      "no " + base::tensor_named(similar.meant()) + " in " + where + " of " + count_of(tensors, "tensor");
   if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
   return base::make_error(Errc::not_found, std::move(message), path);
 }

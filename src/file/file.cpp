@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "file/did_you_mean.h"
 #include "file/memory_source.h"
-#include "format/file_kind.h"
-#include "format/header.h"
-#include "format/printable.h"
+#include "format/header/file_kind.h"
+#include "format/header/header.h"
 #include "os/memory.h"
 #include "os/parallel.h"
 
@@ -266,7 +266,7 @@ std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64
 
 Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {
   return base::guarded([&] {
-    error.message = format::tensor_named(tensor.name) + ": " + error.message;
+    error.message = base::tensor_named(tensor.name) + ": " + error.message;
     return base::with_path(std::move(error), path);
   });
 }

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "format/slice.h"
+#include "format/slice/slice.h"
 #include "io/source_reader.h"
 
 namespace safetensors::file {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/header_writer.h"
+#include "format/header/header_writer.h"
 #include "hash/blake3_tree.h"
 #include "hash/chunks.h"
 #include "hash/hasher.h"

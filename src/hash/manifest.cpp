@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 #include "hash/manifest_names.h"
 
 namespace safetensors {
@@ -85,7 +85,7 @@ Result<Manifest> make(std::span<const File> files, const ManifestOptions& option
   std::ranges::sort(manifest.files, {}, &ManifestFile::name);
   const auto twice = std::ranges::adjacent_find(manifest.files, {}, &ManifestFile::name);
   if (twice == manifest.files.end()) return manifest;
-  return base::make_error(Errc::invalid_argument, "two files have the name " + format::shown_name(twice->name));
+  return base::make_error(Errc::invalid_argument, "two files have the name " + base::shown_name(twice->name));
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
-#include "format/printable.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 #include "hash/chunks.h"
 #include "hash/manifest_names.h"
 #include "json/reader.h"
@@ -145,11 +145,11 @@ class Parser {
     const ManifestFile* before = nullptr;
     for (const ManifestFile& file : manifest_.files) {
       if (const char* const why = format::check_relative_name(file.name))
-        return fail("the file name " + format::shown_name(file.name) + " is not allowed: " + why);
+        return fail("the file name " + base::shown_name(file.name) + " is not allowed: " + why);
       if (before != nullptr && before->name >= file.name)
-        return fail("file " + format::shown_name(file.name) + " is not in the order of the names");
+        return fail("file " + base::shown_name(file.name) + " is not in the order of the names");
       if (Status status = check_file(file); !status)
-        return fail("file " + format::shown_name(file.name) + ": " + status.error().message);
+        return fail("file " + base::shown_name(file.name) + ": " + status.error().message);
       before = &file;
     }
     if (manifest_.files.empty()) return fail("the manifest has no files");
@@ -166,14 +166,14 @@ class Parser {
     std::vector<std::string_view> names;
     for (const ManifestTensor& tensor : file.tensors) {
       if (tensor.begin < end || tensor.end < tensor.begin || tensor.end > file.bytes)
-        return fail("the range of tensor " + format::shown_name(tensor.name) +
+        return fail("the range of tensor " + base::shown_name(tensor.name) +
                     " is not after the one before, in the file");
       end = tensor.end;
       names.push_back(tensor.name);
     }
     std::ranges::sort(names);
     const auto twice = std::ranges::adjacent_find(names);
-    if (twice != names.end()) return fail("tensor " + format::shown_name(*twice) + " occurs twice");
+    if (twice != names.end()) return fail("tensor " + base::shown_name(*twice) + " occurs twice");
     return {};
   }
 
@@ -254,7 +254,7 @@ Status check_new_file_name(std::string_view name) {
   const char* why = format::check_relative_name(name);
   if (base::first_invalid_utf8(name) != std::string_view::npos) why = "it is not UTF-8";
   if (why == nullptr) return {};
-  return base::make_error(Errc::invalid_argument, "the file name " + format::shown_name(name) +
+  return base::make_error(Errc::invalid_argument, "the file name " + base::shown_name(name) +
                                                       " is not allowed in a manifest: " + why + "; rename the file");
 }
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "file/file.h"
-#include "format/printable.h"
 #include "hash/chunks.h"
 #include "hash/hasher.h"
 #include "os/posix_file.h"
@@ -39,10 +39,9 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
                 std::to_string(expected.data_start));
   for (const ManifestTensor& tensor : expected.tensors) {
     const TensorInfo* const info = file.header().find(tensor.name);
-    if (info == nullptr)
-      return fail("tensor " + format::shown_name(tensor.name) + " of the manifest is not in the file");
+    if (info == nullptr) return fail("tensor " + base::shown_name(tensor.name) + " of the manifest is not in the file");
     if (info->file_offset != tensor.begin || info->file_offset + info->nbytes() != tensor.end)
-      return fail("tensor " + format::shown_name(tensor.name) + " has another range than in the manifest");
+      return fail("tensor " + base::shown_name(tensor.name) + " has another range than in the manifest");
   }
   if (found.size() == expected.tensors.size()) return {};
   std::vector<std::string_view> known;
@@ -50,7 +49,7 @@ Status check_tensors(const File& file, const ManifestFile& expected) {
   std::ranges::sort(known);
   for (const TensorInfo& info : found) {
     if (!std::ranges::binary_search(known, info.name))
-      return fail("tensor " + format::shown_name(info.name) + " is not in the manifest");
+      return fail("tensor " + base::shown_name(info.name) + " is not in the manifest");
   }
   return fail("the manifest names a tensor twice");
 }

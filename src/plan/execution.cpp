@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "os/thread_group.h"
-#include "plan/plan_worker.h"
+#include "plan/worker.h"
 
 namespace safetensors::plan {
 namespace {
@@ -18,11 +18,11 @@ constexpr std::uint64_t kShortestRun = std::uint64_t{16} << 20;
 
 }  // namespace
 
-Execution::Execution(PlanRun& run, std::uint64_t run_bytes)
+Execution::Execution(ExecutionState& run, std::uint64_t run_bytes)
     : run_(run),
       run_bytes_(run_bytes),
       jobs_(run.items(), run.order(), [&run](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }) {
-  for (const PlanItem& item : run.items()) bytes_left_ += item.stored;
+  for (const Item& item : run.items()) bytes_left_ += item.stored;
 }
 
 Status Execution::execute(const std::function<Status()>& prepare) {
@@ -38,7 +38,7 @@ Status Execution::execute(const std::function<Status()>& prepare) {
 }
 
 void Execution::work() noexcept {
-  PlanWorker worker(run_);
+  Worker worker(run_);
   Run taken;
   while (take(taken)) {
     for (std::size_t i = 0; i < taken.count && is_wanted(taken.first + i); ++i) {
@@ -58,8 +58,8 @@ bool Execution::take(Run& taken) noexcept {
   taken.count = 0;
   taken.first = next_ + 1;
   for (std::uint64_t bytes = 0; taken.count < Run::kMaxJobs;) {
-    PlanJob& job = taken.jobs[taken.count];
-    if (jobs_.next(job, [](std::size_t) { return true; }) != PlanJobs::Next::job) break;
+    Job& job = taken.jobs[taken.count];
+    if (jobs_.next(job, [](std::size_t) { return true; }) != Jobs::Next::job) break;
     ++taken.count;
     ++next_;
     bytes += job.size;

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <thread>
 
-#include "plan/plan_jobs.h"
-#include "plan/plan_run.h"
+#include "plan/execution_state.h"
+#include "plan/jobs.h"
 
 namespace safetensors::plan {
 
@@ -19,8 +19,8 @@ namespace safetensors::plan {
 // the result, so that the same files give the same error every time. If the caller cancels, that is the result.
 class Execution {
  public:
-  // run_bytes: as PlanBudget::run_bytes().
-  Execution(PlanRun& run, std::uint64_t run_bytes);
+  // run_bytes: as Budget::run_bytes().
+  Execution(ExecutionState& run, std::uint64_t run_bytes);
 
   // The calling thread runs `prepare` while the other threads already read. If `prepare` fails, reading stops, and its
   // error is the result.
@@ -32,7 +32,7 @@ class Execution {
   // Consecutive jobs.
   struct Run {
     static constexpr std::size_t kMaxJobs = 64;
-    std::array<PlanJob, kMaxJobs> jobs;
+    std::array<Job, kMaxJobs> jobs;
     std::size_t count = 0;
     std::size_t first = 0;  // index of the first job
   };
@@ -43,11 +43,11 @@ class Execution {
   bool is_wanted(std::size_t job_index) noexcept;
   void fail(std::size_t job_index, Error error) noexcept;
 
-  PlanRun& run_;
+  ExecutionState& run_;
   const std::uint64_t run_bytes_;
   const std::thread::id caller_ = std::this_thread::get_id();
   std::mutex mutex_;  // guards the members below
-  PlanJobs jobs_;
+  Jobs jobs_;
   std::size_t next_ = kBeforeJobs;
   std::uint64_t bytes_left_ = 0;  // of jobs that no thread has taken
   bool failed_ = false;

@@ -6,11 +6,11 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "plan/destinations.h"
 #include "plan/execution.h"
-#include "plan/plan_destinations.h"
-#include "plan/plan_item.h"
-#include "plan/plan_names.h"
-#include "plan/plan_run.h"
+#include "plan/execution_state.h"
+#include "plan/item.h"
+#include "plan/names.h"
 #include "plan/read_plan.h"
 
 namespace safetensors {
@@ -33,7 +33,7 @@ Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination
 // Copies the state if a Stream shares it, so that the Stream goes on with the old plan.
 Status ReadPlan::State::add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
                             const Destination& destination, const AddOptions& options) {
-  Result<plan::PlanItem> item = plan::make_item(tensor, slice, destination, options);
+  Result<plan::Item> item = plan::make_item(tensor, slice, destination, options);
   if (!item) return std::move(item).error();
   std::uint64_t bytes = 0;
   if (!base::add(state ? state->bytes : 0, item->size, bytes))
@@ -60,10 +60,10 @@ std::uint64_t ReadPlan::nbytes() const noexcept {
 Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept {
   return base::guarded([&]() -> Result<ReadResult> {
     const auto begin = std::chrono::steady_clock::now();
-    const std::span<const plan::PlanItem> items =
-        state_ ? std::span<const plan::PlanItem>(state_->items) : std::span<const plan::PlanItem>();
+    const std::span<const plan::Item> items =
+        state_ ? std::span<const plan::Item>(state_->items) : std::span<const plan::Item>();
     if (Status status = plan::check_destinations(items); !status) return std::move(status).error();
-    plan::PlanRun run(items, options, false);
+    plan::ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return std::move(status).error();
     if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();
     ReadResult result;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "plan/plan_item.h"
+#include "plan/item.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -16,7 +16,7 @@ struct ReadPlan::State {
   static Status add(std::shared_ptr<State>& state, const Tensor& tensor, const Slice* slice,
                     const Destination& destination, const AddOptions& options);
 
-  std::vector<plan::PlanItem> items;
+  std::vector<plan::Item> items;
   std::uint64_t bytes = 0;  // of all results
 };
 

@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "os/system_error.h"
 #include "os/thread_group.h"
-#include "plan/plan_destinations.h"
-#include "plan/plan_jobs.h"
-#include "plan/plan_run.h"
-#include "plan/plan_worker.h"
+#include "plan/destinations.h"
+#include "plan/execution_state.h"
+#include "plan/jobs.h"
 #include "plan/read_plan.h"
+#include "plan/worker.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -48,21 +48,21 @@ struct Stream::State {
   const ::pid_t process = ::getpid();
   const std::shared_ptr<const ReadPlan::State> plan;  // null for a plan without items
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-  plan::PlanRun run;
+  plan::ExecutionState run;
 
  private:
-  [[nodiscard]] std::span<const plan::PlanItem> items() const noexcept {
-    return plan ? std::span<const plan::PlanItem>(plan->items) : std::span<const plan::PlanItem>();
+  [[nodiscard]] std::span<const plan::Item> items() const noexcept {
+    return plan ? std::span<const plan::Item>(plan->items) : std::span<const plan::Item>();
   }
   bool admit(std::size_t item) noexcept;
-  void announce(const plan::PlanJob& job);
+  void announce(const plan::Job& job);
   void fail(Error error) noexcept;
   bool tell_progress() noexcept;
 
   std::mutex mutex;  // guards the members below
   std::condition_variable ready_changed;
   std::condition_variable capacity_changed;
-  plan::PlanJobs jobs;
+  plan::Jobs jobs;
   std::deque<std::size_t> ready;  // complete items that the caller has not taken
   std::vector<bool> announced;
   std::uint64_t held_bytes = 0;  // of results on the host that were begun and that the caller has not taken
@@ -96,13 +96,13 @@ void Stream::State::stop() noexcept {
 
 void Stream::State::work() noexcept {
   {
-    plan::PlanWorker worker(run);
+    plan::Worker worker(run);
     std::unique_lock lock(mutex);
     while (!stopping && !failure) {
-      plan::PlanJob job;
-      const plan::PlanJobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
-      if (next == plan::PlanJobs::Next::end) break;
-      if (next == plan::PlanJobs::Next::wait) {
+      plan::Job job;
+      const plan::Jobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
+      if (next == plan::Jobs::Next::end) break;
+      if (next == plan::Jobs::Next::wait) {
         if (!failure) capacity_changed.wait(lock);
         continue;
       }
@@ -134,7 +134,7 @@ bool Stream::State::admit(std::size_t item) noexcept {
 }
 
 // After a failure, next() may have returned the error. Then it must not return an item again.
-void Stream::State::announce(const plan::PlanJob& job) {
+void Stream::State::announce(const plan::Job& job) {
   if (failure) return;
   for (std::size_t item = job.first; item < job.first + job.count; ++item) {
     if (announced[item] || run.slot(item).remaining.load() != 0) continue;

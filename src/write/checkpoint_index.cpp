@@ -12,10 +12,10 @@
 #include "base/cancellation.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "file/checkpoint_paths.h"
-#include "format/index_text.h"
-#include "format/printable.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/index_text.h"
+#include "format/checkpoint/shard_index.h"
 #include "io/atomic_file.h"
 #include "os/directory.h"
 #include "write/file_head.h"
@@ -96,7 +96,7 @@ Result<ChosenFiles> choose_files(const std::string& folder, const std::optional<
 Status check_names(const std::vector<std::string>& names, const std::string& folder) {
   for (const std::string& name : names) {
     const char* why = format::check_shard_name(name);
-    if (why == nullptr && !format::check_utf8("name", name, name)) why = "it is not valid UTF-8";
+    if (why == nullptr && !base::check_utf8("name", name, name)) why = "it is not valid UTF-8";
     if (why != nullptr)
       return base::make_error(Errc::invalid_argument,
                               "no index may name the file " + quoted_name(name) + ": " + why + "; rename it", folder);
@@ -119,7 +119,7 @@ Result<CheckpointIndex> index_of(const std::string& folder, std::string index_na
       const auto [first, added] = seen.emplace(tensor.name, i);
       if (!added)
         return base::make_error(Errc::duplicate_name,
-                                format::tensor_named(tensor.name) + " is in two files: " +
+                                base::tensor_named(tensor.name) + " is in two files: " +
                                     quoted_name(index.files[first->second]) + " and " + quoted_name(index.files[i]),
                                 folder);
       if (!base::add(index.total_size, tensor.nbytes(), index.total_size))
@@ -221,7 +221,7 @@ class IndexChecker {
       const bool held = holder != holders_.end();
       if (!held && !opened) continue;
       const std::string other = held ? quoted_name(index_.shard(holder->second)) : "";
-      std::string message = format::tensor_named(tensor);
+      std::string message = base::tensor_named(tensor);
       if (!opened)
         message += " is in " + other + ", the index has it in " + name;
       else
@@ -240,13 +240,12 @@ class IndexChecker {
       const std::uint32_t entry = index_.find(tensor.name);
       if (entry == index_.kNone)
         add(IndexProblemKind::unindexed_tensor, tensor.name, name,
-            format::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index");
+            base::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index");
       const std::uint32_t home = home_of(tensor.name, entry);
       if (home != shard)
         add(IndexProblemKind::duplicate_tensor, tensor.name, name,
-            format::tensor_named(tensor.name) +
-                " is in two files: " + quoted_name(index_.shard(std::min(home, shard))) + " and " +
-                quoted_name(index_.shard(std::max(home, shard))));
+            base::tensor_named(tensor.name) + " is in two files: " + quoted_name(index_.shard(std::min(home, shard))) +
+                " and " + quoted_name(index_.shard(std::max(home, shard))));
       else if (!base::add(size_, tensor.nbytes(), size_))
         size_ = ~std::uint64_t{0};
     }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 #include "io/temporary.h"
 #include "os/directory.h"
 #include "write/checkpoint_folder.h"
@@ -69,7 +69,7 @@ struct CheckpointWriter::State {
 
 Result<write::TensorFile*> CheckpointWriter::State::file_of(const CheckpointLayout& layout, std::string_view tensor) {
   if (const std::optional<std::size_t> file = layout.file_of(tensor)) return files[*file].get();
-  return base::make_error(Errc::not_found, "no " + format::tensor_named(tensor) + " in the layout");
+  return base::make_error(Errc::not_found, "no " + base::tensor_named(tensor) + " in the layout");
 }
 
 Status CheckpointWriter::State::commit() {

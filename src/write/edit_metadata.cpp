@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "format/header_edit.h"
-#include "format/header_writer.h"
+#include "format/header/header_edit.h"
+#include "format/header/header_writer.h"
 #include "io/atomic_file.h"
 #include "io/overwrite.h"
 #include "io/progress.h"

@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/little_endian.h"
-#include "format/header_writer.h"
-#include "format/printable.h"
+#include "base/printable.h"
+#include "format/header/header_writer.h"
 
 namespace safetensors::write {
 
@@ -91,7 +91,7 @@ Status write_head(const Header& header, const FileSize& size,
 
 Status check_length(const TensorInfo& tensor, std::uint64_t given) {
   if (given == tensor.nbytes()) return {};
-  return base::make_error(Errc::data_length, format::tensor_named(tensor.name) + ": " + std::to_string(given) +
+  return base::make_error(Errc::data_length, base::tensor_named(tensor.name) + ": " + std::to_string(given) +
                                                  " bytes given, " + std::string(to_string(tensor.dtype)) + " " +
                                                  to_string(tensor.shape) + " needs " + std::to_string(tensor.nbytes()));
 }

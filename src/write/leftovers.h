@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 
 namespace safetensors::write {
 

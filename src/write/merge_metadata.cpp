@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/merged_metadata.h"
-#include "format/printable.h"
+#include "base/printable.h"
+#include "format/header/merged_metadata.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -18,10 +18,10 @@ using Pair = format::MergedMetadata::Pair;
 constexpr std::size_t kShown = 60;  // bytes of a key or a value
 
 Error conflict_error(std::span<const File> files, const Pair& first, const Pair& second) {
-  return base::make_error(Errc::invalid_argument, "metadata key " + format::shown_name(first.key, kShown) + " is " +
-                                                      format::shown_name(first.value, kShown) + " in `" +
+  return base::make_error(Errc::invalid_argument, "metadata key " + base::shown_name(first.key, kShown) + " is " +
+                                                      base::shown_name(first.value, kShown) + " in `" +
                                                       printable(files[first.header].path()) + "` and " +
-                                                      format::shown_name(second.value, kShown) + " in `" +
+                                                      base::shown_name(second.value, kShown) + " in `" +
                                                       printable(files[second.header].path()) + "`");
 }
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/printable.h"
-#include "format/shard_index.h"
+#include "base/printable.h"
+#include "format/checkpoint/shard_index.h"
 #include "os/directory.h"
 #include "write/leftovers.h"
 

@@ -1,5 +1,5 @@
-// The bytes that a Writer has written, as a set of ranges. Finds bytes that are written twice (format/layout.cpp checks
-// the overlap of tensors in a file). Its memory grows only with the number of gaps.
+// The bytes that a Writer has written, as a set of ranges. Finds bytes that are written twice (format/header/layout.cpp
+// checks the overlap of tensors in a file). Its memory grows only with the number of gaps.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "file/file.h"
-#include "format/cast.h"
-#include "format/cast_losses.h"
+#include "format/dtype/cast.h"
+#include "format/dtype/cast_losses.h"
 #include "os/parallel.h"
 #include "write/old_files.h"
 #include "write/rewrite_items.h"

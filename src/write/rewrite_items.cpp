@@ -12,14 +12,14 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "file/file.h"
-#include "format/cast.h"
-#include "format/checkpoint_layout.h"
-#include "format/header_writer.h"
-#include "format/name_index.h"
-#include "format/new_header.h"
-#include "format/printable.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/checkpoint_layout.h"
+#include "format/checkpoint/shard_index.h"
+#include "format/dtype/cast.h"
+#include "format/header/header_writer.h"
+#include "format/header/name_index.h"
+#include "format/header/new_header.h"
 
 namespace safetensors::write {
 namespace {
@@ -33,7 +33,7 @@ Status check_cast(const RewriteItem& item) {
       possible += (possible.empty() ? "" : ", ") + std::string(to_string(dtype));
   }
   const std::string casts = possible.empty() ? "there is no cast from this dtype" : "it can be cast to " + possible;
-  return base::make_error(Errc::dtype_mismatch, format::tensor_named(item.from->name) + ": cannot cast " +
+  return base::make_error(Errc::dtype_mismatch, base::tensor_named(item.from->name) + ": cannot cast " +
                                                     std::string(to_string(from)) + " to " +
                                                     std::string(to_string(item.dtype)) + ": " + casts);
 }

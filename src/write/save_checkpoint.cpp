@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 #include "write/checkpoint_folder.h"
 #include "write/file_head.h"
 #include "write/image.h"
@@ -33,7 +33,7 @@ Result<CheckpointLayout> lay_out(Tensors tensors, const CheckpointLayoutOptions&
 Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
   std::set<std::string_view> seen;
   for (const NamedTensor& tensor : tensors) {
-    const std::string name = format::tensor_named(tensor.name());
+    const std::string name = base::tensor_named(tensor.name());
     const std::optional<std::size_t> file = layout.file_of(tensor.name());
     if (!file) return base::make_error(Errc::not_found, "no " + name + " in the layout");
     if (!seen.insert(tensor.name()).second) return base::make_error(Errc::duplicate_name, name + " is given twice");
@@ -48,8 +48,7 @@ Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
   for (const CheckpointFile& file : layout.files()) {
     for (const TensorInfo& planned : file.header.tensors()) {
       if (!seen.contains(planned.name))
-        return base::make_error(Errc::incomplete_write,
-                                format::tensor_named(planned.name) + " of the layout is missing");
+        return base::make_error(Errc::incomplete_write, base::tensor_named(planned.name) + " of the layout is missing");
     }
   }
   return {};

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/header.h"
-#include "format/printable.h"
+#include "base/printable.h"
+#include "format/header/header.h"
 #include "io/atomic_file.h"
 #include "io/write_images.h"
 #include "os/memory.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/printable.h"
+#include "base/printable.h"
 #include "io/joined_file.h"
 #include "write/file_head.h"
 
@@ -103,20 +103,20 @@ Error TensorFile::error(Errc code, std::string message) const {
 
 Result<const TensorInfo*> TensorFile::find(std::string_view name) const {
   if (const TensorInfo* const tensor = header_.find(name)) return tensor;
-  return error(Errc::not_found, "no " + format::tensor_named(name) + " in the header");
+  return error(Errc::not_found, "no " + base::tensor_named(name) + " in the header");
 }
 
 Result<ByteRange> TensorFile::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
   if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
     return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
-  return error(Errc::buffer_size, format::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
+  return error(Errc::buffer_size, base::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
                                       std::to_string(offset) + " do not fit, it has " +
                                       std::to_string(tensor.nbytes()));
 }
 
 Result<std::uint64_t> TensorFile::row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const {
   const auto refuse = [&](Errc code, const std::string& what) {
-    return error(code, format::tensor_named(tensor.name) + what);
+    return error(code, base::tensor_named(tensor.name) + what);
   };
   if (tensor.shape.empty()) return refuse(Errc::slice_rank, " is a scalar and has no rows");
   const std::uint64_t rows = tensor.shape[0];
@@ -139,7 +139,7 @@ const TensorInfo& TensorFile::tensor_at(std::uint64_t byte) const {
 
 Error TensorFile::overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const {
   return error(Errc::overlapping_write,
-               format::tensor_named(tensor.name) + ": " +
+               base::tensor_named(tensor.name) + ": " +
                    range_of(taken.begin - tensor.begin, std::min(taken.end, tensor.end) - tensor.begin) + " of " +
                    std::to_string(tensor.nbytes()) + what);
 }
@@ -187,7 +187,7 @@ Status TensorFile::check_complete() const {
   if (!gap) return {};
   const TensorInfo& tensor = tensor_at(gap->begin);
   return error(Errc::incomplete_write,
-               format::tensor_named(tensor.name) + ": " +
+               base::tensor_named(tensor.name) + ": " +
                    range_of(gap->begin - tensor.begin, std::min(gap->end, tensor.end) - tensor.begin) + " of " +
                    std::to_string(tensor.nbytes()) + " were never written");
 }
@@ -226,7 +226,7 @@ Status TensorFile::write_rows(std::string_view name, std::uint64_t first_row, st
 Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) {
   const Result<const TensorInfo*> tensor = find(name);
   if (!tensor) return tensor.error();
-  const std::string named = format::tensor_named((*tensor)->name);
+  const std::string named = base::tensor_named((*tensor)->name);
   const Result<ResolvedSlice> part = slice.resolve((*tensor)->dtype, (*tensor)->shape);
   if (!part) return error(part.error().code, named + ": " + part.error().message);
   if (bytes.size() != part->nbytes())
@@ -246,11 +246,11 @@ Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::s
 
 Status TensorFile::check_same(const TensorInfo& tensor, const Tensor& from) const {
   if (from.dtype() != tensor.dtype)
-    return error(Errc::dtype_mismatch, format::tensor_named(tensor.name) + ": is " +
+    return error(Errc::dtype_mismatch, base::tensor_named(tensor.name) + ": is " +
                                            std::string(to_string(tensor.dtype)) + ", copied from " +
                                            std::string(to_string(from.dtype())));
   if (!std::ranges::equal(from.shape(), tensor.shape))
-    return error(Errc::data_length, format::tensor_named(tensor.name) + ": has shape " + to_string(tensor.shape) +
+    return error(Errc::data_length, base::tensor_named(tensor.name) + ": has shape " + to_string(tensor.shape) +
                                         ", copied from " + to_string(from.shape()));
   return {};
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "format/signature.h"
+#include "format/header/signature.h"
 #include "support/checkpoint_support.h"
 #include "support/file_support.h"
 

@@ -15,7 +15,7 @@
 
 #include "check/elements.h"
 #include "check/sum_kernels.h"
-#include "format/cast_kernels.h"
+#include "format/dtype/cast_kernels.h"
 #include "support/file_support.h"
 
 namespace safetensors::test {

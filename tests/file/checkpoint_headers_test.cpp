@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "format/packed_headers.h"
+#include "format/header/packed_headers.h"
 #include "support/checkpoint_support.h"
 
 namespace safetensors::test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "file/checkpoint.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 #include "json/reader.h"
 #include "support/checkpoint_support.h"
 #include "support/hostile_names.h"

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "format/packed_headers.h"
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
+#include "format/header/packed_headers.h"
 #include "json/reader.h"
 #include "support/allocation_counter.h"
 #include "support/checkpoint_support.h"

@@ -1,5 +1,5 @@
 // Orders for alignment: every index once, pairs before larger groups, and the number of aligned tensors.
-#include "format/aligned_order.h"
+#include "format/header/aligned_order.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/header.h>

@@ -1,5 +1,5 @@
 // BoxPairs against the comparison of all pairs, and the number of its steps.
-#include "format/box_pairs.h"
+#include "format/checkpoint/box_pairs.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "format/box_arithmetic.h"
+#include "format/checkpoint/box_arithmetic.h"
 
 namespace safetensors::format {
 namespace {

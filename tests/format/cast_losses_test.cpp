@@ -1,6 +1,6 @@
 // Counts of losses, against a slow reference: every code of 8 and 16 bits, and the neighbours of every limit for F32
 // and F64.
-#include "format/cast_losses.h"
+#include "format/dtype/cast_losses.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 #include "support/float_reference.h"
 
 namespace safetensors::test {

@@ -1,4 +1,4 @@
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "format/cast_kernels.h"
+#include "format/dtype/cast_kernels.h"
 #include "support/float_reference.h"
 
 #if defined(__SSE2__)

@@ -1,6 +1,6 @@
 // DisjointBoxes: what remains of each box, the limits, and the number of steps. reshard_test.cpp compares the pieces
 // with single elements.
-#include "format/disjoint_boxes.h"
+#include "format/checkpoint/disjoint_boxes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Files of other kinds, given in place of a model: the error names the kind and keeps its phrase, code and offset.
-#include "format/file_kind.h"
+#include "format/header/file_kind.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/file.h>

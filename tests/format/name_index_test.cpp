@@ -13,8 +13,8 @@
 
 #include "base/bump_allocator.h"
 #include "base/hash.h"
-#include "format/header.h"
-#include "format/name_index.h"
+#include "format/header/header.h"
+#include "format/header/name_index.h"
 #include "support/hostile_names.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // The index of a model of several files: the accepted texts, and the error of each mistake.
-#include "format/shard_index.h"
+#include "format/checkpoint/shard_index.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "format/index_text.h"
+#include "format/checkpoint/index_text.h"
 #include "json/reader.h"
 #include "support/io_support.h"
 

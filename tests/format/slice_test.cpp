@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "format/slice.h"
+#include "format/slice/slice.h"
 #include "support/naive_slice.h"
 
 namespace safetensors {

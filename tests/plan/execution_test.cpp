@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan_item.h"
+#include "plan/item.h"
 #include "support/file_support.h"
 
 namespace safetensors::plan {
@@ -62,14 +62,14 @@ class ExecutionRuns : public testing::TestWithParam<unsigned> {
     const Result<File> file = File::from_source(source);
     if (!file) return file.error();
     bytes.assign(kTensorBytes, std::byte{0});
-    Result<PlanItem> item = make_item(test::tensor(*file, "t"), nullptr, {.bytes = bytes}, {});
+    Result<Item> item = make_item(test::tensor(*file, "t"), nullptr, {.bytes = bytes}, {});
     if (!item) return item.error();
-    const std::vector<PlanItem> items = {*std::move(item)};
+    const std::vector<Item> items = {*std::move(item)};
     ReadOptions options;
     options.threads = GetParam();
     options.chunk_bytes = kChunk;
     options.progress = progress;
-    PlanRun run(items, options, false);
+    ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return status;
     if (Status status = run.memory().place(run.order()); !status) return status;
     source->reads = 0;

@@ -370,7 +370,7 @@ std::uint64_t memory_now(const std::string& what) {
   return kib;
 }
 
-TEST(PlanMemory, ExceedsResultsByLittle) {
+TEST(Memory, ExceedsResultsByLittle) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   for (const bool staged : {false, true}) {
     const int status = in_child([&] {

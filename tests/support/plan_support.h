@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "format/cast.h"
+#include "format/dtype/cast.h"
 #include "os/file_system.h"
 #include "support/emulation.h"
 #include "support/file_support.h"

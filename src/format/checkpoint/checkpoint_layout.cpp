@@ -1,0 +1,324 @@
+// Splits the tensors of a model into files.
+//
+// First it decides which tensors go into which file, in one pass over the tensors. Then it builds the header of each
+// file and the text of the index. Nothing depends on the time, on chance, or on a file: processes that make the layout
+// from the same arguments agree on it without a message.
+#include "format/checkpoint/checkpoint_layout.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory_resource>
+#include <utility>
+#include <vector>
+
+#include "base/bump_allocator.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/printable.h"
+#include "format/checkpoint/index_text.h"
+#include "format/checkpoint/shard_index.h"
+#include "format/header/layout.h"
+#include "format/header/name_index.h"
+#include "format/header/new_header.h"
+
+namespace safetensors {
+inline namespace v0 {
+
+struct CheckpointLayout::State {
+  std::string stem;
+  std::vector<CheckpointFile> files;
+  std::uint64_t total_size = 0;
+  std::string index_text;
+
+  // Makes the index of names. Call it once, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
+  Status index_names();
+  [[nodiscard]] std::optional<std::size_t> file_of(std::string_view name) const noexcept;
+
+ private:
+  // The tensors have numbers: file after file, in the order of each header.
+  [[nodiscard]] std::size_t file_of_number(std::size_t number) const noexcept {
+    return static_cast<std::size_t>(std::ranges::upper_bound(first_numbers_, number) - first_numbers_.begin()) - 1;
+  }
+  [[nodiscard]] std::string_view name_at(std::size_t number) const noexcept {
+    const std::size_t file = file_of_number(number);
+    return files[file].header.tensors()[number - first_numbers_[file]].name;
+  }
+
+  // 10 bytes per tensor. One file needs no index, because its header has one.
+  std::vector<std::size_t> first_numbers_;  // of each file
+  base::HashKey hash_key_ = base::HashKey::random();
+  base::BumpAllocator allocator_{std::pmr::new_delete_resource(), 0};
+  format::NameIndex names_;
+};
+
+Status CheckpointLayout::State::index_names() {
+  if (files.size() == 1) return {};
+  std::size_t count = 0;
+  for (const CheckpointFile& file : files) {
+    first_numbers_.push_back(count);
+    count += file.header.size();
+  }
+  for (const CheckpointFile& file : files) {
+    for (const TensorInfo& tensor : file.header.tensors())
+      names_.push(allocator_, base::hash(tensor.name, hash_key_), count);
+  }
+  const std::uint32_t twice = names_.build(allocator_, [this](std::size_t i) { return name_at(i); });
+  if (twice == format::NameIndex::kNone) return {};
+  return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name_at(twice)) + "`");
+}
+
+std::optional<std::size_t> CheckpointLayout::State::file_of(std::string_view name) const noexcept {
+  if (files.size() == 1) return files[0].header.find(name) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
+  const auto name_of = [this](std::size_t i) { return name_at(i); };
+  const std::uint32_t found = names_.find(name, base::hash(name, hash_key_), name_of);
+  return found == format::NameIndex::kNone ? std::nullopt : std::optional(file_of_number(found));
+}
+
+}  // namespace v0
+
+namespace format {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::string_view kIndexExtension = ".safetensors.index.json";
+
+// The positions of tensors, file by file.
+struct Split {
+  std::vector<std::vector<std::size_t>> files;
+  std::uint64_t total_size = 0;
+};
+
+Result<std::uint64_t> size_in_split(const CheckpointTensor& tensor) {
+  std::uint64_t nbytes = 0;
+  if (const Errc code = count_bytes(tensor.dtype, tensor.shape, nbytes); code != Errc::ok)
+    return bytes_error(code, tensor.name, tensor.dtype, tensor.shape);
+  return tensor.storage_bytes.value_or(nbytes);
+}
+
+class Splitter {
+ public:
+  Splitter(const TensorSequence& tensors, std::uint64_t max_size) : tensors_(tensors), max_(max_size) {}
+
+  Result<Split> run() && {
+    const bool chosen = tensors_.size != 0 && tensors_.at(0).file.has_value();
+    for (std::size_t i = 0; i < tensors_.size; ++i) {
+      const CheckpointTensor tensor = tensors_.at(i);
+      if (tensor.file.has_value() != chosen)
+        return base::make_error(Errc::invalid_argument, "some tensors have a file and others have none");
+      if (shares_earlier(i, tensor)) continue;
+      const Result<std::uint64_t> size = size_in_split(tensor);
+      if (!size) return size.error();
+      if (!base::add(split_.total_size, *size, split_.total_size))
+        return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes");
+      if (chosen)
+        chosen_[*tensor.file].push_back(i);
+      else
+        place(i, *size);
+    }
+    for (auto& [number, file] : chosen_) split_.files.push_back(std::move(file));
+    if (!current_.empty() || split_.files.empty()) split_.files.push_back(std::move(current_));
+    place_sharing();
+    return std::move(split_);
+  }
+
+ private:
+  bool shares_earlier(std::size_t i, const CheckpointTensor& tensor) {
+    if (tensor.storage == 0 && !has_no_memory(tensor)) return false;
+    const auto [found, first] = group_of_.try_emplace(tensor.storage, groups_.size());
+    if (first) groups_.emplace_back();
+    groups_[found->second].push_back(i);
+    return !first;
+  }
+
+  // Whether a tensor about whose storage the caller says nothing has no bytes. In torch, the storages of all such
+  // tensors are equal, and huggingface_hub takes them for one.
+  static bool has_no_memory(const CheckpointTensor& tensor) {
+    return !tensor.file && !tensor.storage_bytes && std::ranges::find(tensor.shape, 0U) != tensor.shape.end();
+  }
+
+  void place(std::size_t i, std::uint64_t size) {
+    if (size > max_) {
+      split_.files.push_back({i});
+      return;
+    }
+    if (size > max_ - current_size_) {
+      split_.files.push_back(std::exchange(current_, {}));
+      current_size_ = 0;
+    }
+    current_.push_back(i);
+    current_size_ += size;
+  }
+
+  // The tensors of a group follow its first one, which has a file.
+  void place_sharing() {
+    if (groups_.empty()) return;
+    std::vector<std::size_t> file_of(tensors_.size);
+    for (std::size_t file = 0; file < split_.files.size(); ++file) {
+      for (const std::size_t tensor : split_.files[file]) file_of[tensor] = file;
+    }
+    for (const std::vector<std::size_t>& group : groups_) {
+      std::vector<std::size_t>& file = split_.files[file_of[group[0]]];
+      file.insert(file.end(), group.begin() + 1, group.end());
+    }
+  }
+
+  const TensorSequence& tensors_;
+  const std::uint64_t max_;
+  Split split_;
+  std::vector<std::size_t> current_;
+  std::uint64_t current_size_ = 0;
+  std::map<std::size_t, std::vector<std::size_t>> chosen_;  // by CheckpointTensor::file
+  std::map<std::uint64_t, std::size_t> group_of_;           // storage to the position in groups_; 0: has_no_memory()
+  std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
+};
+
+std::string file_name(std::string_view stem, std::size_t index, std::size_t count) {
+  std::string name(stem);
+  if (count > 1) {
+    char number[48];
+    std::snprintf(number, sizeof number, "-%05zu-of-%05zu", index + 1, count);
+    name += number;
+  }
+  return name += kExtension;
+}
+
+// The tensors of one file, in the order given.
+Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, const std::vector<std::size_t>& chosen) {
+  std::vector<NewTensor> result;
+  result.reserve(chosen.size());
+  Status status;
+  for (const std::size_t i : chosen) {
+    const CheckpointTensor tensor = tensors.at(i);
+    const Result<NewTensor> next = new_tensor(tensor.name, tensor.dtype, tensor.shape);
+    if (!next) {
+      status = next.error();
+      break;
+    }
+    result.push_back(*next);
+  }
+  // All of these tensors come before the one that failed, so a repeated name among them is the first error.
+  if (Status unique = check_unique(result); !unique) return std::move(unique).error();
+  if (!status) return std::move(status).error();
+  return result;
+}
+
+// Makes the headers of all files.
+Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
+                                               const CheckpointLayoutOptions& options, const MetadataMember& member) {
+  const Result<std::string> metadata = member();
+  if (!metadata) return metadata.error();
+  std::vector<CheckpointFile> files;
+  const std::size_t count = split.files.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
+    if (!chosen) return std::move(chosen).error();
+    Result<NewHeaderText> text = new_header_text(*std::move(chosen), *metadata, options.layout);
+    if (!text) return std::move(text).error();
+    // One file of several is small, so the copy of its names does not raise the peak of the memory.
+    Result<Header> header = new_header(*std::move(text), count > 1 ? KeptText::names : KeptText::all);
+    if (!header) return std::move(header).error();
+    files.push_back({file_name(options.stem, i, count), *std::move(header)});
+  }
+  return files;
+}
+
+// Returns nothing if there is only one file, but checks the metadata of the index.
+Result<std::string> make_index_text(const TensorSequence& tensors, const Split& split,
+                                    const std::vector<CheckpointFile>& files, std::string_view metadata) {
+  constexpr std::size_t kEnd = 16;        // bytes after the last entry, at most
+  constexpr std::size_t kPerTensor = 12;  // bytes of an entry besides the two names
+  IndexText text;
+  if (Status status = text.metadata(split.total_size, metadata); !status) return std::move(status).error();
+  if (files.size() == 1) return std::string();
+  std::size_t size = kEnd;
+  for (const CheckpointFile& file : files) {
+    size += file.header.size() * (file.name.size() + kPerTensor);
+    for (const TensorInfo& tensor : file.header.tensors()) size += tensor.name.size();
+  }
+  text.reserve(size);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const std::size_t tensor : split.files[i]) text.tensor(tensors.at(tensor).name, files[i].name);
+  }
+  return std::move(text).finish();
+}
+
+}  // namespace
+}  // namespace format
+
+inline namespace v0 {
+
+CheckpointLayout::CheckpointLayout(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
+
+namespace detail {
+
+template <>
+struct Access<CheckpointLayout> {
+  static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options,
+                                       const format::MetadataMember& metadata) {
+    if (Status status = format::check_stem(options.stem); !status) return std::move(status).error();
+    const Result<format::Split> split = format::Splitter(tensors, options.max_shard_size).run();
+    if (!split) return split.error();
+    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options, metadata);
+    if (!files) return std::move(files).error();
+    const auto state = std::make_shared<CheckpointLayout::State>();
+    state->stem = options.stem;
+    state->files = *std::move(files);
+    state->total_size = split->total_size;
+    Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
+    if (!text) return std::move(text).error();
+    state->index_text = *std::move(text);
+    if (Status status = state->index_names(); !status) return std::move(status).error();
+    return CheckpointLayout(state);
+  }
+};
+
+}  // namespace detail
+
+Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor> tensors,
+                                                const CheckpointLayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<CheckpointLayout> {
+    const auto metadata = [&]() -> Result<std::string> {
+      if (!options.metadata_present && options.metadata.empty()) return std::string();
+      return format::metadata_member(options.metadata);
+    };
+    return format::make_layout({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options, metadata);
+  });
+}
+
+std::span<const CheckpointFile> CheckpointLayout::files() const& noexcept {
+  return state_->files;
+}
+
+std::optional<std::size_t> CheckpointLayout::file_of(std::string_view tensor) const noexcept {
+  return state_->file_of(tensor);
+}
+
+std::uint64_t CheckpointLayout::total_size() const noexcept {
+  return state_->total_size;
+}
+
+std::string_view CheckpointLayout::stem() const& noexcept {
+  return state_->stem;
+}
+
+std::string CheckpointLayout::index_name() const {
+  return state_->stem + std::string(format::kIndexExtension);
+}
+
+std::string_view CheckpointLayout::index_text() const& noexcept {
+  return state_->index_text;
+}
+
+}  // namespace v0
+
+namespace format {
+
+Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,
+                                     const MetadataMember& metadata) {
+  return detail::Access<CheckpointLayout>::make(tensors, options, metadata);
+}
+
+}  // namespace format
+}  // namespace safetensors

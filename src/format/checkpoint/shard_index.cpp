@@ -1,0 +1,388 @@
+// Reads the index of a model in one pass over its text. Consecutive entries mostly name the same shard, so the parser
+// stores each such sequence of equal shards once, and per entry a range of the text and the index of its sequence.
+// It copies `metadata`. After the last entry it hashes the tensor names, sorts the shards, and groups the entries by
+// shard.
+//
+// Memory is the reason: a hostile index of 256 MiB must not take more than about 1 GiB. All lists have 32-bit elements.
+// They grow by chunks or are allocated at their exact size, so no list ever doubles.
+#include "format/checkpoint/shard_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "json/copy.h"
+#include "json/reader.h"
+#include "json/writer.h"
+
+namespace safetensors::format {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::string_view kGeneration = "-gen";
+constexpr std::string_view kOnlyNumber = "-00001-of-00001";
+constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
+constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
+
+bool is_torch_file(std::string_view name) noexcept {
+  return name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
+}
+
+// Recognizes `..` also in the forms of Windows, which ignores dots and spaces at the end of a component.
+bool leads_up(std::string_view component) noexcept {
+  return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
+}
+
+// Iterates over the characters of a path. Skips `./` and repeated slashes, because they do not change the file.
+class PathCharacters {
+ public:
+  explicit PathCharacters(std::string_view path) noexcept : rest_(path) { skip(); }
+  // Returns -1 at the end.
+  int next() noexcept {
+    if (rest_.empty()) return -1;
+    const char c = rest_[0];
+    rest_.remove_prefix(1);
+    if (c == '/') skip();
+    return static_cast<unsigned char>(c);
+  }
+
+ private:
+  void skip() noexcept {
+    while (rest_.starts_with('/') || rest_.starts_with("./")) rest_.remove_prefix(rest_[0] == '/' ? 1 : 2);
+  }
+  std::string_view rest_;
+};
+
+// Returns whether a path has no characters that PathCharacters skips. Then a comparison of bytes gives the same result.
+bool is_plain(std::string_view path) noexcept {
+  return path.find("//") == path.npos && path.find("./") == path.npos;
+}
+
+std::optional<std::uint64_t> to_integer(std::string_view text) noexcept {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+// Removes a number of at least five digits, and the text before it, from the end of the name. Returns the digits, or an
+// empty text if the name does not end so.
+std::string_view take_number(std::string_view& name, std::string_view before) noexcept {
+  const std::size_t begin = name.find_last_not_of("0123456789") + 1;
+  const std::string_view digits = name.substr(begin);
+  if (digits.size() < 5 || !name.substr(0, begin).ends_with(before)) return {};
+  name = name.substr(0, begin - before.size());
+  return digits;
+}
+
+// Returns "-gen00002", or an empty text.
+std::string_view generation_text(std::string_view name, std::string_view stem) noexcept {
+  std::string_view rest = name.substr(stem.size());
+  if (!rest.starts_with(kGeneration)) return {};
+  return rest.substr(0, std::min(rest.find_first_not_of("0123456789", kGeneration.size()), rest.size()));
+}
+
+}  // namespace
+
+const char* check_relative_name(std::string_view name) noexcept {
+  constexpr std::string_view kSeparators = "/\\";
+  if (name.empty()) return "it is empty";
+  if (name.find('\0') != name.npos) return "it holds a zero byte";
+  if (kSeparators.find(name[0]) != kSeparators.npos) return "it begins with a separator";
+  if (name.find(':') != name.npos) return "it holds a colon";
+  if (base::has_invisible(name)) return "it holds a control or invisible character";
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find_first_of(kSeparators, begin), name.size());
+    if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
+    begin = end + 1;
+  }
+  return nullptr;
+}
+
+const char* check_shard_name(std::string_view name) noexcept {
+  if (const char* const why = check_relative_name(name)) return why;
+  return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
+}
+
+std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept {
+  if (!name.ends_with(kExtension)) return std::nullopt;
+  name.remove_suffix(kExtension.size());
+  NumberedShard shard;
+  shard.count = take_number(name, "-of-");
+  if (!shard.count.empty()) shard.number = take_number(name, "-");
+  if (shard.number.empty()) return std::nullopt;
+  shard.generation = take_number(name, kGeneration);
+  shard.stem = name;
+  return shard;
+}
+
+std::string_view stem_of(std::string_view name) noexcept {
+  if (const std::optional<NumberedShard> shard = parse_numbered_shard(name)) return shard->stem;
+  if (!name.ends_with(kExtension)) return {};
+  name.remove_suffix(kExtension.size());
+  return name;
+}
+
+std::string without_generation(std::string_view name) {
+  const std::string_view stem = stem_of(name);
+  return std::string(stem).append(name.substr(stem.size() + generation_text(name, stem).size()));
+}
+
+std::size_t generation_of(std::string_view name) noexcept {
+  constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
+  const std::string_view text = generation_text(name, stem_of(name));
+  if (text.empty()) return 1;
+  const std::optional<std::uint64_t> number = to_integer(text.substr(kGeneration.size()));
+  return number && *number <= kMaxGeneration ? static_cast<std::size_t>(*number) : 0;
+}
+
+std::string in_generation(std::string_view name, std::string_view stem, std::size_t generation) {
+  if (generation < 2) return std::string(name);
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%05zu", generation);
+  const std::string_view number = name.substr(stem.size()) == kExtension ? kOnlyNumber : std::string_view();
+  return std::string(stem).append(kGeneration).append(digits).append(number).append(name.substr(stem.size()));
+}
+
+Status check_stem(std::string_view stem) {
+  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kExtension));
+  if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
+  if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
+  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kExtension)))
+    why = "it looks like one of several files";
+  if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
+    why = "it looks like a generation of another model";
+  if (why == nullptr) return base::check_utf8("stem", stem, stem);
+  return base::make_error(Errc::invalid_argument,
+                          "no file may be called `" + printable(stem) + std::string(kExtension) + "`: " + why);
+}
+
+bool shard_less(std::string_view a, std::string_view b) noexcept {
+  if (is_plain(a) && is_plain(b)) return a < b;
+  PathCharacters left(a);
+  PathCharacters right(b);
+  for (;;) {
+    const int x = left.next();
+    const int y = right.next();
+    if (x != y) return x < y;
+    if (x < 0) return false;
+  }
+}
+
+class IndexParser {
+ public:
+  IndexParser(ShardIndex& index, std::size_t size, base::Cancellation* cancellation) noexcept
+      : index_(index),
+        cancellation_(cancellation),
+        reader_(index.text_.get(), size, cancellation),
+        max_entries_(size / kMinEntryText + 1),
+        allocator_(index.allocator_.upstream(), kOwnBlocks) {}
+
+  [[nodiscard]] bool parse();
+  // Must run after parse().
+  [[nodiscard]] bool make_index();
+  [[nodiscard]] Error failure() const;
+
+ private:
+  bool metadata();
+  bool weight_map();
+  bool entry();
+  bool number_shards();
+  void group_by_shard();
+  bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::kOpeningCancelled); }
+  bool fail(std::size_t offset, std::string detail) {
+    detail_ = std::move(detail);
+    return reader_.fail(Errc::invalid_index, offset, "");
+  }
+
+  ShardIndex& index_;
+  base::Cancellation* cancellation_;
+  json::Reader reader_;
+  const std::size_t max_entries_;
+  base::BumpAllocator allocator_;                      // for groups_
+  base::ChunkedVector<ShardIndex::TextRange> groups_;  // the shard of each sequence of entries with the same shard
+  std::string_view tensor_;
+  bool in_entry_ = false;
+  std::string detail_;
+};
+
+bool IndexParser::parse() {
+  bool seen = false;
+  if (!reader_.open('{', "an index must be an object")) return false;
+  for (bool more = !reader_.consume('}'); more;) {
+    std::string_view key;
+    std::size_t start = 0;
+    if (!reader_.key(key, start)) return false;
+    if (key == "metadata") {
+      if (!metadata()) return false;
+    } else if (key != "weight_map") {
+      ++index_.other_members_;
+      if (!reader_.skip_value(1)) return false;
+    } else if (seen) {
+      return fail(start, "a second weight_map");
+    } else {
+      seen = true;
+      if (!weight_map()) return false;
+    }
+    if (!reader_.next('}', more)) return false;
+  }
+  if (!reader_.end()) return false;
+  return seen ||
+         fail(0, "it has no weight_map (a configuration? open the model's folder, its index or a .safetensors file)");
+}
+
+// Copies the text, because its strings may hold escapes, which the reader replaces in place.
+bool IndexParser::metadata() {
+  std::string& text = index_.metadata_;
+  text.clear();
+  index_.total_size_.reset();
+  index_.has_total_size_ = false;
+  if (reader_.peek() != '{') return reader_.skip_value(1);
+  if (!reader_.open('{', "")) return false;
+  text = '{';
+  for (bool more = !reader_.consume('}'); more;) {
+    std::string_view key;
+    std::size_t start = 0;
+    if (!reader_.key(key, start)) return false;
+    if (text.size() > 1) text += ',';
+    json::append_string(text, key);
+    text += ':';
+    const std::size_t value = text.size();
+    if (!json::copy_value(reader_, 2, text)) return false;
+    if (key == "total_size") {
+      index_.has_total_size_ = true;
+      index_.total_size_ = to_integer(std::string_view(text).substr(value));
+    }
+    if (!reader_.next('}', more)) return false;
+  }
+  text += '}';
+  text.shrink_to_fit();
+  return true;
+}
+
+bool IndexParser::weight_map() {
+  if (!reader_.open('{', "weight_map must be an object")) return false;
+  for (bool more = !reader_.consume('}'); more;) {
+    if (!entry()) return false;
+    if (!reader_.next('}', more)) return false;
+  }
+  return true;
+}
+
+bool IndexParser::entry() {
+  std::size_t start = 0;
+  if (!reader_.key(tensor_, start)) return false;
+  in_entry_ = true;
+  std::string_view shard;
+  (void)reader_.peek();  // skips white space, so that the offset is that of the opening quote
+  const std::size_t shard_offset = reader_.offset();
+  if (!reader_.string(shard)) return false;
+  if (groups_.empty() || index_.view(groups_[groups_.size() - 1]) != shard) {
+    if (const char* why = check_shard_name(shard))
+      return fail(shard_offset, "no file of tensor " + base::shown_name(tensor_) + " may be called " +
+                                    base::shown_name(shard) + ": " + why +
+                                    (is_torch_file(shard) ? " (the index of a PyTorch model? convert the model)" : ""));
+    groups_.push(allocator_, max_entries_) = index_.range(shard);
+  }
+  in_entry_ = false;
+  index_.names_.push(index_.allocator_, base::hash(tensor_, index_.hash_key_), max_entries_);
+  index_.entries_.push(index_.allocator_, max_entries_) = {index_.range(tensor_),
+                                                           static_cast<std::uint32_t>(groups_.size() - 1)};
+  return true;
+}
+
+bool IndexParser::make_index() {
+  const auto key_at = [this](std::size_t i) { return index_[i].tensor; };
+  const std::uint32_t repeated = index_.names_.build(index_.allocator_, key_at, cancellation_);
+  if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
+  if (repeated != ShardIndex::kNone)
+    return fail(index_[repeated].offset, "tensor " + base::shown_name(key_at(repeated)) + " is in weight_map twice");
+  if (!number_shards()) return cancelled();
+  group_by_shard();
+  return true;
+}
+
+// Replaces the group index of each entry by the index of its shard. Shards get their indexes in the order of
+// shard_less. Returns false if the call is cancelled.
+bool IndexParser::number_shards() {
+  const std::size_t count = groups_.size();
+  const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // groups in the order of their shards
+  std::iota(order.get(), order.get() + count, 0U);
+  const auto name = [this](std::uint32_t group) { return index_.view(groups_[group]); };
+  const auto less = [&](std::uint32_t a, std::uint32_t b) { return shard_less(name(a), name(b)); };
+  if (!base::sort(order.get(), order.get() + count, less, cancellation_)) return false;
+
+  const auto shards = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // the shard of each group
+  std::uint32_t last = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0 && less(order[i - 1], order[i])) ++last;
+    shards[order[i]] = last;
+  }
+  index_.shard_count_ = count == 0 ? 0 : last + 1;
+  index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
+  // Backwards, so that the first spelling of a shard's path in the text wins.
+  for (std::size_t i = count; i-- > 0;) index_.shards_[shards[i]] = groups_[i];
+  for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = shards[index_.entries_[i].shard];
+  return true;
+}
+
+// A counting sort of the entries by shard. It needs no memory beyond the two result arrays.
+void IndexParser::group_by_shard() {
+  const std::size_t count = index_.entries_.size();
+  const std::size_t shards = index_.shard_count_;
+  index_.begin_ = std::make_unique<std::uint32_t[]>(shards + 1);
+  const auto begin = index_.begin_.get();
+  for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard + 1];
+  std::partial_sum(begin, begin + shards + 1, begin);
+  index_.by_shard_ = std::make_unique_for_overwrite<std::uint32_t[]>(count);
+  // Fill each shard backwards from its end, begin[shard + 1]. Afterwards begin[shard + 1] holds the begin of the shard,
+  // so every element moves down by one index.
+  for (std::size_t i = count; i-- > 0;)
+    index_.by_shard_[--begin[index_.entries_[i].shard + 1]] = static_cast<std::uint32_t>(i);
+  for (std::size_t i = 1; i < shards; ++i) begin[i] = begin[i + 1];
+  begin[shards] = static_cast<std::uint32_t>(count);
+  begin[0] = 0;
+}
+
+Error IndexParser::failure() const {
+  const json::Failure& failure = reader_.failure();
+  Error error;
+  if (failure.code == Errc::cancelled) {
+    error.code = failure.code;
+    error.message = failure.what;
+    return error;
+  }
+  error.code = Errc::invalid_index;
+  error.offset = failure.offset;
+  if (failure.code == Errc::invalid_utf8)
+    error.message = std::string("invalid UTF-8 in index: ") + failure.what;
+  else if (failure.code == Errc::invalid_index)
+    error.message = "invalid index: " + detail_;
+  else
+    error.message =
+        "invalid JSON in index: " + (in_entry_ ? "tensor " + base::shown_name(tensor_) + ": " : std::string()) +
+        failure.what;
+  return error;
+}
+
+ShardIndex::ShardIndex(std::unique_ptr<char[]> text) noexcept
+    : text_(std::move(text)), allocator_(std::pmr::new_delete_resource(), kOwnBlocks) {}
+
+Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size,
+                                                            base::Cancellation* cancellation) {
+  std::unique_ptr<ShardIndex> index(new ShardIndex(std::move(text)));
+  IndexParser parser(*index, size, cancellation);
+  if (!parser.parse() || !parser.make_index()) return parser.failure();
+  return std::unique_ptr<const ShardIndex>(std::move(index));
+}
+
+std::uint32_t ShardIndex::find(std::string_view tensor) const noexcept {
+  return names_.find(tensor, base::hash(tensor, hash_key_), [this](std::size_t i) { return (*this)[i].tensor; });
+}
+
+}  // namespace safetensors::format

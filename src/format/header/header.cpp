@@ -1,0 +1,269 @@
+// The read-only functions of Header, and the checks of a header's length. The parser is in header_parse.cpp, the writer
+// in header_writer.cpp.
+//
+// Orders by name are made on first use, under a mutex and behind an atomic flag, because most callers never need them.
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/little_endian.h"
+#include "format/header/file_kind.h"
+#include "format/header/header.h"
+#include "json/reader.h"
+
+namespace safetensors {
+namespace format {
+
+HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource)
+    : resource_(resource),
+      data_(static_cast<char*>(resource->allocate(size + json::Reader::kPadding, alignof(std::max_align_t)))),
+      size_(size) {
+  std::memset(data_ + size, 0, json::Reader::kPadding);
+}
+
+HeaderBuffer::HeaderBuffer(std::string text)
+    : resource_(std::pmr::new_delete_resource()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
+  string_.append(json::Reader::kPadding, '\0');
+  data_ = string_.data();
+}
+
+HeaderBuffer::~HeaderBuffer() {
+  if (data_ != nullptr && string_.empty())
+    resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
+}
+
+}  // namespace format
+
+inline namespace v0 {
+namespace detail {
+namespace {
+
+// Bytes per block of the allocator, between 1 KiB and 2 MiB. A header may take four times the memory of its text. So a
+// block without any use takes at most a quarter of this limit.
+std::size_t block_size(std::size_t header_bytes) noexcept {
+  return std::clamp<std::size_t>(header_bytes, std::size_t{1} << 10, std::size_t{2} << 20);
+}
+
+}  // namespace
+
+HeaderState::HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size)
+    : text(std::move(header_text)),
+      text_bytes(text.size()),
+      data_bytes(data_size),
+      allocator(text.resource(), block_size(text.size())) {}
+
+// Double-checked locking: the release store publishes the order to readers that skip the mutex.
+void HeaderState::sort_metadata() const noexcept {
+  if (metadata_sorted.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex);
+  if (metadata_sorted.load(std::memory_order_relaxed)) return;
+  std::iota(metadata_order, metadata_order + metadata.size(), 0u);
+  const auto key = [this](std::uint32_t i) { return view(metadata[i].key); };
+  const auto less = [&key](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); };
+  if (!std::is_sorted(metadata_order, metadata_order + metadata.size(), less)) {
+    std::sort(metadata_order, metadata_order + metadata.size(), less);
+  }
+  metadata_sorted.store(true, std::memory_order_release);
+}
+
+void HeaderState::compact() {
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) size += tensors[i].name.size();
+  for (std::size_t i = 0; i < metadata.size(); ++i) size += metadata[i].key.size + metadata[i].value.size;
+  format::HeaderBuffer small(size, text.resource());
+  char* end = small.data();
+  const auto keep = [&](std::string_view part) {
+    char* const begin = end;
+    end = std::copy(part.begin(), part.end(), begin);
+    return std::string_view(begin, part.size());
+  };
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].name = keep(tensors[i].name);
+  const auto keep_range = [&](format::TextRange& part) {
+    part.start = static_cast<std::uint32_t>(keep(view(part)).data() - small.data());
+  };
+  for (std::size_t i = 0; i < metadata.size(); ++i) {
+    keep_range(metadata[i].key);
+    keep_range(metadata[i].value);
+  }
+  text.swap(small);
+}
+
+}  // namespace detail
+
+namespace {
+
+// A natural merge sort. Writers order names within each dtype, so the list consists of a few sorted sequences, and
+// merging them is faster than sorting. Names in no order at all cost as much as a sort.
+std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
+  std::vector<std::uint32_t> order(state.tensors.size());
+  if (state.order == nullptr) {
+    std::iota(order.begin(), order.end(), 0u);
+  } else {
+    std::copy_n(state.order, order.size(), order.begin());
+  }
+  const auto less = [&state](std::uint32_t a, std::uint32_t b) {
+    return state.tensors[a].name < state.tensors[b].name;
+  };
+  std::vector<std::ptrdiff_t> starts;  // of the sorted sequences, and the end of the list
+  const auto count = static_cast<std::ptrdiff_t>(order.size());
+  for (auto next = order.begin(); next != order.end(); next = std::is_sorted_until(next, order.end(), less)) {
+    starts.push_back(next - order.begin());
+  }
+  starts.push_back(count);
+  while (starts.size() > 2) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i + 1 < starts.size(); i += 2) {
+      if (i + 2 < starts.size()) {
+        std::inplace_merge(order.begin() + starts[i], order.begin() + starts[i + 1], order.begin() + starts[i + 2],
+                           less);
+      }
+      starts[kept++] = starts[i];
+    }
+    starts[kept++] = count;
+    starts.resize(kept);
+  }
+  return order;
+}
+
+// TextRange stores offsets in a header as 32 bits.
+constexpr std::uint64_t kMaxTextBytes = 0xFFFFFFFF;
+
+// Returns an error about the length in the first 8 bytes.
+Error prefix_error(Errc code, std::string message) {
+  Error error = base::make_error(code, std::move(message));
+  error.offset = 0;
+  return error;
+}
+
+Status check_limit(std::uint64_t length, const ParseOptions& options) {
+  const std::uint64_t limit = std::min(options.max_header_bytes, kMaxTextBytes);
+  if (length <= limit) return {};
+  return prefix_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
+                                                  " bytes, the limit is " + std::to_string(limit));
+}
+
+}  // namespace
+}  // namespace v0
+
+namespace format {
+
+Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                    const ParseOptions& options) {
+  if (prefix.size() < 8 || file_size < 8) {
+    return prefix_error(Errc::header_too_small, "header too small: the file has " +
+                                                    std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
+                                                    " bytes, the length of the header alone takes 8");
+  }
+  const std::uint64_t length = base::load_u64(prefix.data());
+  if (Status status = check_limit(length, options); !status) return std::move(status).error();
+  // file_size is at least 8 here. The sum 8 + length could overflow.
+  if (length > file_size - 8) {
+    return prefix_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
+                                                         std::to_string(8 + length) + ", the file has " +
+                                                         std::to_string(file_size) + " (truncated download?)");
+  }
+  return length;
+}
+
+}  // namespace format
+
+inline namespace v0 {
+
+Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                     const ParseOptions& options) noexcept {
+  return base::guarded([&]() -> Result<std::uint64_t> {
+    Result<std::uint64_t> length = format::header_length(prefix, file_size, options);
+    if (length) return length;
+    const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+    return format::with_file_kind(std::move(length).error(), start);
+  });
+}
+
+Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, const ParseOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Header> {
+    if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
+    format::HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
+    std::copy(text.begin(), text.end(), copy.data());
+    base::Cancellation cancellation(options.cancelled);
+    return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);
+  });
+}
+
+Header::Header() noexcept = default;
+Header::Header(std::shared_ptr<const detail::HeaderState> state) noexcept : state_(std::move(state)) {}
+Header::Header(const Header&) noexcept = default;
+Header::Header(Header&&) noexcept = default;
+Header& Header::operator=(const Header&) noexcept = default;
+Header& Header::operator=(Header&&) noexcept = default;
+Header::~Header() = default;
+
+std::size_t Header::size() const noexcept {
+  return state_ ? state_->tensors.size() : 0;
+}
+std::uint64_t Header::header_bytes() const noexcept {
+  return state_ ? state_->text_bytes : 8;
+}
+std::uint64_t Header::data_bytes() const noexcept {
+  return state_ ? state_->data_bytes : 0;
+}
+bool Header::leading_whitespace() const noexcept {
+  return state_ && state_->leading_whitespace;
+}
+TensorList Header::tensors() const& noexcept {
+  return {state_.get(), state_ ? state_->order : nullptr};
+}
+Metadata Header::metadata() const& noexcept {
+  return Metadata(state_.get());
+}
+
+Result<TensorList> Header::tensors_by_name() const& noexcept {
+  if (!state_) return TensorList();
+  if (state_->named.load(std::memory_order_acquire)) return TensorList(state_.get(), state_->by_name.data());
+  return base::guarded([&]() -> Result<TensorList> {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->named.load(std::memory_order_relaxed)) {
+      state_->by_name = order_by_name(*state_);
+      state_->named.store(true, std::memory_order_release);
+    }
+    return TensorList(state_.get(), state_->by_name.data());
+  });
+}
+
+const TensorInfo* Header::find(std::string_view name) const& noexcept {
+  if (!state_) return nullptr;
+  const auto name_at = [this](std::uint32_t i) { return state_->tensors[i].name; };
+  const std::uint32_t found = state_->names.find(name, base::hash(name, state_->hash_key), name_at);
+  return found == format::NameIndex::kNone ? nullptr : &state_->tensors[found];
+}
+
+std::size_t TensorList::size() const noexcept {
+  return state_ != nullptr ? state_->tensors.size() : 0;
+}
+const TensorInfo& TensorList::operator[](std::size_t index) const noexcept {
+  return state_->tensors[order_ != nullptr ? order_[index] : index];
+}
+
+bool Metadata::present() const noexcept {
+  return state_ != nullptr && state_->metadata_present;
+}
+std::size_t Metadata::size() const noexcept {
+  return state_ != nullptr ? state_->metadata.size() : 0;
+}
+Metadata::value_type Metadata::operator[](std::size_t index) const noexcept {
+  state_->sort_metadata();
+  const format::MetadataPair& pair = state_->metadata[state_->metadata_order[index]];
+  return {state_->view(pair.key), state_->view(pair.value)};
+}
+std::optional<std::string_view> Metadata::find(std::string_view key) const noexcept {
+  if (state_ == nullptr) return std::nullopt;
+  const auto key_at = [this](std::uint32_t i) { return state_->view(state_->metadata[i].key); };
+  const std::uint32_t found = state_->keys.find(key, base::hash(key, state_->hash_key), key_at);
+  if (found == format::NameIndex::kNone) return std::nullopt;
+  return state_->view(state_->metadata[found].value);
+}
+
+}  // namespace v0
+}  // namespace safetensors

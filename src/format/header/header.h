@@ -1,0 +1,155 @@
+// The state behind a Header: its text, and the tensors and metadata found in the text.
+#pragma once
+
+#include <safetensors/header.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bump_allocator.h"
+#include "base/cancellation.h"
+#include "base/chunked_vector.h"
+#include "base/hash.h"
+#include "format/header/name_index.h"
+
+namespace safetensors::format {
+
+// Memory for a header's text and the padding that json::Reader needs.
+class HeaderBuffer {
+ public:
+  // Initializes only the padding. Throws std::bad_alloc. resource must outlive every Header that is made from this
+  // buffer.
+  HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
+  // Takes over a text. Copies it only if its capacity is too small for the padding. Throws std::bad_alloc.
+  explicit HeaderBuffer(std::string text);
+  // A short string moves its bytes, so data() changes.
+  HeaderBuffer(HeaderBuffer&& other) noexcept
+      : resource_(other.resource_),
+        string_(std::move(other.string_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {
+    if (!string_.empty()) data_ = string_.data();
+  }
+  HeaderBuffer& operator=(HeaderBuffer&&) = delete;
+  ~HeaderBuffer();
+
+  void swap(HeaderBuffer& other) noexcept {
+    std::swap(resource_, other.resource_);
+    std::swap(string_, other.string_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    for (HeaderBuffer* const each : {this, &other}) {
+      if (!each->string_.empty()) each->data_ = each->string_.data();
+    }
+  }
+
+  [[nodiscard]] char* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return resource_; }
+
+ private:
+  std::pmr::memory_resource* resource_;
+  std::string string_;  // the text and the padding; empty if the memory is that of resource_
+  char* data_;
+  std::size_t size_;
+};
+
+// Does the same as Header::length(), but the messages never name the kind of the file. Throws std::bad_alloc.
+[[nodiscard]] Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
+                                                  const ParseOptions& options);
+
+// Counters of a parse, for tests that bound its work.
+struct ParseWork {
+  std::uint64_t entries = 0;  // tensors, metadata pairs and ignored fields whose keys the parser looked up
+  std::uint64_t probes = 0;   // slots of indexes that these lookups read: NameIndex::probes()
+};
+
+// Does the same as Header::parse(), but takes over the text instead of copying it, and does not check its length.
+// Throws std::bad_alloc. work: may be null; it is also set on errors. cancellation: null means never cancelled. Ignores
+// options.cancelled.
+[[nodiscard]] Result<Header> parse_header(HeaderBuffer text, std::uint64_t data_size, const ParseOptions& options,
+                                          ParseWork* work = nullptr, base::Cancellation* cancellation = nullptr);
+// Does the same, and returns the state, which the caller may still change.
+[[nodiscard]] Result<std::shared_ptr<detail::HeaderState>> parse_state(HeaderBuffer text, std::uint64_t data_size,
+                                                                       const ParseOptions& options,
+                                                                       ParseWork* work = nullptr,
+                                                                       base::Cancellation* cancellation = nullptr);
+
+// A range of the text. 32 bits are enough: no header is longer than 4 GiB - 1 byte.
+struct TextRange {
+  std::uint32_t start;
+  std::uint32_t size;
+};
+struct MetadataPair {
+  TextRange key;
+  TextRange value;
+};
+
+// A new header, and its text as it will be in the file. The header does not keep this text, because the parser
+// unescapes strings in place.
+struct BuiltHeader {
+  Header header;
+  std::string text;
+};
+// Does the same as HeaderBuilder::build(), and also returns the text. Throws std::bad_alloc.
+[[nodiscard]] Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options);
+
+}  // namespace safetensors::format
+
+namespace safetensors {
+inline namespace v0 {
+namespace detail {
+
+struct HeaderState {
+  HeaderState(format::HeaderBuffer header_text, std::uint64_t data_size);
+
+  [[nodiscard]] std::string_view view(format::TextRange range) const noexcept {
+    return {text.data() + range.start, range.size};
+  }
+  // inside: must point into the text.
+  [[nodiscard]] format::TextRange range(std::string_view inside) const noexcept {
+    return {static_cast<std::uint32_t>(inside.data() - text.data()), static_cast<std::uint32_t>(inside.size())};
+  }
+  // Sorts metadata_order on first use. Thread-safe.
+  void sort_metadata() const noexcept;
+  // Keeps only the names and the metadata of the text. Call it before the header is shared. Throws std::bad_alloc.
+  void compact();
+
+  format::HeaderBuffer text;
+  std::uint64_t text_bytes;  // of the whole text
+  std::uint64_t data_bytes;
+  bool leading_whitespace = false;
+  base::HashKey hash_key = base::HashKey::random();
+  base::BumpAllocator allocator;
+
+  base::ChunkedVector<TensorInfo> tensors;  // in the order of the text
+  const std::uint32_t* order = nullptr;     // indexes in the order of offsets; null if the text has this order
+  format::NameIndex names;
+
+  bool metadata_present = false;
+  base::ChunkedVector<format::MetadataPair> metadata;  // in the order of the text
+  format::NameIndex keys;
+  std::uint32_t* metadata_order = nullptr;  // indexes in the order of keys, sorted on first use
+
+  // The mutex guards the two orders while they are made. After a flag is true, its order never changes again.
+  mutable std::mutex mutex;
+  mutable std::atomic<bool> metadata_sorted{false};
+  mutable std::atomic<bool> named{false};
+  mutable std::vector<std::uint32_t> by_name;  // indexes of tensors in the order of names, made on first use
+};
+
+template <>
+struct Access<Header> {
+  static Header make(std::shared_ptr<const HeaderState> state) noexcept { return Header(std::move(state)); }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,124 @@
+// Writes a header's text in the form of the reference writer, in one pass and without a tree of values.
+//
+// The reference writer orders metadata keys and empty tensors at random. Here their order is fixed, so the same input
+// always gives the same bytes.
+#include "format/header/header_writer.h"
+
+#include <safetensors/header.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "json/writer.h"
+
+namespace safetensors {
+namespace format {
+namespace {
+
+// Keeps the length of the header that was read if the text fits, so that offsets in the file stay the same.
+std::uint64_t length_for(const Header& header, std::uint64_t text_size) {
+  return text_size <= header.header_bytes() ? header.header_bytes() : padded_length(text_size, 8);
+}
+
+}  // namespace
+
+Status check_pair(std::string_view key, std::string_view value) {
+  if (Status status = base::check_utf8("metadata key", key, key); !status) return status;
+  return base::check_utf8("metadata value of", key, value);
+}
+
+void HeaderWriter::pair(std::string_view key, std::string_view value) {
+  separate();
+  json::append_string(text_, key);
+  text_ += ':';
+  json::append_string(text_, value);
+}
+
+void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
+  separate();
+  json::append_string(text_, name);
+  text_.append(":{\"dtype\":\"").append(to_string(dtype)).append("\",\"shape\":[");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text_ += ',';
+    json::append_integer(text_, shape[i]);
+  }
+  text_ += "],\"data_offsets\":[";
+  json::append_integer(text_, begin);
+  text_ += ',';
+  json::append_integer(text_, end);
+  text_ += "]}";
+}
+
+void HeaderWriter::tensors(const TensorList& list) {
+  const auto before = [](const TensorInfo* a, const TensorInfo* b) {
+    return written_before(a->dtype, a->name, b->dtype, b->name);
+  };
+  std::vector<const TensorInfo*> empty;  // the tensors without bytes at one offset
+  for (std::size_t i = 0; i < list.size();) {
+    empty.clear();
+    for (; i < list.size() && list[i].nbytes() == 0; ++i) {
+      if (!empty.empty() && empty.back()->begin != list[i].begin) break;
+      empty.push_back(&list[i]);
+    }
+    std::sort(empty.begin(), empty.end(), before);
+    for (const TensorInfo* info : empty) tensor(info->name, info->dtype, info->shape, info->begin, info->end);
+    if (empty.empty()) {
+      tensor(list[i].name, list[i].dtype, list[i].shape, list[i].begin, list[i].end);
+      ++i;
+    }
+  }
+}
+
+std::string HeaderWriter::finish() && {
+  text_ += '}';
+  if (sink_) flush();
+  return std::move(text_);
+}
+
+void write_text(const Header& header, HeaderWriter& writer) {
+  const Metadata metadata = header.metadata();
+  if (metadata.present()) writer.metadata(metadata);
+  writer.tensors(header.tensors());
+}
+
+std::uint64_t text_length(const Header& header) {
+  std::uint64_t size = 0;
+  HeaderWriter writer([&](std::string_view piece) { size += piece.size(); });
+  write_text(header, writer);
+  std::move(writer).finish();
+  return length_for(header, size);
+}
+
+Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack) {
+  // The sum could overflow. If one part is over the limit alone, any number over the limit gives the same error.
+  const bool over = text.size() > kMaxHeaderBytes || slack > kMaxHeaderBytes;
+  const std::uint64_t length = padded_length(over ? kMaxHeaderBytes + 1 : text.size() + slack, alignment);
+  if (length > kMaxHeaderBytes) {
+    return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(text.size()) +
+                                                        " bytes of text, " + std::to_string(slack) +
+                                                        " of slack, aligned to " + std::to_string(alignment) +
+                                                        ", are over the limit of " + std::to_string(kMaxHeaderBytes));
+  }
+  text.resize(static_cast<std::size_t>(length), ' ');
+  return {};
+}
+
+}  // namespace format
+
+inline namespace v0 {
+
+Result<std::string> Header::text() const noexcept {
+  return base::guarded([&]() -> Result<std::string> {
+    format::HeaderWriter writer;
+    writer.reserve(static_cast<std::size_t>(header_bytes()));
+    format::write_text(*this, writer);
+    std::string text = std::move(writer).finish();
+    text.resize(static_cast<std::size_t>(format::length_for(*this, text.size())), ' ');
+    return text;
+  });
+}
+
+}  // namespace v0
+}  // namespace safetensors

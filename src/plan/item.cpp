@@ -1,0 +1,138 @@
+// Checks the caller's request for an item when the item is added. So execution meets no mistakes of the caller.
+#include "plan/item.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "format/dtype/cast.h"
+#include "format/slice/slice.h"
+
+namespace safetensors::plan {
+namespace {
+
+Status refuse(const Item& item, Errc code, std::string message) {
+  return item.file().describe(item.info(), base::make_error(code, std::move(message)));
+}
+
+// Returns whether no two elements share a byte. Goes from the smallest stride to the largest: each stride must be at
+// least as large as the range that the loops with smaller strides cover. Sets reach to the end of the last element.
+bool apart(const Item& item, std::uint64_t& reach) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> loops;  // stride, count
+  for (std::size_t i = 0; i < item.strides.size(); ++i)
+    if (item.shape[i] > 1) loops.emplace_back(item.strides[i], item.shape[i]);
+  std::sort(loops.begin(), loops.end());
+  reach = bits(item.dtype) / 8;
+  for (const auto& [stride, count] : loops) {
+    std::uint64_t step = 0;
+    if (stride < reach || !base::multiply(stride, count - 1, step) || !base::add(reach, step, reach)) return false;
+  }
+  return true;
+}
+
+Status check_strides(Item& item, std::span<const std::uint64_t> strides) {
+  if (strides.size() != item.shape.size())
+    return refuse(item, Errc::invalid_argument,
+                  "the result has " + std::to_string(item.shape.size()) + " dimensions, the destination " +
+                      std::to_string(strides.size()) + " strides");
+  if (bits(item.dtype) % 8 != 0)
+    return refuse(
+        item, Errc::invalid_argument,
+        "elements of " + std::string(to_string(item.dtype)) + " do not fill whole bytes and cannot have strides");
+  item.strides.assign(strides.begin(), strides.end());
+  if (item.size == 0) return {};
+  std::uint64_t reach = 0;
+  if (!apart(item, reach))
+    return refuse(item, Errc::invalid_argument, "the destination's strides let elements of the result overlap");
+  if (reach <= item.destination.size()) return {};
+  return refuse(item, Errc::buffer_size,
+                "the result reaches to byte " + std::to_string(reach) + " of the destination, which has " +
+                    std::to_string(item.destination.size()));
+}
+
+Status set_device(Item& item, const Destination& destination) {
+  if (!destination.bytes.empty() || !destination.strides.empty())
+    return refuse(item, Errc::invalid_argument, "a destination on a device has neither bytes of the host nor strides");
+  item.device = destination.device;
+  if (item.device.size == item.size) return {};
+  return refuse(
+      item, Errc::buffer_size,
+      "the result has " + std::to_string(item.size) + " bytes, the destination " + std::to_string(item.device.size));
+}
+
+Status set_destination(Item& item, const Destination& destination) {
+  if (destination.device.device >= 0) return set_device(item, destination);
+  item.destination = destination.bytes;
+  if (!destination.strides.empty()) {
+    if (item.owned() && item.size != 0)
+      return refuse(item, Errc::invalid_argument, "strides were given, but no memory");
+    return check_strides(item, destination.strides);
+  }
+  if (item.owned() || item.destination.size() == item.size) return {};
+  return refuse(item, Errc::buffer_size,
+                "the result has " + std::to_string(item.size) + " bytes, the destination " +
+                    std::to_string(item.destination.size()));
+}
+
+Status set_cast(Item& item, Dtype to) {
+  const Dtype from = item.tensor.dtype();
+  if (!format::castable(from, to))
+    return refuse(item, Errc::dtype_mismatch,
+                  "cannot cast " + std::string(to_string(from)) + " to " + std::string(to_string(to)));
+  const std::uint64_t elements = item.stored / std::max(1U, bits(from) / 8);
+  item.dtype = to;
+  if (from == to || base::multiply(elements, std::uint64_t{bits(to) / 8}, item.size)) return {};
+  return refuse(item, Errc::size_overflow, "the result would be larger than 2^64-1 bytes");
+}
+
+Status set_slice(Item& item, const Slice& slice) {
+  Result<ResolvedSlice> resolved = slice.resolve(item.tensor.dtype(), item.tensor.shape());
+  if (!resolved) return item.file().describe(item.info(), std::move(resolved).error());
+  item.shape = resolved->shape();
+  item.stored = resolved->nbytes();
+  if (!resolved->contiguous()) {
+    item.slice = std::make_shared<const ResolvedSlice>(*std::move(resolved));
+    return {};
+  }
+  ResolvedSlice::Runs runs = resolved->runs();
+  ByteRun run;
+  if (runs.next(run)) item.begin = run.offset;
+  return {};
+}
+
+}  // namespace
+
+Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
+                       const AddOptions& options) {
+  Item item{.tensor = tensor, .stored = tensor.nbytes(), .dtype = tensor.dtype(), .shape = Shape(tensor.shape())};
+  if (slice != nullptr) {
+    if (Status status = set_slice(item, *slice); !status) return std::move(status).error();
+  }
+  item.size = item.stored;
+  if (options.cast) {
+    if (Status status = set_cast(item, *options.cast); !status) return std::move(status).error();
+  }
+  if (Status status = set_destination(item, destination); !status) return std::move(status).error();
+  return item;
+}
+
+void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> bytes) {
+  // The innermost dimensions that are contiguous in the destination are copied at once.
+  std::uint64_t piece = bits(item.dtype) / 8;
+  std::size_t outer = item.strides.size();
+  while (outer > 0 && (item.strides[outer - 1] == piece || item.shape[outer - 1] == 1)) piece *= item.shape[--outer];
+  while (!bytes.empty()) {
+    std::uint64_t index = offset / piece;
+    std::uint64_t to = offset % piece;
+    const std::uint64_t size = std::min<std::uint64_t>(piece - to, bytes.size());
+    for (std::size_t i = outer; i-- > 0; index /= item.shape[i]) to += index % item.shape[i] * item.strides[i];
+    std::memcpy(item.destination.data() + to, bytes.data(), static_cast<std::size_t>(size));
+    bytes = bytes.subspan(static_cast<std::size_t>(size));
+    offset += size;
+  }
+}
+
+}  // namespace safetensors::plan

@@ -1,0 +1,71 @@
+// One item of a plan: the bytes to read, the form of the result, and its destination.
+#pragma once
+
+#include <safetensors/read_plan.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/ring.h"
+#include "file/file.h"
+#include "io/source_reader.h"
+
+namespace safetensors::plan {
+
+struct Item {
+  Tensor tensor;
+  // Either one range of the tensor's bytes, which starts at `begin`, or the pieces of a slice.
+  std::uint64_t begin = 0;
+  // Null for a range. On the heap, because a plan of many whole tensors has many items.
+  std::shared_ptr<const ResolvedSlice> slice = nullptr;
+  std::uint64_t stored = 0;  // bytes in the file
+
+  // The result; size is in bytes.
+  Dtype dtype = Dtype::U8;
+  Shape shape;
+  std::uint64_t size = 0;
+
+  std::span<std::byte> destination = {};
+  std::vector<std::uint64_t> strides = {};  // empty: C order
+  DeviceMemory device = {};
+
+  [[nodiscard]] const detail::FileState& file() const noexcept { return detail::Access<Tensor>::state(tensor); }
+  [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
+  [[nodiscard]] std::uint64_t file_offset() const noexcept { return tensor.info().file_offset + begin; }
+  [[nodiscard]] bool casts() const noexcept { return dtype != tensor.dtype(); }
+  // The result has the bytes of the file, in their order.
+  [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
+  [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
+  [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
+  // Bytes of the result in memory of the host.
+  [[nodiscard]] std::uint64_t host_bytes() const noexcept { return on_device() ? 0 : size; }
+  // Number of bytes of the result for this number of bytes of the file. If the item casts, only whole elements count.
+  [[nodiscard]] std::uint64_t result_bytes(std::uint64_t bytes) const noexcept {
+    return casts() ? bytes / (bits(tensor.dtype()) / 8) * (bits(dtype) / 8) : bytes;
+  }
+};
+
+// The state of an item while its plan is executed.
+struct Slot {
+  const io::SourceReader* reader = nullptr;
+  Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
+  std::byte* memory = nullptr;  // memory of the result; null on devices
+  bool in_huge_pages = false;   // whether `memory` is in huge pages of the library
+  std::shared_ptr<std::byte> owner = nullptr;
+  device::CopyRing* ring = nullptr;         // null for memory of the host
+  std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete
+};
+
+// slice: null for the whole tensor. Errors: as ReadPlan::add. May throw std::bad_alloc.
+[[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
+                                     const AddOptions& options);
+
+// Copies a range of the result, in C order, to the destination's strides. offset: offset of the range in the result.
+void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> bytes);
+
+}  // namespace safetensors::plan

@@ -1,0 +1,312 @@
+// Executes the jobs of one thread. If the result has the same bytes as the file, reads straight into the result. If
+// bytes must be cast or scattered, reads into a staging buffer first. For a device, the result of a job is made in a
+// slot of pinned memory, which the device then copies.
+#include "plan/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "format/dtype/cast.h"
+#include "os/huge_page_faults.h"
+#include "os/leased_map.h"
+#include "os/memory.h"
+
+namespace safetensors::plan {
+namespace {
+
+// Bytes of the result that are cast at once, before they are scattered. They fit into the cache of a core.
+constexpr std::size_t kCastBytes = 64 << 10;
+
+constexpr std::uint64_t kMaxMap = std::uint64_t{32} << 20;  // bytes; a larger map would hold its lease for too long
+constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as some tens of reads
+
+}  // namespace
+
+// Reads bytes of an item's tensor for read_slice().
+class Worker::TensorBytes final : public file::ReadTensorBytes {
+ public:
+  TensorBytes(Worker& worker, const Item& item, const Slot& slot) : worker_(worker), item_(item), slot_(slot) {}
+  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
+    return worker_.read(item_, slot_, item_.info().file_offset + offset, destination);
+  }
+
+ private:
+  Worker& worker_;
+  const Item& item_;
+  const Slot& slot_;
+};
+
+Status Worker::work(const Job& job) noexcept {
+  Status status = base::guarded([&]() -> Status {
+    device::CopyRing* const ring = run_.slot(run_.order()[job.first]).ring;
+    return ring == nullptr ? work_on_host(job) : work_on_device(job, *ring);
+  });
+  cost_.usage = clock_.lap();
+  run_.add(std::exchange(cost_, {}));
+  return status;
+}
+
+Status Worker::work_on_host(const Job& job) {
+  switch (job.kind) {
+    case Job::Kind::batch:
+      return batch(job);
+    case Job::Kind::pieces:
+      return pieces(job);
+    case Job::Kind::range:
+      break;
+  }
+  return range(job);
+}
+
+// Executes the job as for the host. Meanwhile, destination() hands out parts of the slot and collects them.
+Status Worker::work_on_device(const Job& job, device::CopyRing& ring) {
+  Result<device::CopyRing::Slot> slot = ring.acquire();
+  if (!slot) return std::move(slot).error();
+  pinned_ = slot->bytes().data();
+  pinned_used_ = 0;
+  parts_.clear();
+  copied_.clear();
+  if (Status status = work_on_host(job); !status) return status;
+  if (Status status = ring.copy_parts(std::move(slot).value(), parts_); !status) return status;
+  if (run_.streamed()) {
+    // The Stream may hand out the item next, so its copy must have ended.
+    if (Status status = ring.finish(); !status) return status;
+  }
+  for (const auto& [index, bytes] : copied_) run_.add_completed(index, bytes);
+  return {};
+}
+
+Status Worker::range(const Job& job) {
+  const std::size_t index = run_.order()[job.first];
+  const Item& item = run_.items()[index];
+  const Slot& slot = run_.slot(index);
+  const auto size = static_cast<std::size_t>(job.size);
+  if (size == 0) return {};
+  if (item.plain()) {
+    const std::span<std::byte> to(destination(index, job.item_offset, size), size);
+    if (Status status = read(item, slot, job.offset, to); !status) return status;
+    finish(index, job.item_offset, to);
+    return {};
+  }
+  const Result<std::span<std::byte>> staged = staging(item, size);
+  if (!staged) return staged.error();
+  if (Status status = read(item, slot, job.offset, *staged); !status) return status;
+  deliver(index, job.item_offset, *staged);
+  return {};
+}
+
+// If destinations are contiguous in file order, reads straight into them. Otherwise reads into the staging buffer
+// first.
+Status Worker::batch(const Job& job) {
+  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
+  std::byte* const start = run_.slot(indices.front()).memory;
+  std::uint64_t end = 0;  // of the items before, from the start of the batch
+  const bool contiguous = start != nullptr && std::ranges::all_of(indices, [&](std::size_t index) {
+                            const Item& item = run_.items()[index];
+                            if (!item.plain() || item.file_offset() - job.offset != end) return false;
+                            return run_.slot(index).memory == start + std::exchange(end, end + item.stored);
+                          });
+  std::span<std::byte> memory(start, static_cast<std::size_t>(job.size));
+  if (!contiguous) {
+    const Result<std::span<std::byte>> staged =
+        staging(run_.items()[indices.front()], static_cast<std::size_t>(job.size));
+    if (!staged) return staged.error();
+    memory = *staged;
+  }
+  if (contiguous && run_.slot(indices.front()).in_huge_pages) cost_.bytes_in_small_pages += os::fault_in(memory);
+  if (Status status = read_batch(job, memory); !status) return status;
+  for (const std::size_t index : indices) {
+    const Item& item = run_.items()[index];
+    const auto bytes = memory.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
+                                      static_cast<std::size_t>(item.stored));
+    if (contiguous)
+      finish(index, 0, bytes);
+    else
+      deliver(index, 0, bytes);
+  }
+  return {};
+}
+
+Status Worker::pieces(const Job& job) {
+  const std::size_t index = run_.order()[job.first];
+  const Item& item = run_.items()[index];
+  const Slot& slot = run_.slot(index);
+  const auto size = static_cast<std::size_t>(job.size);
+  std::span<std::byte> to;
+  if (item.plain()) {
+    to = {destination(index, job.item_offset, size), size};
+  } else {
+    const Result<std::span<std::byte>> staged = staging(item, size);
+    if (!staged) return staged.error();
+    to = *staged;
+  }
+  if (!slot.mapped.bytes.empty()) {
+    file::gather_slice(*item.slice, job.pieces, slot.mapped.bytes.data(), to.data());
+    cost_.bytes_mapped += to.size();
+  } else if (Status status = gather(item, slot, job.pieces, to); !status) {
+    return status;
+  }
+  if (item.plain())
+    finish(index, job.item_offset, to);
+  else
+    deliver(index, job.item_offset, to);
+  return {};
+}
+
+// Cuts the pieces in halves until a map of their extent is small enough.
+Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
+  if (pieces.count < kMinMappedPieces || !may_map(item, slot)) return read_pieces(item, slot, pieces, to);
+  const file::PieceExtent extent = file::extent_of(*item.slice, pieces);
+  if (extent.size > kMaxMap) {
+    const file::PieceRange half{pieces.first, pieces.count / 2};
+    const auto bytes = static_cast<std::size_t>(half.count * detail::Access<ResolvedSlice>::piece_size(*item.slice));
+    if (Status status = gather(item, slot, half, to.first(bytes)); !status) return status;
+    return gather(item, slot, {half.first + half.count, pieces.count - half.count}, to.subspan(bytes));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  GatherChoice::Way way = gather_choice_.next();
+  if (way == GatherChoice::Way::map && !gather_mapped(item, pieces, extent, to)) {
+    gather_choice_.refuse_map();
+    way = GatherChoice::Way::read;
+  }
+  if (way == GatherChoice::Way::read) {
+    if (Status status = read_pieces(item, slot, pieces, to); !status) return status;
+  }
+  gather_choice_.record(way, pieces.count, std::chrono::steady_clock::now() - start);
+  return {};
+}
+
+// Only files that may be mapped (Access), and only short pieces from the page cache.
+bool Worker::may_map(const Item& item, const Slot& slot) {
+  return item.file().access() == Access::map && slot.reader->cached() &&
+         detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
+}
+
+// Returns false if there is no safe map.
+bool Worker::gather_mapped(const Item& item, file::PieceRange pieces, const file::PieceExtent& extent,
+                           std::span<std::byte> to) {
+  const Result<os::Lease> descriptor = item.file().posix->lease();
+  if (!descriptor) return false;  // The read reports the same error.
+  const std::optional<os::LeasedMap> map =
+      os::LeasedMap::make(descriptor->get(), item.info().file_offset + extent.offset, extent.size);
+  if (!map) return false;
+  file::gather_slice(*item.slice, pieces, map->bytes().data(), to.data(), extent.offset);
+  cost_.bytes_mapped += to.size();
+  return true;
+}
+
+Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
+  TensorBytes bytes(*this, item, slot);
+  const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
+  Status status = file::read_slice(*item.slice, pieces, bytes, gather_bounce_, to.data(), cheap);
+  if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
+    return item.file().describe(item.info(), std::move(status).error());
+  return status;
+}
+
+Status Worker::read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept {
+  if (!slot.mapped.bytes.empty()) {
+    std::memcpy(to.data(), slot.mapped.bytes.data() + (offset - item.info().file_offset), to.size());
+    cost_.bytes_mapped += to.size();
+    return {};
+  }
+  Status status = slot.reader->read(offset, to, cost_.reads, reader_thread_);
+  if (status) return {};
+  return item.file().failed(item.info(), offset, std::move(status).error());
+}
+
+// Reads all items of the batch with one read. An error names the item that holds the error's offset.
+Status Worker::read_batch(const Job& job, std::span<std::byte> to) noexcept {
+  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
+  const Slot& slot = run_.slot(indices.front());
+  if (!slot.mapped.bytes.empty()) {
+    for (const std::size_t index : indices) {
+      const Item& item = run_.items()[index];
+      const auto begin = static_cast<std::size_t>(item.file_offset() - job.offset);
+      Status status =
+          read(item, run_.slot(index), item.file_offset(), to.subspan(begin, static_cast<std::size_t>(item.stored)));
+      if (!status) return status;
+    }
+    return {};
+  }
+  Status status = slot.reader->read(job.offset, to, cost_.reads, reader_thread_);
+  if (status) return {};
+  Error error = std::move(status).error();
+  const std::uint64_t offset = error.offset == Error::kNoOffset ? job.offset : error.offset;
+  const auto found = std::ranges::find_if(indices, [&](std::size_t index) {
+    return run_.items()[index].file_offset() + run_.items()[index].stored > offset;
+  });
+  const Item& failed_item = run_.items()[found == indices.end() ? indices.back() : *found];
+  return failed_item.file().failed(failed_item.info(), job.offset, std::move(error));
+}
+
+// Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes, counted in the bytes that
+// are read for the item.
+void Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
+  const Item& item = run_.items()[index];
+  if (item.casts()) return cast(index, item_offset, stored);
+  if (item.strides.empty())
+    std::memcpy(destination(index, item_offset, stored.size()), stored.data(), stored.size());
+  else
+    scatter(item, item_offset, stored);
+  finish(index, item_offset, stored);
+}
+
+void Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
+  const Item& item = run_.items()[index];
+  const std::size_t from_bytes = bits(item.tensor.dtype()) / 8;  // per element
+  const std::size_t to_bytes = bits(item.dtype) / 8;
+  const std::size_t elements = stored.size() / from_bytes;
+  const bool scatters = !item.strides.empty();
+  const std::size_t at_once = scatters ? kCastBytes / to_bytes : elements;
+  alignas(64) std::byte buffer[kCastBytes];
+  for (std::size_t element = 0; element < elements; element += at_once) {
+    const std::size_t count = std::min(at_once, elements - element);
+    const std::uint64_t offset = item.result_bytes(item_offset) + element * to_bytes;
+    std::byte* const out = scatters ? buffer : destination(index, offset, count * to_bytes);
+    format::cast(item.tensor.dtype(), stored.data() + element * from_bytes, item.dtype, out, count);
+    if (scatters) scatter(item, offset, {out, count * to_bytes});
+    finish(index, offset, {out, count * to_bytes});
+  }
+}
+
+// Returns memory for a range of the result: the range in the result itself, or the next part of the pinned slot.
+std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
+  const Slot& slot = run_.slot(index);
+  if (slot.ring == nullptr) {
+    if (slot.in_huge_pages)
+      cost_.bytes_in_small_pages +=
+          os::fault_in({slot.memory + offset, size}, run_.items()[index].size - offset - size);
+    return slot.memory + offset;
+  }
+  parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});
+  copied_.emplace_back(index, size);
+  pinned_used_ += size;
+  return pinned_ + parts_.back().from;
+}
+
+// Called when a range of the result is written. Bytes for a device are complete only when the device has copied them.
+void Worker::finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  if (run_.options().on_chunk) run_.options().on_chunk(index, offset, bytes);
+  run_.slot(index).reader->finish(bytes.size());
+  if (run_.slot(index).ring == nullptr) run_.add_completed(index, bytes.size());
+}
+
+Result<std::span<std::byte>> Worker::staging(const Item& item, std::size_t size) {
+  if (staging_capacity_ < size) {
+    staging_.reset();
+    staging_capacity_ = 0;
+    Result<std::shared_ptr<std::byte>> made = os::allocate(size, 4096);
+    if (!made) return item.file().describe(item.info(), std::move(made).error());
+    staging_ = *std::move(made);
+    staging_capacity_ = size;
+  }
+  return std::span<std::byte>(staging_.get(), size);
+}
+
+}  // namespace safetensors::plan

@@ -1,0 +1,68 @@
+// One thread of a plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/ring.h"
+#include "file/slice_reader.h"
+#include "io/source_reader.h"
+#include "os/thread_usage.h"
+#include "plan/execution_state.h"
+#include "plan/gather_choice.h"
+#include "plan/jobs.h"
+
+namespace safetensors::plan {
+
+// Executes jobs with its own buffers. One thread makes, uses and destroys it.
+class Worker {
+ public:
+  explicit Worker(ExecutionState& run) noexcept : run_(run) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Executes a job, and reports the bytes completed and the cost to the run. Errors name tensor, path and offset.
+  [[nodiscard]] Status work(const Job& job) noexcept;
+
+ private:
+  class TensorBytes;
+  Status work_on_host(const Job& job);
+  Status work_on_device(const Job& job, device::CopyRing& ring);
+  Status range(const Job& job);
+  Status batch(const Job& job);
+  Status pieces(const Job& job);
+  Status gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
+  static bool may_map(const Item& item, const Slot& slot);
+  bool gather_mapped(const Item& item, file::PieceRange pieces, const file::PieceExtent& extent,
+                     std::span<std::byte> to);
+  Status read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
+  Status read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
+  Status read_batch(const Job& job, std::span<std::byte> to) noexcept;
+
+  void deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  void cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  void finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
+  std::byte* destination(std::size_t index, std::uint64_t offset, std::size_t size);
+  Result<std::span<std::byte>> staging(const Item& item, std::size_t size);
+
+  ExecutionState& run_;
+  os::ThreadClock clock_;
+  JobCost cost_;
+  io::ReaderThread reader_thread_;
+  io::BounceBuffer gather_bounce_;  // for short pieces of slices
+  GatherChoice gather_choice_;
+  std::shared_ptr<std::byte> staging_;
+  std::size_t staging_capacity_ = 0;
+
+  // State of a job whose results go to a device.
+  std::byte* pinned_ = nullptr;  // a slot of the ring
+  std::size_t pinned_used_ = 0;
+  std::vector<device::CopyRing::Part> parts_;                  // ranges of the slot, and their addresses on the device
+  std::vector<std::pair<std::size_t, std::uint64_t>> copied_;  // per part: index of the item, and number of bytes
+};
+
+}  // namespace safetensors::plan
