@@ -81,7 +81,6 @@ std::optional<std::size_t> CheckpointLayout::State::file_of(std::string_view nam
 namespace format {
 namespace {
 
-constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kIndexExtension = ".safetensors.index.json";
 
 // The positions of tensors, file by file.
@@ -181,7 +180,7 @@ std::string file_name(std::string_view stem, std::size_t index, std::size_t coun
     std::snprintf(number, sizeof number, "-%05zu-of-%05zu", index + 1, count);
     name += number;
   }
-  return name += kExtension;
+  return name += kShardExtension;
 }
 
 // The tensors of one file, in the order given.

@@ -23,7 +23,6 @@
 namespace safetensors::format {
 namespace {
 
-constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kGeneration = "-gen";
 constexpr std::string_view kOnlyNumber = "-00001-of-00001";
 constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
@@ -106,12 +105,12 @@ const char* check_relative_name(std::string_view name) noexcept {
 
 const char* check_shard_name(std::string_view name) noexcept {
   if (const char* const why = check_relative_name(name)) return why;
-  return name.ends_with(kExtension) ? nullptr : "it does not end in `.safetensors`";
+  return name.ends_with(kShardExtension) ? nullptr : "it does not end in `.safetensors`";
 }
 
 std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept {
-  if (!name.ends_with(kExtension)) return std::nullopt;
-  name.remove_suffix(kExtension.size());
+  if (!name.ends_with(kShardExtension)) return std::nullopt;
+  name.remove_suffix(kShardExtension.size());
   NumberedShard shard;
   shard.count = take_number(name, "-of-");
   if (!shard.count.empty()) shard.number = take_number(name, "-");
@@ -123,8 +122,8 @@ std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcep
 
 std::string_view stem_of(std::string_view name) noexcept {
   if (const std::optional<NumberedShard> shard = parse_numbered_shard(name)) return shard->stem;
-  if (!name.ends_with(kExtension)) return {};
-  name.remove_suffix(kExtension.size());
+  if (!name.ends_with(kShardExtension)) return {};
+  name.remove_suffix(kShardExtension.size());
   return name;
 }
 
@@ -145,21 +144,21 @@ std::string in_generation(std::string_view name, std::string_view stem, std::siz
   if (generation < 2) return std::string(name);
   char digits[32];
   std::snprintf(digits, sizeof digits, "%05zu", generation);
-  const std::string_view number = name.substr(stem.size()) == kExtension ? kOnlyNumber : std::string_view();
+  const std::string_view number = name.substr(stem.size()) == kShardExtension ? kOnlyNumber : std::string_view();
   return std::string(stem).append(kGeneration).append(digits).append(number).append(name.substr(stem.size()));
 }
 
 Status check_stem(std::string_view stem) {
-  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kExtension));
+  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kShardExtension));
   if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
   if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
-  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kExtension)))
+  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kShardExtension)))
     why = "it looks like one of several files";
   if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
     why = "it looks like a generation of another model";
   if (why == nullptr) return base::check_utf8("stem", stem, stem);
   return base::make_error(Errc::invalid_argument,
-                          "no file may be called `" + printable(stem) + std::string(kExtension) + "`: " + why);
+                          "no file may be called `" + printable(stem) + std::string(kShardExtension) + "`: " + why);
 }
 
 bool shard_less(std::string_view a, std::string_view b) noexcept {

@@ -19,6 +19,8 @@
 
 namespace safetensors::format {
 
+inline constexpr std::string_view kShardExtension = ".safetensors";
+
 // Limit for the size of an index. The largest index seen by 2026 has 23.5 MB, less than a tenth of it.
 inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{256} << 20;
 
