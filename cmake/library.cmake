@@ -2,6 +2,14 @@
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
+# The folders of src/os that this system needs.
+set(safetensors_systems linux posix)
+file(GLOB safetensors_folders RELATIVE ${PROJECT_SOURCE_DIR}/src/os ${PROJECT_SOURCE_DIR}/src/os/*)
+foreach(folder IN LISTS safetensors_folders)
+  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/os/${folder} AND NOT folder IN_LIST safetensors_systems)
+    list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/${folder}/")
+  endif()
+endforeach()
 find_package(Threads REQUIRED)
 include(GNUInstallDirs)
 

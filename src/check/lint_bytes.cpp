@@ -13,7 +13,7 @@
 #include "file/file.h"
 #include "format/header/signature.h"
 #include "io/progress.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors::check {
 namespace {

@@ -11,7 +11,7 @@
 #include "check/recognize.h"
 #include "json/reader.h"
 #include "os/directory.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors {
 namespace check {
@@ -147,7 +147,7 @@ Status parse_into(char* text, std::size_t size, ModelConfig& config) {
 
 Status read_into(const std::string& path, ModelConfig& config) {
   if (os::kind_of(path) == os::PathKind::nothing) return {};
-  const auto file = os::PosixFile::open(path);
+  const auto file = os::RegularFile::open(path);
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
   if (size > kMaxConfigBytes)

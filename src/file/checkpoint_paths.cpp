@@ -14,7 +14,7 @@
 #include "json/reader.h"
 #include "os/directory.h"
 #include "os/parallel.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors::file {
 namespace {
@@ -83,7 +83,7 @@ Error ambiguous(const std::string& folder, const std::vector<std::string_view>& 
 
 Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
                                                              base::Cancellation& cancellation) {
-  const auto file = os::PosixFile::open(path);
+  const auto file = os::RegularFile::open(path);
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
   if (size > format::kMaxIndexBytes)

@@ -95,7 +95,7 @@ Result<Array> read_data(const detail::FileState& state) {
   return data_array(bytes, *std::move(memory), MemoryKind::owned);
 }
 
-Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::PosixFile>> file,
+Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::RegularFile>> file,
                   const OpenOptions& options, unsigned threads, base::Cancellation& cancellation) {
   if (!file) return std::move(file).error();
   state.posix = *std::move(file);
@@ -111,7 +111,7 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Po
   return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     state->path = path;
-    auto file = os::PosixFile::open(path, std::move(slot));
+    auto file = os::RegularFile::open(path, std::move(slot));
     if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
     return detail::Access<File>::make(state);
@@ -132,7 +132,7 @@ Result<std::string> read_header(const File& file) noexcept {
 
 Result<File> open_file_later(const std::string& path, Header header, Access access, os::PoolSlot slot) noexcept {
   return base::guarded([&]() -> Result<File> {
-    auto file = os::PosixFile::open_later(path, header.file_bytes(), std::move(slot));
+    auto file = os::RegularFile::open_later(path, header.file_bytes(), std::move(slot));
     if (!file) return std::move(file).error();
     const auto state = std::make_shared<detail::FileState>();
     state->path = path;
@@ -159,7 +159,7 @@ Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept 
   return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     base::Cancellation cancellation(options.parse.cancelled);
-    auto file = os::PosixFile::from_fd(descriptor);
+    auto file = os::RegularFile::from_fd(descriptor);
     if (Status status = file::open_posix(*state, std::move(file), options, 0, cancellation); !status)
       return std::move(status).error();
     return File(state);

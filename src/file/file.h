@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/cancellation.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -58,7 +58,7 @@ struct FileState : std::enable_shared_from_this<FileState> {
   [[nodiscard]] v0::Access access() const noexcept;
 
   std::shared_ptr<const Source> source;
-  std::shared_ptr<const os::PosixFile> posix;  // the source, if it is a file; else null
+  std::shared_ptr<const os::RegularFile> posix;  // the source, if it is a file; else null
   Header header;
   v0::Access requested_access = v0::Access::read;  // `automatic`: the file system decides; only with `posix`
   std::string path;
@@ -101,7 +101,7 @@ namespace safetensors::file {
 [[nodiscard]] Result<std::string> read_header(const File& file) noexcept;
 
 // Makes a File from a header that is known, and opens nothing. The first read opens the file: see
-// os::PosixFile::open_later(). slot must have a pool. Errors: invalid_argument (a path with a zero byte),
+// os::RegularFile::open_later(). slot must have a pool. Errors: invalid_argument (a path with a zero byte),
 // out_of_memory.
 [[nodiscard]] Result<File> open_file_later(const std::string& path, Header header, Access access,
                                            os::PoolSlot slot) noexcept;

@@ -17,7 +17,7 @@
 #include "hash/manifest_names.h"
 #include "json/reader.h"
 #include "json/writer.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors {
 namespace hash {
@@ -190,7 +190,7 @@ std::unique_ptr<char[]> text_buffer(std::size_t size) {
 }
 
 Result<Manifest> read(std::string_view path) {
-  const Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::open(path);
+  const Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::open(path);
   if (!file) return file.error();
   const std::uint64_t size = (*file)->size().value();
   if (size > kMaxManifestBytes)

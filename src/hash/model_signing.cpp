@@ -16,7 +16,7 @@
 #include "json/writer.h"
 #include "os/directory.h"
 #include "os/parallel.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors {
 namespace hash {
@@ -83,7 +83,7 @@ class FileTasks final : public os::Tasks {
 
  private:
   Status hash_one(SignedFile& file, Hasher& hasher, std::span<std::byte> buffer) {
-    const Result<std::shared_ptr<const os::PosixFile>> opened = os::PosixFile::open(file.path);
+    const Result<std::shared_ptr<const os::RegularFile>> opened = os::RegularFile::open(file.path);
     if (!opened) return opened.error();
     const std::uint64_t size = (*opened)->size().value();
     for (std::uint64_t offset = 0; offset < size;) {
@@ -108,7 +108,7 @@ class FileTasks final : public os::Tasks {
 Result<std::uint64_t> total_bytes(const std::vector<SignedFile>& files) {
   std::uint64_t total = 0;
   for (const SignedFile& file : files) {
-    const Result<std::shared_ptr<const os::PosixFile>> opened = os::PosixFile::open(file.path);
+    const Result<std::shared_ptr<const os::RegularFile>> opened = os::RegularFile::open(file.path);
     if (!opened) return opened.error();
     total += (*opened)->size().value();
   }

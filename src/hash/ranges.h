@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hash/hasher.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors::hash {
 

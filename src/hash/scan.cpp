@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors::hash {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "file/file.h"
 #include "os/leased_map.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors::hash {
 namespace {
@@ -47,7 +47,9 @@ class UnorderedScan::Reader {
   }
 
  private:
-  [[nodiscard]] const os::PosixFile* posix() const noexcept { return detail::Access<File>::state(file_)->posix.get(); }
+  [[nodiscard]] const os::RegularFile* posix() const noexcept {
+    return detail::Access<File>::state(file_)->posix.get();
+  }
 
   const File& file_;
   bool may_map_;

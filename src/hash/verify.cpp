@@ -14,7 +14,7 @@
 #include "file/file.h"
 #include "hash/chunks.h"
 #include "hash/hasher.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 
 namespace safetensors {
 namespace hash {

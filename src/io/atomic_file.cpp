@@ -16,8 +16,8 @@
 #include "io/temporary.h"
 #include "os/file_status.h"
 #include "os/open.h"
-#include "os/posix_file.h"
 #include "os/process.h"
+#include "os/regular_file.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -228,7 +228,7 @@ int AtomicFile::link_as(const std::string& name) noexcept {
 Status AtomicFile::copy_to_named() {
   const os::Descriptor made(file_.release());
   anonymous_ = false;
-  const Result<std::shared_ptr<const os::PosixFile>> source = os::PosixFile::from_fd(made.get());
+  const Result<std::shared_ptr<const os::RegularFile>> source = os::RegularFile::from_fd(made.get());
   if (!source)
     return os::system_error(Errc::replace_failed, source.error().os_error, "cannot read the new file", path_);
   if (Status status = open_named(); !status) return status;
@@ -273,7 +273,7 @@ Status AtomicFile::write_in_place() {
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
   FileWriter target(options_.sync, path_, system_);
   target.adopt(to);
-  const Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::from_fd(from);
+  const Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::from_fd(from);
   if (!file) return file.error();
   Status written = target.copy_at(0, **file, 0, (*file)->identity().size);
   if (written) written = target.finish();

@@ -72,7 +72,7 @@ class SourceReader::CountingSource final : public Source {
 // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
 class SourceReader::OpenAgain final : public os::Opener {
  public:
-  OpenAgain(const os::PosixFile& file, os::System& system, os::OpenFlags flags) noexcept
+  OpenAgain(const os::RegularFile& file, os::System& system, os::OpenFlags flags) noexcept
       : file_(file),
         system_(system),
         flags_(os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal | flags) {}
@@ -88,7 +88,7 @@ class SourceReader::OpenAgain final : public os::Opener {
   }
 
  private:
-  const os::PosixFile& file_;
+  const os::RegularFile& file_;
   os::System& system_;
   const os::OpenFlags flags_;
 };
@@ -108,7 +108,7 @@ Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
 SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
                            os::System& system) noexcept
     : source_(source),
-      file_(dynamic_cast<const os::PosixFile*>(&source)),
+      file_(dynamic_cast<const os::RegularFile*>(&source)),
       system_(system),
       direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),
@@ -233,11 +233,11 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
 // If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB
 // instead of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread
 // uses the descriptor of all threads.
-std::shared_ptr<const os::PosixFile> SourceReader::reopen() const noexcept {
+std::shared_ptr<const os::RegularFile> SourceReader::reopen() const noexcept {
   Result<os::Descriptor> opened = OpenAgain(*file_, system_, os::OpenFlags::none).open();
   if (!opened) return nullptr;
   if (sparse_) os::advise_cache(opened->get(), 0, 0, os::CacheAdvice::random);
-  Result<std::shared_ptr<const os::PosixFile>> file = os::PosixFile::take(*std::move(opened));
+  Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::take(*std::move(opened));
   return file ? *std::move(file) : nullptr;
 }
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "os/system.h"
 
 namespace safetensors::io {
@@ -54,8 +54,8 @@ class SourceReader;
 // The state that one thread keeps between its reads.
 struct ReaderThread {
   BounceBuffer bounce;
-  const SourceReader* reader = nullptr;      // `own` is its file
-  std::shared_ptr<const os::PosixFile> own;  // the file, opened for this thread alone; null: use that of all threads
+  const SourceReader* reader = nullptr;        // `own` is its file
+  std::shared_ptr<const os::RegularFile> own;  // the file, opened for this thread alone; null: use that of all threads
 };
 
 // The range of a source that will be read, and the method.
@@ -117,7 +117,7 @@ class SourceReader {
   void prepare_remote() noexcept;
   void prepare_fill() noexcept;
   [[nodiscard]] const Source& source_of(ReaderThread& thread) const noexcept;
-  [[nodiscard]] std::shared_ptr<const os::PosixFile> reopen() const noexcept;
+  [[nodiscard]] std::shared_ptr<const os::RegularFile> reopen() const noexcept;
   void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
   void prepare_direct(int descriptor) noexcept;
   [[nodiscard]] std::optional<os::Lease> open_direct() const noexcept;
@@ -132,7 +132,7 @@ class SourceReader {
                      ReadCounts& counts) const noexcept;
 
   const Source& source_;
-  const os::PosixFile* const file_;  // the source, or null if it is not a file
+  const os::RegularFile* const file_;  // the source, or null if it is not a file
   os::System& system_;
   const os::PoolSlot direct_slot_;
   Caching caching_;

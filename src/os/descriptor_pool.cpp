@@ -6,16 +6,13 @@
 // forever in the child.
 #include "os/descriptor_pool.h"
 
-#include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <limits>
+#include <thread>
 
 #include "base/error.h"
 #include "os/process.h"
+#include "os/system.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
@@ -73,7 +70,7 @@ int DescriptorPool::enter(Slot& slot, std::uint64_t process) noexcept {
       const bool open = is_open(slot, state, process);
       next = open ? pack(process, descriptor_of(state), 1) : 0;
     } else if ((state & kUsers) == kUsers) {
-      ::sched_yield();
+      std::this_thread::yield();
       state = slot.state.load(std::memory_order_acquire);
       continue;
     }
@@ -111,7 +108,7 @@ bool DescriptorPool::close_idle() noexcept {
     const bool open = is_open(slot, state, process);
     // After this exchange no other thread can use the descriptor.
     if (!slot.state.compare_exchange_strong(state, 0, std::memory_order_acq_rel)) continue;
-    if (open) ::close(descriptor_of(state));
+    if (open) (void)real_system().close(descriptor_of(state));
     open_.fetch_sub(1, std::memory_order_relaxed);
     return true;
   }
@@ -160,15 +157,8 @@ void DescriptorPool::identify(std::size_t slot, const FileIdentity& identity) no
 void DescriptorPool::close(std::size_t slot) noexcept {
   const State state = slots_[slot].state.exchange(0, std::memory_order_acq_rel);
   if (state == 0) return;
-  if (is_open(slots_[slot], state, process_id())) ::close(descriptor_of(state));
+  if (is_open(slots_[slot], state, process_id())) (void)real_system().close(descriptor_of(state));
   open_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-std::size_t descriptor_limit() noexcept {
-  struct rlimit limit;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
-  const auto half = std::min<std::uint64_t>(limit.rlim_cur / 2, std::numeric_limits<std::size_t>::max());
-  return std::max<std::size_t>(static_cast<std::size_t>(half), 1);
 }
 
 }  // namespace safetensors::os

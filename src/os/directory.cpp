@@ -4,25 +4,18 @@
 // only for a component with wildcards. Results are sorted, because the order of readdir() is arbitrary.
 #include "os/directory.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <optional>
 
 #include "base/glob.h"
 #include "os/file_status.h"
 #include "os/open.h"
+#include "os/system.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
-
-DIR* stream_of(void* handle) noexcept {
-  return static_cast<DIR*>(handle);
-}
 
 Result<std::vector<std::string>> read_names(DirectoryStream& directory, const std::string& path, bool hidden) {
   std::vector<std::string> names;
@@ -63,24 +56,6 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
 
 }  // namespace
 
-DirectoryStream::DirectoryStream(int descriptor) noexcept : handle_(::fdopendir(descriptor)) {}
-
-DirectoryStream::DirectoryStream(const char* path) noexcept : handle_(::opendir(path)) {}
-
-DirectoryStream::~DirectoryStream() {
-  if (handle_ != nullptr) ::closedir(stream_of(handle_));
-}
-
-int DirectoryStream::descriptor() const noexcept {
-  return ::dirfd(stream_of(handle_));
-}
-
-const char* DirectoryStream::next() noexcept {
-  errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
-  const dirent* const entry = ::readdir(stream_of(handle_));
-  return entry == nullptr ? nullptr : entry->d_name;
-}
-
 PathKind kind_of(const std::string& path) noexcept {
   FileStatus status;
   if (status_of_path(path.c_str(), Symlinks::follow, status) == 0)
@@ -110,24 +85,8 @@ Result<std::vector<std::string>> list_open_directory(int descriptor, const std::
   DirectoryStream directory(opened);
   if (directory.valid()) return read_names(directory, path, true);
   const int error_number = errno;
-  ::close(opened);
+  (void)real_system().close(opened);
   return system_error(Errc::out_of_memory, error_number, "cannot open", path);
-}
-
-Result<std::vector<std::string>> paths_of_open_files() {
-  constexpr const char* kOpenFiles = "/proc/self/fd";
-  Result<std::vector<std::string>> paths = list_directory(kOpenFiles);
-  if (!paths) return paths;
-  for (std::string& path : *paths) path = join_path(kOpenFiles, path);
-  return paths;
-}
-
-int read_link_at(int directory, const char* name, std::string& target) {
-  target.resize(PATH_MAX);
-  const ssize_t length = ::readlinkat(directory, name, target.data(), target.size());
-  if (length < 0) return -1;
-  target.resize(static_cast<std::size_t>(length));
-  return 0;
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

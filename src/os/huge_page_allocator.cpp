@@ -5,8 +5,6 @@
 // atomic count per 2 MiB page, the last result on a page returns that page to the system.
 #include "os/huge_page_allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -113,7 +111,7 @@ class HugePageAllocator::Region {
   }
   std::uint64_t discard_pages(std::size_t first, std::size_t last) noexcept {
     const Pages pages = pages_at(first, last);
-    (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
+    os::discard_pages({pages.begin, pages.size});
     return pages.size;
   }
 

@@ -3,8 +3,6 @@
 // includes the time in which a host brings memory back.
 #include "os/huge_page_faults.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 
@@ -14,22 +12,18 @@
 namespace safetensors::os {
 namespace {
 
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-bool populate(std::byte* page, std::size_t size) noexcept {
-  return ::madvise(page, size, kPopulateWrite) == 0 || errno != EINVAL;
-}
 
 // Provides the pages in pieces. Advice needs the lock of all mappings of the process, so it waits for the pieces of
 // other threads. Afterwards, the pages have the advice of the pages around them again. So the mapping stays one area
 // for the system, which may also make huge pages of them later.
 bool populate_small(std::byte* page, std::size_t size) noexcept {
   constexpr std::size_t kPiece = std::size_t{128} << 10;
-  (void)::madvise(page, size, MADV_NOHUGEPAGE);
+  prefer_huge_pages({page, size}, false);
   bool known = true;
-  for (std::size_t at = 0; known && at < size; at += kPiece) known = populate(page + at, std::min(kPiece, size - at));
-  (void)::madvise(page, size, MADV_HUGEPAGE);
+  for (std::size_t at = 0; known && at < size; at += kPiece)
+    known = provide_pages({page + at, std::min(kPiece, size - at)});
+  prefer_huge_pages({page, size}, true);
   return known;
 }
 
@@ -118,7 +112,7 @@ std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind, HugePage
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kHugePage, end - at));
     const bool huge = choice.next();
     const auto before = thread_cpu_time();
-    if (!(huge ? populate(memory.data() + at, size) : populate_small(memory.data() + at, size))) break;
+    if (!(huge ? provide_pages({memory.data() + at, size}) : populate_small(memory.data() + at, size))) break;
     const HugePageChoice::Time time = thread_cpu_time() - before;
     if (!huge && time >= HugePageChoice::kPresent) in_small_pages += size;
     // A part of a huge page takes as long as all of it. Small pages take time for each, so few of them tell little.

@@ -31,10 +31,27 @@ struct Pages {
 // mapped.
 bool unmap_pages(const Pages& pages) noexcept;
 
+// Provides whole anonymous pages before they are written, in the size that the system likes. Returns false if the
+// system has no such call; other errors are ignored, because a write provides the pages, too.
+bool provide_pages(std::span<std::byte> pages) noexcept;
+// Whether huge pages shall be used for whole anonymous pages from now on. Ignores errors.
+void prefer_huge_pages(std::span<std::byte> pages, bool huge) noexcept;
+// Gives the memory of whole anonymous pages back. They stay mapped and are zero afterwards. Ignores errors.
+void discard_pages(std::span<std::byte> pages) noexcept;
+
 // Returns memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage. Memory of
 // kHugePage bytes or more comes from map_pages(). Smaller memory is not initialized. Error: out_of_memory. A size
 // larger than the memory of the machine is always an error, even if the system would allow it by overcommit.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
+
+enum class MapMode : std::uint8_t {
+  shared,         // read-only
+  copy_on_write,  // writable, but the file never changes; reserves no memory, so it may be larger than the memory
+};
+// Maps a range of a file. offset: a multiple of page_size(). Returns nullptr and sets errno if the system refuses.
+[[nodiscard]] void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode mode) noexcept;
+// Unmaps the whole range of map_file().
+void unmap_file(void* begin, std::size_t size) noexcept;
 
 // Reads the pages under mapped bytes into memory. Before Linux 5.14, it only requests a read-ahead. Errors:
 // out_of_memory; read_failed, both for a failed device and for a file that became shorter, because the system does not

@@ -1,7 +1,9 @@
 // How files and directories are opened, in words that do not belong to one system.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace safetensors::os {
 
@@ -46,5 +48,18 @@ extern const int kWorkingDirectory;
 // Opens a name relative to a directory. permissions: of a new file, less the umask. Returns the descriptor, or -1 and
 // sets errno. One system call. The caller must handle EINTR.
 [[nodiscard]] int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions = 0) noexcept;
+
+// Reads bytes at an offset, and moves no position that threads share. Returns the number of bytes, 0 at the end of the
+// file, or -1 and sets errno. One system call. The caller must handle EINTR.
+[[nodiscard]] std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+
+// Whether a descriptor of a stranger can be read from.
+enum class Readable : std::uint8_t { yes, no, unknown };
+// Returns unknown and sets errno if the system refuses the descriptor.
+[[nodiscard]] Readable readable(int descriptor) noexcept;
+
+// Returns the path with the working directory in front, without following symlinks. Returns the path unchanged if it is
+// absolute, if the working directory is unknown, or if the result is too long.
+[[nodiscard]] std::string absolute_path(const std::string& path);
 
 }  // namespace safetensors::os

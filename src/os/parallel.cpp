@@ -4,8 +4,6 @@
 // There is no thread pool: it would be global state, and the child of a fork would have a pool without threads.
 #include "os/parallel.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,7 +11,8 @@
 #include <mutex>
 #include <utility>
 
-#include "os/posix_file.h"
+#include "os/process.h"
+#include "os/regular_file.h"
 #include "os/thread_group.h"
 
 namespace safetensors::os {
@@ -108,11 +107,7 @@ Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads, base::Can
 }
 
 unsigned usable_processors() noexcept {
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  // The call fails on machines with more processors than the set can hold (1024). They have enough processors.
-  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return kMaxThreads;
-  return std::clamp(static_cast<unsigned>(CPU_COUNT(&processors)), 1U, kMaxThreads);
+  return std::clamp(allowed_processors(), 1U, kMaxThreads);
 }
 
 Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination, unsigned threads,

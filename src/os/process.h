@@ -9,6 +9,9 @@ namespace safetensors::os {
 // fork.
 [[nodiscard]] std::uint64_t process_id() noexcept;
 
+// Returns the number of processors that this process may use. If the system does not tell, a large number.
+[[nodiscard]] unsigned allowed_processors() noexcept;
+
 // Returns 64 random bits. Never waits. If the system has no randomness yet, early in the boot, they come from the
 // clock, the process and an address: such bits are not secret.
 [[nodiscard]] std::uint64_t random_bits() noexcept;

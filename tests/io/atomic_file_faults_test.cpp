@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/overwrite.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"
 
@@ -217,7 +217,7 @@ TEST_F(AtomicFileTest, CopiesWithAndWithoutCopyRange) {
   std::string text;
   for (int i = 0; i < 3'000'000; ++i) text += static_cast<char>('a' + i % 23);
   put(directory / "source", text);
-  const auto source = os::PosixFile::open(directory / "source").value();
+  const auto source = os::RegularFile::open(directory / "source").value();
   for (const int number : {0, EXDEV, ENOSYS, EINVAL}) {
     system.copy_errno = number;
     system.interruptions = 1;
@@ -234,7 +234,7 @@ TEST_F(AtomicFileTest, CopiesWithAndWithoutCopyRange) {
 TEST_F(AtomicFileTest, CopiesThroughABufferIfBlocksCannotBeShared) {
   const std::string text(3'000'000, 'x');
   put(directory / "source", text);
-  const auto source = os::PosixFile::open(directory / "source").value();
+  const auto source = os::RegularFile::open(directory / "source").value();
   if (source->file_system() != os::FileSystem::local)
     GTEST_SKIP() << "the temporary folder is not on a local file system";
   auto file = AtomicFile::create(path, 2'500'000, {.sync = Sync::none}, system).value();
@@ -338,7 +338,7 @@ class FailingSource final : public Source {
 TEST_F(AtomicFileTest, TellsWhichSideOfCopyFailed) {
   const std::string text(3'000'000, 'a');
   put(directory / "source", text);
-  const auto good = os::PosixFile::open(directory / "source").value();
+  const auto good = os::RegularFile::open(directory / "source").value();
   system.copy_errno = ENOSYS;
   for (const Sync sync : {Sync::full, Sync::none}) {
     auto file = AtomicFile::create(path, text.size(), {.sync = sync}, system).value();
@@ -362,7 +362,7 @@ class Overwrite : public AtomicFileTest {
  protected:
   void SetUp() override {
     put(path, "0123456789");
-    identity = os::PosixFile::open(path).value()->identity();
+    identity = os::RegularFile::open(path).value()->identity();
   }
   os::FileIdentity identity;
 };
@@ -393,7 +393,7 @@ TEST_F(Overwrite, ReportsFailures) {
   system.file_sync_errno = EIO;
   EXPECT_EQ(error_of(io::overwrite(path, identity, 0, bytes_of("0"), Sync::full, system)).code, Errc::sync_failed);
   EXPECT_EQ(system.file_syncs, 1);
-  identity = os::PosixFile::open(path).value()->identity();
+  identity = os::RegularFile::open(path).value()->identity();
   system.write_errno = EIO;
   const Error error = error_of(io::overwrite(path, identity, 2, bytes_of("x"), Sync::full, system));
   EXPECT_EQ(error.code, Errc::write_failed);

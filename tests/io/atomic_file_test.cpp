@@ -19,7 +19,7 @@
 #include "io/overwrite.h"
 #include "io/temporary.h"
 #include "os/descriptor.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"
 
@@ -349,7 +349,7 @@ TEST_F(AtomicFileTest, RefusesImpossibleSize) {
 
 TEST_F(AtomicFileTest, ReportsTruncatedSourceOfCopy) {
   put(directory / "source", "0123456789");
-  const auto source = os::PosixFile::open(directory / "source").value();
+  const auto source = os::RegularFile::open(directory / "source").value();
   auto file = AtomicFile::create(path, 20, {}).value();
   const Error error = error_of(file->copy_at(0, *source, 4, 20));
   EXPECT_EQ(error.code, Errc::file_truncated);

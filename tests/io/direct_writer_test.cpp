@@ -19,7 +19,7 @@
 #include "io/write_images.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "support/emulation.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"
@@ -251,7 +251,7 @@ TEST_F(DirectWrite, SharesThreeThreadsAmongCalls) {
 TEST_F(DirectWrite, CopiesAnyRangeToAnyOffset) {
   const std::string text = noise(6 * kMiB + 77);
   put(directory / "source", text);
-  const auto source = os::PosixFile::open(directory / "source").value();
+  const auto source = os::RegularFile::open(directory / "source").value();
   for (const auto& [from, to] : {std::pair<std::size_t, std::size_t>{0, 0}, {1, 0}, {0, 9}, {4096, 8192}, {33, 4097}}) {
     const std::size_t size = 5 * kMiB + from;
     auto file = AtomicFile::create(path, to + size, {}, system).value();
@@ -266,7 +266,7 @@ TEST_F(DirectWrite, CopiesAnyRangeToAnyOffset) {
 TEST_F(DirectWrite, CopiesAgainAfterTruncation) {
   const std::string text = noise(6 * kMiB);
   put(directory / "source", text.substr(0, 3 * kMiB));
-  const auto source = os::PosixFile::open(directory / "source").value();
+  const auto source = os::RegularFile::open(directory / "source").value();
   auto file = AtomicFile::create(path, text.size(), {}, system).value();
   const Error error = error_of(file->copy_at(0, *source, 0, text.size()));
   EXPECT_EQ(error.code, Errc::file_truncated);

@@ -66,7 +66,7 @@ class DirectRead : public testing::Test {
 
   void SetUp() override {
     put(path, bytes);
-    Result<std::shared_ptr<const os::PosixFile>> opened = os::PosixFile::open(path);
+    Result<std::shared_ptr<const os::RegularFile>> opened = os::RegularFile::open(path);
     ASSERT_TRUE(succeeds(opened));
     file = *std::move(opened);
     if (file->file_system() == os::FileSystem::remote) GTEST_SKIP() << "files on a network are not read directly";
@@ -94,7 +94,7 @@ class DirectRead : public testing::Test {
   const std::string path = directory / "file";
   const std::string bytes = pattern(kSize);
   const std::shared_ptr<os::DescriptorPool> pool = std::make_shared<os::DescriptorPool>(1, 1);
-  std::shared_ptr<const os::PosixFile> file;
+  std::shared_ptr<const os::RegularFile> file;
   FakeDirect system;
   ReadCounts counts;
   ReaderThread thread;

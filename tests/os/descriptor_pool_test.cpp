@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "support/io_support.h"
 
 namespace safetensors::os {
@@ -182,10 +182,10 @@ class PooledFile : public testing::Test {
   void SetUp() override {
     put(directory_ / "a", "aaaa");
     put(directory_ / "b", "bbbb");
-    a_ = *PosixFile::open(directory_ / "a", {pool_, 0});
-    b_ = *PosixFile::open(directory_ / "b", {pool_, 1});
+    a_ = *RegularFile::open(directory_ / "a", {pool_, 0});
+    b_ = *RegularFile::open(directory_ / "b", {pool_, 1});
   }
-  static std::string read(const PosixFile& file) {
+  static std::string read(const RegularFile& file) {
     std::string bytes(4, '?');
     const Status status = read_exactly(file, 0, std::as_writable_bytes(std::span(bytes)));
     return status ? bytes : status.error().message;
@@ -202,8 +202,8 @@ class PooledFile : public testing::Test {
   }
   TemporaryDirectory directory_;
   std::shared_ptr<DescriptorPool> pool_ = std::make_shared<DescriptorPool>(2, 1);
-  std::shared_ptr<const PosixFile> a_;
-  std::shared_ptr<const PosixFile> b_;
+  std::shared_ptr<const RegularFile> a_;
+  std::shared_ptr<const RegularFile> b_;
 };
 
 TEST_F(PooledFile, ReopensOnRead) {
@@ -277,7 +277,7 @@ TEST_F(PooledFile, SurvivesChangeOfDirectory) {
   char before[4096];
   ASSERT_NE(::getcwd(before, sizeof before), nullptr);
   ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
-  a_ = *PosixFile::open("a", {pool_, 0});
+  a_ = *RegularFile::open("a", {pool_, 0});
   ASSERT_EQ(::chdir("/"), 0);
   EXPECT_EQ(read(*b_), "bbbb");
   EXPECT_EQ(read(*a_), "aaaa");
@@ -319,10 +319,10 @@ TEST_F(PooledFile, CannotReopenAfterUnlink) {
 
 TEST_F(PooledFile, KeepsSlotClosedIfOpenFails) {
   a_.reset();
-  EXPECT_EQ(error_of(PosixFile::open(directory_ / "none", {pool_, 0})).message,
+  EXPECT_EQ(error_of(RegularFile::open(directory_ / "none", {pool_, 0})).message,
             "cannot open: no such file or directory");
-  EXPECT_EQ(error_of(PosixFile::open(directory_.path(), {pool_, 0})).code, Errc::not_regular_file);
-  EXPECT_EQ(error_of(PosixFile::open("/proc/self/status", {pool_, 0})).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(RegularFile::open(directory_.path(), {pool_, 0})).code, Errc::not_regular_file);
+  EXPECT_EQ(error_of(RegularFile::open("/proc/self/status", {pool_, 0})).code, Errc::not_regular_file);
   b_.reset();
   EXPECT_EQ(open(), 0U);
   EXPECT_EQ(pool_.use_count(), 1);
@@ -332,33 +332,33 @@ TEST_F(PooledFile, KeepsSlotClosedIfOpenFails) {
 class LateFile : public PooledFile {
  protected:
   void SetUp() override {}
-  std::shared_ptr<const PosixFile> late(const std::string& path, std::uint64_t size = 4) const {
-    return PosixFile::open_later(path, size, {pool_, 0}).value();
+  std::shared_ptr<const RegularFile> late(const std::string& path, std::uint64_t size = 4) const {
+    return RegularFile::open_later(path, size, {pool_, 0}).value();
   }
 };
 
 TEST_F(LateFile, OpensOnFirstRead) {
-  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
   EXPECT_EQ(file->size().value(), 4U);
   put(directory_ / "c", "cccc");
   EXPECT_EQ(open(), 0U);
   EXPECT_EQ(read(*file), "cccc");
   EXPECT_EQ(open(), 1U);
   EXPECT_EQ(read(*file), "cccc");
-  EXPECT_EQ(file->identity(), PosixFile::open(directory_ / "c").value()->identity());
+  EXPECT_EQ(file->identity(), RegularFile::open(directory_ / "c").value()->identity());
 }
 
 TEST_F(LateFile, OpensForIdentityOrFileSystem) {
   put(directory_ / "c", "cccc");
-  EXPECT_EQ(late(directory_ / "c")->identity(), PosixFile::open(directory_ / "c").value()->identity());
-  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
-  EXPECT_EQ(file->file_system(), PosixFile::open(directory_ / "c").value()->file_system());
+  EXPECT_EQ(late(directory_ / "c")->identity(), RegularFile::open(directory_ / "c").value()->identity());
+  const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
+  EXPECT_EQ(file->file_system(), RegularFile::open(directory_ / "c").value()->file_system());
   EXPECT_EQ(open(), 1U);
   EXPECT_EQ(late(directory_ / "none")->identity(), FileIdentity());
 }
 
 TEST_F(LateFile, ReportsErrorsWithoutPath) {
-  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
   Error error = error_of(file->lease());
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ENOENT);
@@ -371,7 +371,7 @@ TEST_F(LateFile, ReportsErrorsWithoutPath) {
   EXPECT_EQ(error.message, "file has another size than its header says: it has 5 bytes, expected 4");
   EXPECT_EQ(error_of(late(directory_.path())->lease()).code, Errc::not_regular_file);
   EXPECT_EQ(error_of(late("/proc/self/status")->lease()).code, Errc::not_regular_file);
-  EXPECT_EQ(error_of(PosixFile::open_later(std::string("a\0b", 3), 4, {pool_, 0})).code, Errc::invalid_argument);
+  EXPECT_EQ(error_of(RegularFile::open_later(std::string("a\0b", 3), 4, {pool_, 0})).code, Errc::invalid_argument);
   EXPECT_EQ(open(), 0U);
   put(directory_ / "c", "cccc");
   EXPECT_EQ(read(*file), "cccc");
@@ -380,8 +380,8 @@ TEST_F(LateFile, ReportsErrorsWithoutPath) {
 TEST_F(LateFile, IsTheSameFileFromThenOn) {
   put(directory_ / "c", "cccc");
   put(directory_ / "d", "dddd");
-  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
-  const std::shared_ptr<const PosixFile> other = PosixFile::open_later(directory_ / "d", 4, {pool_, 1}).value();
+  const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
+  const std::shared_ptr<const RegularFile> other = RegularFile::open_later(directory_ / "d", 4, {pool_, 1}).value();
   EXPECT_EQ(read(*file), "cccc");
   EXPECT_EQ(read(*other), "dddd");  // the pool holds one file open
   put(directory_ / "new", "cccc");
@@ -391,7 +391,7 @@ TEST_F(LateFile, IsTheSameFileFromThenOn) {
 
 TEST_F(LateFile, OpensInForkedChild) {
   put(directory_ / "c", "cccc");
-  const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+  const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
   EXPECT_EQ(in_child([&] { return read(*file) == "cccc" && open() == 1; }), 0);
   EXPECT_EQ(open(), 0U);
   EXPECT_EQ(read(*file), "cccc");
@@ -401,7 +401,7 @@ TEST_F(LateFile, OpensInForkedChild) {
 TEST_F(LateFile, OpensInManyThreads) {
   put(directory_ / "c", "cccc");
   for (int round = 0; round < 50; ++round) {
-    const std::shared_ptr<const PosixFile> file = late(directory_ / "c");
+    const std::shared_ptr<const RegularFile> file = late(directory_ / "c");
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "io/overwrite.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {
@@ -196,7 +196,7 @@ TEST_F(EditMetadata, FollowsLinkAndKeepsMode) {
 
 class CheckUnchanged : public EditMetadata {
  protected:
-  os::FileIdentity identity() const { return os::PosixFile::open(path).value()->identity(); }
+  os::FileIdentity identity() const { return os::RegularFile::open(path).value()->identity(); }
 };
 
 TEST_F(CheckUnchanged, DetectsChangesAndReplacements) {
@@ -224,7 +224,7 @@ TEST_F(CheckUnchanged, ReportsErrnoOfFailedOpen) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
   put(folder + "/model", "old");
   put(path, "old");
-  const os::FileIdentity before = os::PosixFile::open(folder + "/model").value()->identity();
+  const os::FileIdentity before = os::RegularFile::open(folder + "/model").value()->identity();
   ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
   const auto expect_number = [&](const std::string& at, int number) {
     const Error error = error_of(io::check_unchanged(at, before));

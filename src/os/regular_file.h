@@ -17,13 +17,9 @@
 #include "os/descriptor_pool.h"
 #include "os/file_status.h"
 #include "os/file_system.h"
+#include "os/memory.h"
 
 namespace safetensors::os {
-
-enum class MapMode : std::uint8_t {
-  shared,         // read-only
-  copy_on_write,  // writable, but the file never changes; reserves no memory, so it may be larger than the memory
-};
 
 // Mapped bytes of a file. They stay mapped until the last copy of owner is gone.
 struct Mapping {
@@ -38,23 +34,23 @@ struct PoolSlot {
 };
 
 // Thread-safe.
-class PosixFile final : public Source {
+class RegularFile final : public Source {
  public:
   // Never waits for a FIFO or a device, and never opens a device. With a slot, the pool may close the descriptor and
   // open it again. It uses the same absolute path, even if the working directory changes, and accepts only the same
   // unchanged file. Errors, with path and os_error: invalid_argument (a path with a zero byte), open_failed,
   // not_regular_file.
-  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open(std::string_view path,
-                                                                     PoolSlot slot = {}) noexcept;
+  [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> open(std::string_view path,
+                                                                       PoolSlot slot = {}) noexcept;
   // Returns a file that the first lease() opens, so the system is not asked now. The path becomes absolute now. slot
   // must have a pool. size: the expected size of the file in bytes. Error: invalid_argument (a path with a zero byte).
-  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> open_later(std::string_view path, std::uint64_t size,
-                                                                           PoolSlot slot) noexcept;
+  [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> open_later(std::string_view path, std::uint64_t size,
+                                                                             PoolSlot slot) noexcept;
   // Duplicates the descriptor. Errors: those of open(), without a path.
-  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> from_fd(int descriptor) noexcept;
+  [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> from_fd(int descriptor) noexcept;
   // Takes a descriptor that is open for reading. Errors: those of open(), without a path.
-  [[nodiscard]] static Result<std::shared_ptr<const PosixFile>> take(Descriptor descriptor) noexcept;
-  ~PosixFile() override;
+  [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> take(Descriptor descriptor) noexcept;
+  ~RegularFile() override;
 
   // The size at the time of open(), or the expected size of open_later(), in bytes.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
@@ -83,7 +79,7 @@ class PosixFile final : public Source {
     FileIdentity identity;
     FileSystem file_system = FileSystem::local;
   };
-  PosixFile() noexcept = default;
+  RegularFile() noexcept = default;
   [[nodiscard]] static Result<Facts> inspect(int descriptor, std::string_view path);
   Status learn(int descriptor, std::string_view path);
   [[nodiscard]] const Facts& facts() const noexcept;

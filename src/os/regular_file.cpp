@@ -1,18 +1,13 @@
-// Opens regular files, reads them with pread(), and maps them with mmap().
+// Opens regular files, reads them at offsets, and maps them.
 //
-// pread() has no shared file position, so threads can read through one descriptor without a lock. A file in a pool is
-// opened again by its path; the identity taken at the first open detects a file that was replaced or changed meanwhile.
-// The first open may come late (open_later): the thread that opens the file first publishes the identity, and all
-// others compare theirs with it.
-#include "os/posix_file.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
+// A read at an offset has no shared file position, so threads can read through one descriptor without a lock. A file in
+// a pool is opened again by its path; the identity taken at the first open detects a file that was replaced or changed
+// meanwhile. The first open may come late (open_later): the thread that opens the file first publishes the identity,
+// and all others compare theirs with it.
+#include "os/regular_file.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <limits>
 #include <new>
 #include <string>
@@ -42,16 +37,6 @@ Error irregular_error(FileKind kind, std::string_view path) {
 int open_readable(const char* path) noexcept {
   return retry(
       [&] { return open_at(kWorkingDirectory, path, OpenFlags::read | OpenFlags::no_wait | OpenFlags::no_terminal); });
-}
-
-// Returns the absolute path, without following symlinks. Returns the path unchanged if the working directory is unknown
-// or the result is too long.
-std::string absolute(const std::string& path) {
-  if (path.starts_with('/')) return path;
-  char directory[PATH_MAX];
-  if (::getcwd(directory, sizeof directory) == nullptr) return path;
-  std::string whole = std::string(directory) + "/" + path;
-  return whole.size() < PATH_MAX ? whole : path;
 }
 
 Error changed_error(const FileIdentity& then, const FileIdentity& now) {
@@ -110,15 +95,15 @@ class OpenAgain final : public Opener {
 struct Unmap {
   void* address;
   std::size_t length;
-  void operator()(const void*) const noexcept { ::munmap(address, length); }
+  void operator()(const void*) const noexcept { unmap_file(address, length); }
 };
 
 }  // namespace
 
 // Opens the file for the first time, or again if another thread was faster.
-class PosixFile::OpenLater final : public Opener {
+class RegularFile::OpenLater final : public Opener {
  public:
-  explicit OpenLater(const PosixFile& file) noexcept : file_(file) {}
+  explicit OpenLater(const RegularFile& file) noexcept : file_(file) {}
   [[nodiscard]] Result<Descriptor> open() const noexcept override {
     const Facts* known = file_.facts_.load(std::memory_order_acquire);
     if (known != nullptr) return OpenAgain(file_.path_, known->identity).open();
@@ -154,15 +139,15 @@ class PosixFile::OpenLater final : public Opener {
     return {};
   }
 
-  const PosixFile& file_;
+  const RegularFile& file_;
 };
 
-PosixFile::~PosixFile() {
+RegularFile::~RegularFile() {
   if (slot_.pool) slot_.pool->close(slot_.slot);
   delete facts_.load(std::memory_order_relaxed);
 }
 
-Result<PosixFile::Facts> PosixFile::inspect(int descriptor, std::string_view path) {
+Result<RegularFile::Facts> RegularFile::inspect(int descriptor, std::string_view path) {
   FileStatus status;
   if (status_of(descriptor, status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
   if (!status.is_regular()) return irregular_error(status.kind, path);
@@ -174,7 +159,7 @@ Result<PosixFile::Facts> PosixFile::inspect(int descriptor, std::string_view pat
 }
 
 // Sets the facts of a new file, which no other thread knows yet.
-Status PosixFile::learn(int descriptor, std::string_view path) {
+Status RegularFile::learn(int descriptor, std::string_view path) {
   const Result<Facts> facts = inspect(descriptor, path);
   if (!facts) return facts.error();
   size_ = facts->identity.size;
@@ -182,87 +167,88 @@ Status PosixFile::learn(int descriptor, std::string_view path) {
   return {};
 }
 
-const PosixFile::Facts& PosixFile::facts() const noexcept {
+const RegularFile::Facts& RegularFile::facts() const noexcept {
   static constexpr Facts kUnknown;
   const Facts* facts = facts_.load(std::memory_order_acquire);
   if (facts == nullptr && lease()) facts = facts_.load(std::memory_order_acquire);
   return facts == nullptr ? kUnknown : *facts;
 }
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::open(std::string_view path, PoolSlot slot) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view path, PoolSlot slot) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
     if (path.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
     const std::string terminated(path);
     const OpenFirst opener(terminated);
-    const std::shared_ptr<PosixFile> file(new PosixFile);
+    const std::shared_ptr<RegularFile> file(new RegularFile);
     if (slot.pool) {
-      file->path_ = absolute(terminated);
+      file->path_ = absolute_path(terminated);
       file->slot_ = std::move(slot);
       const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
       if (!lease) return lease.error();
       if (Status status = file->learn(lease->get(), path); !status) return std::move(status).error();
       file->slot_.pool->identify(file->slot_.slot, file->identity());
-      return std::shared_ptr<const PosixFile>(file);
+      return std::shared_ptr<const RegularFile>(file);
     }
     Result<Descriptor> descriptor = opener.open();
     if (!descriptor) return std::move(descriptor).error();
     file->descriptor_ = *std::move(descriptor);
     if (Status status = file->learn(file->descriptor_.get(), path); !status) return std::move(status).error();
-    return std::shared_ptr<const PosixFile>(file);
+    return std::shared_ptr<const RegularFile>(file);
   });
 }
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::open_later(std::string_view path, std::uint64_t size,
-                                                               PoolSlot slot) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
+Result<std::shared_ptr<const RegularFile>> RegularFile::open_later(std::string_view path, std::uint64_t size,
+                                                                   PoolSlot slot) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
     if (path.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
-    const std::shared_ptr<PosixFile> file(new PosixFile);
-    file->path_ = absolute(std::string(path));
+    const std::shared_ptr<RegularFile> file(new RegularFile);
+    file->path_ = absolute_path(std::string(path));
     file->size_ = size;
     file->slot_ = std::move(slot);
-    return std::shared_ptr<const PosixFile>(file);
+    return std::shared_ptr<const RegularFile>(file);
   });
 }
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::from_fd(int descriptor) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
-    const int flags = ::fcntl(descriptor, F_GETFL);
-    if (flags < 0) return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
-    if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+Result<std::shared_ptr<const RegularFile>> RegularFile::from_fd(int descriptor) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
+    const Readable allowed = readable(descriptor);
+    if (allowed == Readable::unknown)
+      return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
+    if (allowed == Readable::no)
       return base::make_error(Errc::open_failed,
                               "descriptor " + std::to_string(descriptor) + " is not open for reading");
-    Descriptor copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    Descriptor copy(real_system().duplicate(descriptor));
     if (!copy.valid())
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
     return take(std::move(copy));
   });
 }
 
-Result<std::shared_ptr<const PosixFile>> PosixFile::take(Descriptor descriptor) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const PosixFile>> {
-    const std::shared_ptr<PosixFile> file(new PosixFile);
+Result<std::shared_ptr<const RegularFile>> RegularFile::take(Descriptor descriptor) noexcept {
+  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
+    const std::shared_ptr<RegularFile> file(new RegularFile);
     file->descriptor_ = std::move(descriptor);
     if (Status status = file->learn(file->descriptor_.get(), {}); !status) return std::move(status).error();
-    return std::shared_ptr<const PosixFile>(file);
+    return std::shared_ptr<const RegularFile>(file);
   });
 }
 
-Result<Lease> PosixFile::lease() const noexcept {
+Result<Lease> RegularFile::lease() const noexcept {
   if (!slot_.pool) return Lease(descriptor_.get());
   return slot_.pool->acquire(slot_.slot, OpenLater(*this));
 }
 
-Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+Result<std::size_t> RegularFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
   if (destination.empty() || offset >= kMaxOffset) return std::size_t{0};
   std::size_t length = std::min(destination.size(), kMaxRead);
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kMaxOffset - offset));
   // One lease per read, so that the pool can close the descriptor between two reads.
   Result<Lease> descriptor = lease();
   if (!descriptor) return std::move(descriptor).error();
-  const ssize_t count =
-      retry([&] { return ::pread(descriptor->get(), destination.data(), length, static_cast<off_t>(offset)); });
+  const std::ptrdiff_t count =
+      retry([&] { return os::read_at(descriptor->get(), destination.data(), length, offset); });
   if (count >= 0) return static_cast<std::size_t>(count);
   const int error_number = errno;
   return base::guarded([&]() -> Result<std::size_t> { return read_error(error_number, length, offset); });
@@ -271,14 +257,14 @@ Result<std::size_t> PosixFile::read_at(std::uint64_t offset, std::span<std::byte
 // While the pages of a private map are touched, the system reads ahead of the touches. Without the advice it reads only
 // around each one and waits: 1 GiB took 1.7 s instead of 0.8 s with a window of 128 KiB. The advice has a price: if
 // memory is short, the system takes back the pages of this map first. So a file that is cached gets none.
-void PosixFile::advise_cold(int descriptor, std::uint64_t offset, std::span<std::byte> pages) const noexcept {
+void RegularFile::advise_cold(int descriptor, std::uint64_t offset, std::span<std::byte> pages) const noexcept {
   constexpr double kMinCachedShare = 0.9;
   if (pages.size() < kHugePage || file_system() != FileSystem::local) return;
   if (cached_share(descriptor, offset, pages.size()).value_or(1.0) >= kMinCachedShare) return;
-  (void)::madvise(pages.data(), pages.size(), MADV_SEQUENTIAL);
+  (void)advise(pages, PageAdvice::sequential);
 }
 
-Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
+Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
   return base::guarded([&]() -> Result<Mapping> {
     if (size == 0) return Mapping{};
     const Result<Lease> descriptor = lease();
@@ -296,22 +282,19 @@ Result<Mapping> PosixFile::map(std::uint64_t offset, std::uint64_t size, MapMode
       return error;
     }
     const auto page = std::uint64_t{page_size()};
-    // mmap() needs an offset at a page boundary.
+    // A map begins at a page boundary.
     const std::uint64_t skipped = offset % page;
     const std::uint64_t length = size + skipped;
     if (length > std::numeric_limits<std::ptrdiff_t>::max())
       return system_error(Errc::map_failed, ENOMEM, "cannot map " + std::to_string(size) + " bytes");
-    const bool shared = mode == MapMode::shared;
-    void* const address = ::mmap(nullptr, static_cast<std::size_t>(length), shared ? PROT_READ : PROT_READ | PROT_WRITE,
-                                 shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor->get(),
-                                 static_cast<off_t>(offset - skipped));
-    if (address == MAP_FAILED)
+    void* const address = map_file(descriptor->get(), offset - skipped, static_cast<std::size_t>(length), mode);
+    if (address == nullptr)
       return system_error(Errc::map_failed, errno,
                           "cannot map " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
     Unmap unmap{address, static_cast<std::size_t>(length)};
     // If the allocation of its counter fails, the shared_ptr calls unmap itself. So the mapping does not leak.
     std::shared_ptr<const void> owner(address, unmap);
-    if (!shared)
+    if (mode == MapMode::copy_on_write)
       advise_cold(descriptor->get(), offset - skipped,
                   {static_cast<std::byte*>(address), static_cast<std::size_t>(length)});
     return Mapping{{static_cast<std::byte*>(address) + skipped, static_cast<std::size_t>(size)}, std::move(owner)};

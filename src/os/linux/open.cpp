@@ -34,4 +34,10 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
   return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
 }
 
+Readable readable(int descriptor) noexcept {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0) return Readable::unknown;
+  return (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY ? Readable::no : Readable::yes;
+}
+
 }  // namespace safetensors::os

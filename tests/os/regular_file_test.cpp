@@ -19,7 +19,7 @@
 #include "os/descriptor.h"
 #include "os/file_system.h"
 #include "os/memory.h"
-#include "os/posix_file.h"
+#include "os/regular_file.h"
 #include "os/system_error.h"
 #include "support/io_support.h"
 
@@ -28,10 +28,10 @@ namespace {
 
 using os::Descriptor;
 using os::MapMode;
-using os::PosixFile;
+using os::RegularFile;
 
 Error open_error(const std::string& path) {
-  return error_of(PosixFile::open(path));
+  return error_of(RegularFile::open(path));
 }
 
 std::string read(const Source& source, std::uint64_t offset, std::size_t size) {
@@ -40,10 +40,10 @@ std::string read(const Source& source, std::uint64_t offset, std::size_t size) {
   return text;
 }
 
-TEST(PosixFile, ReadsAtAnyOffset) {
+TEST(RegularFile, ReadsAtAnyOffset) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const auto file = PosixFile::open(directory / "a");
+  const auto file = RegularFile::open(directory / "a");
   ASSERT_TRUE(succeeds(file));
   EXPECT_EQ((*file)->size().value(), 10u);
   EXPECT_EQ(read(**file, 0, 10), "0123456789");
@@ -51,10 +51,10 @@ TEST(PosixFile, ReadsAtAnyOffset) {
   EXPECT_EQ(read(**file, 10, 0), "");
 }
 
-TEST(PosixFile, ReadsShortAtEnd) {
+TEST(RegularFile, ReadsShortAtEnd) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   std::byte buffer[8];
   EXPECT_EQ(file->read_at(6, buffer).value(), 4u);
   EXPECT_EQ(file->read_at(10, buffer).value(), 0u);
@@ -63,7 +63,7 @@ TEST(PosixFile, ReadsShortAtEnd) {
   EXPECT_EQ(file->read_at((std::uint64_t{1} << 63) - 2, buffer).value(), 0u);
 }
 
-TEST(PosixFile, ReportsMissingFile) {
+TEST(RegularFile, ReportsMissingFile) {
   const Error error = open_error("/nonexistent/file");
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, ENOENT);
@@ -71,18 +71,18 @@ TEST(PosixFile, ReportsMissingFile) {
   EXPECT_EQ(error.path, "/nonexistent/file");
 }
 
-TEST(PosixFile, RefusesEmptyPath) {
+TEST(RegularFile, RefusesEmptyPath) {
   EXPECT_EQ(open_error("").os_error, ENOENT);
   EXPECT_EQ(open_error("").code, Errc::open_failed);
 }
 
-TEST(PosixFile, RefusesZeroByteInPath) {
+TEST(RegularFile, RefusesZeroByteInPath) {
   const Error error = open_error(std::string("/dev/null\0x", 11));
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "path contains a zero byte");
 }
 
-TEST(PosixFile, RefusesLinkToItself) {
+TEST(RegularFile, RefusesLinkToItself) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
   const Error error = open_error(directory / "loop");
@@ -91,33 +91,33 @@ TEST(PosixFile, RefusesLinkToItself) {
   EXPECT_EQ(error.message, "cannot open: too many levels of symbolic links");
 }
 
-TEST(PosixFile, RefusesFileAsDirectory) {
+TEST(RegularFile, RefusesFileAsDirectory) {
   const TemporaryDirectory directory;
   put(directory / "a", "");
   EXPECT_EQ(open_error(directory / "a/b").os_error, ENOTDIR);
   EXPECT_EQ(open_error(directory / "a/").os_error, ENOTDIR);
 }
 
-TEST(PosixFile, RefusesTooLongName) {
+TEST(RegularFile, RefusesTooLongName) {
   EXPECT_EQ(open_error("/tmp/" + std::string(300, 'x')).os_error, ENAMETOOLONG);
 }
 
 // Root may read everything, so the question is put as somebody else.
-TEST(PosixFile, ReportsMissingPermission) {
+TEST(RegularFile, ReportsMissingPermission) {
   const TemporaryDirectory directory;
   put(directory / "a", "secret");
   ASSERT_EQ(::chmod((directory / "a").c_str(), 0), 0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
   EXPECT_EQ(in_child([&] {
               if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-              const auto file = PosixFile::open(directory / "a");
+              const auto file = RegularFile::open(directory / "a");
               return !file && file.error().code == Errc::open_failed && file.error().os_error == EACCES &&
                      file.error().message == "cannot open: permission denied";
             }),
             0);
 }
 
-TEST(PosixFile, RefusesDirectory) {
+TEST(RegularFile, RefusesDirectory) {
   const TemporaryDirectory directory;
   const Error error = open_error(directory.path());
   EXPECT_EQ(error.code, Errc::not_regular_file);
@@ -126,7 +126,7 @@ TEST(PosixFile, RefusesDirectory) {
   EXPECT_EQ(error.path, directory.path());
 }
 
-TEST(PosixFile, RefusesFifoWithoutWaiting) {
+TEST(RegularFile, RefusesFifoWithoutWaiting) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
   const Error error = open_error(directory / "fifo");
@@ -134,13 +134,13 @@ TEST(PosixFile, RefusesFifoWithoutWaiting) {
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(PosixFile, RefusesDevice) {
+TEST(RegularFile, RefusesDevice) {
   const Error error = open_error("/dev/zero");
   EXPECT_EQ(error.code, Errc::not_regular_file);
   EXPECT_EQ(error.message, "not a regular file but a character device");
 }
 
-TEST(PosixFile, RefusesSocket) {
+TEST(RegularFile, RefusesSocket) {
   const TemporaryDirectory directory;
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
@@ -153,7 +153,7 @@ TEST(PosixFile, RefusesSocket) {
   EXPECT_EQ(error.message, "not a regular file but a socket");
 }
 
-TEST(PosixFile, RefusesKernelFiles) {
+TEST(RegularFile, RefusesKernelFiles) {
   for (const char* path : {"/proc/self/status", "/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"}) {
     if (::access(path, F_OK) != 0) continue;
     const Error error = open_error(path);
@@ -162,19 +162,19 @@ TEST(PosixFile, RefusesKernelFiles) {
   }
 }
 
-TEST(PosixFile, FollowsSymbolicLink) {
+TEST(RegularFile, FollowsSymbolicLink) {
   const TemporaryDirectory directory;
   put(directory / "a", "abc");
   ASSERT_EQ(::symlink("a", (directory / "link").c_str()), 0);
-  EXPECT_EQ(read(*PosixFile::open(directory / "link").value(), 0, 3), "abc");
+  EXPECT_EQ(read(*RegularFile::open(directory / "link").value(), 0, 3), "abc");
 }
 
-TEST(PosixFile, DuplicatesDescriptor) {
+TEST(RegularFile, DuplicatesDescriptor) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   Descriptor mine(::open((directory / "a").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::lseek(mine.get(), 3, SEEK_SET), 3);
-  const auto file = PosixFile::from_fd(mine.get());
+  const auto file = RegularFile::from_fd(mine.get());
   ASSERT_TRUE(succeeds(file));
   EXPECT_NE((*file)->lease().value().get(), mine.get());
   EXPECT_NE(::fcntl((*file)->lease().value().get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -184,38 +184,38 @@ TEST(PosixFile, DuplicatesDescriptor) {
   EXPECT_EQ(read(**file, 0, 2), "01");
 }
 
-TEST(PosixFile, RefusesUnreadableDescriptor) {
+TEST(RegularFile, RefusesUnreadableDescriptor) {
   const TemporaryDirectory directory;
   const Descriptor writing(::open((directory / "a").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  const Error error = error_of(PosixFile::from_fd(writing.get()));
+  const Error error = error_of(RegularFile::from_fd(writing.get()));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.message, "descriptor " + std::to_string(writing.get()) + " is not open for reading");
 
   const Descriptor path(::open((directory / "a").c_str(), O_PATH | O_CLOEXEC));
-  EXPECT_EQ(error_of(PosixFile::from_fd(path.get())).code, Errc::open_failed);
+  EXPECT_EQ(error_of(RegularFile::from_fd(path.get())).code, Errc::open_failed);
 }
 
-TEST(PosixFile, RefusesInvalidDescriptor) {
-  const Error error = error_of(PosixFile::from_fd(-1));
+TEST(RegularFile, RefusesInvalidDescriptor) {
+  const Error error = error_of(RegularFile::from_fd(-1));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.os_error, EBADF);
   EXPECT_EQ(error.message, "cannot use descriptor -1: bad file descriptor");
 }
 
-TEST(PosixFile, RefusesPipe) {
+TEST(RegularFile, RefusesPipe) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Descriptor reading(ends[0]);
   const Descriptor writing(ends[1]);
-  const Error error = error_of(PosixFile::from_fd(reading.get()));
+  const Error error = error_of(RegularFile::from_fd(reading.get()));
   EXPECT_EQ(error.code, Errc::not_regular_file);
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(PosixFile, DetectsShorterFile) {
+TEST(RegularFile, DetectsShorterFile) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   ASSERT_EQ(::truncate((directory / "a").c_str(), 6), 0);
   std::byte buffer[8];
   const Error error = error_of(os::read_exactly(*file, 2, buffer));
@@ -224,15 +224,15 @@ TEST(PosixFile, DetectsShorterFile) {
   EXPECT_EQ(error.message, "file became shorter: 8 bytes at byte 2 were asked for, it now ends at byte 6");
 }
 
-TEST(PosixFile, IdentifiesReplacedAndChangedFiles) {
+TEST(RegularFile, IdentifiesReplacedAndChangedFiles) {
   const TemporaryDirectory directory;
   put(directory / "a", "abc");
   put(directory / "b", "abc");
-  const auto first = PosixFile::open(directory / "a").value()->identity();
-  EXPECT_EQ(PosixFile::open(directory / "a").value()->identity(), first);
-  EXPECT_FALSE(PosixFile::open(directory / "b").value()->identity().same_file(first));
+  const auto first = RegularFile::open(directory / "a").value()->identity();
+  EXPECT_EQ(RegularFile::open(directory / "a").value()->identity(), first);
+  EXPECT_FALSE(RegularFile::open(directory / "b").value()->identity().same_file(first));
   put(directory / "a", "abcd");
-  const auto later = PosixFile::open(directory / "a").value()->identity();
+  const auto later = RegularFile::open(directory / "a").value()->identity();
   EXPECT_TRUE(later.same_file(first));
   EXPECT_NE(later, first);
 }
@@ -271,7 +271,7 @@ TEST(Mapping, CoversAnyRangeAndOutlivesFile) {
   std::string text(3 * 4096 + 5, 'x');
   text[5000] = 'a', text[5001] = 'b';
   put(directory / "a", text);
-  auto file = PosixFile::open(directory / "a").value();
+  auto file = RegularFile::open(directory / "a").value();
   auto mapping = file->map(5000, 2, MapMode::shared).value();
   auto whole = file->map(0, text.size(), MapMode::shared).value();
   file.reset();
@@ -284,7 +284,7 @@ TEST(Mapping, CoversAnyRangeAndOutlivesFile) {
 TEST(Mapping, KeepsFileUnderCopyOnWrite) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   const auto mapping = file->map(2, 4, MapMode::copy_on_write).value();
   mapping.bytes[0] = std::byte{'X'};
   EXPECT_EQ(text_of(mapping.bytes), "X345");
@@ -308,11 +308,11 @@ std::string flags_of(const void* address) {
 }
 
 // No program has read this file, so no byte is cached.
-TEST(PosixFile, ReadsAheadOfPrivateMapsOfColdFiles) {
+TEST(RegularFile, ReadsAheadOfPrivateMapsOfColdFiles) {
   const TemporaryDirectory directory;
   put(directory / "a", "x");
   ASSERT_EQ(::truncate((directory / "a").c_str(), 8 << 20), 0);
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   const auto shared = file->map(0, 8 << 20, MapMode::shared).value();
   const auto small = file->map(4096, 4096, MapMode::copy_on_write).value();
   const auto mapping = file->map(4097, 7 << 20, MapMode::copy_on_write).value();
@@ -326,7 +326,7 @@ TEST(PosixFile, ReadsAheadOfPrivateMapsOfColdFiles) {
 TEST(Mapping, MayBeEmpty) {
   const TemporaryDirectory directory;
   put(directory / "a", "");
-  const auto mapping = PosixFile::open(directory / "a").value()->map(0, 0, MapMode::shared);
+  const auto mapping = RegularFile::open(directory / "a").value()->map(0, 0, MapMode::shared);
   ASSERT_TRUE(succeeds(mapping));
   EXPECT_TRUE(mapping->bytes.empty());
 }
@@ -334,7 +334,7 @@ TEST(Mapping, MayBeEmpty) {
 TEST(Mapping, RefusesRangePastEnd) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   ASSERT_EQ(::truncate((directory / "a").c_str(), 4), 0);
   const Error error = error_of(file->map(2, 8, MapMode::shared));
   EXPECT_EQ(error.code, Errc::file_truncated);
@@ -347,7 +347,7 @@ TEST(Mapping, ReportsErrnoOfRefusal) {
   const TemporaryDirectory directory;
   put(directory / "a", "0123456789");
   EXPECT_EQ(in_child([&] {
-              const auto file = PosixFile::open(directory / "a").value();
+              const auto file = RegularFile::open(directory / "a").value();
               ::truncate((directory / "a").c_str(), off_t{1} << 40);
               const rlimit limit{std::uint64_t{1} << 38, std::uint64_t{1} << 38};
               if (::setrlimit(RLIMIT_AS, &limit) != 0) return true;  // as under the sanitizers, which need more
@@ -412,12 +412,12 @@ TEST(Memory, ServesSmallAndLargeBlocks) {
   EXPECT_THROW((void)resource.allocate(too_large, 64), std::bad_alloc);
 }
 
-TEST(PosixFile, ServesManyThreads) {
+TEST(RegularFile, ServesManyThreads) {
   const TemporaryDirectory directory;
   std::string text;
   for (int i = 0; i < 4096; ++i) text += static_cast<char>(i % 251);
   put(directory / "a", text);
-  const auto file = PosixFile::open(directory / "a").value();
+  const auto file = RegularFile::open(directory / "a").value();
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 4; ++t) {
