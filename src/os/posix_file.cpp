@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <climits>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
