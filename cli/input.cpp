@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <memory>
 
 namespace safetensors::cli {
 namespace {

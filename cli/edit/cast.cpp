@@ -7,7 +7,6 @@
 #include "text/table.h"
 
 #include <algorithm>
-#include <array>
 
 namespace safetensors::cli {
 namespace {

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <chrono>
-#include <limits>
 
 namespace safetensors::cli {
 namespace {

@@ -17,7 +17,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
-#include <map>
 
 namespace safetensors::cli {
 namespace {

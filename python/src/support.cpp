@@ -125,10 +125,6 @@ void define_errors(nb::module_& module) {
   module.attr("MissingTensorError") = nb::handle(missing_tensor_error);
 }
 
-nb::handle error_type() noexcept {
-  return safetensor_error;
-}
-
 void raise(std::string_view text, const Error* error) {
   const nb::object exception = nb::handle(safetensor_error)(to_str(text));
   if (error != nullptr) add_details(exception, *error);

@@ -24,7 +24,6 @@ namespace nb = nanobind;
 
 // Creates SafetensorError and MissingTensorError and adds them to the module.
 void define_errors(nb::module_& module);
-[[nodiscard]] nb::handle error_type() noexcept;
 
 // Raises SafetensorError(text). error: gives the exception the attributes code, offset and errno, and a note with the
 // path. May be null.

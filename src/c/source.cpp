@@ -1,8 +1,6 @@
 // A Source whose functions are C callbacks: checks the numbers that they return, and keeps their errors.
 #include "c/source.h"
 
-#include <algorithm>
-
 namespace safetensors::c {
 namespace {
 

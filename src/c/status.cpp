@@ -1,5 +1,4 @@
 // Versions, status codes, errors and printable text in C.
-#include <iterator>
 #include <string_view>
 
 #include "c/support.h"

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 #include "base/little_endian.h"
 #include "format/dtype/cast.h"

@@ -3,7 +3,6 @@
 #include <safetensors/recognize.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <span>
 

@@ -4,7 +4,6 @@
 #include "hash/scan.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "os/regular_file.h"

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

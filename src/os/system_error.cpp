@@ -2,7 +2,6 @@
 #include "os/system_error.h"
 
 #include <cerrno>
-#include <iterator>
 
 namespace safetensors::os {
 namespace {

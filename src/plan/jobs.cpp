@@ -4,7 +4,6 @@
 #include "plan/jobs.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "format/slice/slice.h"
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/error.h"

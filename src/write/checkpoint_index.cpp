@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Merges the metadata of several files: a union, with a choice for keys that have several values.
 #include <safetensors/edit.h>
 
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -13,7 +13,6 @@ namespace {
 using test::data_of;
 using test::elements;
 using test::error_of;
-using test::file_bytes;
 using test::one_tensor;
 using test::pattern;
 using test::ScriptedSource;

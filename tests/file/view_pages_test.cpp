@@ -13,7 +13,6 @@ namespace {
 
 using test::error_of;
 using test::one_tensor;
-using test::pattern;
 using test::put;
 using test::succeeds;
 using test::TemporaryDirectory;

@@ -12,7 +12,6 @@ namespace safetensors::write {
 namespace {
 
 using test::error_of;
-using test::succeeds;
 
 const std::string kId = "0123456789abcdef0123456789abcdef";
 const std::string kFile = ".safetensors-0123456789abcdef.tmp";

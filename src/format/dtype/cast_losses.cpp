@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "format/dtype/cast.h"
 #include "format/dtype/cast_float.h"

@@ -6,8 +6,6 @@
 #include "format/header/file_kind.h"
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 #include "base/little_endian.h"
 #include "base/utf8.h"

@@ -4,7 +4,6 @@
 #include "format/header/signature.h"
 
 #include <algorithm>
-#include <array>
 
 namespace safetensors::format {
 namespace {

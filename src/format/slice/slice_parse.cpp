@@ -5,7 +5,6 @@
 #include <safetensors/slice.h>
 
 #include <charconv>
-#include <new>
 #include <string>
 
 #include "base/error.h"

@@ -7,7 +7,6 @@
 #include <safetensors/slice.h>
 
 #include <algorithm>
-#include <new>
 #include <string>
 
 #include "base/checked.h"
