@@ -64,8 +64,8 @@ Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> 
 }
 
 // Allows about one thread per job. If the files are on a network, lowers the chunk size so that all threads have work,
-// because each thread waits for the server most of the time. If reads wait for a storage device or a network, counts
-// each item as a job.
+// because each thread waits for the server most of the time. If reads wait for a storage device or a network, counts at
+// least one job per item.
 void Budget::limit_to_work(std::span<const Item> items, std::span<const std::unique_ptr<io::SourceReader>> readers) {
   std::uint64_t bytes = 0;
   for (const Item& item : items) bytes += item.stored;
