@@ -162,8 +162,8 @@ def open_shared(
     """Read the headers on rank 0 of the group only. All ranks must call it.
 
     Returns a function that opens the checkpoint on this rank, without reading a file. The errors
-    of that function are those of this rank only. Raises RankError on all ranks if rank 0 fails. `path`
-    may differ per rank. The second result is rank 0's choice for all ranks, from its `share` and
+    of that function are those of this rank only. Raises RankError on all ranks if rank 0 fails.
+    `path` may differ per rank. The second result is rank 0's choice for all ranks, from its `share` and
     its first file.
     """
     if is_alone(group):
