@@ -25,7 +25,7 @@ class Console {
   // Writes the heading of one of several sections, with an empty line before all but the first.
   void heading(std::string_view text);
   void flush();
-  // Whether no write to standard output has failed yet. A long loop stops otherwise.
+  // Returns false if a write to standard output has failed. A long loop should then stop.
   [[nodiscard]] bool writable() const { return os_error_ == 0; }
   // Flushes. If a write has failed, reports it and returns Exit::system, otherwise returns code.
   [[nodiscard]] Exit finish(Exit code);

@@ -37,7 +37,7 @@ class Input {
                                           const ParseOptions& parse = {}, Access access = Access::read);
 
   [[nodiscard]] std::span<const File> files() const { return files_; }
-  // Whether the argument is a file itself, and not a folder, an index or a pattern of files.
+  // Returns whether the argument is a file itself, and not a folder, an index or a pattern of files.
   [[nodiscard]] bool is_file() const { return is_file_; }
   // The set of tensors. Null for standard input.
   [[nodiscard]] const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }

@@ -20,7 +20,7 @@ Error exists() {
   return {.code = Errc::invalid_argument, .path = {}, .message = "exists; --force replaces it"};
 }
 
-// Fails as the creation of the file would, if its folder does not exist.
+// If the folder of the file does not exist, returns the error that the creation of the file would give.
 Status check_parent(const std::string& path) {
   if (path.ends_with('/')) return failure(Errc::open_failed, "cannot create", EISDIR);
   const std::size_t name = path.rfind('/') + 1;

@@ -31,7 +31,7 @@ Error system_failure(Errc code, int error_number, const std::string& what) {
 // Returns 0 at the end.
 Result<std::size_t> read_some(std::span<std::byte> bytes) {
   for (;;) {
-    // An Interrupt lets the system go on with a read after a signal, but not with a poll.
+    // With an Interrupt, the system continues a read after a signal, but a poll ends.
     constexpr int kMilliseconds = 200;  // a signal may come just before the poll
     const int ready = os::wait_to_read(kDescriptor, kMilliseconds);
     if (Interrupt::caught()) return Interrupt::error();

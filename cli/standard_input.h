@@ -20,11 +20,12 @@ enum class PipeData : std::uint8_t {
 
 // Opens standard input: by its descriptor if it is a file. A pipe is read to its end. With PipeData::keep, it is read
 // only if its header is valid, and at most one byte further than the header says. Errors: those of File::open, and
-// write_failed if there is no room for the data. refused: if the header of a pipe is whole, but refused, its text.
+// write_failed if there is no space for the data. refused: receives the text of the header of a pipe, if it is whole
+// but invalid.
 [[nodiscard]] Result<File> open_standard_input(const OpenOptions& options, PipeData data = PipeData::skip,
                                                std::string* refused = nullptr);
 
-// Whether the argument is standard input, and this is a pipe, whose bytes have no offsets.
+// Returns whether the argument is standard input, and standard input is a pipe, whose bytes have no offsets.
 [[nodiscard]] bool is_pipe(const std::string& argument);
 
 }  // namespace safetensors::cli

@@ -196,7 +196,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
     command.severities[*code] = LintSeverity::error;
   }
   if (list) return list_codes(console, as_json);
-  std::optional<Interrupt> interrupt;  // only long work stops by itself
+  std::optional<Interrupt> interrupt;  // only for long work: without it, a signal ends the process at once
   if (command.values) interrupt.emplace();
   return for_each_file("lint", command.paths, as_json, console, [&](const std::string& path, Json* json) {
     return Interrupt::caught() ? Exit::system : lint_path(path, command, console, json);

@@ -143,8 +143,8 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
     return !Interrupt::caught();
   };
   std::error_code ignored;
-  // A file or folder that appears from now on is not replaced. An empty folder may be there: a model that appears in it
-  // from now on is replaced.
+  // A file or folder that appears at the path from now on is not replaced. If the path is an empty folder, a model that
+  // appears in it from now on is replaced.
   how.new_folder = !force_ && !(options.folder && std::filesystem::is_directory(output, ignored));
   return rewrite.write(output, how);
 }

@@ -1,4 +1,4 @@
-// What the verbs of the form VERB IN... OUT have in common: their arguments, the checks of OUT, the dry run, the write,
+// The common parts of the verbs of the form VERB IN... OUT: their arguments, the checks of OUT, the dry run, the write,
 // and the output. Each verb only chooses and changes the tensors, and the layout.
 #pragma once
 

@@ -140,8 +140,8 @@ Status append_escape(char next, std::string& text) {
   return {};
 }
 
-// Returns `pattern`, an extended regular expression of POSIX, in the syntax of RE2. Refuses what RE2 would read in
-// another way, and what it does not know, because its errors do not name it.
+// Returns `pattern`, an extended regular expression of POSIX, in the syntax of RE2. Refuses syntax that RE2 reads in
+// another way. Also refuses syntax that RE2 does not know, because the errors of RE2 do not name it.
 Result<std::string> to_re2(std::string_view pattern) {
   std::string text;
   Status status;

@@ -5,8 +5,8 @@
 
 namespace safetensors::cli {
 
-// Whether a comes before b. Sequences of digits are compared as numbers of any length, all else by bytes. Names that
-// differ in leading zeros only are compared by bytes, so the order is total.
+// Returns whether a comes before b. Sequences of digits are compared as numbers of any length, all else by bytes. Names
+// that differ in leading zeros only are compared by bytes, so the order is total.
 [[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
 
 }  // namespace safetensors::cli

@@ -32,11 +32,12 @@ struct DeviceMemory {
 /// The destination of a result: memory of the caller or memory of a device. By default, the result gets new memory.
 struct Destination {
   /// Memory of the caller. Two destinations of a plan must not overlap. execute() and stream() check this for memory in
-  /// C order and for memory of devices, but not for `strides`. Its size must be exactly the size of the result. With
-  /// `strides`, it must reach at least to the end of the last element. It must stay valid until the read is over.
+  /// C order and for memory of devices, but not for `strides`. The size of the memory must be exactly the size of the
+  /// result. With `strides`, the memory must reach at least to the end of the last element. It must stay valid until
+  /// the read is over.
   std::span<std::byte> bytes = {};
-  /// Distance of elements in bytes, one value per dimension of the result. Empty: C order. Two elements must not share
-  /// a byte. ReadPlan::add() copies the values.
+  /// Distance between neighbouring elements in bytes, one value per dimension of the result. Empty: C order. Two
+  /// elements must not share a byte. ReadPlan::add() copies the values.
   std::span<const std::uint64_t> strides = {};
   /// Memory of a device, instead of `bytes`. The data goes there through pinned memory. The copy is complete when
   /// execute() returns, or when a Stream returns the item.
@@ -64,10 +65,10 @@ enum class Cache : std::uint8_t {
   /// Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
   /// cache, and their data is removed from the cache afterwards.
   bypass,
-  /// As `fill` if the files fit well into the available memory of the machine and of the control group, beside the
-  /// results. Otherwise as `keep`. Files whose data is in the cache already do not count, and others count whole. The
-  /// decision is made once, when the plan begins. So the next process that reads the files finds them in the cache,
-  /// unless they are too large for it.
+  /// Works as `fill` if the files and the results together fit well into the available memory of the machine and of the
+  /// control group. Otherwise works as `keep`. Files whose data is in the cache already do not count. All other files
+  /// count with their whole size. The decision is made once, when the plan begins. So the next process that reads the
+  /// files finds them in the cache, unless they are too large for it.
   automatic,
 };
 
@@ -141,8 +142,8 @@ struct ReadOptions {
 ///
 /// `bytes_buffered` and `bytes_direct` are the bytes that the system or the Source returned. They include gaps that are
 /// read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed
-/// later. Their sum may be larger than `bytes`. They do not include what the system reads ahead by itself, and probes
-/// of the page cache. A map costs no read: `bytes_mapped` has only the bytes that were copied, without the gaps between
+/// later. Their sum may be larger than `bytes`. They include neither the read-ahead of the system nor probes of the
+/// page cache. A map needs no reads: `bytes_mapped` counts only the bytes that were copied, without the gaps between
 /// them.
 struct ReadReport {
   std::uint64_t bytes = 0;           ///< bytes of the results
@@ -157,8 +158,8 @@ struct ReadReport {
   double seconds = 0;                ///< wall time
   double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
-  /// Features that were requested but are unavailable: huge pages and direct reads. One sentence each. It tells the
-  /// name of the file, or how many bytes are in small pages and why.
+  /// Features that were requested but are unavailable: huge pages and direct reads. Each is one sentence, which names
+  /// the file, or tells how many bytes are in small pages and why.
   std::vector<std::string> fallbacks = {};
 };
 
@@ -175,8 +176,8 @@ struct ReadResult {
   std::vector<Array> arrays;
   ReadReport report;  ///< bytes, times and fallbacks of the plan
 
-  /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first. It
-  /// is valid until `arrays` changes. `arrays` must have the order that execute() returned.
+  /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first.
+  /// The pointer is valid until `arrays` changes. `arrays` must still have the order that execute() returned.
   [[nodiscard]] SAFETENSORS_API const Array* find(std::string_view name) const& noexcept;
   const Array* find(std::string_view name) const&& = delete;
   /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
@@ -226,8 +227,8 @@ class ReadPlan {
   /// Files are read in the order in which the plan first names them, and each file by offset. In slices, pieces of 64
   /// KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). If the bytes are not in the page
   /// cache, gaps of up to 8 KiB between shorter pieces are read, too (network: 64 KiB). If they are in the page cache,
-  /// shorter pieces may be copied from a map that raises no SIGBUS, unless the access of the file is Access::read. The
-  /// system then lets other programs open the file for writing only when the copy has ended, after milliseconds. Small
+  /// shorter pieces may be copied from a map that raises no SIGBUS, unless the access of the file is Access::read.
+  /// During this copy, which takes milliseconds, other programs that open the file for writing have to wait. Small
   /// tensors that are close to each other are read together. The first error stops all threads before the call returns.
   /// The contents of the destinations are then undefined.
   ///

@@ -1,7 +1,7 @@
 // Stores the arrays of a safetensors::Stream by index, so that an item can be asked for by name, in any order and
-// again. The threads that wait for items take them from the stream: one at a time waits for the stream and stores the
-// item that comes, whoever needs it. The others wait for that thread. The memory budget of the stream covers the whole
-// plan, so reading goes on while nobody waits.
+// again. The threads that wait for items take them from the stream: one thread at a time waits for the stream and
+// stores the next item, even if another thread needs it. The others wait for this thread. The memory budget of the
+// stream covers the whole plan, so reading goes on while nobody waits.
 #include "background_load.h"
 
 #include <algorithm>

@@ -29,11 +29,11 @@ class BackgroundLoad {
   BackgroundLoad(const BackgroundLoad&) = delete;
   BackgroundLoad& operator=(const BackgroundLoad&) = delete;
 
-  // Whether this process is a forked child. Then no other function may be called.
+  // Returns whether this process is a forked child. Then no other function may be called.
   [[nodiscard]] bool forked() const noexcept { return os::process_id() != process_; }
 
-  // Waits until the item is complete, for at most `limit`, and returns whether it is. Error: why it will never be;
-  // cancelled after close().
+  // Waits until the item is complete, for at most `limit`, and returns whether it is. Error: the reason why it will
+  // never be complete; cancelled after close().
   [[nodiscard]] Result<bool> wait(std::size_t item, std::chrono::milliseconds limit);
   // The same for the item at `position` in the order of completion. If it is complete, stores its index in *item and
   // advances position. After the last item, *item is the number of items.

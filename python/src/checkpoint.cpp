@@ -112,7 +112,7 @@ class PyStream {
     const std::lock_guard lock(mutex_);
     return stream_;
   }
-  // Adds the bytes since the last call to the counter. A report that fails is made up for by the next one.
+  // Adds the bytes since the last call to the counter. If a report fails, the next one also counts its bytes.
   void count(const Stream& stream) {
     const Result<ReadReport> report = stream.report();
     if (!report) return;

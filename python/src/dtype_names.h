@@ -10,7 +10,7 @@
 
 namespace safetensors::python {
 
-// How torch takes the bytes of a dtype.
+// The way in which torch takes the bytes of a dtype.
 enum class TorchImport : std::uint8_t {
   none,         // torch lacks the dtype
   reinterpret,  // as bytes, which are then reinterpreted: DLPack or an older torch lacks the dtype

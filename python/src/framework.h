@@ -39,12 +39,12 @@ class Maker {
   }
   // False if the framework is known to lack the dtype. Makes no tensor to find out.
   [[nodiscard]] virtual bool has(Dtype dtype) const { return (void)dtype, true; }
-  // Whether make() may read the bytes of an array in new memory, or let other code see the tensor. If not, make() may
-  // be called before the bytes are there.
+  // Returns whether make() may read the bytes of an array in new memory, or let other code see the tensor. If not,
+  // make() may be called before the bytes are there.
   [[nodiscard]] virtual bool reads(Dtype dtype) const noexcept { return (void)dtype, true; }
-  // Whether two calls of get_tensor return views of the same memory, as with torch.
+  // Returns whether two calls of get_tensor return views of the same memory, as with torch.
   [[nodiscard]] virtual bool shares() const noexcept { return false; }
-  // Whether the framework itself takes slices, from the whole tensor.
+  // Returns whether the framework itself takes slices, from the whole tensor.
   [[nodiscard]] virtual bool indexes() const noexcept { return false; }
 };
 

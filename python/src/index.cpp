@@ -173,7 +173,7 @@ void check(std::vector<Item> items, ShapeView shape) {
   }
 }
 
-// Whether there are too many items, or an integer is past the end of its dimension.
+// Returns whether there are too many items, or an integer is past the end of its dimension.
 bool out_of_range(const std::vector<Item>& items, ShapeView shape) {
   if (items.size() > shape.size()) return true;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -183,7 +183,8 @@ bool out_of_range(const std::vector<Item>& items, ShapeView shape) {
   return false;
 }
 
-// Whether only torch accepts the object as an index: booleans, None, lists, masks, arrays and tensors with a dimension.
+// Returns whether only torch accepts the object as an index: booleans, None, lists, masks, arrays and tensors with a
+// dimension.
 bool is_torch_only(nb::handle object) {
   if (object.is_none() || PyBool_Check(object.ptr())) return true;
   if (PyLong_Check(object.ptr())) return false;

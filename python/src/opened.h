@@ -26,7 +26,7 @@ enum class Backend : std::uint8_t {
 // The errors that torch's slices raise for an index out of range, if the file is read. Slices of a map raise torch's.
 enum class IndexErrors : std::uint8_t {
   reference,  // those of the reference's backend pread: for a caller that chose to read
-  torch,      // the IndexError of torch: for a caller that did not, and so does not know whether the file is mapped
+  torch,      // the IndexError of torch: for a caller that did not choose and cannot know whether the file is mapped
 };
 
 // A range of the bytes of a tensor: the whole tensor, or a contiguous slice.

@@ -55,7 +55,7 @@ class Watch {
   [[nodiscard]] std::function<bool()> cancelled() {
     return [this] { return !go_on(0, 1); };
   }
-  // Whether this thread is inside of the watched call: in a signal handler or in the progress function.
+  // Returns whether this thread is inside of the watched call: in a signal handler or in the progress function.
   [[nodiscard]] bool asking() const noexcept { return ReentrancyGuard::of(this); }
   // Executes the plan without the GIL. Signals and the progress function are handled. If one of them or make() raises
   // an exception, reading stops, and the exception is raised again.

@@ -66,8 +66,8 @@ struct Wanted {
   IndexErrors index_errors;
 };
 
-// "mmap" is the default, and programs pass it without meaning more than the default. So it asks for a map only where a
-// map is safe. The environment variable replaces it, for programs that cannot be changed. The other words are kept.
+// "mmap" is the default, and programs that pass it mean no more than the default. So it asks for a map only where a map
+// is safe. The environment variable replaces it, for programs that cannot be changed. The other words are kept.
 std::optional<Backend> choose_backend(Backend argument) {
   if (argument != Backend::mmap) return argument;
   const nb::object given = import_module("os").attr("environ").attr("get")(kBackendVariable, "");

@@ -1,7 +1,7 @@
 // nanobind's methods are objects of a type that `inspect` does not know. Each method is therefore wrapped in a method
 // descriptor of the interpreter, whose docstring carries the signature in the form of built-in methods
-// ("name($self, plan=None)\n--\n\n..."). A descriptor calls a C function that is told nothing but `self`, so every
-// method has a C function of its own: one instance of a template per slot of a table.
+// ("name($self, plan=None)\n--\n\n..."). The C function that a descriptor calls receives only `self` and the arguments,
+// so every method has a C function of its own: one instance of a template per slot of a table.
 #include "signatures.h"
 
 #include <algorithm>

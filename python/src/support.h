@@ -126,7 +126,7 @@ class ReentrancyGuard {
   ReentrancyGuard(const ReentrancyGuard&) = delete;
   ReentrancyGuard& operator=(const ReentrancyGuard&) = delete;
   ~ReentrancyGuard();
-  // Whether this thread is inside of such a call of the object.
+  // Returns whether this thread is inside of such a call of the object.
   [[nodiscard]] static bool of(const void* object) noexcept;
 
  private:

@@ -57,7 +57,7 @@ Header lay_out(nb::handle tensors, nb::handle metadata, const LayoutOptions& opt
 
 using AnyWriter = std::variant<Writer, CheckpointWriter>;
 
-// What is being written. `key` identifies its calls to ReentrancyGuard. layout: only that of a model of several files.
+// The writer in use. `key` identifies its calls to ReentrancyGuard. layout: only for a model of several files.
 struct NewFile {
   std::vector<Header> headers;
   std::optional<CheckpointLayout> layout = std::nullopt;

@@ -1,7 +1,7 @@
 // Makes the keys of hash tables. A process asks the system once for 128 random bits, its secret. The key of each table
 // is SipHash-2-4 of a counter and the number of the process, with the secret as its key. So no two tables share a key,
-// and who learns one key learns no other. A question to the system took 60 microseconds on a virtual machine, more than
-// the parsing of a small header.
+// and one key reveals nothing about another one. To ask the system took 60 microseconds on a virtual machine, which is
+// longer than the parsing of a small header.
 #include "base/hash.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // Compares two sets of tensors. Tensors are paired by name. Each pair is cut into chunks of about 1 MiB, and threads
 // take the chunks in order. Equal bytes are equal values, so a chunk is converted to numbers only if its bytes differ
-// or if the dtypes do. What each thread finds is put together in the order of the chunks, so sums do not depend on the
+// or if the dtypes do. The findings of the threads are merged in the order of the chunks, so sums do not depend on the
 // threads.
 #include <safetensors/diff.h>
 
@@ -46,7 +46,7 @@ struct ChunkDiff {
   double numel = 1;       // of the tensor
 };
 
-// How two elements differ.
+// The difference of two elements.
 struct Distance {
   bool same = false;     // equal numbers, or both NaN
   bool one_nan = false;  // exactly one is NaN
@@ -93,7 +93,7 @@ struct Side {
   }
 };
 
-// The length of a vector, as std::hypot, which would need libm.
+// The length of a vector. std::hypot would need libm.
 double length(double x, double y) {
   const double large = std::max(std::abs(x), std::abs(y));
   const double small = std::min(std::abs(x), std::abs(y));
@@ -217,7 +217,7 @@ class Comparison final : public os::Tasks {
     return apart.error <= options_.atol + options_.rtol * apart.magnitude;
   }
 
-  // Whether each component of two floats of one dtype is at most `ulps` steps away from the other one.
+  // Returns whether each component of two floats of one dtype is at most `ulps` steps away from the other one.
   [[nodiscard]] bool near(const Side& first, const Side& second, std::size_t index) const {
     const std::size_t components = components_of(first.dtype);
     for (std::size_t i = index * components; i < (index + 1) * components; ++i) {

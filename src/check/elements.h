@@ -21,7 +21,7 @@ struct Integer {
 
   bool operator==(const Integer&) const = default;
 };
-// Whether integers() takes the dtype: integers, and BOOL, whose values are those of its bytes.
+// Returns whether integers() takes the dtype: integers, and BOOL, whose values are those of its bytes.
 [[nodiscard]] bool is_integer(Dtype dtype) noexcept;
 void integers(Dtype dtype, std::span<const std::byte> bytes, std::span<Integer> values) noexcept;
 
@@ -29,11 +29,11 @@ void integers(Dtype dtype, std::span<const std::byte> bytes, std::span<Integer> 
 // numbers per element. Integers of more than 53 bits are rounded. A BOOL is the value of its byte.
 void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> values) noexcept;
 
-// Whether an element has the same bits in both.
+// Returns whether an element has the same bits in both.
 [[nodiscard]] bool same_bits(Dtype dtype, std::span<const std::byte> one, std::span<const std::byte> other,
                              std::size_t element) noexcept;
 
-// Whether ordinals() takes the dtype: all floats, and C64.
+// Returns whether ordinals() takes the dtype: all floats, and C64.
 [[nodiscard]] bool has_ordinals(Dtype dtype) noexcept;
 // Numbers the floats of a dtype in their order: neighbours have neighbouring numbers, and 0.0 and -0.0 have number 0.
 // The number of a NaN is unspecified. F8_E8M0 has no sign. Arguments as above.

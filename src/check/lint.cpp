@@ -83,7 +83,7 @@ std::uint64_t element_alignment(Dtype dtype) noexcept {
   return dtype == Dtype::C64 ? 4 : std::max(1U, bits(dtype) / 8);
 }
 
-// Whether a program that uses the name as a path would leave its folder.
+// Returns whether a program that uses the name as a path would leave its folder.
 bool leads_out(std::string_view name) noexcept {
   const bool drive = name.size() > 1 && name[1] == ':';
   if (name.starts_with('/') || name.starts_with('\\') || drive) return true;
@@ -212,7 +212,7 @@ void lint_header(const Header& header, LintReport& report) {
   const TensorInfo* before = nullptr;
   for (const TensorInfo& tensor : header.tensors()) {
     tally(tensor, tallies);
-    // Tensors without bytes have no place in the order.
+    // Tensors without bytes may be anywhere in the order.
     if (tensor.nbytes() == 0) continue;
     const bool sorted = before == nullptr || rank(before->dtype) > rank(tensor.dtype) ||
                         (before->dtype == tensor.dtype && before->name < tensor.name);

@@ -15,7 +15,8 @@ namespace check {
 namespace {
 
 // Names of embeddings in models with a head for a vocabulary, as transformers writes them, and the head's name. A model
-// without a head has no prefix: `embed_tokens.weight`. Others have a head that is no copy, so they are not here.
+// without a head has no prefix: `embed_tokens.weight`. Other models have a head that is not a copy of the embedding, so
+// their names are not here.
 struct TiedNames {
   std::string_view embedding;
   std::string_view head;
@@ -35,7 +36,7 @@ void add_to(std::uint64_t& sum, std::uint64_t number) noexcept {
   if (!base::add(sum, number, sum)) sum = UINT64_MAX;
 }
 
-// Names in the metadata of tensors that are not stored, because they are the same as a tensor that is. This is how
+// Names, in the metadata, of tensors that are not stored because they equal a stored tensor. This is how
 // save_model() of the Python package notes them.
 ModelFinding tied_by_metadata(ModelTensors& tensors, Metadata metadata) {
   ModelFinding finding{.trait = ModelTrait::tied};

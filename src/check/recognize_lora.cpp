@@ -57,7 +57,7 @@ std::string alpha_of(Metadata metadata, const ModelConfig& config) {
   return alpha.size() > kMaxAlpha ? std::string() : alpha;
 }
 
-// Whether the shapes are those of a pair with a rank.
+// Returns whether the shapes are those of a pair with a rank.
 bool is_pair(const TensorInfo& first, const TensorInfo& second) noexcept {
   return first.shape.size() >= 2 && second.shape.size() >= 2 && first.nbytes() != 0 && second.nbytes() != 0 &&
          first.shape[0] == second.shape[1];

@@ -25,7 +25,7 @@ bool may_be_scaled(Dtype dtype) noexcept {
   return is_f8(dtype) || dtype == Dtype::F4 || dtype == Dtype::F6_E2M3 || dtype == Dtype::F6_E3M2;
 }
 
-// Whether scales of this dtype may be powers of two. torch wrote them as U8 before it had a dtype for them.
+// Returns whether scales of this dtype may be powers of two. torch wrote them as U8 before it had a dtype for them.
 bool is_power(Dtype dtype) noexcept {
   return dtype == Dtype::F8_E8M0 || dtype == Dtype::U8;
 }

@@ -1,9 +1,10 @@
-// The loops that read every element once for its range and once for its sums. A block stays in the L1 cache between.
+// The loops that read every element once for its range and once for its sums. Between the two, a block stays in the L1
+// cache.
 //
 // Range: integer arithmetic on codes, which compilers turn into vector code, and which no floating-point mode changes.
-// Sums: 16 independent sums, of the numbers 0, 16, 32, ... and so on, which are added at the end. AVX2 holds them in
-// four registers each. If sums may be rounded, there are 8 of them, each with the sum of its rounding errors. Without
-// FMA, both variants round in the same way.
+// Sums: 16 independent sums, which are added at the end. The first one has the numbers 0, 16, 32, ... AVX2 holds them
+// in four registers each. If sums may be rounded, there are 8 of them, each with the sum of its rounding errors.
+// Without FMA, both variants round in the same way.
 #include "check/sum_kernels.h"
 
 #include <algorithm>

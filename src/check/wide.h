@@ -46,7 +46,7 @@ inline Wide operator/(const Wide& a, double b) noexcept {
   return two_sum(quotient, (((a.high - product.high) - product.low) + a.low) / b);
 }
 
-// As std::sqrt, which would need libm, but the last bit may differ. x: 0, or a normal positive number. The start has
+// Like std::sqrt, which would need libm, but the last bit may differ. x: 0, or a normal positive number. The start has
 // half the exponent of x and an error of at most 7 %. Four steps of Newton's method give all bits.
 inline double square_root(double x) noexcept {
   if (x == 0) return 0;

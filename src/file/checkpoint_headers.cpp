@@ -97,7 +97,7 @@ Error invalid(const std::string& detail) {
   return base::make_error(Errc::invalid_argument, "invalid headers of a checkpoint: " + detail);
 }
 
-// Where the importing process has the files.
+// The paths of the files in the importing process.
 struct Place {
   std::string folder;  // empty, or ends with a separator
   std::string file;    // the path of the only file; empty if the names in the bytes give the paths

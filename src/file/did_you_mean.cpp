@@ -36,7 +36,7 @@ std::size_t index_of(char c) noexcept {
   return static_cast<unsigned char>(c);
 }
 
-// What 64 rows of a column give to the next 64 rows of the same column.
+// The carry from 64 rows of a column to the next 64 rows of the same column.
 struct Carry {
   int difference = 1;  // of the last row: its value minus the value in the column before
   bool swap = false;   // the last row allows a swap that ends in the first of the next rows

@@ -33,7 +33,7 @@ class Scan final : public os::Tasks {
   // Adds a consumer that gets blocks in any order, several at the same time. At most one.
   void set_unordered(Consumer consumer) { unordered_ = std::move(consumer); }
 
-  // Reads everything. Uses up to `threads` threads, of which the caller's is one. Returns the first error of the source
+  // Reads everything. Uses up to `threads` threads, including the calling thread. Returns the first error of the source
   // or of a consumer. Throws std::bad_alloc.
   [[nodiscard]] Status run_all(unsigned threads);
 

@@ -16,12 +16,12 @@
 namespace safetensors::hash {
 namespace {
 
-// Enough that the system calls for a map do not count, and few enough that nobody waits long for the end of its lease.
+// So large that the system calls for a map cost little, and so small that nobody waits long for the end of its lease.
 constexpr std::size_t kExtentBytes = std::size_t{8} << 20;
 
 }  // namespace
 
-// The way in which one thread gets at bytes.
+// Gives one thread the bytes of the file.
 class UnorderedScan::Reader {
  public:
   explicit Reader(const File& file) noexcept

@@ -27,7 +27,7 @@ class UnorderedScan final : public os::Tasks {
   UnorderedScan(const File& file, std::size_t block_bytes, io::ProgressMeter& meter, Consumer consumer)
       : file_(file), block_bytes_(block_bytes), meter_(meter), consumer_(std::move(consumer)) {}
 
-  // Reads everything. Uses up to `threads` threads, of which the caller's is one. Returns an error of the source or of
+  // Reads everything. Uses up to `threads` threads, including the calling thread. Returns an error of the source or of
   // the consumer, if there is one.
   [[nodiscard]] Status run_all(unsigned threads);
 

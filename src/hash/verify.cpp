@@ -1,6 +1,7 @@
 // Compares a file with its entry in a manifest. One pass over the file computes every digest that the entry has. The
-// chunks say where a file is damaged, and the digests of tensors say what. If all chunks are right and another digest
-// is not, the manifest contradicts itself, and the range of that digest is reported.
+// digests of chunks tell where a file is damaged, and the digests of tensors tell which tensors are damaged. If all
+// chunks are right and another digest is not, the manifest contradicts itself, and the range of that digest is
+// reported.
 #include <safetensors/hash.h>
 
 #include <algorithm>
@@ -106,7 +107,7 @@ std::vector<DamagedRange> differences(const File& file, const FileHashes& hashes
   return ranges;
 }
 
-// The digests of a file. That of its header is one of the bytes that the header in use was parsed from.
+// The digests of a file. The digest of its header covers the bytes that the header in use was parsed from.
 Result<FileHashes> hash_for(const File& file, const Manifest& manifest, const ManifestOptions& options) {
   Result<FileHashes> hashes = hash_file(file, {.algorithm = manifest.algorithm,
                                                .data = true,

@@ -1,8 +1,9 @@
-// Writes a new file and puts it in place of the old one with one system call, so that the path never leads to a mix.
+// Writes a new file and puts it in place of the old one with one system call. So the path always leads to the whole old
+// file or to the whole new file.
 //
 // If nothing is at the path, the new file has no name (O_TMPFILE) until linkat() names it: a killed writer leaves
 // nothing. Otherwise it is a temporary file in the same directory, and rename() replaces the old file. A lock on the
-// temporary tells clean_directory() that its writer lives. Each step has a fallback, because file systems support
+// temporary tells clean_directory() that its writer is alive. Each step has a fallback, because file systems support
 // different subsets.
 #include "io/atomic_file.h"
 
@@ -23,8 +24,8 @@
 namespace safetensors::io {
 namespace {
 
-// To list a directory takes less time than to write this many bytes. Before a smaller file, only so many names are
-// read: 1,000 names take 0.3 ms, which is less than one fsync.
+// Listing a directory takes less time than writing this many bytes. Before a smaller file is written, only the first
+// 1,000 names are read: they take 0.3 ms, which is less than one fsync.
 constexpr std::uint64_t kMinSizeToListAll = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxNamesForSmallFile = 1000;
 
@@ -79,9 +80,9 @@ Status AtomicFile::open_temporary() {
   return open_named();
 }
 
-// Returns false for any reason. The caller then opens a file with a name, which works or reports the error.
+// Returns false after any failure. The caller then opens a file with a name, which succeeds or reports the error.
 bool AtomicFile::open_anonymous() noexcept {
-  // Also for reading, because copy_to_named() may have to read the file.
+  // The file is open for reading, too, because copy_to_named() may have to read it.
   os::Descriptor made(system_.open_at(target_.directory.get(), ".",
                                       os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, 0666));
   if (!made.valid() || system_.file_system(made.get()) != os::FileSystem::local || !system_.linkable(made.get()))
@@ -114,8 +115,8 @@ Status AtomicFile::open_named() {
   return os::system_error(Errc::open_failed, error_number, "cannot create a file in its directory", path_);
 }
 
-// Locks the temporary file. Returns false if clean_directory() has locked or removed it: between open() and the lock it
-// looks like the file of a dead writer.
+// Locks the temporary file. Returns false if clean_directory() has locked or removed it: before it has a lock, it looks
+// like the file of a dead writer.
 bool AtomicFile::keeps_its_name() noexcept {
   if (lock_temporary(file_.descriptor(), system_) == TemporaryLock::held) return false;
   os::FileStatus made;
@@ -212,8 +213,8 @@ Status AtomicFile::link() {
   }
   if (is_final(error_number) || (error_number == EEXIST && !replaces))
     return os::system_error(Errc::replace_failed, error_number, "cannot put the new file in place", path_);
-  // With Links::refuse, a file with a name is on a file system without links. replace() has just seen that the path is
-  // free.
+  // If the new file has a name here, this is Links::refuse on a file system without links. The rename replaces no file,
+  // because replace() has just seen that the path is free.
   return anonymous_ ? copy_to_named() : rename();
 }
 
@@ -254,8 +255,8 @@ Status AtomicFile::rename() {
 bool AtomicFile::rename_unsupported(int error_number) const noexcept {
   if (error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EXDEV) return true;
   if (error_number != EPERM) return false;
-  // In a sticky directory EPERM means that the old file belongs to another user. Elsewhere the file system cannot
-  // rename.
+  // In a sticky directory EPERM means that the old file belongs to another user. In other directories it means that the
+  // file system cannot rename.
   os::FileStatus directory;
   return os::status_of(target_.directory.get(), directory) == 0 &&
          (directory.permissions & os::FileStatus::kSticky) == 0;

@@ -129,7 +129,7 @@ class AtomicFile {
   std::uint64_t process_ = 0;  // the child of a fork must not remove its parent's temporary
 };
 
-// What replace_all() does with the files in place if it cannot replace a later one.
+// The treatment of the files that are in place already if replace_all() cannot replace a later one.
 enum class OnFailure : std::uint8_t {
   keep,       // they stay, because the old files are gone; the message contains their number
   take_back,  // they are removed: all targets were free

@@ -14,8 +14,8 @@ namespace safetensors::io {
 // folder and the system must outlive the lock.
 class FolderLock {
  public:
-  // Waits up to `attempts` times kWait while another writer holds the lock. Where locks prove nothing (see
-  // lock_temporary()), returns without a lock. path: for the error. Error: replace_failed with EWOULDBLOCK.
+  // Waits up to `attempts` times kWait while another writer holds the lock. On a file system where locks prove nothing
+  // (see lock_temporary()), returns without a lock. path: for the error. Error: replace_failed with EWOULDBLOCK.
   [[nodiscard]] static Result<FolderLock> take(int folder, std::string_view path, int attempts = kAttempts,
                                                os::System& system = os::real_system()) noexcept;
   FolderLock(FolderLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)), system_(other.system_) {}

@@ -80,14 +80,14 @@ bool NewFolder::keeps_its_name() noexcept {
   folder_ = os::Descriptor(os::retry([&] {
     return system_.open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
   }));
-  if (!folder_.valid()) return errno != ENOENT;  // without a lock if the system lets nobody open it
+  if (!folder_.valid()) return errno != ENOENT;  // if the folder cannot be opened, it has no lock
   if (lock_temporary(folder_.get(), system_) == TemporaryLock::held) return false;
   os::FileStatus made;
   return os::status_of(folder_.get(), made) != 0 || made.links != 0;
 }
 
-// Returns whether the temporary name leads to another folder than the one that this object made. A folder that nobody
-// can examine is taken for ours.
+// Returns whether the temporary name leads to another folder than the one that this object made. If the folder cannot
+// be examined, assumes that it is ours.
 bool NewFolder::is_replaced() const noexcept {
   os::FileStatus named, open;
   return folder_.valid() && os::status_at(parent_.get(), temporary_.c_str(), os::Symlinks::keep, named) == 0 &&

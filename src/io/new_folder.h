@@ -15,7 +15,7 @@
 namespace safetensors::io {
 
 // A temporary folder that commit() renames. A killed process leaves the temporary folder, which clean_directory()
-// finds. It holds its lock, as the writer of a temporary file does.
+// finds. The object holds the folder's lock, in the same way as the writer of a temporary file.
 class NewFolder {
  public:
   // Makes the temporary folder next to `path`. system must outlive the NewFolder. Errors: open_failed; replace_failed

@@ -3,8 +3,8 @@
 // O_DIRECT reads a fast disk at its full rate, but it would read cached bytes from the disk again. So each large read
 // first asks for the cached share of its range. Blocks that are aligned in the file and in memory are read straight
 // into the destination, all others through a bounce buffer. After the first refusal by the system, all reads use the
-// page cache. To fill the page cache, each thread opens the file again: the system reads ahead per open file, and it
-// would take the reads of several threads for random ones.
+// page cache. To fill the page cache, each thread opens the file again: the system reads ahead per open file, and the
+// mixed reads of several threads would look like random reads to it.
 #include "io/source_reader.h"
 
 #include <algorithm>
@@ -152,9 +152,10 @@ SourceReader::~SourceReader() {
   if (direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
 }
 
-// Every request to a server costs its latency. The first advice doubles the system's read-ahead window, so half as many
+// Every request to a server has a latency. The first advice doubles the system's read-ahead window, so half as many
 // requests read the same bytes. Windows are requested only if reads fill the page cache: without it (direct_io of FUSE)
-// the same bytes would come twice. The start of the file tells, because it was read when the file was opened.
+// the same bytes would be sent twice. The start of the file was read when the file was opened. So if it is not cached,
+// reads do not fill the page cache.
 void SourceReader::prepare_remote() noexcept {
   chunk_bytes_ = kRemoteChunk;
   waits_ = true;
@@ -168,9 +169,9 @@ void SourceReader::prepare_remote() noexcept {
 
 // Asks the system for all windows of a range before they are read, so that their requests overlap.
 //
-// A small read gets whole windows. The system reads ahead only after reads without gaps, but small tensors and slices
-// that are read one by one leave gaps: then each would cost a request. A page fault in a map reads as much. If the
-// window before is cached, the reads go forward through the file, and the next windows are requested, too.
+// A small read gets whole windows. The system reads ahead only after reads without gaps. Small tensors and slices that
+// are read one by one leave gaps, so each would cost a request. A page fault in a map reads as much. If the window
+// before is cached, the reads go forward through the file, and the next windows are requested, too.
 void SourceReader::request_windows(std::uint64_t offset, std::size_t size) const noexcept {
   const Result<os::Lease> lease = file_->lease();
   if (!lease) return;                               // The read reports the same error.

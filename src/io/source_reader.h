@@ -99,7 +99,8 @@ class SourceReader {
   }
   // True if the system reads ahead for each thread. Then a thread should read one range of the file after the other.
   [[nodiscard]] bool reads_ahead() const noexcept { return reads_ahead_; }
-  // Bytes between two small reads that cost no more than the second read does. 0: the bytes are in the page cache.
+  // The largest gap between two small reads, in bytes, that costs no more to read than a second read does. 0: the bytes
+  // are in the page cache.
   [[nodiscard]] std::size_t cheap_gap() const noexcept;
   // True if the source is on a network file system.
   [[nodiscard]] bool remote() const noexcept {
@@ -143,7 +144,7 @@ class SourceReader {
   const bool in_runs_;
   const bool sparse_;
   bool reads_ahead_ = false;                   // each thread reads through a descriptor of its own
-  mutable std::atomic<int> descriptors_left_;  // so many more threads may open the file
+  mutable std::atomic<int> descriptors_left_;  // number of further threads that may open the file
   bool tries_direct_ = false;                  // some reads should bypass the page cache
   std::size_t memory_alignment_ = 4096;        // bytes
   std::size_t offset_alignment_ = 4096;        // bytes

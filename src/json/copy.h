@@ -8,7 +8,7 @@
 
 namespace safetensors::json {
 
-// Where lines break in the copy.
+// The places of line breaks in the copy.
 enum class Lines : unsigned char {
   one,       // no white space at all
   indented,  // a line per element, two spaces per level

@@ -8,9 +8,9 @@
 namespace safetensors::os {
 
 // Returns the number of bytes that new memory and new pages of the page cache can take without swapping: the available
-// memory of the machine, and at most the room in the control groups (cgroups) of this process. Pages of the page cache
-// that the system can drop count as available. Returns nothing if the system does not tell. Reads files of /proc and
-// /sys, which takes about 0.1 ms. Thread-safe. May throw std::bad_alloc.
+// memory of the machine, but at most the bytes that the control groups (cgroups) of this process leave. Pages of the
+// page cache that the system can drop count as available. Returns nothing if the system does not tell. Reads files of
+// /proc and /sys, which takes about 0.1 ms. Thread-safe. May throw std::bad_alloc.
 [[nodiscard]] std::optional<std::uint64_t> available_memory();
 
 namespace detail {

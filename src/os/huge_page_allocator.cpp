@@ -68,8 +68,8 @@ class HugePageAllocator::Region {
     keep_.store(false);
     (void)discard_unused(0, count_);
   }
-  // Returns the unused pages among [begin, end) to the system. Returns the number of bytes. Consecutive pages need one
-  // call, because a system call costs more than a page.
+  // Returns the unused pages among [begin, end) to the system. Returns the number of bytes. Consecutive pages share one
+  // system call, because a call costs more than a page.
   std::uint64_t discard_unused(std::size_t begin, std::size_t end) noexcept {
     std::uint64_t bytes = 0;
     for (std::size_t page = begin; page < end; ++page) {
@@ -141,8 +141,8 @@ std::size_t start_of(const HugePageAllocator::Request& request, std::size_t offs
   return offset + (phase <= request.phase ? request.phase - phase : HugePageAllocator::kPhase - phase + request.phase);
 }
 
-// Returns the end of the last request if all of them are placed from `offset` on. Returns 2^64-1 if the end does not
-// fit.
+// Returns the end of the last request if all of them are placed from `offset` on. Returns 2^64-1 if the end is too
+// large.
 std::uint64_t end_of(std::span<const HugePageAllocator::Request> requests, std::uint64_t offset) noexcept {
   constexpr std::uint64_t kTooFar = std::numeric_limits<std::uint64_t>::max();
   for (const HugePageAllocator::Request& request : requests) {
@@ -194,8 +194,8 @@ Status HugePageAllocator::place_once(std::span<Request> requests, bool& huge) no
   huge = true;
   return all_or_none(requests, [&]() -> Status {
     if (size < kHugePage) return place_small(requests, size);
-    // The allocator dies here and its region lives on in the results. Its pages are not kept, because no request comes
-    // later.
+    // The allocator is destroyed at the end of this function, and its region lives on in the results. Unused pages are
+    // not kept, because no other request will come.
     HugePageAllocator allocator;
     allocator.cursor_ = allocator.add_region(size, false);
     huge = allocator.huge();
@@ -204,7 +204,7 @@ Status HugePageAllocator::place_once(std::span<Request> requests, bool& huge) no
   });
 }
 
-// Places requests of less than one huge page in all in one ordinary allocation, which they share.
+// Places requests that together need less than one huge page. They share one ordinary allocation.
 Status HugePageAllocator::place_small(std::span<Request> requests, std::uint64_t size) {
   Result<std::shared_ptr<std::byte>> memory = allocate(size, kPhase);
   if (!memory) return std::move(memory).error();
@@ -234,8 +234,8 @@ void HugePageAllocator::place_all(std::span<Request> requests) {
   }
 }
 
-// Returns unused space for all requests if there is such a range, else for the first request at least. Adds a region
-// only if there is neither.
+// Returns unused space that fits all requests. If there is no such space, returns unused space that fits the first
+// request. If there is no such space either, adds a region.
 HugePageAllocator::Cursor HugePageAllocator::find_space(std::span<const Request> requests) {
   Cursor good;
   if (fit(requests.first(1), cursor_.begin, cursor_.end)) good = cursor_;

@@ -27,12 +27,12 @@ class HugePageAllocator {
     static constexpr std::uint32_t kAnyPhase = ~std::uint32_t{0};
 
     std::uint64_t size = 0;  // bytes
-    // The required value of address % kPhase. It must be a multiple of kAlignment. kAnyPhase: any multiple of
-    // kAlignment.
+    // The required value of address % kPhase. It must be a multiple of kAlignment. kAnyPhase: the address may be any
+    // multiple of kAlignment.
     std::uint32_t phase = kAnyPhase;
     std::shared_ptr<std::byte> memory = nullptr;  // the result; null if size is 0
   };
-  // In bytes.
+  // Both are in bytes.
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t kPhase = 4096;
 
@@ -45,15 +45,15 @@ class HugePageAllocator {
   // Places the requests one behind the other if they fit. Places all requests or none. Error: out_of_memory.
   [[nodiscard]] Status place(std::span<Request> requests) noexcept;
 
-  // Like place(), in memory that only these requests share. A page returns to the system as soon as no request lives on
-  // it. If the requests have less than kHugePage bytes in all, their memory returns when all of them are released.
-  // huge: becomes false if huge pages were requested but are unavailable, else true.
+  // Like place(), but in new memory, which no other request will share. A page returns to the system as soon as no
+  // request lives on it. If the requests have less than kHugePage bytes in all, their memory returns when all of them
+  // are released. huge: becomes false if huge pages were requested but are unavailable, else true.
   [[nodiscard]] static Status place_once(std::span<Request> requests, bool& huge) noexcept;
 
   // Returns the memory of unused pages to the system. Their addresses stay reserved. Returns the number of bytes.
   std::uint64_t trim() noexcept;
 
-  // Bytes of all pages, and of the pages with at least one allocation.
+  // reserved_bytes() counts the bytes of all pages, live_bytes() those of the pages with at least one allocation.
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept;
   [[nodiscard]] std::uint64_t live_bytes() const noexcept;
   // Returns false if huge pages were unavailable for any of the current regions.

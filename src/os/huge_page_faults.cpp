@@ -40,7 +40,8 @@ void HugePageChoice::begin(std::uint64_t pages) noexcept {
 bool HugePageChoice::next() noexcept {
   if (small_left_.load(kRelaxed) > 0 && small_left_.fetch_sub(1, kRelaxed) > 0) return false;
   if (!in_runs_.load(kRelaxed)) return true;
-  // A thread may never tell its time, because a fork left it behind. So its trial does not hold the others for ever.
+  // A thread may never report its time: the child of a fork does not have it. So the others do not wait for its trial
+  // for ever.
   return asked_.fetch_add(1, kRelaxed) % kPagesPerTrial == 0;
 }
 
@@ -115,7 +116,8 @@ std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind, HugePage
     if (!(huge ? provide_pages({memory.data() + at, size}) : populate_small(memory.data() + at, size))) break;
     const HugePageChoice::Time time = thread_cpu_time() - before;
     if (!huge && time >= HugePageChoice::kPresent) in_small_pages += size;
-    // A part of a huge page takes as long as all of it. Small pages take time for each, so few of them tell little.
+    // A part of a huge page takes as long as all of it. Small pages take time page by page, so a few of them tell
+    // little about 2 MiB.
     if (huge) choice.record(true, time);
     if (!huge && size >= kHugePage / 2) choice.record(false, time * kHugePage / size);
   }

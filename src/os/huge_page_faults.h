@@ -28,7 +28,7 @@ class HugePageChoice {
   static constexpr std::int64_t kFirstRun = 8;
   static constexpr std::int64_t kLongestRun = 1024;
   static constexpr int kLongestPatience = 16;
-  static constexpr unsigned kPagesPerTrial = 64;  // small ones, in other threads. Then another huge page is tried
+  static constexpr unsigned kPagesPerTrial = 64;  // small pages of other threads before another huge page is tried
 
   // The times of the last slow huge page, and of small pages for as many bytes.
   struct Times {
@@ -36,10 +36,10 @@ class HugePageChoice {
     Time small{0};
   };
 
-  // Tells that so many pages of 2 MiB are about to be used. If they are many, the first one is huge: a trial is cheap
-  // beside them.
+  // Call it before `pages` pages of 2 MiB are used. If there are many pages, the first one is huge: compared with all
+  // of them, one trial costs little.
   void begin(std::uint64_t pages) noexcept;
-  // Whether the next page should be huge.
+  // Returns whether the next page should be huge.
   [[nodiscard]] bool next() noexcept;
   // time: how long the system took to provide 2 MiB. Times below kPresent are not recorded, because the pages were
   // there already.
@@ -50,13 +50,13 @@ class HugePageChoice {
   void record_huge(Time time) noexcept;
   void record_small(Time time) noexcept;
 
-  std::atomic<std::int64_t> small_left_{0};  // so many times 2 MiB are small before the next huge page
+  std::atomic<std::int64_t> small_left_{0};  // ranges of 2 MiB that get small pages before the next huge page
   std::atomic<std::int64_t> next_run_{kFirstRun};
   std::atomic<bool> trial_{false};    // small pages are being tried
   std::atomic<bool> in_runs_{false};  // small pages were quicker
   std::atomic<unsigned> asked_{0};    // calls of next() since the run ended
-  std::atomic<int> patience_{0};      // after a trial in which both were slow: slow huge pages until the next one
-  std::atomic<int> slow_left_{0};     // of these, those that are left
+  std::atomic<int> patience_{0};      // slow huge pages until the next trial, if both kinds were slow in the last one
+  std::atomic<int> slow_left_{0};     // the slow huge pages that remain of patience_
   std::atomic<Time> huge_time_{Time{0}};
   std::atomic<Time> small_time_{Time{0}};
 };
@@ -65,9 +65,10 @@ class HugePageChoice {
 [[nodiscard]] HugePageChoice& huge_page_choice() noexcept;
 
 // Makes the system provide the pages under memory that is about to be written, as the choice says. memory: any part of
-// the result of map_pages(). A huge page belongs to the part in which it begins. It is provided whole if the memory
-// goes on: `behind` bytes belong to the caller, too. Does not change bytes, and pages that are there already stay as
-// they are. Returns the number of bytes that got small pages. Does nothing before Linux 5.14.
+// the result of map_pages(). A huge page belongs to the part in which it begins. `behind`: number of bytes after the
+// memory that belong to the caller, too. With enough of them, the last huge page is provided whole. Does not change
+// bytes, and pages that are there already stay as they are. Returns the number of bytes that got small pages. Does
+// nothing before Linux 5.14.
 std::size_t fault_in(std::span<std::byte> memory, std::uint64_t behind = 0,
                      HugePageChoice& choice = huge_page_choice()) noexcept;
 

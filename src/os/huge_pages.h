@@ -1,4 +1,5 @@
-// Whether huge pages are available. The system call that requests them also succeeds on a system without huge pages.
+// Finds out whether huge pages are available. The system call that requests them also succeeds on a system without huge
+// pages.
 #pragma once
 
 #include <string_view>

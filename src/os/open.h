@@ -1,4 +1,4 @@
-// How files and directories are opened, in words that do not belong to one system.
+// The ways to open files and directories, without the names of one system.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@ namespace safetensors::os {
 // does not tell. For a range of more than 32 MiB, the share is an estimate from samples.
 [[nodiscard]] std::optional<double> cached_share(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 
-// How the program will read a range of a file.
+// The way in which the program will read a range of a file.
 enum class CacheAdvice : std::uint8_t {
   sequential,  // forward: the system doubles the read-ahead
   random,      // with gaps: the system does not read ahead

@@ -24,15 +24,15 @@ std::size_t aligned_down(std::size_t size) noexcept {
   return size / os::HugePageAllocator::kAlignment * os::HugePageAllocator::kAlignment;
 }
 
-// Whether the bytes of an item in memory of the host, or on a device, are read into a staging buffer first.
+// Returns whether any item needs a staging buffer. Looks only at items on devices, or only at items on the host.
 bool stages(std::span<const Item> items, bool on_device) noexcept {
   return std::ranges::any_of(items, [on_device](const Item& item) {
     return item.on_device() == on_device && (!item.plain() || item.stored < kSmallItem);
   });
 }
 
-// If the system reads ahead, it keeps the device busy, and threads mostly copy. Measured with 2 processors and 8
-// processes that read one cold file of 0.5 GiB: 1.0 s with 4 threads each, 1.3 s with 8.
+// If the system reads ahead, it keeps the device busy, and threads mostly copy. With 2 processors, 8 processes that
+// read one cold file of 0.5 GiB took 1.0 s with 4 threads each, and 1.3 s with 8.
 unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexcept {
   if (!reader.waits()) return processors;
   if (reader.remote()) return kThreadsPerNetwork;
@@ -63,9 +63,9 @@ Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> 
   leave_for_results(0);
 }
 
-// Allows about one thread per job. If the files are on a network, lowers the chunk so that all threads take part: each
-// of them waits for the server most of the time. If reads wait for a storage device or a network, each small item may
-// be a job.
+// Allows about one thread per job. If the files are on a network, lowers the chunk size so that all threads have work,
+// because each thread waits for the server most of the time. If reads wait for a storage device or a network, counts at
+// least one job per item.
 void Budget::limit_to_work(std::span<const Item> items, std::span<const std::unique_ptr<io::SourceReader>> readers) {
   std::uint64_t bytes = 0;
   for (const Item& item : items) bytes += item.stored;

@@ -1,5 +1,5 @@
 // Each thread takes the next job, or a run of consecutive jobs. The last runs get shorter, so that the threads end at
-// about the same time, and the caller, who tells the progress, does not wait long for the others.
+// about the same time. So the calling thread, which reports the progress, does not wait long for the others.
 #include "plan/execution.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ std::uint64_t Execution::next_run_bytes() const noexcept {
   return std::min(run_bytes_, std::max(kShortestRun, bytes_left_ / run_.budget().threads()));
 }
 
-// Jobs before the first failed one are still wanted, because their errors come first.
+// Jobs before the first failed one must still run, because their errors come first.
 bool Execution::is_wanted(std::size_t job_index) noexcept {
   const std::lock_guard lock(mutex_);
   return !failed_ || job_index < failed_job_;

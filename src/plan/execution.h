@@ -27,7 +27,7 @@ class Execution {
   [[nodiscard]] Status execute(const std::function<Status()>& prepare);
 
  private:
-  static constexpr std::size_t kBeforeJobs = 0;  // the job of `prepare` and of the caller's wish, before all others
+  static constexpr std::size_t kBeforeJobs = 0;  // errors of `prepare` and a cancellation come before all jobs
 
   // Consecutive jobs.
   struct Run {

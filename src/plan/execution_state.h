@@ -24,7 +24,7 @@ namespace safetensors::plan {
 struct JobCost {
   io::ReadCounts reads;
   std::uint64_t bytes_mapped = 0;
-  std::uint64_t bytes_in_small_pages = 0;  // of results that were to have huge pages
+  std::uint64_t bytes_in_small_pages = 0;  // bytes of results that were meant for huge pages
   os::ThreadUsage usage;
 };
 
@@ -37,7 +37,7 @@ class ExecutionState {
   ExecutionState(const ExecutionState&) = delete;
   ExecutionState& operator=(const ExecutionState&) = delete;
 
-  // Call this before any other function. Errors: as Devices::open. May throw std::bad_alloc.
+  // Call this before any other function. Errors: those of Devices::open(). May throw std::bad_alloc.
   [[nodiscard]] Status open_devices() { return devices_.open(items_, slots(), options_, budget_); }
   // Waits until all copies to devices have ended. Error: device_failed.
   [[nodiscard]] Status finish_devices() noexcept { return devices_.finish(); }
@@ -55,7 +55,7 @@ class ExecutionState {
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
   void add_completed(std::size_t index, std::uint64_t bytes) noexcept;
-  // Calls the caller's progress function, on their thread. Error: cancelled.
+  // Calls ReadOptions::progress. Runs in the caller's thread. Error: cancelled.
   [[nodiscard]] Status tell_progress() const noexcept;
 
   void add(const JobCost& cost) noexcept;

@@ -14,7 +14,7 @@ class GatherChoice {
  public:
   enum class Way : std::uint8_t { read, map };
 
-  // The way for the next pieces. Sometimes it is the slower one, because its time may have changed.
+  // Returns the way for the next pieces. Sometimes returns the slower one, because its time may have changed.
   [[nodiscard]] Way next() noexcept {
     ++asked_;
     if (!map_) return Way::map;

@@ -27,7 +27,7 @@ struct Job {
   std::size_t count = 1;          // number of items
   std::uint64_t offset = 0;       // in the file; for a range or a batch
   std::uint64_t size = 0;         // bytes of the range; for pieces, the sum of their bytes
-  std::uint64_t item_offset = 0;  // of the job's first byte, counted in the bytes that are read for the item
+  std::uint64_t item_offset = 0;  // of the job's first byte, in all bytes that are read for the item
   file::PieceRange pieces = {};
 };
 

@@ -25,7 +25,7 @@ class Memory {
   [[nodiscard]] Status place(std::span<const std::size_t> indices);
   // Hands out the result of an item. Call it once per item.
   [[nodiscard]] Array take(std::size_t index);
-  // Whether the system refused huge pages.
+  // Returns whether the system refused huge pages.
   [[nodiscard]] bool huge_pages_refused() const noexcept { return huge_pages_refused_; }
 
  private:

@@ -1,6 +1,6 @@
 // Executes the jobs of one thread. If the result has the same bytes as the file, reads straight into the result. If
-// bytes must be cast or scattered, reads into a staging buffer first. For a device, the result of a job is made in a
-// slot of pinned memory, which the device then copies.
+// bytes must be cast or scattered, reads into a staging buffer first. For a device, writes the result of a job into a
+// slot of pinned memory, from which the device copies it.
 #include "plan/worker.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kCastBytes = 64 << 10;
 
 constexpr std::uint64_t kMaxMap = std::uint64_t{32} << 20;  // bytes; a larger map would hold its lease for too long
-constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as some tens of reads
+constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as tens of reads
 
 }  // namespace
 
@@ -62,7 +62,8 @@ Status Worker::work_on_host(const Job& job) {
   return range(job);
 }
 
-// Executes the job as for the host. Meanwhile, destination() hands out parts of the slot and collects them.
+// Executes the job in the same way as for the host. For a device, destination() returns parts of the slot and records
+// them in parts_.
 Status Worker::work_on_device(const Job& job, device::CopyRing& ring) {
   Result<device::CopyRing::Slot> slot = ring.acquire();
   if (!slot) return std::move(slot).error();
@@ -104,7 +105,7 @@ Status Worker::range(const Job& job) {
 Status Worker::batch(const Job& job) {
   const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
   std::byte* const start = run_.slot(indices.front()).memory;
-  std::uint64_t end = 0;  // of the items before, from the start of the batch
+  std::uint64_t end = 0;  // end of the items before, from the start of the batch
   const bool contiguous = start != nullptr && std::ranges::all_of(indices, [&](std::size_t index) {
                             const Item& item = run_.items()[index];
                             if (!item.plain() || item.file_offset() - job.offset != end) return false;
@@ -157,7 +158,7 @@ Status Worker::pieces(const Job& job) {
   return {};
 }
 
-// Cuts the pieces in halves until a map of their extent is small enough.
+// Halves the list of pieces until a map of the bytes from its first to its last piece is small enough.
 Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
   if (pieces.count < kMinMappedPieces || !may_map(item, slot)) return read_pieces(item, slot, pieces, to);
   const file::PieceExtent extent = file::extent_of(*item.slice, pieces);
@@ -180,7 +181,8 @@ Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange piece
   return {};
 }
 
-// Only files that may be mapped (Access), and only short pieces from the page cache.
+// Returns whether the pieces may be copied from a map: Access allows a map, and the pieces are short and in the page
+// cache.
 bool Worker::may_map(const Item& item, const Slot& slot) {
   return item.file().access() == Access::map && slot.reader->cached() &&
          detail::Access<ResolvedSlice>::piece_size(*item.slice) < file::kExactPiece;
@@ -244,8 +246,8 @@ Status Worker::read_batch(const Job& job, std::span<std::byte> to) noexcept {
   return failed_item.file().failed(failed_item.info(), job.offset, std::move(error));
 }
 
-// Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes, counted in the bytes that
-// are read for the item.
+// Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes in all bytes that are read
+// for the item.
 void Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
   const Item& item = run_.items()[index];
   if (item.casts()) return cast(index, item_offset, stored);

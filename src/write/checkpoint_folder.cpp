@@ -2,9 +2,9 @@
 // then on the new one.
 //
 // New files never replace files of the old model. They get the names of the next generation of the folder, such as
-// `model-gen00002-00001-of-00008.safetensors`. So names are not used again. The order is: the files, the index, then
-// the old files go. A model of one file without an index is one rename. A lock on the folder lets one writer at a time
-// do this.
+// `model-gen00002-00001-of-00008.safetensors`. So no name is used again. The steps are: put the files in place, put the
+// index in place, remove the old files. For a model of one file without an index, one rename is enough. A lock on the
+// folder lets one writer at a time do this.
 #include "write/checkpoint_folder.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ Status CheckpointFolder::make_folder() {
   const std::string& path = new_folder_ ? new_folder_->path() : path_;
   folder_ =
       os::Descriptor(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory); }));
-  // A folder that may be searched but not read. This descriptor is enough to remove files by their names.
+  // The folder may be searched but not read. This descriptor is enough to remove files by their names.
   if (!folder_.valid() && errno == EACCES)
     folder_ = os::Descriptor(os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenPathOfDirectory));
   if (folder_.valid()) return {};
@@ -87,8 +87,8 @@ Status CheckpointFolder::make_folder() {
 }
 
 // Removes the shards of killed writers before the new files need their space: without this, each killed save would
-// leave a whole model. A living writer has such shards only while it holds the lock. If the lock is not free, or proves
-// nothing, they stay until the commit.
+// leave a whole model. A living writer has such shards only while it holds the lock. If the lock is not free, or the
+// folder cannot be locked, the shards stay until the commit.
 void CheckpointFolder::remove_leftovers() {
   if (!options_.remove_old_files) return;
   const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
@@ -107,8 +107,8 @@ void CheckpointFolder::remove_leftovers() {
   }
 }
 
-// Removes what killed writers left, and finds the files whose modes the new files get. Without permission to list the
-// folder, only files with the names of the layout are found.
+// Removes the files that killed writers left, and finds the old files. Each new file gets the mode of its old file. If
+// the folder cannot be listed, finds no old files, and place_of() uses the names of the layout.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_, os::real_system());
   remove_leftovers();
@@ -138,8 +138,8 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
   return os::status_at(folder_.get(), name.c_str(), os::Symlinks::keep, found) == 0 ? 0 : errno;
 }
 
-// Returns whether the index in the folder may name a file. Readers refuse an invalid index. If there is an index that
-// this process cannot read, others may read it.
+// Returns whether the index in the folder may name the file. An invalid index names no file, because readers refuse it.
+// An index that this process cannot read may name any file, because other processes may be able to read it.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
   const std::function<bool()> never;
   base::Cancellation cancellation(never);
@@ -151,8 +151,8 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
   return false;
 }
 
-// Returns the highest generation of the shards in the folder, of those that its indexes name, and of those that this
-// writer removed. 0: there is neither a shard nor an index of the stem.
+// Returns the highest generation among the shards in the folder, the shards that its indexes name, and the shards that
+// this writer removed. Returns 0 if the stem has neither a shard nor an index.
 std::size_t CheckpointFolder::last_generation() const {
   const bool has_index = look_for(index_name_) == 0;
   std::vector<std::string> names;
@@ -170,12 +170,12 @@ std::size_t CheckpointFolder::last_generation() const {
   return last;
 }
 
-// Must run with the lock: the names stay free until they are used. If another program takes one, replace() fails. The
-// generation grows as long as the folder has a shard or an index, so a slow reader of an old index finds its files or
-// none, and never those of a later model.
+// The caller must hold the lock: then the names stay free until they are used. If another program takes one, replace()
+// fails. The generation grows as long as the folder has a shard or an index, so a slow reader of an old index finds its
+// files or none, and never those of a later model.
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
-  // One file replaces another with one rename, unless an old index leads to it.
+  // A single file replaces the old file with one rename, unless an old index names the old file.
   if (!indexed_ && !(index_ && look_for(names_[0]) != ENOENT && old_index_names(names_[0]))) return;
   indexed_ = true;
   constexpr int kMaxAttempts = 1000;
@@ -192,7 +192,7 @@ void CheckpointFolder::choose_names() {
   }
 }
 
-// Opens the file of the index early, because the working directory may be another one at commit().
+// Creates the file of the index early, because the working directory may have changed when commit() runs.
 Status CheckpointFolder::create_index() {
   if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
   const std::string& folder = new_folder_ ? new_folder_->path() : path_;
@@ -213,7 +213,7 @@ Status CheckpointFolder::write_index() {
   return status ? index_->check() : status;
 }
 
-// Calls write() with the pieces of the text.
+// Calls write() with one piece of the text after the other.
 Status CheckpointFolder::write_index_text(const std::function<Status(std::string_view)>& write) const {
   const std::string_view text = layout_.index_text();
   if (!text.empty() && names_ != layout_names_) return format::rename_files(text, layout_names_, names_, write);
@@ -291,7 +291,7 @@ Status CheckpointFolder::put_in_place(Files files) {
   return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
 }
 
-// The old index would lead readers of the folder to the old files. file: the only file of the new model.
+// Removes the old index, which would lead readers of the folder to the old files. file: the only file of the new model.
 Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
   int error_number = os::real_system().unlink_at(folder_.get(), index_name_.c_str()) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
@@ -307,8 +307,9 @@ Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
                           path_);
 }
 
-// Ignores errors: a file that stays is a stray file, which no index names. The exception is the model of one file: some
-// programs look for it before they look for the index. So it goes even if the folder cannot be listed.
+// Ignores errors: a file that stays is a stray file, which no index names. If the folder cannot be listed, removes the
+// old files with known names. `stem.safetensors` is one of them, because some programs look for it before they look for
+// the index.
 void CheckpointFolder::remove_old_files() noexcept {
   (void)base::guarded([&]() -> Status {
     Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);

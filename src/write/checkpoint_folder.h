@@ -29,8 +29,8 @@ class CheckpointFolder {
                                                                       const CheckpointLayout& layout,
                                                                       const CheckpointWriteOptions& options);
 
-  // Where a file of the layout is created, and the path that errors show: that of the caller's folder. If the folder
-  // has the file of an older model with the same number, the new file gets its mode.
+  // Returns the path at which a file of the layout is created, and the path that errors show, which is in the caller's
+  // folder. If the folder has the file of an older model with the same number, the new file gets the mode of that file.
   [[nodiscard]] FilePlace place_of(std::size_t file) const;
   // Options of each file. A symlink at its path is replaced: two of them may lead to the same file.
   [[nodiscard]] io::AtomicFileOptions file_options() const;

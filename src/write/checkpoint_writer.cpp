@@ -51,7 +51,7 @@ struct CheckpointWriter::State {
   Status accept(const CheckpointLayout& layout, std::string_view text);
   Status add(const write::Receipt& receipt);
   Status commit();
-  // Removes what is not in place. The files stay as objects, because later calls of other threads find them.
+  // Removes the files that are not in place. The files stay as objects, because later calls of other threads find them.
   void discard() noexcept;
 
   // The files come after the folder, because they must be gone when the folder is removed.
@@ -174,7 +174,7 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
       return base::make_error(Errc::unsupported, "a shared writer cannot write in place: unset in_place_if_no_rename",
                               folder);
     std::vector<write::FileSize> sizes;
-    std::uint64_t total = 0;  // at most 2^64-1: the sum of the data is checked, and progress may be wrong beyond
+    std::uint64_t total = 0;  // only for progress; may be wrong above 2^64-1, but the sum of the data is checked
     std::uint64_t head_bytes = 0;
     for (const CheckpointFile& file : layout.files()) {
       const Result<write::FileSize> size = write::size_of(file.header);

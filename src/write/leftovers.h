@@ -26,11 +26,11 @@ struct NamedFiles {
 [[nodiscard]] NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
                                           std::string_view stem);
 
-// Returns those of the names that are shards of the stem which a killed writer left. It had not yet renamed its index
-// over that of the model, or not yet removed the shards of the older model. Such a shard belongs to no set of shards of
-// which an index names one: a shard beside it may be missing from a damaged index. There are no such shards if the
-// folder has neither an index of the stem nor `STEM.safetensors`, because they may be the model then. Sorted if
-// `listed` is sorted. Throws std::bad_alloc.
+// Returns the names of the stem's shards that a killed writer left. It was killed before it renamed its index over that
+// of the model, or before it removed the shards of the older model. If an index names one shard of a set, no shard of
+// the set is returned, because the index may be damaged and lack some of them. If the folder has neither an index of
+// the stem nor `STEM.safetensors`, returns nothing, because the shards may be the model. Sorted if `listed` is sorted.
+// Throws std::bad_alloc.
 [[nodiscard]] std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed,
                                                       std::string_view stem);
 

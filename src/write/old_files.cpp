@@ -1,5 +1,6 @@
 // Finds the files of an older model by their names, and compares them with the input by device and inode. So a symlink
-// or another spelling of a path does not hide that the input lies in the folder. What a killed writer left is no model.
+// or another spelling of a path does not hide that the input lies in the folder. Files that a killed writer left are
+// not a model.
 #include "write/old_files.h"
 
 #include <safetensors/dtype.h>

@@ -9,8 +9,8 @@
 
 namespace safetensors::write {
 
-// Refuses to write `layout` into `folder` if the folder holds a file of `input`, and also files that would be removed
-// or replaced, although tensors in them are not tensors of `input`. What a killed writer left does not count. Errors:
+// Refuses to write `layout` into `folder` if the folder holds a file of `input`, and the new model would remove or
+// replace files with tensors that `input` does not have. Files that a killed writer left do not count. Errors:
 // invalid_argument, which names the files, and those of list_directory(). Throws std::bad_alloc.
 [[nodiscard]] Status check_old_files(const std::string& folder, const CheckpointLayout& layout,
                                      const Checkpoint& input);

@@ -117,8 +117,8 @@ class RewriteTasks final : public os::Tasks {
   RewriteReport report_;
 };
 
-// The system lets one thread at a time write to a file through the page cache. So more threads only gain if they have
-// more to do than to copy: if they cast, write to several files, or write past the cache, which durable files do.
+// The system lets one thread at a time write to a file through the page cache. So more threads help only if they do
+// more than copy: if they cast, write to several files, or bypass the page cache, as for durable files.
 unsigned threads_for(const RewriteItems& items, std::size_t files, Durability durability) {
   return durability == Durability::none && files == 1 && items.count_casts() == 0 ? 1 : kThreads;
 }

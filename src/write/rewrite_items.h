@@ -53,7 +53,7 @@ class RewriteItems {
   [[nodiscard]] std::size_t first_repeated() const;
   [[nodiscard]] Error duplicate(const RewriteItem& item) const;
   [[nodiscard]] std::string origin(const RewriteItem& item) const;
-  // Whether the tensors of every file are in the order of the writer. Tensors without bytes have no place.
+  // Returns whether the tensors of every file are in the order of the writer. Ignores tensors without bytes.
   [[nodiscard]] bool in_writers_order() const;
   // The stem that all files have, or `model`.
   [[nodiscard]] std::string stem() const;

@@ -115,7 +115,8 @@ class TensorFile {
   // The tensor of a byte of the data. The byte must lie inside of the data.
   const TensorInfo& tensor_at(std::uint64_t byte) const;
   Error overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const;
-  // Where the bytes go. Opens the file of another process. Errors: those of io::join_file().
+  // Returns the file that the bytes go to. If it belongs to another process, opens it. Errors: those of
+  // io::join_file().
   Result<io::FileWriter*> output();
   Error error(Errc code, std::string message) const;
 

@@ -45,7 +45,7 @@ struct RangeRow {
   friend bool operator==(const RangeRow&, const RangeRow&) = default;
 };
 
-// Lists what a process wrote.
+// Lists the ranges that a process wrote.
 struct Receipt {
   std::string session = {};         // that of the ticket
   std::string writer = {};          // random_id(), another one for each joined writer

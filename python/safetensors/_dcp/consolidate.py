@@ -1,8 +1,8 @@
-"""Makes a plain checkpoint of a folder that many ranks of torch have written one by one.
+"""Makes a plain checkpoint of a folder in which each rank of torch has written its own files.
 
 One process reads block after block of the tensors, and writes each to its place in the new files. So
-it needs the memory of a few blocks, not of the model. A block is put together in memory from the files
-of all ranks, because a column of a rank would be one write per row.
+it needs the memory of a few blocks, not of the model. A block is put together in memory from the
+files of all ranks, because writing the columns of one rank would need one write per row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def consolidate(
 
     `path_in`: a folder that `dcp.save` left with its own writer (`.metadata` and `*.distcp`), or
     with `HuggingFaceStorageWriter(save_distributed=True)`. Any other checkpoint that StorageReader
-    reads is split again. `path_out`: the folder of the new files, another one.
+    reads is split again. `path_out`: the folder of the new files, different from `path_in`.
     `keys`: names and patterns such as "model.*". None stands for all.
     `rename`: new names, by a dict or a function.
     `skip_others`: leave out values that are not tensors. Otherwise, they are a SafetensorError.
@@ -80,7 +80,8 @@ def consolidate(
     process, without a process group. The tensors are in the order of their names, so the files do not
     depend on the number of ranks. A hostile file runs no code and changes nothing. Raises
     SafetensorError, MissingTensorError for a key without a match, OSError, ValueError,
-    KeyboardInterrupt. Then nothing is at `path_out`, or the old files are.
+    KeyboardInterrupt. After an error, `path_out` has its old files, or does not exist if it did not
+    exist before.
     """
     limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
     if limit < 0:

@@ -1,4 +1,4 @@
-"""Reads a pickle of torch as records, and calls nothing.
+"""Reads a pickle of torch as records, and runs no code of the pickle.
 
 A class or a function becomes a Name, and a call of it a Record of the arguments. The reader knows the
 opcodes that torch writes. It takes one step per opcode, so at most one per byte.
@@ -62,8 +62,8 @@ class Record:
 class Memory:
     """Counts the bytes of memory that reading a pickle takes, before they are taken.
 
-    The limit is 64 bytes per byte of the pickle and 1 MiB, with the pickle itself. Memory that is free
-    again still counts. So at no moment is more memory in use.
+    The limit is 64 bytes per byte of the pickle and 1 MiB, with the pickle itself. Memory that was
+    freed still counts. So the memory in use never exceeds this count.
     """
 
     def __init__(self, size: int) -> None:

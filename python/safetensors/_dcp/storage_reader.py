@@ -42,20 +42,20 @@ class StorageReader(TorchStorageReader):
     `path`: a file, an index, a folder that holds one of these, or a folder that
     `HuggingFaceStorageWriter(save_distributed=True)` of torch left.
     `threads`: number of reader threads of this rank. 0 chooses it.
-    `memory_limit`: maximum number of bytes of this rank that are being read or converted, besides its
-    tensors: a number, or a text such as "512MiB".
+    `memory_limit`: maximum number of bytes that this rank reads or converts at a time, in addition
+    to its tensors: a number, or a text such as "512MiB".
     `cache`, `progress`: as in `safetensors.load`, for the bytes of this rank.
-    `share`: whether bytes that several ranks need are read by one of them, who sends them to the
-    others by the process group. "group": by one of all ranks. "node": by one rank per machine.
-    "never": each rank reads all that it needs. "auto": "group" on network and user-space file systems,
-    "never" on others. The value and the files of rank 0 count.
-    `process_group`, `no_dist`: those that you give to `load`. Other ones make ranks wait for each other.
+    `share`: whether one rank reads bytes that several ranks need, and sends them to the others
+    through the process group. "group": each byte is read once per group. "node": once per machine.
+    "never": each rank reads all bytes that it needs. "auto": "group" on network and user-space file
+    systems, "never" on others. Rank 0's `share` and file system decide for all ranks.
+    `process_group`, `no_dist`: the values that you give to `load`. With others the ranks hang.
 
     Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank.
     Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
-    the memory of tensors on the CPU. With `share`, a rank reads also for others. Floats are cast to the
-    dtype of the tensor. Give each rank a reader of its own. A reader can load again. Use it from one
-    thread at a time.
+    the memory of tensors on the CPU. With `share`, a rank also reads bytes for others. Floats are
+    cast to the dtype of the tensor. Give each rank a reader of its own. A reader can load again.
+    Use it from one thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
     rank that failed, except in the cases of the table in "Errors of dcp.load" of docs/distributed.md,
@@ -92,7 +92,7 @@ class StorageReader(TorchStorageReader):
 
     @property
     def report(self) -> LoadReport | None:
-        """What the last `load` did on this rank. None before the first one and after an error."""
+        """The report on the last `load`. None before the first `load` and after an error."""
         return self._report
 
     @property

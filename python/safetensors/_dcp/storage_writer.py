@@ -1,7 +1,8 @@
 """Writes checkpoints for torch.distributed.checkpoint: its StorageWriter, where every rank writes its part.
 
-torch's planner decides which rank writes which box of which tensor. The texts that ranks need travel
-with what torch sends anyway: the ticket of the files with the global plan, the receipts with the results.
+torch's planner decides which rank writes which box of which tensor. The texts that ranks need
+travel with messages that torch sends anyway: the ticket of the files with the global plan, the
+receipts with the results.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ class StorageWriter(TorchStorageWriter):
     transformers' `from_pretrained` loads it. Every rank writes its own part into the same files, so no
     rank gathers tensors.
 
-    `path`: the folder. Its parent must exist. The path of the coordinator (rank 0) counts.
+    `path`: the folder. Its parent must exist. The path of the coordinator (rank 0) is used.
     `max_shard_size`, `metadata`, `index_metadata`, `new_folder`, `remove_old_files`, `durability`: as
-    in `save_checkpoint`. Those of the coordinator count.
-    `memory_limit`: maximum number of bytes of this rank that are copied at a time: tensors on a
-    device and tensors with strides. A number, or a text such as "512MiB".
-    `progress`: a function that gets the number of bytes written and the total: on the coordinator
-    those of all ranks, on another rank its own. True shows a bar if tqdm is installed.
+    in `save_checkpoint`. The values of the coordinator are used.
+    `memory_limit`: maximum number of bytes that this rank copies at a time: a number, or a text
+    such as "512MiB". Only tensors on a device and tensors with strides are copied.
+    `progress`: a function that gets the number of bytes written and the total. On the coordinator,
+    both numbers cover all ranks. On another rank, they cover only its own bytes. True shows a bar
+    if tqdm is installed.
 
     Names are in the order of the state dict. The order decides only which shard has which tensor. Values
     that are not tensors are errors. Give each rank a writer of its own. A writer can save again. Use
@@ -110,10 +112,11 @@ class StorageWriter(TorchStorageWriter):
         return os.path.isdir(os.path.dirname(os.path.abspath(to_path(checkpoint_id, "path"))))
 
     def close(self) -> None:
-        """Remove temporary files that a failed save has left. Idempotent.
+        """Remove the temporary files of a failed save. Idempotent.
 
-        They stay after a failure that torch reports to no writer: a rank was killed, or its planner
-        failed. The next save with this writer and the end of the writer remove them, too.
+        They stay after a failure that torch does not report to the writers: a rank was killed, or
+        its planner failed. The next save with this writer removes them, too, and so does the end of
+        the writer.
         """
         if self._part is not None:
             self._part.close()

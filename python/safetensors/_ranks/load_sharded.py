@@ -1,7 +1,8 @@
 """Loads the shards of this rank: into the tensors of a model, or into new DTensors.
 
-Each rank finds the boxes of elements that its placements give it, and reads them by one read plan. Ranks
-talk only to agree on errors, before reading and after it, and if they share reads.
+Each rank finds the boxes of elements that its placements give it, and reads them by one read plan.
+Ranks communicate only to tell each other about errors, before and after reading, and to share
+reads.
 """
 
 from __future__ import annotations
@@ -85,15 +86,16 @@ def load_sharded(
 ) -> Any:
     """Load the shards of this rank. Each rank reads only the bytes of its own shards.
 
-    `target`: a module, or a dict of names to tensors, as of `state_dict()`. The local part of a
-    DTensor gets the elements that its placements give it. Other tensors are filled whole. Floats are
-    cast to the dtype of the tensor. The result has `missing_keys` and `unexpected_keys`.
+    `target`: a module, or a dict of names to tensors, such as a `state_dict()`. The local part of a
+    DTensor gets the elements that its placements give it. Other tensors get all elements. Floats
+    are cast to the dtype of the tensor. The result has `missing_keys` and `unexpected_keys`.
     `strict`: raise SafetensorError if the names of the target and the checkpoint differ.
 
-    None as `target` makes new tensors: `mesh` is a device mesh. `placements` has names and patterns
-    such as "*.weight", and for each a placement per mesh dimension, or for a mesh of one dimension one
-    placement. A name comes before patterns, and of several patterns the first one counts. Other tensors
-    are replicated. `dtype`: the dtype that floats are cast to. The result is a dict of names to DTensors.
+    With None as `target`, the function makes new tensors on the device mesh `mesh`. `placements` is
+    a dict of names and patterns such as "*.weight". Each value is a list with one placement per
+    mesh dimension. It may be a single placement if the mesh has one dimension. A name wins over
+    patterns. Among patterns, the first match wins. Tensors without a match are replicated. `dtype`:
+    the dtype that floats are cast to. The result is a dict of names to DTensors.
 
     `path`: a file, an index, a folder that holds one of these, or a folder that
     `HuggingFaceStorageWriter(save_distributed=True)` of torch left.
@@ -110,7 +112,7 @@ def load_sharded(
     shown: Progress | None = None
     end_progress: Callable[[], None] = _nothing
     fault: BaseException | None = None
-    # The other ranks wait in here, so nothing may fail before it.
+    # Every rank must reach this call, or the others hang.
     opened, choice = open_shared(process_group, path, share)
     options: dict[str, Any] = {"threads": threads, "cache": cache}
     options |= {"choice": choice, "group": process_group}
@@ -218,7 +220,7 @@ def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterat
 
 
 def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
-    """Return the pieces that fill new DTensors, and these."""
+    """Return the pieces that fill new DTensors, and the DTensors."""
     cast = None if dtype is None else getattr(torch, FRAMEWORK_NAMES[float_name(dtype)])
     chosen = _Chosen(placements, mesh, stored)
     pieces: list[Piece] = []

@@ -2,14 +2,15 @@
 
 1. Each rank says which boxes of which parts it needs (one `all_gather_object`). From this, all ranks
    compute the same schedule: see `share_plan.py`.
-2. Each rank reads what only it needs by its own plan, straight into its tensors. In the meantime a thread
-   reads the first bucket of what it reads for others.
-3. In rounds, the buckets are passed on, copied and cast into the tensors, while the next ones are read: see
-   `share_exchange.py`. This happens in a thread: Ctrl-C interrupts no collective, which would leave the
-   other ranks waiting. The functions of the caller run in the thread of the caller.
+2. Each rank reads the bytes that only it needs by its own plan, straight into its tensors.
+   Meanwhile, a thread reads the first bucket for the other ranks.
+3. In rounds, ranks send the buckets, copy and cast them into the tensors, and already read the next
+   buckets: see `share_exchange.py`. A thread does this. So Ctrl-C interrupts no collective, which
+   would leave the other ranks waiting. The functions of the caller run in the thread of the caller.
 
-If a rank fails, all ranks stop in the same round. Then only the rank that failed raises. So the caller
-must ask the other ranks afterwards: `agree` does, and torch.distributed.checkpoint.
+If a rank fails, all ranks stop in the same round, and only the failed rank raises its error. So the
+ranks must exchange their errors afterwards: `agree` does this, and so does
+torch.distributed.checkpoint.
 
 Memory: four buckets (two that are read, two that are received), and a fourth of the limit for each of the
 two plans that read at the same time.
@@ -52,19 +53,20 @@ from .stored import Part, Stored, StoredTensor
 
 __all__ = ["LoadReport", "load_pieces"]
 
-_MIN_BUCKET = 64 << 10  # bytes, also if the memory limit is smaller
+_MIN_BUCKET = 64 << 10  # bytes, even if the memory limit is smaller
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What a load did on this rank.
+    """The report on a load of one rank.
 
-    `share`: "never", "node" or "group". `reason`: why. `bytes_needed`: those of the tensors of this rank,
-    as stored. `bytes_read`: those of tensors that this rank got from files, for itself and for others. They
-    include the gaps that were read between short pieces, such as columns, so they may exceed `bytes_needed`.
-    Bytes that were copied from a map of the page cache count without gaps. Headers do not count.
-    `bytes_received`: those that came from other ranks. `seconds`: from the announcement of the pieces to the
-    last byte.
+    `share`: "never", "node" or "group". `reason`: why. `bytes_needed`: bytes of the tensors of this
+    rank, as stored. `bytes_read`: bytes of tensors that this rank read from files, for itself and
+    for others. They include the gaps that were read between short pieces, such as columns, so they
+    may exceed `bytes_needed`. Bytes that were copied from a map of the page cache count without
+    gaps. Headers do not count.
+    `bytes_received`: bytes that came from other ranks. `seconds`: from the announcement of the
+    pieces to the last byte.
     """
 
     share: str
@@ -86,7 +88,7 @@ def load_pieces(
     group: Any,
     **options: Any,
 ) -> LoadReport | None:
-    """Read all pieces that `prepare` returns. All ranks of the group must call it, with one choice.
+    """Read all pieces that `prepare` returns. All ranks must call it, with the same choice.
 
     `prepare` also returns the progress function. `done`, `options`: as in `read_pieces`. Returns None if
     another rank has failed: then the pieces have no values. Raises the errors of `prepare` and those of
@@ -117,7 +119,7 @@ def load_pieces(
 
 
 class _Announcement(NamedTuple):
-    """What a rank tells all others. `needs`: numbers, see `_Sharing.encoded`. `limit`: bytes of memory."""
+    """A rank's message to all others. `needs`: see `_Sharing.encoded`. `limit`: memory in bytes."""
 
     failure: str | None
     machine: str = ""
@@ -131,7 +133,7 @@ def _limit(options: dict[str, Any]) -> int:
 
 
 def machine() -> str:
-    """Return a text that processes of one machine have in common, and no others."""
+    """Return a text that only the processes of one machine have in common."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -180,7 +182,8 @@ class _Sharing:
             (tensor, part) for tensor in stored for part in tensor.parts.values()
         ]
         ordinals = {(t.name, id(p.checkpoint)): i for i, (t, p) in enumerate(self._parts)}
-        # Tied tensors are filled one after the other, in the order of the pieces: this rank does that.
+        # Tied tensors are filled one after the other, in the order of the pieces. So this rank
+        # reads them itself.
         owners = [piece.owner for piece in pieces]
         tied = overlapping([piece.target for piece in pieces], owners)
         self._alone = [i for i, p in enumerate(pieces) if p.owner in tied or not p.target.numel()]
@@ -194,7 +197,8 @@ class _Sharing:
         self.needed = sum(piece.nbytes for piece in pieces)
         self._filled = 0  # bytes
         self._exchanged = Exchange(group, transport_device(group), self._parts, self._deliver)
-        # What the thread of the exchange asks the thread of the caller to do. None: it has ended.
+        # Calls that the exchange's thread wants to run in the caller's thread. None: the exchange
+        # has ended.
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
     def run(self, share: str, announcement: _Announcement, options: dict[str, Any]) -> int | None:

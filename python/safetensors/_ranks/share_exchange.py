@@ -6,9 +6,10 @@ collective that another one does not enter, and all ranks stop in the same round
 
 A message that most ranks need is a `broadcast` in the whole group. The others are sends and receives
 between the ranks that need them. Subgroups are not used: each different set of ranks would need one, all
-ranks of the job would have to make it at the same time, and NCCL takes memory for each. Because the
-readers take turns within a round, and all of them read the same number of bytes, each rank sends and
-receives about as much as by `all_gather`, but parts of any size and for any set of ranks.
+ranks of the job would have to make it at the same time, and NCCL takes memory for each. The readers
+take turns within a round, and all of them read about the same number of bytes. So each rank sends
+and receives about as many bytes as with `all_gather`, but a part may have any size and go to any
+set of ranks.
 
 All ranks post the messages in one order, and finish the oldest one first. So the oldest message that is
 not finished is always posted by all its ranks: ranks cannot wait for each other in a circle.
@@ -149,8 +150,8 @@ class Exchange:
     """Passes the messages of rounds on. Each rank of the group has one, and calls the same methods.
 
     `deliver` gets each message that this rank needs, and its bytes. Its errors end the exchange of all
-    ranks in the next round. So do errors of packing: the other ranks wait for the messages of this round,
-    so they are posted all the same, with any bytes.
+    ranks in the next round. Errors of packing do the same. The other ranks wait for the messages of
+    this round, so these are still posted, with undefined bytes.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Exchange:
         self._rank = dist.get_rank(group)
         self._world_size = dist.get_world_size(group)
         # With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch compares how many operations each rank has made,
-        # sends and receives among them: only broadcasts pass.
+        # including sends and receives. So only broadcasts are possible.
         debug: Any = dist
         self._counted = debug.get_debug_level() == debug.DebugLevel.DETAIL
         self.device = device

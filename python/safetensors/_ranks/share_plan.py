@@ -1,15 +1,18 @@
-"""Who reads which bytes for whom: a pure function of what each rank needs. All ranks compute the same.
+"""Decides which rank reads which bytes for which ranks. All ranks compute the same schedule.
 
 A domain is a machine, or the whole group. For each domain and each part:
 
-1. A box whose pieces in the file are short, as those of columns are, grows to whole rows: the plan of a
-   rank would read the gaps between them, too, and other ranks of the domain need these.
-2. The boxes are cut into boxes that do not overlap (cells). A cell has a set of ranks that need it.
-3. A rank reads cells that only it needs by itself, straight into its tensor.
-4. The other cells are cut into units of at most a bucket. For each set of ranks, the units go to readers
-   out of the set, in the order of the file, so that all ranks read about the same number of bytes.
-5. The units of a reader fill buckets. Round r has the bucket r of each reader. Adjacent units that the same
-   ranks need whole are one message. Of units that ranks need in part, each rank gets its part: the reader
+1. A box whose pieces in the file are short, such as columns, grows to whole rows. The plan of a
+   rank would read the gaps between the pieces anyway, and other ranks of the domain need the bytes
+   of the gaps.
+2. The boxes are cut into boxes that do not overlap (cells). Each cell has a set of ranks that need
+   it.
+3. If only one rank needs a cell, this rank reads it, straight into its tensor.
+4. The other cells are cut into units of at most a bucket. The readers of the units are ranks of the
+   cell's set. Units are assigned in the order of the file, so that all ranks read about the same
+   number of bytes.
+5. The units of a reader fill buckets. Round r has the bucket r of each reader. Adjacent units that
+   the same ranks need as a whole are one message. If ranks need only parts of units, the reader
    packs the parts for the same ranks into one message per bucket.
 
 Sets of ranks are bit masks: bit r stands for rank r.
@@ -32,7 +35,7 @@ Needs = Mapping[int, Sequence[Box]]  # per part: the boxes that a rank needs
 
 
 class Unit(NamedTuple):
-    """Elements that one rank reads for several. `offset`: of their bytes in the bucket of the reader."""
+    """Elements that one rank reads for several. `offset`: begin of their bytes in its bucket."""
 
     part: int
     box: Box
@@ -41,10 +44,11 @@ class Unit(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Bytes that a reader sends. `ranks`: those that get it, and the reader if it needs it, too.
+    """Bytes that a reader sends. `ranks`: the receivers, and the reader if it needs the bytes, too.
 
-    `units` are adjacent units of the bucket. If there are `sources`, the units are parts of these units,
-    one by one, and lie one after the other in the message. Then the reader is not in `ranks`.
+    `units` are adjacent units of the bucket. If there are `sources`, each unit is a part of the
+    source with the same index, the message has the units one after the other, and the reader is not
+    in `ranks`.
     """
 
     reader: int
@@ -101,8 +105,8 @@ def make_schedule(
     """Return the schedule. `needs`: per rank. `shapes`, `itemsizes`: per part, the latter in bytes.
 
     `domains`: per rank. Ranks of one domain share reads. `bucket`: maximum bytes of a bucket, which has
-    space for an element. `min_unit`: bytes of a request that is large enough. Units are not made smaller
-    to spread them over readers, and boxes of shorter pieces grow.
+    space for an element. `min_unit`: the smallest efficient request, in bytes. Units are not made
+    smaller to spread them over readers, and boxes of shorter pieces grow.
     """
     schedule = Schedule([[] for _ in needs])
     shared: dict[int, list[_Job]] = {}
@@ -171,7 +175,7 @@ def _jobs(
 
 
 def _deliveries(box: Box, ranks: int, inside: Sequence[tuple[Box, int]]) -> _Deliveries:
-    """Return which ranks need which parts of a box. None, as an empty tuple, if all need all of it."""
+    """Return which ranks need which parts of a box. Empty: all ranks need the whole box."""
     if all(owners == ranks for _, owners in inside) and box.elements == sum(
         common.elements for common, _ in inside
     ):
@@ -217,7 +221,8 @@ def _cells(held: Mapping[Box, int]) -> list[tuple[Box, int]]:
     """Cut boxes into boxes that do not overlap. Each one has the ranks that need it, in file order."""
     boxes = sorted(held.items())
     dims = range(len(boxes[0][0].sizes)) if boxes else range(0)
-    # Most cuts are along one dimension: along it, only boxes that are open at once can overlap.
+    # Most cuts are along one dimension. Along it, only boxes that are open at the same time can
+    # overlap.
     sweep = max(dims, key=lambda dim: len({box.offsets[dim] for box, _ in boxes}), default=None)
     if sweep is None:
         return boxes

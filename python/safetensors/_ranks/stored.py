@@ -65,7 +65,7 @@ class StoredTensor:
 
 
 def _files_of_ranks(folder: str) -> list[str]:
-    """Return the files of a folder that ranks have written one by one, or an empty list."""
+    """Return the separate files of ranks in a folder. Empty: there are no such files."""
     if not os.path.isdir(folder):
         return []
     names = sorted(os.listdir(folder))
@@ -161,9 +161,10 @@ def open_shared(
 ) -> tuple[Callable[[], Stored], Choice]:
     """Read the headers on rank 0 of the group only. All ranks must call it.
 
-    Returns a function that opens the checkpoint on this rank, without reading a file. Its errors are
-    those of one rank. Raises RankError on all ranks if rank 0 fails. `path` may differ per rank. The
-    second result is what rank 0 chose for all ranks, from its `share` and its first file.
+    Returns a function that opens the checkpoint on this rank, without reading a file. The errors
+    of that function are those of this rank only. Raises RankError on all ranks if rank 0 fails.
+    `path` may differ per rank. The second result is rank 0's choice for all ranks, from its `share` and
+    its first file.
     """
     if is_alone(group):
         return lambda: Stored.open(path), choose(share, None, 1)

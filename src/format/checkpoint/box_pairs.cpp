@@ -1,5 +1,6 @@
-// See box_pairs.h for the algorithm. Dimensions in which all boxes overlap separate none, and are left out. The search
-// begins with the dimension that separates most pairs: if the boxes are apart along it, no other one is looked at.
+// See box_pairs.h for the algorithm. A dimension in which all boxes overlap separates no pair, and is left out. The
+// search begins with the dimension that separates most pairs. It looks at other dimensions only for boxes that overlap
+// in this one.
 #include "format/checkpoint/box_pairs.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace safetensors::format {
 namespace {
 
-// Up to here, comparing a list with all of another one takes less time than halving it.
+// Up to this length of a list, comparing all pairs takes less time than halving the list.
 constexpr std::size_t kFew = 8;
 
 std::vector<const Box*> joined(BoxPairs::Boxes left, BoxPairs::Boxes right) {
@@ -85,9 +86,9 @@ bool BoxPairs::each(const Visit& visit) {
   return search(left, right, dim) && (one_list_ || search(right, left, dim));
 }
 
-// Reports the pairs of which the range holds the begin of the point in dimension `dim`, and which overlap in all
-// dimensions before it. Changes the order of both lists. The depth of the recursion is at most the number of dimensions
-// times the logarithm of the number of boxes.
+// Reports the pairs of a range and a point for which the range holds the begin of the point in dimension `dim`, and
+// which overlap in all dimensions before `dim`. Changes the order of both lists. The depth of the recursion is at most
+// the number of dimensions times the logarithm of the number of boxes.
 bool BoxPairs::search(Indexes ranges, Indexes points, std::size_t dim) {
   if (ranges.empty() || points.empty()) return true;
   if (std::min(ranges.size(), points.size()) <= kFew) return compare(ranges, points, dim);

@@ -4,8 +4,8 @@
 // ranges overlap if the begin of one of them is inside of the other. So per dimension the search asks which ranges hold
 // which begins, once for each side. A node of the tree is a set of begins. A range that holds all of them goes on to
 // the next dimension together with them. The other ranges go to the half or to both halves of the node that they reach.
-// At most two ends of a range are inside of nodes of one level, so few ranges go to both. No pair is compared because
-// it shares only some of the dimensions. The tree is never stored: the search permutes lists of indexes.
+// At most two ends of a range are inside of nodes of one level, so few ranges go to both. A pair that overlaps in only
+// some of the dimensions is never compared. The tree is never stored: the search permutes lists of indexes.
 #pragma once
 
 #include <safetensors/reshard.h>
@@ -18,7 +18,7 @@
 
 namespace safetensors::format {
 
-// All boxes are not empty, and have the same rank.
+// No box is empty, and all boxes have the same rank.
 class BoxPairs {
  public:
   using Boxes = std::span<const Box* const>;
@@ -33,8 +33,8 @@ class BoxPairs {
   // Calls visit once per pair of boxes that overlap, in any order. Returns false if visit did.
   bool each(const Visit& visit);
 
-  // The number of entries of lists and of pairs that each() looked at. With C boxes in D dimensions that cut them, of
-  // which P pairs overlap, it is at most in proportion to C x log2(C)^D + P.
+  // The number of entries of lists and of pairs that each() looked at. For C boxes, D dimensions that separate them,
+  // and P pairs that overlap, it is at most in proportion to C x log2(C)^D + P.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:

@@ -131,8 +131,8 @@ class Splitter {
     return !first;
   }
 
-  // Whether a tensor about whose storage the caller says nothing has no bytes. In torch, the storages of all such
-  // tensors are equal, and huggingface_hub takes them for one.
+  // Returns whether a tensor has no bytes, and the caller gives no storage for it. In torch, the storages of all such
+  // tensors are equal, and huggingface_hub takes them for one storage.
   static bool has_no_memory(const CheckpointTensor& tensor) {
     return !tensor.file && !tensor.storage_bytes && std::ranges::find(tensor.shape, 0U) != tensor.shape.end();
   }

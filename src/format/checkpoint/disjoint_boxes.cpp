@@ -1,6 +1,6 @@
 // See disjoint_boxes.h. A box is cut by one earlier box after the other, and each piece is compared only with the
-// earlier boxes that overlap it. The box that takes most of a piece comes first: so a piece of which little remains is
-// soon gone.
+// earlier boxes that overlap it. The box that takes most of a piece cuts it first. So if little remains in the
+// end, most of the piece is gone soon.
 #include "format/checkpoint/disjoint_boxes.h"
 
 #include <algorithm>
@@ -44,8 +44,9 @@ void subtract(Box box, const Box& taken, std::vector<Box>& remaining) {
   }
 }
 
-// Returns the index of the taker that cuts `part` first: the largest one, if it takes half of the part. So a part of
-// which little remains is soon gone. Otherwise it is the one in the middle, because boxes in a row then halve the part.
+// Returns the index of the taker that cuts `part` first. If the largest taker takes at least half of the part, returns
+// this one, so that little remains. Otherwise returns the taker in the middle: if the takers are boxes in a row, it
+// halves the part.
 std::size_t first_taker(const Box& part, std::span<const Box*> takers) {
   std::size_t largest = 0;
   std::uint64_t max = 0;
@@ -163,8 +164,9 @@ Status DisjointBoxes::cut_all(const Overlaps& overlaps) {
   return {};
 }
 
-// Adds what remains of a box without the takers. Changes their order. A level is a box that was cut by one taker: its
-// parts are compared with the first takers of the list. Parts that are done change only the order of these.
+// Adds the parts of a box that remain without the takers. Changes the order of the takers. A level has the parts that
+// remain after a cut by one taker. They are compared with the first `takers` takers of the list. Work on later levels
+// changes only the order of these.
 Status DisjointBoxes::cut(std::size_t source, std::span<const Box*> takers) {
   struct Level {
     std::vector<Box> parts;  // not compared yet

@@ -1,5 +1,5 @@
-// Cuts a list of boxes so that no two of them overlap: of equal boxes, only the first one counts, and each box keeps
-// the elements that no earlier box has.
+// Cuts a list of boxes so that no two of them overlap: each box keeps the elements that no earlier box has. So of
+// several equal boxes, only the first one remains.
 //
 // Boxes of one mesh are disjoint or equal, so a search for overlaps finds none, and nothing is cut. Boxes that differ
 // in one dimension only are ranges. They need no search: a map has the ranges that are taken. For other boxes, the

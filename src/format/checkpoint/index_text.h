@@ -32,9 +32,9 @@ class IndexText {
 // Names of the files of a model, in the order of their numbers.
 using FileNames = std::span<const std::string>;
 
-// Writes the text of an index again, with other names of files. text: of IndexText, whose tensors are in the order of
-// the files `from`. from, to: of equal length. write: takes the text in pieces of at least 64 KiB, except for the last.
-// Returns the first error of `write`. Throws std::bad_alloc.
+// Writes the text of an index again, with other names of files. text: made by IndexText, with the tensors in the order
+// of the files `from`. from, to: the old and the new names, one per file. write: takes the text in pieces of at least
+// 64 KiB, except for the last. Returns the first error of `write`. Throws std::bad_alloc.
 [[nodiscard]] Status rename_files(std::string_view text, FileNames from, FileNames to,
                                   const std::function<Status(std::string_view)>& write);
 

@@ -18,8 +18,8 @@ namespace safetensors::format {
 // A conversion to fewer bits rounds once, to nearest even, in every floating-point mode of the thread. It sets no flags
 // and springs no traps. A number that is too large becomes:
 //   F64, F32, F16, BF16, F8_E5M2: infinity
-//   F8_E4M3: its largest number, and so does infinity
-//   F8_E4M3FNUZ, F8_E5M2FNUZ: NaN, and so does infinity
+//   F8_E4M3: its largest number; infinity becomes this number, too
+//   F8_E4M3FNUZ, F8_E5M2FNUZ: NaN; infinity becomes NaN, too
 // NaN becomes a quiet NaN. It keeps its sign if both dtypes have signed NaNs. Only BF16 to F32 keeps a NaN bit for bit.
 void cast(Dtype from, const std::byte* in, Dtype to, std::byte* out, std::size_t count) noexcept;
 

@@ -1,4 +1,4 @@
-// The loops of cast(), with the choice of instructions in the open for tests.
+// The loops of cast(). Tests can choose the instructions.
 #pragma once
 
 #include <safetensors/dtype.h>

@@ -1,7 +1,7 @@
 // Counts losses without the result of the cast: an element is lost if its magnitude is above or below a limit that
 // depends only on the new dtype. Elements are widened to F32 or F64 first, which is exact. The bits of the magnitudes
-// of one float have the order of the numbers, so all comparisons are those of integers, and no floating-point mode
-// changes them.
+// of one float have the order of the numbers, so all comparisons compare integers, and no floating-point mode changes
+// them.
 #include "format/dtype/cast_losses.h"
 
 #include <algorithm>

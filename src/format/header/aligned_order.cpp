@@ -2,8 +2,8 @@
 //
 // A tensor begins at a multiple of the alignment if the sizes before it have a sum that is a multiple. So tensors whose
 // size is a multiple come first. The others are put into groups whose sizes have such a sum, and only the first tensor
-// of a group is aligned. So many small groups are best: first pairs, then groups that a greedy search finds. The best
-// groups are a hard problem (a sum of subsets). Pairs are always right, and real files have few different remainders.
+// of a group is aligned. So many small groups are best: first pairs, then groups that a greedy search finds. To find
+// the best groups is a hard problem (subset sum). Pairs are always right, and real files have few different remainders.
 #include "format/header/aligned_order.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ class Groups {
     sum_ = 0;
   }
 
-  // Whether an index with the remainder is left after one with the remainder `before` is taken. 0: no remainder.
+  // Returns whether an index with this remainder is left after an index with the remainder `before` is taken. before: 0
+  // if none is taken.
   [[nodiscard]] bool has(std::uint32_t remainder, std::uint32_t before = 0) const {
     return waiting_[remainder].count() > (remainder == before ? 1U : 0U);
   }

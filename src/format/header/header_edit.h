@@ -12,7 +12,7 @@
 
 namespace safetensors::format {
 
-// The new value of each key. A key without a value is removed, and may be missing. The values are not null.
+// The new value of each key. nullopt removes the key, which need not exist. The pointers are not null.
 using MetadataEdits = std::map<std::string_view, const std::optional<std::string>*>;
 
 // Returns the text with edited metadata, in the writer's style, without padding. `__metadata__` stays present even if

@@ -32,7 +32,7 @@ using NewMetadata = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] Status check_new_name(std::string_view name, Dtype dtype);
 // Errors: those of check_new_name(), size_overflow, misaligned_size.
 [[nodiscard]] Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape);
-// duplicate_name.
+// Returns the error duplicate_name.
 [[nodiscard]] Error added_before(std::string_view name);
 // Error: duplicate_name, for the first tensor that has the name of an earlier one. Throws std::bad_alloc.
 [[nodiscard]] Status check_unique(std::span<const NewTensor> tensors);
@@ -56,8 +56,8 @@ struct NewHeaderText {
 [[nodiscard]] Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::string_view metadata,
                                                     const LayoutOptions& options);
 
-// What a new header keeps of its text. The parser needs the whole text. Later only the names and the metadata are
-// needed: half of it.
+// The parts of its text that a new header keeps. The parser needs the whole text. Later only the names and the metadata
+// are needed, which are about half of the text.
 enum class KeptText : std::uint8_t { all, names };
 
 // Parses the text like that of a file, because the library must never write a header that it would refuse. The Header

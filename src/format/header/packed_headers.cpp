@@ -32,7 +32,7 @@ Error invalid(std::size_t offset, const std::string& detail) {
   return error;
 }
 
-// Takes parts from the front. After a part that is not there, everything else is missing, too.
+// Takes parts from the front. If one part is missing, all later parts are missing, too.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) noexcept : bytes_(bytes) {}

@@ -1,5 +1,5 @@
-// The headers of the files of a checkpoint as one sequence of bytes, which another process can open the checkpoint
-// with.
+// The headers of the files of a checkpoint as one sequence of bytes. Another process can open the checkpoint with these
+// bytes.
 #pragma once
 
 #include <safetensors/error.h>

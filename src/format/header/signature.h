@@ -12,8 +12,8 @@ namespace safetensors::format {
 inline constexpr std::size_t kStartBytes = 32768 + 8;
 inline constexpr std::size_t kEndBytes = 65535 + 22;
 
-// Returns the kind of file, such as "a zip archive", that bytes begin like, or an empty text. The signature must have
-// at least four bytes, or three and a plausible fourth. The text is static.
+// Returns the kind of file whose signature the bytes begin with, such as "a zip archive", or an empty text. The
+// signature must have at least four bytes, or three and a plausible fourth. The text is static.
 [[nodiscard]] std::string_view begins_like(std::string_view bytes) noexcept;
 
 // A signature in a file.

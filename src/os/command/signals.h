@@ -3,11 +3,11 @@
 
 namespace safetensors::os {
 
-// From now on, a write to a closed pipe and a write over the limit of the file size are errors of the write. Their
-// signals would kill the process, and leave a partial file.
+// From now on, a write to a closed pipe or beyond the limit of the file size returns an error. Otherwise a signal would
+// kill the process and leave a partial file.
 void ignore_write_signals() noexcept;
 
-// Ends the process as a write to a closed pipe does.
+// Ends the process by the signal of a write to a closed pipe.
 void end_by_broken_pipe() noexcept;
 
 // From now on, an access to mapped bytes that are no longer in the file prints `text` to standard error and ends the

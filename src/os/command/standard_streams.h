@@ -15,8 +15,8 @@ inline constexpr int kStandardError = 2;
 // Returns the width of a terminal in columns. 0: it is unknown.
 [[nodiscard]] std::size_t terminal_columns(int descriptor) noexcept;
 
-// Gives each standard descriptor that is closed a file that is open in the wrong direction. Otherwise, a file that the
-// process opens would get its number. So the use of the descriptor is an error, as before.
+// If a standard descriptor is closed, opens a file on it, but in the wrong direction. Otherwise, the next file that the
+// process opens would get this descriptor. Reading or writing through the descriptor stays an error.
 void fill_standard_descriptors() noexcept;
 
 // These return a count of bytes (0 for a read: the end), or -1 and set errno. One system call each.

@@ -1,6 +1,6 @@
-// Reads /proc/meminfo and the limits of the control groups. A group may be limited by each group above it, so the
-// smallest room counts. The usage of a group includes its part of the page cache, which the system drops when the group
-// needs memory.
+// Reads /proc/meminfo and the limits of the control groups. Each group above a group may limit it, too, so the smallest
+// number of remaining bytes decides. The usage of a group includes its part of the page cache, which the system drops
+// when the group needs memory.
 #include "os/available_memory.h"
 
 #include <fcntl.h>
