@@ -3,7 +3,11 @@ file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sr
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
 # The folders of src/os that this system needs.
-set(safetensors_systems linux posix)
+if(WIN32)
+  set(safetensors_systems windows)
+else()
+  set(safetensors_systems linux posix)
+endif()
 file(GLOB safetensors_folders RELATIVE ${PROJECT_SOURCE_DIR}/src/os ${PROJECT_SOURCE_DIR}/src/os/*)
 foreach(folder IN LISTS safetensors_folders)
   if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/os/${folder} AND NOT folder IN_LIST safetensors_systems)
@@ -27,6 +31,10 @@ target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+if(WIN32)
+  target_compile_definitions(safetensors PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
+  target_link_libraries(safetensors PRIVATE bcrypt)
+endif()
 set_target_properties(safetensors PROPERTIES
   CXX_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON

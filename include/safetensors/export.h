@@ -27,7 +27,16 @@
 /** @def SAFETENSORS_API_CLASS
  * Marks a class whose type information the shared library exports. In a static library the class has the visibility of
  * your own classes, so that you can derive from it without a warning. */
-#if defined(__GNUC__) && defined(SAFETENSORS_SHARED)
+#if defined(_WIN32)
+#define SAFETENSORS_API_CLASS
+#if !defined(SAFETENSORS_SHARED)
+#define SAFETENSORS_API
+#elif defined(safetensors_EXPORTS)
+#define SAFETENSORS_API __declspec(dllexport)
+#else
+#define SAFETENSORS_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__) && defined(SAFETENSORS_SHARED)
 #define SAFETENSORS_API __attribute__((visibility("default")))
 #define SAFETENSORS_API_CLASS SAFETENSORS_API
 #elif defined(__GNUC__)

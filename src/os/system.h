@@ -66,11 +66,11 @@ class System {
   virtual FileSystem file_system(int descriptor) noexcept;
 };
 
-// "/proc/self/fd/N", a path to an open file, even if the file has no name. Needs no heap, so functions that must not
-// throw can use it.
+// A path to an open file: on Linux "/proc/self/fd/N", also if the file has no name. The caller needs no heap, so
+// functions that must not throw can use it.
 struct DescriptorPath {
   explicit DescriptorPath(int descriptor) noexcept;
-  char text[32];
+  char text[4096];
 };
 
 // The implementation that calls the system. It is never destroyed.

@@ -6,6 +6,12 @@
 namespace safetensors::os {
 namespace {
 
+#ifdef EDQUOT
+constexpr int kQuota = EDQUOT;
+#else
+constexpr int kQuota = ENOSPC;
+#endif
+
 struct Description {
   int error_number;
   const char* text;
@@ -55,13 +61,27 @@ constexpr Description kDescriptions[] = {
     {EHOSTUNREACH, "no route to host"},
     {ENETUNREACH, "network is unreachable"},
     {ETIMEDOUT, "timed out"},
+#ifdef EHOSTDOWN
     {EHOSTDOWN, "host is down"},
+#endif
+#ifdef ESTALE
     {ESTALE, "stale file handle"},
+#endif
+#ifdef EDQUOT
     {EDQUOT, "disk quota exceeded"},
+#endif
+#ifdef EREMOTEIO
     {EREMOTEIO, "remote input/output error"},
+#endif
+#ifdef ENOKEY
     {ENOKEY, "required key not available"},
+#endif
+#ifdef EUCLEAN
     {EUCLEAN, "file system is damaged"},
+#endif
+#ifdef ENOMEDIUM
     {ENOMEDIUM, "no medium found"},
+#endif
     {ECANCELED, "cancelled"},
 };
 
@@ -91,7 +111,7 @@ Error read_error(int error_number, std::size_t size, std::uint64_t offset) {
 }
 
 bool out_of_space(int error_number) noexcept {
-  return error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
+  return error_number == ENOSPC || error_number == kQuota || error_number == EFBIG;
 }
 
 }  // namespace safetensors::os

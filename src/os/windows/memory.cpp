@@ -1,0 +1,138 @@
+// Pages of memory with VirtualAlloc(), and maps of files. Windows gives large pages only to users with a privilege, so
+// there are none here.
+#include "os/memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "os/system_error.h"
+#include "os/windows/native.h"
+
+namespace safetensors::os {
+namespace {
+
+SYSTEM_INFO system_info() noexcept {
+  SYSTEM_INFO info;
+  ::GetSystemInfo(&info);
+  return info;
+}
+
+// The range of a call for pages of mapped memory.
+WIN32_MEMORY_RANGE_ENTRY range_of(std::span<const std::byte> bytes) noexcept {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+Error unsupported(const char* what) {
+  return base::make_error(Errc::unsupported, std::string("Windows has no ") + what);
+}
+
+}  // namespace
+
+// Maps begin at a multiple of the granularity of allocations (64 KiB), which is larger than a page.
+std::size_t page_size() noexcept {
+  static const std::size_t size = system_info().dwAllocationGranularity;
+  return size;
+}
+
+bool fits_in_machine(std::uint64_t size) noexcept {
+  MEMORYSTATUSEX status;
+  status.dwLength = sizeof status;
+  return !::GlobalMemoryStatusEx(&status) || size <= status.ullTotalPageFile;  // memory and page files together
+}
+
+// VirtualAlloc() does not align to kHugePage. So the first call only looks for a place, and the second one takes an
+// aligned address in it. Another thread may take the place between the two, and then the search begins again.
+Pages map_pages(std::uint64_t size) noexcept {
+  if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
+      !fits_in_machine(size))
+    return {};
+  const std::size_t length = (static_cast<std::size_t>(size) + page_size() - 1) / page_size() * page_size();
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    void* const place = ::VirtualAlloc(nullptr, length + kHugePage, MEM_RESERVE, PAGE_NOACCESS);
+    if (place == nullptr) return {};
+    const auto address = (reinterpret_cast<std::uintptr_t>(place) + kHugePage - 1) / kHugePage * kHugePage;
+    (void)::VirtualFree(place, 0, MEM_RELEASE);
+    void* const begin =
+        ::VirtualAlloc(reinterpret_cast<void*>(address), length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+    if (begin != nullptr) return {static_cast<std::byte*>(begin), length, false};
+    if (::GetLastError() != ERROR_INVALID_ADDRESS) return {};
+  }
+  return {};
+}
+
+// Windows releases only whole allocations. A part of one loses its memory and keeps its addresses.
+bool unmap_pages(const Pages& pages) noexcept {
+  if (pages.begin == nullptr) return true;
+  MEMORY_BASIC_INFORMATION found;
+  if (::VirtualQuery(pages.begin, &found, sizeof found) == 0) return false;
+  if (found.AllocationBase == pages.begin && found.RegionSize <= pages.size)
+    return ::VirtualFree(pages.begin, 0, MEM_RELEASE) != 0;
+  return ::VirtualFree(pages.begin, pages.size, MEM_DECOMMIT) != 0;
+}
+
+bool provide_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
+void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
+
+void discard_pages(std::span<std::byte> pages) noexcept {
+  // The second call makes the pages zero again at the next access.
+  if (::VirtualFree(pages.data(), pages.size(), MEM_DECOMMIT))
+    (void)::VirtualAlloc(pages.data(), pages.size(), MEM_COMMIT, PAGE_READWRITE);
+}
+
+void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode mode) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return nullptr;
+  const bool shared = mode == MapMode::shared;
+  const windows::Handle section(
+      ::CreateFileMappingW(handle, nullptr, shared ? PAGE_READONLY : PAGE_WRITECOPY, 0, 0, nullptr));
+  void* view = nullptr;
+  if (section.valid())
+    view = ::MapViewOfFile(section.get(), shared ? FILE_MAP_READ : FILE_MAP_COPY, static_cast<DWORD>(offset >> 32),
+                           static_cast<DWORD>(offset), size);
+  if (view == nullptr) windows::fail();
+  return view;
+}
+
+void unmap_file(void* begin, std::size_t) noexcept {
+  (void)::UnmapViewOfFile(begin);
+}
+
+Status populate(std::span<const std::byte> mapped) noexcept {
+  if (mapped.empty()) return {};
+  WIN32_MEMORY_RANGE_ENTRY range = range_of(mapped);
+  (void)::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);
+  return {};
+}
+
+Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
+  if (advice == PageAdvice::will_need) return populate(mapped);
+  if (advice == PageAdvice::normal || mapped.empty()) return {};
+  return base::guarded([]() -> Status { return unsupported("advice on the pages of a map"); });
+}
+
+Status lock_pages(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty() || ::VirtualLock(const_cast<std::byte*>(bytes.data()), bytes.size())) return {};
+  const int error_number = (windows::fail(), errno);
+  return base::guarded([&]() -> Status {
+    return system_error(
+        Errc::out_of_memory, error_number,
+        "cannot lock " + std::to_string(bytes.size()) + " bytes in memory (the working set is too small)");
+  });
+}
+
+void unlock_pages(std::span<const std::byte> bytes) noexcept {
+  if (!bytes.empty()) (void)::VirtualUnlock(const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+// For pages that are not locked, this call removes them from the working set of the process.
+void give_up_pages(std::span<const std::byte> mapped) noexcept {
+  if (!mapped.empty()) (void)::VirtualUnlock(const_cast<std::byte*>(mapped.data()), mapped.size());
+}
+
+}  // namespace safetensors::os

@@ -1,0 +1,75 @@
+// Asks Windows about the process and its threads.
+#include "os/process.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "os/available_memory.h"
+#include "os/descriptor_pool.h"
+#include "os/thread_usage.h"
+#include "os/windows/native.h"
+
+#include <bcrypt.h>
+
+namespace safetensors::os {
+namespace {
+
+std::int64_t ticks_of(const FILETIME& time) noexcept {
+  return static_cast<std::int64_t>(std::uint64_t{time.dwHighDateTime} << 32 | time.dwLowDateTime);
+}
+
+ThreadUsage thread_usage() noexcept {
+  return {std::chrono::duration<double>(thread_cpu_time()).count(), 0};  // Windows counts faults per process only
+}
+
+}  // namespace
+
+std::uint64_t process_id() noexcept {
+  return ::GetCurrentProcessId();
+}
+
+unsigned allowed_processors() noexcept {
+  return std::max(1U, static_cast<unsigned>(::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)));
+}
+
+std::uint64_t random_bits() noexcept {
+  std::uint64_t random = 0;
+  if (::BCryptGenRandom(nullptr, reinterpret_cast<PUCHAR>(&random), sizeof random, BCRYPT_USE_SYSTEM_PREFERRED_RNG) < 0)
+    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+             process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
+  return random;
+}
+
+void wait_for_signal() noexcept {
+  ::Sleep(INFINITE);
+}
+
+// The C library allows 2,048 descriptors (msvcrt) or 8,192 (the universal one).
+std::size_t descriptor_limit() noexcept {
+  return 1024;
+}
+
+std::optional<std::uint64_t> available_memory() {
+  MEMORYSTATUSEX status;
+  status.dwLength = sizeof status;
+  if (!::GlobalMemoryStatusEx(&status)) return std::nullopt;
+  return std::min(status.ullAvailPhys, status.ullAvailPageFile);
+}
+
+std::chrono::nanoseconds thread_cpu_time() noexcept {
+  FILETIME created, ended, system, user;
+  if (!::GetThreadTimes(::GetCurrentThread(), &created, &ended, &system, &user)) return {};
+  return std::chrono::nanoseconds((ticks_of(system) + ticks_of(user)) * 100);
+}
+
+ThreadClock::ThreadClock() noexcept : begin_(thread_usage()) {}
+
+ThreadUsage ThreadClock::lap() noexcept {
+  const ThreadUsage now = thread_usage();
+  const ThreadUsage used{now.cpu_seconds - begin_.cpu_seconds, 0};
+  begin_ = now;
+  return used;
+}
+
+}  // namespace safetensors::os
