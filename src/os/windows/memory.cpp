@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <mutex>
 #include <string>
 
 #include "base/error.h"
@@ -63,14 +64,23 @@ Pages map_pages(std::uint64_t size) noexcept {
   return {};
 }
 
-// Windows releases only whole allocations. A part of one loses its memory and keeps its addresses.
+// Windows releases only whole allocations. So a part of one loses its memory and keeps its addresses, until no part has
+// memory any more.
 bool unmap_pages(const Pages& pages) noexcept {
   if (pages.begin == nullptr) return true;
+  // Two threads that release the last parts of an allocation must not both find that it is empty.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!::VirtualFree(pages.begin, pages.size, MEM_DECOMMIT)) return false;
   MEMORY_BASIC_INFORMATION found;
-  if (::VirtualQuery(pages.begin, &found, sizeof found) == 0) return false;
-  if (found.AllocationBase == pages.begin && found.RegionSize <= pages.size)
-    return ::VirtualFree(pages.begin, 0, MEM_RELEASE) != 0;
-  return ::VirtualFree(pages.begin, pages.size, MEM_DECOMMIT) != 0;
+  if (::VirtualQuery(pages.begin, &found, sizeof found) == 0) return true;
+  std::byte* const base = static_cast<std::byte*>(found.AllocationBase);
+  std::byte* next = base;
+  while (::VirtualQuery(next, &found, sizeof found) != 0 && found.AllocationBase == base) {
+    if (found.State == MEM_COMMIT) return true;
+    next += found.RegionSize;
+  }
+  return ::VirtualFree(base, 0, MEM_RELEASE) != 0;
 }
 
 bool provide_pages(std::span<std::byte>) noexcept {
