@@ -44,7 +44,7 @@ typedef struct safetensors_write_options {
    * use the writer. */
   int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
-  /** What happens to a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
+  /** The treatment of a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
    * the link becomes a regular file, and the file that it led to does not change. */
   uint32_t replace_symlinks;
   uint32_t reserved; /**< 0 */

@@ -74,7 +74,7 @@ struct Transfer {
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
-/// Returns what each wanted part takes from the saved parts of a tensor.
+/// Returns the transfers from the saved parts of a tensor to the wanted parts.
 ///
 /// `shape` is the shape of the whole tensor. `saved` and `wanted` are boxes of it, such as shard_box() returns. Each
 /// element of a wanted box is in exactly one Transfer. If several saved boxes have an element, the one with the lowest

@@ -48,7 +48,7 @@ struct WriteOptions {
   /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
   /// not throw. Must not use the Writer.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
-  /// What happens to a symlink at the path.
+  /// The treatment of a symlink at the path.
   ///
   /// false: the link is followed, and the file that it leads to is replaced. true: the link becomes a regular file. It
   /// gets the mode and owner of the file that it led to, and that file does not change. A link to a device, a FIFO or a
