@@ -138,7 +138,7 @@ SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* 
 /** Writes whole rows of a tensor. Row i is the elements whose first index is i. `first_row` is the index of the first
  * row. `size` is in bytes: a whole number of rows, in C order. Write each row exactly once.
  *
- * Errors: those of safetensors_writer_write(), of which BUFFER_SIZE means more rows than there are after `first_row`;
+ * Errors: those of safetensors_writer_write() (BUFFER_SIZE: more rows than there are after `first_row`);
  * SLICE_RANK (a scalar has no rows), SLICE_BITS (the rows of this dtype and shape do not end with a byte), SLICE_INDEX
  * (`first_row` is larger than the number of rows), DATA_LENGTH (not a whole number of rows). */
 SAFETENSORS_API safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name,

@@ -84,9 +84,9 @@ struct Transfer {
 ///
 /// The transfers are sorted by target, then by source.
 ///
-/// Saved boxes that differ in one dimension only may overlap as they like. The overlaps of others have limits, because
-/// their number can grow with S x S, with S saved boxes: at most 2^18 + 16 x S pairs may overlap without being equal,
-/// and the boxes may be cut into as many pieces, in 64 times as many steps.
+/// Saved boxes that differ in only one dimension may overlap without limit. Overlaps of other boxes have limits,
+/// because their number can grow with S x S, with S saved boxes: at most 2^18 + 16 x S pairs may overlap without being
+/// equal, and the boxes may be cut into as many pieces, in 64 times as many steps.
 ///
 /// Time, with N pieces and wanted boxes (a saved box that is not cut is one piece), and T transfers: at most in
 /// proportion to N x log2(N)^D + T x log2(T), and to N x N. D is the number of dimensions in which boxes lie apart. The
