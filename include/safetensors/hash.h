@@ -155,8 +155,8 @@ struct Manifest {
   [[nodiscard]] static Result<Manifest> make(std::span<const File> files, const ManifestOptions& options = {}) noexcept;
 
   /// Reads the text of a manifest and checks it: sizes, counts and orders must be consistent, and no member may be
-  /// missing, unknown or there twice. A manifest may come from a source that you do not trust. The memory is at most
-  /// 8 x `text.size()` + 64 KiB.
+  /// missing, unknown or repeated. A manifest may come from a source that you do not trust. The memory is at most 8 x
+  /// `text.size()` + 64 KiB.
   /// Errors: invalid_argument (also for another version or an unknown algorithm), out_of_memory. An error about the
   /// text has the offset of its byte. An error about members that contradict each other has none.
   [[nodiscard]] static Result<Manifest> parse(std::string_view text) noexcept;

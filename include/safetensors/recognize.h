@@ -72,7 +72,7 @@ struct ModelFinding {
 struct Recognition {
   std::vector<ModelFinding> findings = {};  ///< in the order of ModelTrait, each trait at most once
   std::uint64_t nbytes = 0;                 ///< bytes of all tensors
-  /// Number of weights. A packed tensor counts as the weights that it packs. Scales and other helpers count as none.
+  /// Number of weights. A packed tensor counts as the weights that it packs. Scales and other helpers do not count.
   std::uint64_t weights = 0;
   /// Number of tensors that pack weights, but do not show how many. They are not in `weights`. Only their configuration
   /// tells the number.
