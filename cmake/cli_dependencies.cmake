@@ -10,7 +10,7 @@ add_library(safetensors_cli_dependencies INTERFACE)
 
 find_package(fmt 8 QUIET)
 if(fmt_FOUND)
-  # Without FMT_HEADER_ONLY, which would compile fmt in every file: cli/formatted.cpp compiles it once.
+  # Without FMT_HEADER_ONLY, which would compile fmt in every file: cli/text/formatted.cpp compiles it once.
   target_include_directories(safetensors_cli_dependencies SYSTEM INTERFACE
     $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 else()

@@ -33,13 +33,14 @@ watch() {
   while kill -0 $$ 2>/dev/null; do
     if [[ -t 1 ]]; then printf '\r\033[K%-48s %4d s%s' "$1" $((SECONDS - start)) "$(progress)"; fi
     sleep "$pause" >/dev/null 2>&1
+    kill -0 $$ 2>/dev/null || return 0
     if [[ ! -t 1 ]]; then printf '  %s: %d s%s\n' "$1" $((SECONDS - start)) "$(progress)"; fi
   done
 }
 
 # Prints the last progress in the log: "[12/80]" of ninja, "12/80 Test" of ctest, or "[ 45%]" of pytest.
 progress() {
-  tail -n 200 "$log" | grep -aoE '\[ *[0-9]+(/[0-9]+|%)\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
+  tail -n 200 "$log" 2>/dev/null | grep -aoE '\[ *[0-9]+(/[0-9]+|%)\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
 }
 
 # install_python PACKAGES...: makes the environment, and installs packages there and the tools that build the package.
@@ -48,9 +49,11 @@ install_python() {
     "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
 }
 
-# build_package OPTIONS...: builds library, command and Python package, and installs the package in the environment.
+# build_package TARGETS...: builds library, command and Python package, and installs the package in the environment. Also
+# builds more targets. They are in one option, because pip before 23.1 takes only the last one of several.
 build_package() {
+  local targets
+  targets=$(printf ';%s' safetensors_native safetensors_cli "$@")
   "$environment/bin/pip" install -v --no-compile --no-build-isolation --no-deps --force-reinstall \
-    --config-settings=build-dir="$tree" --config-settings=build.targets=safetensors_native \
-    --config-settings=build.targets=safetensors_cli "$@" .
+    --config-settings=build-dir="$tree" --config-settings=build.targets="${targets:1}" .
 }

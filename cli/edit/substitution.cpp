@@ -133,7 +133,7 @@ Status append_escape(char next, std::string& text) {
   if (next == 's' || next == 'S') {
     text += next == 's' ? "[[:space:]]" : "[^[:space:]]";  // \s of RE2 has no vertical tab
   } else {
-    // RE2 takes a backslash only before these letters and before ASCII that is no part of a word.
+    // RE2 takes a backslash only before these letters and before ASCII that is not part of a word.
     if (letter || (next != '_' && static_cast<unsigned char>(next) < 0x80)) text += '\\';
     text += next;
   }

@@ -121,7 +121,7 @@ struct LsTotals {
   }
 };
 
-// Whether a pattern matches the name, or there are no patterns.
+// Returns whether a pattern matches the name, or there are no patterns.
 bool selected(const std::vector<std::string>& globs, std::string_view name) {
   return globs.empty() ||
          std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });

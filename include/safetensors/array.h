@@ -188,8 +188,8 @@ class Array {
   /// Loads the pages of the bytes [offset, offset + size) of a map into memory, so that later access does not wait.
   ///
   /// Ignores bytes after the end of the Array. You need not prefault the whole Array at once: it is enough to prefault
-  /// the next few MiB before you use them. If the Array is no map, this function does nothing. Before Linux 5.14, this
-  /// function only requests a read-ahead, so later access may still wait.
+  /// the next few MiB before you use them. If the Array is not a map, this function does nothing. Before Linux 5.14,
+  /// this function only requests a read-ahead, so later access may still wait.
   /// Errors: out_of_memory, and read_failed (the file became shorter, or its device failed; the system does not say
   /// which).
   [[nodiscard]] SAFETENSORS_API Status prefault(std::uint64_t offset = 0,
@@ -199,8 +199,8 @@ class Array {
   [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
 
   /// Tells the system how the program will access the pages of a map. The advice also holds for bytes of other tensors
-  /// on the first and the last page. If the Array is no map, this function does nothing. Error: unsupported (the system
-  /// refuses the advice).
+  /// on the first and the last page. If the Array is not a map, this function does nothing. Error: unsupported (the
+  /// system refuses the advice).
   [[nodiscard]] SAFETENSORS_API Status advise(Advice advice) const noexcept;
   /// @{
   /// lock() loads the pages of the Array and locks them in memory, so that the system never writes them out or drops
@@ -208,7 +208,7 @@ class Array {
   ///
   /// The first and the last page may also hold bytes of other tensors. unlock() unlocks these pages too, no matter how
   /// often they were locked. When a file is unmapped, its pages are unlocked. Call unlock() before release(). If the
-  /// Array is no map, also call unlock() before you free the memory.
+  /// Array is not a map, also call unlock() before you free the memory.
   /// Errors of lock(): out_of_memory (too little memory, or the limit `RLIMIT_MEMLOCK`), and read_failed (see
   /// prefault()).
   [[nodiscard]] SAFETENSORS_API Status lock() const noexcept;

@@ -571,7 +571,7 @@ SAFETENSORS_API safetensors_status safetensors_array_mutable_data(safetensors_ar
 /** Loads the pages of `size` bytes at `offset` of a map into memory, so that later access does not wait.
  *
  * Ignores bytes after the end of the array. It is enough to prefault the next few MiB before you use them. Does nothing
- * if the array is no map. Before Linux 5.14, only requests a read-ahead, so later access may still wait.
+ * if the array is not a map. Before Linux 5.14, only requests a read-ahead, so later access may still wait.
  * Errors: OUT_OF_MEMORY, and READ_FAILED (the file became shorter, or its device failed). */
 SAFETENSORS_API safetensors_status safetensors_array_prefault(const safetensors_array* array, uint64_t offset,
                                                               uint64_t size, safetensors_error* error);

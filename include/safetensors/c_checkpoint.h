@@ -113,10 +113,13 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_layout_index(const saf
  * safetensors_checkpoint_writer_commit() renames it, so the whole model appears at once. A crash leaves at most the
  * temporary folder, which `safetensors clean` removes.
  *
- * In a folder that exists, the commit puts the files in place one after the other, and the index last. So a crash
- * leaves the old model readable if the new files have other names than the old ones. The names differ if the number of
- * files differs. If the names are the same, a crash leaves some new and some old files under one index. To avoid this,
- * write into a new folder.
+ * In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
+ * before it and the new model after it, also after a crash at any moment. New files never replace files of the old
+ * model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
+ * `model-gen00002-00001-of-00008.safetensors`. Then the old files are removed. A model of one file has no index: one
+ * rename replaces the old file. (If an index in the folder names the old file, the new model gets an index, too.) A
+ * lock on the folder lets one writer at a time commit. A network file system has no such lock, and neither has a folder
+ * that the caller may not list. Let only one process at a time save there.
  *
  * No file of an old model changes before the commit. Up to three descriptors per file are open at the same time. */
 typedef struct safetensors_checkpoint_writer safetensors_checkpoint_writer;
@@ -128,11 +131,12 @@ typedef struct safetensors_checkpoint_write_options {
   /** Options of each file, or NULL for all defaults. Copied. `progress` counts the bytes of all files, without the
    * index. */
   const safetensors_write_options* write;
-  /** Not 0: refuse a folder that exists. Then no reader ever sees a mix of old and new files. */
+  /** Not 0: refuse a folder that exists. */
   uint32_t new_folder;
-  /** After the new files are in place, the files of an older model with the same stem are removed: `stem.safetensors`
-   * and `stem-NNNNN-of-NNNNN.safetensors`. In a folder that the caller may write but not read, only `stem.safetensors`
-   * is removed, because numbered files cannot be looked for. Not 0: they stay. Files with other names always stay. */
+  /** After the new files are in place, the files of an older model with the same stem are removed, in all generations:
+   * `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors`. In a folder that the caller may write but not read, only
+   * `stem.safetensors` and files that have the names of new files are removed, because others cannot be looked for.
+   * Not 0: they stay. Files with other names always stay. */
   uint32_t keep_old_files;
   /** Not 0: other processes write, too. See safetensors_checkpoint_writer_join(). `in_place_if_no_rename` of `write` is
    * then UNSUPPORTED. */
@@ -203,9 +207,10 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_copy(safetensor
  * files that cannot be removed are not an error: safetensors_checkpoint_stray_files() finds them. After the error
  * REPLACED_NOT_DURABLE, the new model is in place, and old files stay. The error INCOMPLETE_WRITE names the first
  * missing range. The writer stays usable after it.
- * Errors: those of safetensors_writer_commit(); INVALID_ARGUMENT (the writer has joined). REPLACE_FAILED also means
- * that the old index cannot be removed, or that something has appeared at the path of a new folder. The message says
- * how many files were already replaced. */
+ * Errors: those of safetensors_writer_commit(); INVALID_ARGUMENT (the writer has joined); REPLACE_FAILED (also if the
+ * old index cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another
+ * writer has held the lock of the folder for ten minutes). If the index cannot be put in place, the new files are
+ * removed again. */
 SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_commit(safetensors_checkpoint_writer* writer,
                                                                         safetensors_error* error);
 /** Closes the writer. Removes the bytes written, unless they are committed. */

@@ -114,7 +114,7 @@ SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* are
 typedef struct safetensors_read_plan safetensors_read_plan;
 /** The results of safetensors_read_plan_execute(). */
 typedef struct safetensors_read_result safetensors_read_result;
-/** What a plan did. */
+/** The report on the work of a plan. */
 typedef struct safetensors_read_report safetensors_read_report;
 /** Reads a plan in the background and returns its items in the order in which they become complete. */
 typedef struct safetensors_stream safetensors_stream;
@@ -124,12 +124,12 @@ typedef struct safetensors_add_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   /** Memory of the caller. It must stay valid until the read is over. NULL: the result gets new memory. */
   void* destination;
-  /** Size of `destination` in bytes. Two destinations of a plan must not overlap. This is checked when the plan runs,
-   * but not for `strides`. It must be exactly the size of the result. With strides, the memory must reach at
-   * least to the end of the last element. */
+  /** Size of `destination` in bytes. It must be exactly the size of the result. With `strides`, the memory must reach
+   * at least to the end of the last element. Two destinations of a plan must not overlap. This is checked when the plan
+   * runs, but not for `strides`. */
   size_t destination_size;
-  /** Distance of elements in bytes, one value per dimension of the result. They are copied. Two elements must not share
-   * a byte. */
+  /** Distance between neighbouring elements in bytes, one value per dimension of the result. They are copied. Two
+   * elements must not share a byte. */
   const uint64_t* strides;
   size_t stride_count; /**< number of strides; 0: C order */
   /** Dtype of the result. 0: the dtype of the tensor. Casts are possible between F64, F32, F16, BF16 and the F8 dtypes.
@@ -158,9 +158,9 @@ enum {
   /** Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
    * cache, and their data is removed from the cache afterwards. */
   SAFETENSORS_CACHE_BYPASS = 3,
-  /** As FILL if the files fit well into the available memory of the machine and of the control group, beside the
-   * results. Otherwise as KEEP. Files whose data is in the cache already do not count, and others count whole. The
-   * decision is made once, when the plan begins. */
+  /** Works as FILL if the files and the results together fit well into the available memory of the machine and of the
+   * control group. Otherwise works as KEEP. Files whose data is in the cache already do not count. All other files
+   * count with their whole size. The decision is made once, when the plan begins. */
   SAFETENSORS_CACHE_AUTOMATIC = 4
 };
 
@@ -305,8 +305,8 @@ SAFETENSORS_API safetensors_status safetensors_stream_report(const safetensors_s
  *
  * `bytes_buffered` and `bytes_direct` are the bytes that the system or the source returned. They include gaps that are
  * read with the pieces of a slice or with small tensors, the rest of blocks, and the bytes of a read that failed later.
- * Their sum may be larger than `bytes`. They do not include what the system reads ahead by itself, and probes of the
- * page cache. A map costs no read: `bytes_mapped` has only the bytes that were copied, without the gaps between them.
+ * Their sum may be larger than `bytes`. They include neither the read-ahead of the system nor probes of the page cache.
+ * A map needs no reads: `bytes_mapped` counts only the bytes that were copied, without the gaps between them.
  */
 typedef struct safetensors_read_report_info {
   uint64_t struct_size;    /**< size of this struct in bytes */

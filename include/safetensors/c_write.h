@@ -44,7 +44,7 @@ typedef struct safetensors_write_options {
    * use the writer. */
   int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
   void* user; /**< passed to `progress` */
-  /** What happens to a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
+  /** The treatment of a symlink at the path. 0: the link is followed, and the file that it leads to is replaced. Not 0:
    * the link becomes a regular file, and the file that it led to does not change. */
   uint32_t replace_symlinks;
   uint32_t reserved; /**< 0 */
@@ -138,7 +138,7 @@ SAFETENSORS_API safetensors_status safetensors_writer_write(safetensors_writer* 
 /** Writes whole rows of a tensor. Row i is the elements whose first index is i. `first_row` is the index of the first
  * row. `size` is in bytes: a whole number of rows, in C order. Write each row exactly once.
  *
- * Errors: those of safetensors_writer_write(), of which BUFFER_SIZE means more rows than there are after `first_row`;
+ * Errors: those of safetensors_writer_write() (BUFFER_SIZE: more rows than there are after `first_row`);
  * SLICE_RANK (a scalar has no rows), SLICE_BITS (the rows of this dtype and shape do not end with a byte), SLICE_INDEX
  * (`first_row` is larger than the number of rows), DATA_LENGTH (not a whole number of rows). */
 SAFETENSORS_API safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name,

@@ -71,7 +71,7 @@ struct IndexProblem {
 /// The result of check_index().
 struct IndexCheck {
   std::string path;                    ///< path of the index
-  std::vector<IndexProblem> problems;  ///< none: the index is right
+  std::vector<IndexProblem> problems;  ///< empty: the index is right
   CheckpointIndex fixed = {};          ///< with fix_index(): the right index
   /// Number of members of the index beside `metadata` and `weight_map`. `fixed` does not have them.
   std::size_t other_members = 0;

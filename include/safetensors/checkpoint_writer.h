@@ -47,10 +47,10 @@ struct CheckpointWriteOptions {
 /// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
 /// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
 /// model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
-/// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files go. A model of one file
-/// has no index: one rename replaces the old file. (If an index in the folder names the old file, the new model gets an
-/// index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such lock, nor has
-/// a folder that the caller may not list: let one process at a time save there.
+/// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files are removed. A model of
+/// one file has no index: one rename replaces the old file. (If an index in the folder names the old file, the new
+/// model gets an index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such
+/// lock, and neither has a folder that the caller may not list. Let only one process at a time save there.
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
@@ -75,8 +75,8 @@ struct CheckpointWriteOptions {
 ///
 /// Tickets and receipts are short texts. The caller carries them from process to process by any means. Only the creator
 /// puts files in place and removes files. If any process fails or is killed before commit(), the old model stays. The
-/// temporary files go with the creator's object; after a kill of the creator, clean_directory() removes them, even
-/// while other processes have them open.
+/// creator's object removes the temporary files. If the creator is killed, clean_directory() removes them, even while
+/// other processes have them open.
 ///
 /// On one machine, any two processes may write neighbouring bytes. On several machines, the path of the folder must
 /// lead to the same folder on each. A network file system may write whole pages there: let no two machines write bytes

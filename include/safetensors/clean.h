@@ -15,7 +15,7 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// What clean_directory() found out about a temporary file, or did with it.
+/// The state in which clean_directory() found a temporary file, or its action on the file.
 enum class TemporaryState : std::uint8_t {
   removed,  ///< removed, because no writer used it
   stale,    ///< left in place by a dry run; no writer uses it
@@ -43,8 +43,8 @@ struct CleanOptions {
   std::chrono::seconds min_age = std::chrono::hours(24);
 };
 
-/// Removes what killed writers left: files called `.safetensors-<16 hex digits>.tmp`, and folders called
-/// `.safetensors-<16 hex digits>.folder`, which a CheckpointWriter makes.
+/// Removes the temporary files and folders that killed writers left: files called `.safetensors-<16 hex digits>.tmp`,
+/// and folders called `.safetensors-<16 hex digits>.folder`, which a CheckpointWriter makes.
 ///
 /// `directory` may be a symlink to a directory. Other symlinks are not followed. Only regular files and folders with
 /// exactly such a name are removed. A folder that holds another folder stays in place. A living writer of this library

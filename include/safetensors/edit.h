@@ -111,9 +111,9 @@ class Rewrite {
 
   /// Writes the file or the folder `output`. It replaces an existing file as save() does, and an existing model
   /// as CheckpointWriter does. `output` may be the input. After any error, the old files are unchanged, except after
-  /// those errors of CheckpointWriter::commit() that say how many files were replaced.
+  /// those errors of Writer::commit() and CheckpointWriter::commit() whose message says that the new file is in place.
   ///
-  /// Up to four threads copy and cast. Where it can, the system copies from file to file. Memory: at most 24 MiB, and
+  /// Up to four threads copy and cast. If possible, the system copies from file to file. Memory: at most 24 MiB, and
   /// about 100 bytes per tensor. For one file, `options.new_folder` refuses a path that exists, and `remove_old_files`
   /// has no effect. `options.write.progress` runs in any of these threads, never in two at once.
   /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set).

@@ -155,8 +155,8 @@ struct Manifest {
   [[nodiscard]] static Result<Manifest> make(std::span<const File> files, const ManifestOptions& options = {}) noexcept;
 
   /// Reads the text of a manifest and checks it: sizes, counts and orders must be consistent, and no member may be
-  /// missing, unknown or there twice. A manifest may come from a source that you do not trust. The memory is at most
-  /// 8 x `text.size()` + 64 KiB.
+  /// missing, unknown or repeated. A manifest may come from a source that you do not trust. The memory is at most 8 x
+  /// `text.size()` + 64 KiB.
   /// Errors: invalid_argument (also for another version or an unknown algorithm), out_of_memory. An error about the
   /// text has the offset of its byte. An error about members that contradict each other has none.
   [[nodiscard]] static Result<Manifest> parse(std::string_view text) noexcept;
@@ -177,7 +177,8 @@ struct Manifest {
 /// A range of a file with a digest that differs from that in the manifest.
 ///
 /// It is a chunk, or the range of another digest if its chunks are right: the header, a tensor, the data or the file.
-/// Then the digests of the manifest contradict each other. So do they if a chunk has neither `header` nor `tensors`.
+/// Then the digests of the manifest contradict each other. They also do so if a chunk has neither `header` nor
+/// `tensors`.
 struct DamagedRange {
   std::uint64_t begin = 0;                ///< offset of the first byte in the file
   std::uint64_t end = 0;                  ///< end of the range [begin, end)
@@ -204,9 +205,9 @@ struct DamagedRange {
 ///
 /// Reads of the result, also those of a ReadPlan or a Stream, hash the chunks that they need in the threads that read.
 /// A chunk that a read needs only in part is read whole. A chunk with another digest is an error of the read:
-/// read_failed, with its range. The names of tensors are in the error of the caller of the Source. The Source keeps the
-/// file open and copies the digests of the chunks. It reads no byte before the first read. Only verify_file() compares
-/// the other digests.
+/// read_failed, with its range. The caller of the Source, such as a File, adds the name of the tensor. The Source keeps
+/// the file open and copies the digests of the chunks. It reads no byte before the first read. Only verify_file()
+/// compares the other digests.
 /// Errors: data_length (the size of the file differs), unsupported, out_of_memory.
 [[nodiscard]] Result<std::shared_ptr<const Source>> verified_source(const File& file, const ManifestFile& expected,
                                                                     const Manifest& manifest) noexcept;

@@ -242,7 +242,8 @@ class Header {
   std::shared_ptr<const detail::HeaderState> state_;
 };
 
-/// Keys and values of `__metadata__`. No pairs make an empty object. In an optional, nullopt makes no `__metadata__`.
+/// Keys and values of `__metadata__`. An empty list makes an empty object. In an optional, nullopt makes no
+/// `__metadata__`.
 using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
 
 /// The order of tensors in a new file.

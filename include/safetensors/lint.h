@@ -43,7 +43,7 @@ enum class LintCode : std::uint8_t {
   duplicate_data,      ///< note: tensors with the same dtype, shape and bytes
 };
 
-/// How bad a finding is.
+/// The severity of a finding.
 enum class LintSeverity : std::uint8_t {
   note,     ///< worth knowing
   warning,  ///< costs time, or some programs fail

@@ -72,10 +72,10 @@ struct ModelFinding {
 struct Recognition {
   std::vector<ModelFinding> findings = {};  ///< in the order of ModelTrait, each trait at most once
   std::uint64_t nbytes = 0;                 ///< bytes of all tensors
-  /// Number of weights. A packed tensor counts as the weights that it packs. Scales and other helpers count as none.
+  /// Number of weights. A packed tensor counts as the weights that it packs. Scales and other helpers do not count.
   std::uint64_t weights = 0;
-  /// Number of tensors that pack weights, but do not show how many. They are not in `weights`. Their configuration
-  /// would say it.
+  /// Number of tensors that pack weights, but do not show how many. They are not in `weights`. Only their configuration
+  /// tells the number.
   std::uint64_t unknown = 0;
 
   /// Returns the bytes x 8 of all tensors per weight. Returns nullopt if there are no weights, or if `unknown` is not

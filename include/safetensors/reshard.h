@@ -74,7 +74,7 @@ struct Transfer {
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
-/// Returns what each wanted part takes from the saved parts of a tensor.
+/// Returns the transfers from the saved parts of a tensor to the wanted parts.
 ///
 /// `shape` is the shape of the whole tensor. `saved` and `wanted` are boxes of it, such as shard_box() returns. Each
 /// element of a wanted box is in exactly one Transfer. If several saved boxes have an element, the one with the lowest
@@ -84,9 +84,9 @@ struct Transfer {
 ///
 /// The transfers are sorted by target, then by source.
 ///
-/// Saved boxes that differ in one dimension only may overlap as they like. The overlaps of others have limits, because
-/// their number can grow with S x S, with S saved boxes: at most 2^18 + 16 x S pairs may overlap without being equal,
-/// and the boxes may be cut into as many pieces, in 64 times as many steps.
+/// Saved boxes that differ in only one dimension may overlap without limit. Overlaps of other boxes have limits,
+/// because their number can grow with S x S, with S saved boxes: at most 2^18 + 16 x S pairs may overlap without being
+/// equal, and the boxes may be cut into as many pieces, in 64 times as many steps.
 ///
 /// Time, with N pieces and wanted boxes (a saved box that is not cut is one piece), and T transfers: at most in
 /// proportion to N x log2(N)^D + T x log2(T), and to N x N. D is the number of dimensions in which boxes lie apart. The

@@ -105,8 +105,8 @@ class NamedTensor {
 /// set. If the old file has several hard links, only this path gets the new file. Devices, FIFOs, sockets and
 /// directories are refused. Several threads may save different files at the same time.
 ///
-/// If `metadata` is empty, the new file has no `__metadata__`. With TensorData, nullopt does that, and an empty list
-/// writes an empty `__metadata__`.
+/// If `metadata` is empty, the new file has no `__metadata__`. In the overload for a span of TensorData, nullopt does
+/// that, and `MetadataPairs()` writes an empty `__metadata__`. A list in braces takes the overload for NamedTensor.
 /// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
 /// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled. For a Tensor of another file, also those
 /// of Writer::copy().

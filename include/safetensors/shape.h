@@ -34,8 +34,8 @@ using ShapeView = std::span<const std::uint64_t>;
   return fits ? product : ~std::uint64_t{0};
 }
 
-/// An own copy of dimensions. Up to kInline dimensions need no allocation. With more dimensions, construction and copy
-/// may throw `std::bad_alloc`.
+/// A copy of dimensions, which the Shape owns. Up to kInline dimensions need no allocation. With more dimensions,
+/// construction and copy may throw `std::bad_alloc`.
 class Shape {
  public:
   /// Number of dimensions that need no allocation.

@@ -36,7 +36,7 @@ struct DimSlice {
   /// For `range`: the first element that does not belong to the slice. Negative counts from the end. The value is
   /// clamped to the dimension. nullopt: through the last element in the direction of `step`.
   std::optional<std::int64_t> end = std::nullopt;
-  std::int64_t step = 1;  ///< for `range`: the distance of elements; negative goes backwards; 0 is an error
+  std::int64_t step = 1;  ///< for `range`: from one element to the next; negative goes backwards; 0 is an error
   /// @{
   /// For `shard`: the index of the shard (`rank`), and the number of shards (`world`).
   std::uint64_t rank = 0, world = 1;
@@ -104,7 +104,7 @@ class ResolvedSlice {
 
  private:
   friend struct detail::Access<ResolvedSlice>;
-  // A loop around pieces of run_ bytes. Outer loops come first. Where jump == run_, two pieces are one run.
+  // A loop around pieces of run_ bytes. Outer loops come first. If jump == run_, two pieces are one run.
   struct Loop {
     std::uint64_t count = 0;
     std::int64_t stride = 0;  // bytes from one piece to the next piece of this loop

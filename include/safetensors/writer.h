@@ -48,7 +48,7 @@ struct WriteOptions {
   /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
   /// not throw. Must not use the Writer.
   std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
-  /// What happens to a symlink at the path.
+  /// The treatment of a symlink at the path.
   ///
   /// false: the link is followed, and the file that it leads to is replaced. true: the link becomes a regular file. It
   /// gets the mode and owner of the file that it led to, and that file does not change. A link to a device, a FIFO or a
@@ -99,8 +99,8 @@ struct FileContents {
 /// First, disk space for all files is reserved, unless the durability is `none`. Then all files are written and synced.
 /// Only then do the new files replace the old ones. An error or a crash before that leaves all old files unchanged.
 /// Each file is replaced atomically, but the set is not. A crash between the first and the last replacement leaves some
-/// new and some old files. So does an error there; its message then ends in "; N of M files were already replaced".
-/// Up to three descriptors per file are open at the same time.
+/// new and some old files. An error there does the same, and its message ends in "; N of M files were already
+/// replaced". Up to three descriptors per file are open at the same time.
 /// Errors: those of save(), with the path of the file; invalid_argument if two paths lead to the same file.
 [[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
                                                  const LayoutOptions& layout_options = {}) noexcept;
@@ -140,19 +140,19 @@ class Writer {
   /// rows of nbytes / n bytes.
   ///
   /// `first_row` is the index of the first row. `bytes` holds rows in C order; their number is its size divided by the
-  /// size of a row. No bytes write nothing. Everything else is as in write(), also that any number of threads may call
-  /// it at the same time.
-  /// Errors: those of write(), of which buffer_size means more rows than there are after `first_row`; slice_rank (a
-  /// scalar has no rows), slice_bits (the rows of this dtype and shape do not end with a byte), slice_index
-  /// (`first_row` is larger than n), data_length (not a whole number of rows).
+  /// size of a row. Without bytes, the call writes nothing. Otherwise, it works as write(). Any number of threads may
+  /// call it at the same time.
+  /// Errors: those of write() (buffer_size: more rows than there are after `first_row`); slice_rank (a scalar has no
+  /// rows), slice_bits (the rows of this dtype and shape do not end with a byte), slice_index (`first_row` is larger
+  /// than n), data_length (not a whole number of rows).
   [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
                                                   std::span<const std::byte> bytes) noexcept;
 
   /// Writes a slice of a tensor, for instance a block of columns: `writer.write_slice("w", ":, 8:16", bytes)`.
   ///
   /// `bytes` holds the elements of the slice in C order. Each run of the slice is one write, so a slice of whole rows
-  /// is one write, and a slice of columns has one write per row. Slices with any step are allowed. Everything else is
-  /// as in write(), also that any number of threads may call it at the same time. Errors: those of write() and of
+  /// is one write, and a slice of columns has one write per row. Slices with any step are allowed. Otherwise, the call
+  /// works as write(). Any number of threads may call it at the same time. Errors: those of write() and of
   /// Slice::resolve(); data_length (not the size of the slice).
   [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
                                                    std::span<const std::byte> bytes) noexcept;

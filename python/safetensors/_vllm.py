@@ -3,8 +3,8 @@
 vLLM calls `register`, an entry point. The loader gives the model tensors that are not read yet, in the
 order of the layers. The model decides what to do with them, as it does with tensors of vLLM's own loader:
 it skips experts and layers of other ranks, and narrows others to the part of its rank. So only elements
-that the model uses are read. Reading ahead is a guess: the tensors of a layer are used as those of the
-layer before. A wrong guess costs time, and never changes values.
+that the model uses are read. Reading ahead is a guess: a layer uses its tensors in the same way as
+the layer before it. A wrong guess costs time, and never changes values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def register() -> None:
         if not _made:  # vLLM warns if a format is registered again
             register_model_loader(LOAD_FORMAT)(_loader_class())
             _made.append(LOAD_FORMAT)
-    except (ImportError, AttributeError) as error:  # another version: vLLM must start all the same
+    except (ImportError, AttributeError) as error:  # another version: vLLM must start anyway
         logging.getLogger("vllm").warning("no load format %s: %s", LOAD_FORMAT, error)
 
 

@@ -65,7 +65,9 @@ ManifestFields read_manifest(nb::handle object) {
 
 std::string manifest_text(const std::string& algorithm, std::uint64_t chunk_bytes, nb::handle objects) {
   std::vector<FileFields> files;
-  if (!nb::try_cast(objects, files)) raise_type_error("the files of a manifest are not of the class ManifestFile");
+  if (!nb::try_cast(objects, files))
+    raise_type_error(
+        "a member of a file of the manifest has the wrong type, is not UTF-8, or is not a number from 0 to 2^64-1");
   const std::optional<HashAlgorithm> known = hash_algorithm(algorithm);
   if (!known) raise("unknown algorithm " + printable(algorithm) + ", expected sha256 or blake3");
   Manifest manifest{.algorithm = *known, .chunk_bytes = chunk_bytes};
@@ -79,6 +81,7 @@ nb::list manifest_names(nb::handle objects, bool check) {
   const std::vector<std::string> paths = to_paths(objects);
   const std::vector<std::string_view> views(paths.begin(), paths.end());
   nb::list names;
+  if (views.empty()) return names;
   const std::size_t folder = hash::common_folder(views);
   for (const std::string_view path : views) {
     const std::string_view name = path.substr(folder);

@@ -39,6 +39,7 @@ std::vector<std::string> names_of(std::span<const File> files) {
   for (const File& file : files) paths.push_back(file.path());
   const std::size_t folder = common_folder(paths);
   std::vector<std::string> names;
+  names.reserve(paths.size());
   for (const std::string_view path : paths) names.emplace_back(path.substr(folder));
   return names;
 }

@@ -1,4 +1,4 @@
-// The one object that calls the system.
+// The object whose calls tests can make fail.
 #include "os/system.h"
 
 #include <new>

@@ -23,7 +23,7 @@ constexpr const char* kReason = ": CUDA_ERROR_LAUNCH_FAILED (unspecified launch 
 
 class CopyRingFaults : public DeviceTest {};
 
-// What each function's first failure is told as; empty: nobody is told.
+// The message of each function's first failure; empty: no message.
 struct Fault {
   const char* function;
   const char* message;

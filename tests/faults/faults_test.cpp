@@ -26,7 +26,7 @@ std::size_t entries(const char* of_process) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// What a run must give back.
+// The resources that a run must give back.
 struct Held {
   std::size_t descriptors = 0;
   std::size_t bytes = 0;
@@ -63,7 +63,8 @@ class FaultMatrix : public testing::TestWithParam<Scenario> {
   [[nodiscard]] const Scenario& scenario() const { return GetParam(); }
   [[nodiscard]] std::string target() const { return directory_ / scenario().writes; }
 
-  // A run that gives back what it took. What is made once and kept, such as the C library's caches, is not made again.
+  // Checks that a run gives back the resources that it took. If it holds more, runs again: things that are made once
+  // and kept, such as the C library's caches, are not made again.
   bool check(const Fault& fault) {
     const bool hit = run_with(fault);
     if (held_more_) run_with(fault);
@@ -142,7 +143,7 @@ class FaultMatrix : public testing::TestWithParam<Scenario> {
     const std::set<std::string> names = names_in_out();
     if (std::ranges::find(scenario().either_after, failed) != scenario().either_after.end()) {
       EXPECT_TRUE(found == new_ || found == old_) << run.describe();
-      // Of several new files, some may be there.
+      // Some of several new files may be there.
       EXPECT_TRUE(std::ranges::includes(new_entries_, names)) << run.describe();
       EXPECT_TRUE(std::ranges::includes(names, old_entries_)) << run.describe();
     } else {

@@ -127,8 +127,8 @@ bool moves_bytes(const seccomp_data& call) {
   return call.nr == SYS_pread64 || call.nr == SYS_pwrite64 || call.nr == SYS_copy_file_range;
 }
 
-// Moves a part of the bytes in place of the thread: descriptors and memory are those of the process. Where reading and
-// writing are direct, the part is whole blocks.
+// Moves a part of the bytes in place of the thread: descriptors and memory are those of the process. If reads and
+// writes are direct, the part has whole blocks.
 long move_part(const seccomp_data& call) {
   const std::uint64_t size = call.args[call.nr == SYS_copy_file_range ? 4 : 2];
   std::uint64_t part = std::max<std::uint64_t>(size / 2, 1);
@@ -155,7 +155,7 @@ bool is_sync(long number) {
   return number == SYS_fsync || number == SYS_fdatasync || number == SYS_syncfs || number == SYS_sync_file_range;
 }
 
-// What the thread that waits is told.
+// The answer for the thread that waits.
 seccomp_notif_resp answer(const seccomp_notif& asked) {
   seccomp_notif_resp answer{};
   answer.id = asked.id;

@@ -93,7 +93,7 @@ safetensors_status Trial::once(const char* function, safetensors_status expected
     const Armed armed;
     status = call(&error);
   }
-  // What a thread of a stream meets between two calls the next one reports.
+  // If a thread of a stream fails between two calls, the next call reports it.
   const bool late = function_ == "safetensors_stream_next";
   const bool now = happened() && (late || !before);
   if (status == expected) {

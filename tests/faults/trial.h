@@ -67,7 +67,7 @@ class Trial {
   [[nodiscard]] const std::string& directory() const { return directory_; }
   [[nodiscard]] const Fault& fault() const { return fault_; }
   [[nodiscard]] const std::set<std::string>& functions() const { return functions_; }
-  // What failed, for messages.
+  // Describes the failure, for messages.
   [[nodiscard]] std::string describe() const;
   // The status that the fault gave a call; OK if it was overcome.
   [[nodiscard]] safetensors_status given() const { return given_; }

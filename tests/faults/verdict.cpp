@@ -12,7 +12,7 @@ namespace {
 
 enum class Needed { yes, no, depends };
 
-// What a failure of a system call means for the call of the interface.
+// The effect of a failed system call on the call of the interface.
 struct Row {
   std::string_view call;
   Needed needed;  // no: the library does without it
@@ -131,7 +131,7 @@ Verdict judge(const Fault& fault, std::string_view function) {
     verdict.may_succeed = function != "safetensors_file_open" && function != "safetensors_file_from_fd";
     // The folder of a model is opened then, and the error is that of opening.
     if (writes_checkpoint(function)) verdict.tells_errno = false;
-    // What a name leads to is asked twice. If the first answer is lost, opening gives the second. A pattern finds
+    // The kind of file at a path is asked twice. If the first answer is lost, opening gives the second. A pattern finds
     // nothing below a name that cannot be looked at.
     if (opens_checkpoint(function)) {
       verdict.codes.push_back(SAFETENSORS_ERROR_NOT_REGULAR_FILE);

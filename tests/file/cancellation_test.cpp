@@ -66,7 +66,7 @@ ParseOptions asked(std::function<bool()> cancelled) {
   return options;
 }
 
-// How often the whole of a header asks.
+// Returns how often the parse of a whole header asks.
 std::size_t questions(const std::string& text) {
   std::size_t count = 0;
   EXPECT_TRUE(succeeds(Header::parse(text, 0, asked([&] { return ++count == 0; }))));

@@ -52,7 +52,7 @@ class FileTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-// Whether a map of the file at path is among those of this process.
+// Returns whether this process has a map of the file at path.
 bool mapped(const std::string& path) {
   std::ifstream maps("/proc/self/maps");
   return std::string(std::istreambuf_iterator<char>(maps), {}).find(path) != std::string::npos;

@@ -211,7 +211,7 @@ TEST(Source, ReadsOnlyHeaderDuringOpen) {
   EXPECT_TRUE(source->reads().empty());
 }
 
-// How a slice of tensor "t" is read: the reads, counted from the tensor's first byte.
+// The reads of a slice of tensor "t", with offsets from the tensor's first byte.
 class SliceReading : public ::testing::Test {
  protected:
   void open(std::string_view dtype, std::string_view shape, std::size_t size) {

@@ -367,7 +367,7 @@ TEST_P(CastLoops, IgnoreFloatingPointMode) {
   }
 }
 
-// A signalling NaN and a number too large are no events of the thread's: neither its flags nor its traps see them.
+// A signalling NaN and a number that is too large set no flags of the thread and cause no traps.
 TEST_P(CastLoops, RaiseNoFloatingPointExceptions) {
   for (const Dtype from : kFloats) {
     const Codes codes = codes_of(from);
@@ -385,7 +385,7 @@ TEST_P(CastLoops, RaiseNoFloatingPointExceptions) {
       safetensors::format::cast_with(GetParam(), from, in.data(), to, other.data(), codes.size());
       const int trapped = ::fegetexcept();
       ::fedisableexcept(FE_ALL_EXCEPT);
-      // Where the processor has traps at all.
+      // Only if the processor has traps.
       EXPECT_TRUE(before == -1 || trapped == FE_ALL_EXCEPT);
       EXPECT_EQ(plain, other) << to_string(from) << " to " << to_string(to);
 #endif

@@ -65,7 +65,7 @@ void expect_content(const Case& c, const Header& header) {
   }
 }
 
-// What is accepted is written by our own writer, and means the same when read again.
+// Our writer can write every header that is accepted, and it means the same when read again.
 void expect_same_again(const Case& c, const Header& header) {
   if (c.file_size) return;
   auto text = header.text();

@@ -169,7 +169,7 @@ TEST_F(ManifestTest, AnotherSchemaOrAlgorithmIsNoManifest) {
     EXPECT_EQ(Manifest::parse(replaced(text, from, to)).error().code, Errc::invalid_argument);
 }
 
-// What verify_file() finds, such as "[0, 204) header".
+// The result of verify_file() as text, such as "[0, 204) header".
 std::string damage(const File& file, const Manifest& manifest) {
   const auto ranges = verify_file(file, manifest.files[0], manifest);
   if (!ranges) return ranges.error().to_string();

@@ -255,7 +255,7 @@ TEST_F(FillingRead, OpensFileOncePerThread) {
   EXPECT_EQ(counts.direct, 0U);
 }
 
-// The system then reads no gaps. That shows only in the bytes from the device, which depend on the page cache.
+// The system then reads no gaps. Only the bytes from the device show this, and they depend on the page cache.
 TEST_F(FillingRead, ReadsSparseRanges) {
   make(true, true);
   for (const std::uint64_t offset : {1'000'001U, 0U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);

@@ -29,7 +29,7 @@ TEST(HugePages, FollowSettingOfSizeFirst) {
   for (const char* text : {"", "\n", "[", "]", "][", "never", "[]"}) EXPECT_TRUE(allows_huge_pages(text, text)) << text;
 }
 
-// What a load of 4 MiB says that it could not have, except sentences about slow pages: pages are slow on some days.
+// The fallbacks of a load of 4 MiB, except sentences about slow pages: pages are slow on some days.
 std::vector<std::string> fallbacks(Arena* arena) {
   const std::string bytes = test::one_tensor("U8", "[4194304]", 4194304);
   const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);

@@ -40,9 +40,9 @@ class Residency : public testing::TestWithParam<std::pair<const char*, Ask>> {
     EXPECT_EQ(::pread(descriptor.get(), bytes.data(), kSize, 0), static_cast<ssize_t>(kSize));
   }
 
-  // Whether reads of a byte that must not wait mostly return the bytes of a cold file. A virtual machine does this
-  // while its host has no processor to spare: the host then completes a read before the machine goes on. Probes of such
-  // a machine cannot tell what is cached.
+  // Returns whether reads of a byte that must not wait mostly return the bytes of a cold file. A virtual machine does
+  // this while its host has no processor to spare: the host then completes a read before the machine goes on. Probes of
+  // such a machine cannot tell what is cached.
   [[nodiscard]] bool probes_see_cold_bytes() const {
     const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     int seen = 0;

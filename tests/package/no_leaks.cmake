@@ -1,4 +1,4 @@
-# What reaches a consumer is C++20 and the headers; no flags, and one definition if the library is shared.
+# A consumer gets C++20 and the headers, no flags, and one definition if the library is shared.
 set(library safetensors::safetensors)
 get_target_property(aliased ${library} ALIASED_TARGET)
 if(aliased)

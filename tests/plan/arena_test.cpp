@@ -59,7 +59,8 @@ TEST_F(ArenaTest, ReusesMemoryWithoutPageFaults) {
     }
     EXPECT_EQ(addresses(*result), first);
     EXPECT_EQ(arena.reserved_bytes(), reserved);
-    // Of stacks and of allocations, not of a page in twelve megabytes. A sanitizer's own memory faults, too.
+    // The faults are those of stacks and allocations, not of the pages of twelve megabytes. A sanitizer's own memory
+    // faults, too.
     if (!kSanitized) {
       EXPECT_LT(result->report.page_faults, plan.nbytes() / 4096 / 8);
     }
@@ -111,7 +112,8 @@ TEST(StreamArena, HoldsOnlyItemsInFlight) {
     ++taken;
   }
   EXPECT_EQ(taken, kCount);
-  // What is read, what was just handed out, and pages at their edges; all tensors together are 55 pages.
+  // The tensors that are read, those that were just handed out, and pages at their edges. All tensors together are 55
+  // pages.
   EXPECT_LE(arena.reserved_bytes(), (kCount + kCount - 1 + 4) * kPage);
 }
 

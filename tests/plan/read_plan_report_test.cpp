@@ -59,7 +59,7 @@ void refuse(std::uint32_t call, int error, std::uint32_t bits = 0) {
 
 class PlanCaching : public testing::Test {
  protected:
-  // Of one tensor of about 5 MiB.
+  // Writes and opens a file of one tensor of about 5 MiB.
   void use(const std::string& where) {
     path = where;
     put(path, bytes);

@@ -147,7 +147,7 @@ TEST_F(StreamTest, ReadsNoMoreThanBudget) {
   }
 }
 
-// What threads hold besides results counts too.
+// The memory that threads hold besides results counts, too.
 TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
   use(std::vector<std::size_t>(600, 4096));
   constexpr std::uint64_t kBudget = 1 << 20;

@@ -86,7 +86,7 @@ def local(tensor: Any) -> Any:
 
 
 def zeroed(state: dict[str, Any]) -> dict[str, Any]:
-    """A state dict of the same form. The values are no values of a test."""
+    """A state dict of the same form. No test uses these values."""
     made = {}
     for name, tensor in state.items():
         fresh = torch.full_like(local(tensor), 0 if local(tensor).dtype == torch.bool else 77)

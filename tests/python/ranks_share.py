@@ -393,7 +393,7 @@ def named(call: Any) -> dict[int, str]:
 
 
 def names_the_rank_with_a_truncated_file(folder: Path) -> None:
-    """Each rank has a copy of the file. That of the last rank has no bytes after the header when it reads."""
+    """Each rank has a copy of the file. When they read, the last rank's copy has only its header."""
     for share in ("group", "node"):
         own = folder / share / str(dist.get_rank())
         own.mkdir(parents=True, exist_ok=True)

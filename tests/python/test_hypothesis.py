@@ -65,7 +65,7 @@ def array_and_index(choose: Any, torch: bool = False) -> tuple[Any, Any]:
 
 
 def past_the_end(array: Any, index: Any) -> bool:
-    """Whether a bound lies behind its dimension, which is an error but for torch."""
+    """Whether a bound is past the end of its dimension, which is an error except for torch."""
     items = list(index) if isinstance(index, tuple) else [index]
     if ... in items:
         at = items.index(...)

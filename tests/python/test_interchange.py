@@ -20,7 +20,7 @@ CLEAN = {
     "PATH": "/usr/bin:/bin"
 }  # no PYTHONPATH, which would lead the reference's interpreter to our package
 
-# What both know in NumPy.
+# The dtypes of NumPy that both know.
 DTYPES = ["?", "u1", "i1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<f8", "<i8", "<u8", "<c8"]
 
 ARRAYS = """
@@ -137,7 +137,7 @@ STRICTER = {
 }
 BORDER = b"1.7976931348623158e308"  # rounds to the largest double
 
-# What the reference prints first; programs look for it.
+# The first words of the reference's messages. Programs look for them.
 PHRASES = {
     "header_too_small": "header too small",
     "header_too_large": "header too large",
@@ -165,7 +165,7 @@ def verdicts_of_the_reference(reference: str, paths: list[Path]) -> list[dict[st
 
 
 def our_verdict(path: Path) -> tuple[dict[str, Any], str]:
-    """What the reference's script says, and the code of the error."""
+    """The verdict in the form of the reference's script, and the code of the error."""
     try:
         with safe_open(path, "np") as f:
             slices = {name: f.get_slice(name) for name in f.keys()}
@@ -184,7 +184,7 @@ def on_purpose(code: str, ours: dict[str, Any], theirs: dict[str, Any], file: by
 
 
 def judge(path: Path, theirs: dict[str, Any]) -> str:
-    """What kind of file it is, after checking that both say the same of it."""
+    """The kind of the file, after a check that both have the same verdict."""
     ours, code = our_verdict(path)
     file = path.read_bytes()
     case = (path.name, file, ours, theirs)

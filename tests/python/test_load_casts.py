@@ -50,7 +50,7 @@ def numbers(dtype: str) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):
         tens = np.arange(0, 2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
         between = (tens[:-1].astype(np.float64) + tens[1:]) / 2  # ties of F16
-        # Of F64 only what F32 holds: torch rounds twice otherwise.
+        # Only values of F64 that F32 holds, too: otherwise torch rounds twice.
         return np.concatenate([bits.view("f4"), halves.view("f4"), tens, between.astype("f4")]).astype(kind)
 
 
@@ -93,7 +93,7 @@ def test_every_number_becomes_what_ml_dtypes_makes_of_it(path: Path, stored: str
     with np.errstate(over="ignore", invalid="ignore"):
         want = array.astype(np.float32).astype(NUMPY[wanted])
         finite = np.abs(array.astype(np.float64)) <= float(ml_dtypes.finfo(NUMPY[wanted]).max)
-    # Of what is too large ml_dtypes makes NaN in F8_E4M3, we its largest number.
+    # In F8_E4M3, ml_dtypes makes NaN of a number that is too large, and we make the largest number.
     assert canonical(made[finite]) == canonical(want[finite])
 
 

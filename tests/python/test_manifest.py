@@ -18,6 +18,7 @@ from conftest import framework, installed, parse_manifest
 from sharded import same
 
 from safetensors import Checkpoint, SafetensorError, load, make_manifest, read_manifest
+from safetensors._hash import manifest
 from safetensors.numpy import save_file
 
 WANT = sharded.tensors()
@@ -65,11 +66,16 @@ def test_digests_are_those_of_hashlib(file: Path) -> None:
     assert entry.digest == hashlib.sha256(data).hexdigest()
     assert entry.header == hashlib.sha256(data[: entry.data_start]).hexdigest()
     assert entry.data == hashlib.sha256(data[entry.data_start :]).hexdigest()
-    want = [hashlib.sha256(data[i : i + KIB64]).hexdigest() for i in range(0, len(data), KIB64)]
+    want = [
+        hashlib.sha256(data[i : i + KIB64]).hexdigest()
+        for i in range(0, len(data), KIB64)
+    ]
     assert list(entry.chunks) == want
     assert {tensor.name for tensor in entry.tensors} == {"a", "b", "empty", "scalar"}
     for tensor in entry.tensors:
-        assert tensor.digest == hashlib.sha256(data[tensor.begin : tensor.end]).hexdigest()
+        assert (
+            tensor.digest == hashlib.sha256(data[tensor.begin : tensor.end]).hexdigest()
+        )
 
 
 def test_text_round_trips(file: Path, tmp_path: Path) -> None:
@@ -79,7 +85,10 @@ def test_text_round_trips(file: Path, tmp_path: Path) -> None:
     assert again.text() == manifest.text()
     assert again.files == manifest.files
     assert json.loads(manifest.text())["schema"] == "safetensors.manifest/1"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.json", "x.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "m.json",
+        "x.safetensors",
+    ]
 
 
 def test_the_command_writes_the_same_text(file: Path, tmp_path: Path) -> None:
@@ -87,7 +96,9 @@ def test_the_command_writes_the_same_text(file: Path, tmp_path: Path) -> None:
     if command is None:
         pytest.skip("there is no command safetensors on the PATH")
     out = tmp_path / "m.json"
-    done = subprocess.run([command, "hash", file, "--manifest", "-o", out], capture_output=True)
+    done = subprocess.run(
+        [command, "hash", file, "--manifest", "-o", out], capture_output=True
+    )
     if b"no hash functions" in done.stderr or b"no command" in done.stderr:
         pytest.skip("the command safetensors on the PATH has no hash functions")
     assert done.returncode == 0, done.stderr
@@ -130,7 +141,9 @@ def test_a_changed_header_is_an_error(file: Path) -> None:
     manifest = make_manifest(file)
     data = file.read_bytes()
     file.write_bytes(data.replace(b'"F32","shape":[300', b'"I32","shape":[300'))
-    with pytest.raises(SafetensorError, match=r"the header, bytes \[0, \d+\), is not that of the"):
+    with pytest.raises(
+        SafetensorError, match=r"the header, bytes \[0, \d+\), is not that of the"
+    ):
         load(file, keys=["a"], verify=manifest)
 
 
@@ -138,10 +151,14 @@ def test_other_files_are_errors(file: Path, tmp_path: Path) -> None:
     manifest = make_manifest(file)
     other = tmp_path / "y.safetensors"
     shutil.copy(file, other)
-    with pytest.raises(SafetensorError, match=r"y\.safetensors: the file is not in the manifest$"):
+    with pytest.raises(
+        SafetensorError, match=r"y\.safetensors: the file is not in the manifest$"
+    ):
         load(other, verify=manifest)
     save_file({"a": np.zeros(3)}, file)
-    with pytest.raises(SafetensorError, match=r"the file has \d+ bytes, the manifest has \d+$"):
+    with pytest.raises(
+        SafetensorError, match=r"the file has \d+ bytes, the manifest has \d+$"
+    ):
         load(file, verify=manifest)
 
 
@@ -180,7 +197,10 @@ def test_options(file: Path, tmp_path: Path) -> None:
             "not a manifest: the schema is not `safetensors.manifest/1`",
         ),
         (lambda m: m.update(algorithm="md5"), "not a manifest: unknown algorithm"),
-        (lambda m: m.update(chunk_bytes=65537), "chunk_bytes is 65537, expected a power of two"),
+        (
+            lambda m: m.update(chunk_bytes=65537),
+            "chunk_bytes is 65537, expected a power of two",
+        ),
         (lambda m: m.update(chunk_bytes=True), "not a manifest: expected an integer"),
         (lambda m: m.update(more=1), "not a manifest: unknown member"),
         (lambda m: m.update(files=[]), "the manifest has no files"),
@@ -188,10 +208,22 @@ def test_options(file: Path, tmp_path: Path) -> None:
             lambda m: m["files"].append(m["files"][0]),
             "file `x.safetensors` is not in the order of the names",
         ),
-        (lambda m: m["files"][0].update(name="../x"), "the file name `../x` is not allowed"),
-        (lambda m: m["files"][0].update(name="..\\x"), "the file name `..\\\\x` is not allowed"),
-        (lambda m: m["files"][0].update(name=".. ./x"), "the file name `.. ./x` is not allowed"),
-        (lambda m: m["files"][0].update(name="\\x"), "the file name `\\\\x` is not allowed"),
+        (
+            lambda m: m["files"][0].update(name="../x"),
+            "the file name `../x` is not allowed",
+        ),
+        (
+            lambda m: m["files"][0].update(name="..\\x"),
+            "the file name `..\\\\x` is not allowed",
+        ),
+        (
+            lambda m: m["files"][0].update(name=".. ./x"),
+            "the file name `.. ./x` is not allowed",
+        ),
+        (
+            lambda m: m["files"][0].update(name="\\x"),
+            "the file name `\\\\x` is not allowed",
+        ),
         (
             lambda m: m["files"][0].update(name="c:x"),
             "the file name `c:x` is not allowed: it holds a colon",
@@ -204,7 +236,10 @@ def test_options(file: Path, tmp_path: Path) -> None:
             lambda m: m["files"][0].update(name="\0"),
             "the file name `\\u{0}` is not allowed: it holds a zero byte",
         ),
-        (lambda m: m["files"][0].update(name=""), "the file name `` is not allowed: it is empty"),
+        (
+            lambda m: m["files"][0].update(name=""),
+            "the file name `` is not allowed: it is empty",
+        ),
         (lambda m: m["files"][0].update(name=3), "not a manifest: expected a string"),
         (
             lambda m: m["files"][0].update(name="\ud800"),
@@ -218,24 +253,41 @@ def test_options(file: Path, tmp_path: Path) -> None:
             lambda m: m["files"][0]["tensors"][0].update(name="\ud800"),
             "not a manifest: a lone surrogate in a string",
         ),
-        (lambda m: m["files"][0].update(bytes=1 << 70), "not a manifest: expected an integer from 0"),
+        (
+            lambda m: m["files"][0].update(bytes=1 << 70),
+            "not a manifest: expected an integer from 0",
+        ),
         (
             lambda m: m["files"][0].update(bytes=1 << 60),
             "file `x.safetensors`: 1 chunks, expected 1099511627776 for 1152921504606846976 bytes",
         ),
-        (lambda m: m["files"][0].update(bytes=9), "file `x.safetensors`: data_start is not inside"),
-        (lambda m: m["files"][0].update(chunks=[]), "file `x.safetensors`: 0 chunks, expected 1 for"),
-        (lambda m: m["files"][0].update(digest="g" * 64), "not a manifest: a digest is not 64"),
+        (
+            lambda m: m["files"][0].update(bytes=9),
+            "file `x.safetensors`: data_start is not inside",
+        ),
+        (
+            lambda m: m["files"][0].update(chunks=[]),
+            "file `x.safetensors`: 0 chunks, expected 1 for",
+        ),
+        (
+            lambda m: m["files"][0].update(digest="g" * 64),
+            "not a manifest: a digest is not 64",
+        ),
         (lambda m: m["files"][0].pop("data"), "not a manifest: a member is missing"),
         (
             lambda m: m["files"][0]["tensors"][1].update(begin=0),
             "file `x.safetensors`: the range of tensor `",
         ),
         (
-            lambda m: m["files"][0]["tensors"][0].update(name=m["files"][0]["tensors"][1]["name"]),
+            lambda m: m["files"][0]["tensors"][0].update(
+                name=m["files"][0]["tensors"][1]["name"]
+            ),
             "file `x.safetensors`: tensor `",
         ),
-        (lambda m: m["files"][0].update(tensors={}), "not a manifest: expected a list of tensors"),
+        (
+            lambda m: m["files"][0].update(tensors={}),
+            "not a manifest: expected a list of tensors",
+        ),
     ],
 )
 def test_hostile_manifests(file: Path, change: Any, text: str) -> None:
@@ -245,7 +297,9 @@ def test_hostile_manifests(file: Path, change: Any, text: str) -> None:
         parse_manifest(json.dumps(value))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '{"schema": 1, "schema": 2}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "[" * 100_000, '{"schema": 1, "schema": 2}']
+)
 def test_texts_that_are_no_manifest(text: str) -> None:
     with pytest.raises(SafetensorError, match="^not a manifest: "):
         parse_manifest(text)
@@ -269,7 +323,9 @@ def test_seeds_of_the_fuzzer_have_the_verdict_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("name", [b"a:b", b"a\x1b", b"a\xff", b"\xe2\x80\xae"])
-def test_names_that_no_manifest_may_hold(file: Path, tmp_path: Path, name: bytes) -> None:
+def test_names_that_no_manifest_may_hold(
+    file: Path, tmp_path: Path, name: bytes
+) -> None:
     other = tmp_path / os.fsdecode(name)
     other.write_bytes(file.read_bytes())
     with pytest.raises(
@@ -317,3 +373,32 @@ def test_a_manifest_leaves_files_of_others(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="cannot replace a FIFO, only a regular file"):
         manifest.write(tmp_path / "fifo")
+
+
+class _HeaderRead:
+    """A checkpoint whose headers were read before its file changed."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._header = native.read_header(0)
+
+    def read_header(self, _: int) -> tuple[bytes, int]:
+        return self._header
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+
+def test_a_header_that_changes_after_the_open_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": np.zeros(8, np.float32)}, path)
+    with Checkpoint(path) as checkpoint:
+        before = _HeaderRead(checkpoint._native)
+        with open(path, "r+b") as file:
+            file.seek(path.read_bytes().index(b"weight"))
+            file.write(b"height")
+        for native in (checkpoint._native, before):
+            with pytest.raises(SafetensorError, match="changed after"):
+                manifest._make_file(
+                    native, 0, path.name, hashlib.sha256, 1 << 20, lambda _: None
+                )

@@ -1,4 +1,4 @@
-"""What a `.metadata` of a stranger can cost: memory and steps per byte. Both are counted, not timed."""
+"""The cost of a hostile `.metadata`: memory and steps per byte. Both are counted, not timed."""
 
 from __future__ import annotations
 

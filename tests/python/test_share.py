@@ -166,7 +166,7 @@ def check_messages(schedule: Schedule, itemsizes: list[int], bucket: int) -> Non
 
 
 def counted(shapes: list[tuple[int, ...]], boxes: list[tuple[int, Box]]) -> list[Any]:
-    """How often each element of each part is in the boxes."""
+    """Count how often each element of each part is in the boxes."""
     counts = [np.zeros(shape, int) for shape in shapes]
     for part, box in boxes:
         counts[part][index(box)] += 1

@@ -35,10 +35,10 @@ PLAIN = [
     "(slice(2, 5), 1)", "(1, slice(2, 4))", "(slice(None), slice(None, None, 2))", "(slice(None), 100)", "(slice(0, 100), 100)",
     "(100, slice(0, 100))", "(1, 2, 3)", "(1, 2, 3, ...)", "(0, 0, -1)", "(slice(0, 2), slice(0, 2), slice(0, 2))",
     "(100, 100, 100)", "(0, 0, slice(-1, None))",
-    # what is no index for anybody
+    # objects that are not an index for any framework
     "1.5", "'a'", "b'a'", "{}", "object()", "1j", "(1, 'a')", "(1.5, 100)", "(100, 1.5)",
 ]  # fmt: skip
-# What torch takes, and NumPy's indexing of the reference does not.
+# Indices that torch takes, and NumPy's indexing of the reference does not.
 ADVANCED = [
     "None", "(None, 1)", "(1, None)", "[1, 2]", "[]", "[100]", "([1, 2], 1)", "(slice(None), [0, 1])", "(1, 2)", "(True,)",
     "True", "False", "[True] * 10", "[True] * 9", "[[1]]", "[1.5]", "np.array([1, 2])", "np.array([True] * 10)", "range(3)",
@@ -125,7 +125,7 @@ def compare(reference: str, request: list[Any], differences: dict[str, Callable[
     unexplained = []
     for (name, index), said in ours.items():
         other = theirs[name, index]
-        # A difference of addresses in a text is none.
+        # Texts that differ only in addresses are equal.
         if said == other or (said[:2] == other[:2] and "object at 0x" in index + str(said[2])):
             met["same"] += 1
             continue
@@ -160,7 +160,7 @@ def test_read_torch_slices(reference: str, path: Path) -> None:
 
 
 def test_backends_of_torch_agree(path: Path) -> None:
-    """What one backend gives the other gives, and what one refuses so does the other."""
+    """Both backends give the same results and refuse the same indices."""
     if not installed("torch"):
         pytest.skip("torch is not here")
     indices = [*PLAIN, *ADVANCED, *TENSORS]

@@ -178,7 +178,8 @@ def test_memory_stays_within_the_limit(tmp_path: Path, kind: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     count, grown = map(int, done.stdout.split())
-    # Of 256 MiB: 16 in flight, one or two taken, pages of 2 MiB that are shared, the allocator's own.
+    # The stream reads 256 MiB: 16 in flight, one or two taken, shared pages of 2 MiB, the
+    # allocator's own.
     assert count == 64 and grown < 64
 
 

@@ -51,7 +51,7 @@ def test_the_rust_module_is_there_after_the_package() -> None:
     assert run(code).startswith("Error while deserializing: header too small")
 
 
-# Of the modules that come with an import: the package's own, and those that take long.
+# Prints the modules that come with an import: the package's own, and those that take long.
 COUNTED = "print(sorted(m for m in sys.modules if m.startswith('safetensors') or m in {'typing', 'inspect', 'numpy'}))"
 
 

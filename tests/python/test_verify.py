@@ -1,4 +1,4 @@
-"""What load(..., verify=...) and `verify --manifest` refuse: each wrong digest, swapped files."""
+"""Refusals of load(..., verify=...) and `verify --manifest`: each wrong digest, swapped files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OLD = {"old": np.arange(3)}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a file that is there."""
+    """The path of a file that exists."""
     stn.save_file(OLD, tmp_path / "t", durability="none")
     return tmp_path / "t"
 
@@ -395,7 +395,7 @@ with Writer(path, {"w": ("U8", (size,))}, durability="none") as writer:
 
 
 def written_beside(path: Path) -> int:
-    """How large the file is that is being written in place of `path`."""
+    """The size of the file that is being written in place of `path`."""
     for other in path.parent.iterdir():
         if other != path:
             with contextlib.suppress(FileNotFoundError):

@@ -130,7 +130,7 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Of an Array or a Serialized, also of a temporary one.
+// Returns the bytes of an Array or a Serialized, also of a temporary one.
 template <class Memory>
 std::string data_of(const Memory& memory) {
   return text_of(memory.bytes());

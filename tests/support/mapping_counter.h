@@ -16,7 +16,7 @@ namespace allocations {
 using Map = void* (*)(void*, std::size_t, int, int, int, off_t);
 using Unmap = int (*)(void*, std::size_t);
 
-// Looked for at the first call, which a sanitizer may make before this program begins. Where off_t is wider than a
+// Finds the function at the first call, which a sanitizer may make before this program begins. If off_t is wider than a
 // long, the headers give mmap another name.
 inline Map system_map() noexcept {
   static const auto found = reinterpret_cast<Map>(::dlsym(RTLD_NEXT, sizeof(off_t) > sizeof(long) ? "mmap64" : "mmap"));

@@ -256,8 +256,9 @@ inline bool make_cold(const std::string& path) {
   return cold;
 }
 
-// Whether one of 20 calls of `holds` within about a second returns true. For the page cache, which nobody can hold
-// still: a busy system drops a page that was just read, or reads ahead before a probe of one byte returns.
+// Returns whether one of 20 calls of `holds` within about a second returns true. Use it for the page cache, which
+// changes at any time: a busy system drops a page that was just read, or reads ahead before a probe of one byte
+// returns.
 template <class F>
 bool holds_once(const F& holds) {
   for (int i = 0; i < 20; ++i) {
@@ -267,7 +268,7 @@ bool holds_once(const F& holds) {
   return false;
 }
 
-// Whether the file can be read past the page cache here.
+// Returns whether the file can be read without the page cache here.
 inline bool reads_directly(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (descriptor < 0) return false;

@@ -1,6 +1,6 @@
-// What a crash leaves of a model that is being replaced. A child process replaces it, and is killed before each system
-// call that changes a folder, one after the other. Each time, the folder must hold the old model or the new one, and
-// the next save must leave nothing but its own files.
+// The files that a crash leaves while a model is replaced. A child process replaces it, and is killed before each
+// system call that changes a folder, one after the other. Each time, the folder must hold the old model or the new one,
+// and the next save must leave nothing but its own files.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>

@@ -1,4 +1,4 @@
-// What is left of a model that several processes write, after one of them was killed.
+// Several processes write a model, and one of them is killed: the files that remain.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>

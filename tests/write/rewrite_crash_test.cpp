@@ -1,5 +1,5 @@
-// What a crash leaves of a model that is rewritten in place. A child process is killed before each system call that
-// changes the folder, one after the other. Each time, the same rewrite must work again, and leave nothing else.
+// The files that a crash leaves while a model is rewritten in place. A child process is killed before each system call
+// that changes the folder, one after the other. Each time, the same rewrite must work again, and leave nothing else.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/edit.h>

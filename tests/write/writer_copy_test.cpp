@@ -8,7 +8,7 @@
 namespace safetensors::test {
 namespace {
 
-// Whatever a Source calls its error, it is none of the Writer's.
+// An error of a Source is not a failure of the Writer, whatever its code is.
 TEST(WriterCopy, MayBeRepeatedAfterAnySourceError) {
   const TemporaryDirectory directory;
   const std::string path = directory / "model.safetensors";

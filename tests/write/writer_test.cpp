@@ -452,7 +452,7 @@ TEST_F(WriterTest, ContinuesAfterFailedCopy) {
   ASSERT_TRUE(succeeds(writer.commit()));
 }
 
-// What another program wrote, in another order and with spaces, is written in our way with its offsets.
+// A header of another program, in another order and with spaces, is written in our form with its offsets.
 TEST_F(WriterTest, TakesHeaderOfOtherFile) {
   const Header parsed =
       Header::parse(R"({ "b" : {"shape":[2],"dtype":"U8","data_offsets":[0,2],"extra":1}, "a":{"dtype":"F32",)"

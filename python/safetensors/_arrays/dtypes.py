@@ -52,7 +52,7 @@ _WORDS = {
 }
 
 
-# What format_name returned for the dtypes of torch. A torch.dtype is one object, compared by identity.
+# The results of format_name for dtypes of torch. A torch.dtype is one object, compared by identity.
 _cache: dict[Any, str] = {}
 _cached_types: set[type] = set()
 
@@ -82,7 +82,7 @@ def format_name(dtype: Any) -> str:
     return TensorSpec(dtype=name, shape=[0], data_ptr=0, data_len=0).dtype  # raises
 
 
-# Where the dtypes of a framework are. The others have all dtypes of casts.
+# The modules with the dtypes of a framework. Other frameworks have all dtypes of casts.
 _MODULES = {"numpy": ("numpy", "ml_dtypes"), "pytorch": ("torch",)}
 
 

@@ -30,7 +30,7 @@ def _to_pattern(path: Any, argument: str, expected: str = _ONE) -> str:
     """Return a path as `to_path`, or a pattern. `*` and `[` of the home directory stay themselves."""
     text = _path_text(path, argument, expected)
     whole = os.path.expanduser(text)
-    if whole == text or os.path.lexists(whole):  # a path that exists is no pattern
+    if whole == text or os.path.lexists(whole):  # a path that exists is not a pattern
         return whole
     home, slash, rest = text.partition("/")
     return escape(os.path.expanduser(home).rstrip("/")) + slash + rest

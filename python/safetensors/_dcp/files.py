@@ -1,4 +1,4 @@
-"""Reads the own format of torch.distributed.checkpoint: `.metadata` and `*.distcp`.
+"""Reads torch.distributed.checkpoint's own format: `.metadata` and `*.distcp`.
 
 `metadata` checks `.metadata`. A chunk is a file of torch.save inside of a `*.distcp` file. Its
 bytes are compared with the declared elements before memory is reserved. Then `torch_file` reads them.

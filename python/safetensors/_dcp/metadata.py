@@ -1,7 +1,7 @@
 """Turns the bytes of a `.metadata` of torch.distributed.checkpoint into checked values.
 
-`.metadata` is a pickle. `records` makes records of it and calls nothing. Afterwards, each value is
-checked and copied out of the records.
+`.metadata` is a pickle. `records` makes records of it and runs no code of it. Afterwards, each
+value is checked and copied out of the records.
 
 The pickle may refer to one value many times, so a list of chunks could belong to each of many tensors.
 The checks stop after as many values as the file has bytes. The limits of `records` and this one

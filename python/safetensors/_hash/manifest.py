@@ -204,6 +204,9 @@ def _make_file(
         flying: deque[list[Future[None]]] = deque()
         done = 0
         for block in read_blocks(native, index, 0, size):
+            if block[: max(0, len(header) - done)] != header[done : done + len(block)]:
+                path = native.files()[index]
+                raise SafetensorError(f"{path}: the file was changed after it was opened")
             flying.append([lane.add(block), *digests.add(block)])
             if len(flying) >= _BLOCKS_IN_FLIGHT:
                 for future in flying.popleft():

@@ -1,8 +1,8 @@
 """Checks what a load returns against a manifest, while other tensors are still being read.
 
-The digest of the header and of each loaded tensor must be right. If all tensors of a file are loaded,
-those of its chunks, of its data and of the file must be right, too. They are computed from the memory
-that the load returns, and from the header that the open file was parsed from.
+The digest of the header and of each loaded tensor must be right. If all tensors of a file are
+loaded, the digests of its chunks, of its data and of the file must be right, too. They are computed
+from the memory that the load returns, and from the header that the open file was parsed from.
 
 A load of a whole model has the verdict of the command `verify --manifest`: every digest that the
 manifest has must be right. So the tensors that the index does not name are read for their digests, and
@@ -39,7 +39,7 @@ _BLOCKS_IN_FLIGHT = 4
 
 
 class Expected(NamedTuple):
-    """What the manifest says about a tensor, and the file that holds it."""
+    """The entry of a tensor in the manifest, and the file that holds the tensor."""
 
     file: int
     path: str

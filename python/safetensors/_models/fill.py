@@ -198,9 +198,9 @@ class Fill:
         self.before_changes: Callable[[], None] = lambda: None
 
     def note(self, target: torch.Tensor, source: Source) -> None:
-        """Note a copy. Of several copies to the same memory, the last one counts.
+        """Note a copy. If several copies have the same target memory, the last one wins.
 
-        Tensors that get new memory come apart, as by `Module.to`.
+        Tied tensors that get new memory are no longer tied, as after `Module.to`.
         """
         key = id(target) if self._moves(target) else _same_memory(target)
         self._noted.pop(key, None)

@@ -56,9 +56,9 @@ def load_into(
     `path`: a file, an index, a folder, a pattern, or an iterable of these.
     `strict`, `assign`: as in `load_state_dict`. With `assign`, new tensors with the dtypes of the
     file replace those of the model.
-    `dtype`: the dtype that floats of the model get, as by `model.to(dtype)`. None keeps theirs.
-    `device`: the device that loaded tensors get, as by `model.to(device)`. None keeps their device,
-    but tensors on the meta device get memory on the CPU.
+    `dtype`: the dtype that floats of the model get, as with `model.to(dtype)`. None keeps theirs.
+    `device`: the device that loaded tensors get, as with `model.to(device)`. None keeps their
+    device, but tensors on the meta device get memory on the CPU.
     `rename`, `threads`, `cache`, `progress`: as in `safetensors.load`.
     `memory_limit`: maximum number of bytes that are being read or converted, besides the model.
 

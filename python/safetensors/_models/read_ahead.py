@@ -2,7 +2,7 @@
 
 The user, such as a model of vLLM, takes a tensor, and uses all of it, slices of it, or nothing. Tensors
 of one kind have the same name except for its first number, which is that of the layer, and the same
-shape. The guess is that a tensor is used by the same slices as the last one of its kind. A stream reads
+shape. The guess is that a tensor is used in the same slices as the last one of its kind. A stream reads
 these. A slice that nobody guessed is read when it is used.
 """
 

@@ -2,7 +2,7 @@
 
 Rank 0 creates the files under temporary names, and invites the other ranks. Every rank writes its boxes
 straight into these files. Then rank 0 gets a receipt of each other rank, and puts the files in place.
-How the texts travel is the business of the callers.
+The callers carry the texts between the ranks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def spec_of(name: str, dtype: torch.dtype, shape: Iterable[int]) -> tuple[torch.
 
 
 class Invitation(NamedTuple):
-    """What a rank needs to write into the files of rank 0. Both texts travel as they are."""
+    """The two texts that a rank needs to write into the files of rank 0."""
 
     ticket: str
     layout: bytes
@@ -52,7 +52,7 @@ class Invitation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """The options of a checkpoint. Only those of rank 0 count, except the last two."""
+    """The options of a checkpoint. Only rank 0's options are used, except the last two."""
 
     max_shard_size: int | str = DEFAULT_SHARD_SIZE
     metadata: Mapping[str, str] | None = None
@@ -64,7 +64,7 @@ class SaveOptions:
     progress: bool | Progress | None = False
 
     def check(self) -> None:
-        """Raise the error of a save, before there is one: SafetensorError, TypeError, ValueError."""
+        """Raise the error that these options give: SafetensorError, TypeError, ValueError."""
         check_layout_options(self.max_shard_size, self.metadata, self.index_metadata)
         self.budget()
 
@@ -98,7 +98,8 @@ class PartWriter:
         self._budget = budget
         self._end_report = end
         self._all_done: Callable[[], object] | None = None
-        # An error of torch.distributed can leave this object in a cycle. Its files go at the exit then.
+        # An error of torch.distributed can leave this object in a cycle. Then its files are removed
+        # at exit.
         self._finalizer = finalize(self, native.close)
 
     @classmethod

@@ -48,7 +48,7 @@ def reshard(
     saved: Sequence[tuple[Sequence[int], Sequence[int]]],
     wanted: Sequence[tuple[Sequence[int], Sequence[int]]],
 ) -> list[Transfer]:
-    """Return what each wanted part of a tensor takes from the saved parts.
+    """Return the transfers from the saved parts of a tensor to the wanted parts.
 
     `shape`: the shape of the whole tensor. `saved`, `wanted`: boxes, as `shard_box` returns, or other
     pairs of offsets and sizes. Each element of a wanted box is in one transfer. If several saved boxes

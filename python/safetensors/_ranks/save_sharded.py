@@ -2,7 +2,7 @@
 
 Each rank tells rank 0 which boxes of elements its placements give it, and which ones it would write: those
 that no rank with a lower coordinate in the mesh has. Rank 0 checks that each element has one writer,
-creates the files, and invites the others. Ranks talk only to agree, and never send elements.
+creates the files, and invites the others. Ranks exchange only texts, and never send elements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["save_sharded"]
 
 
 class _Held(NamedTuple):
-    """What a rank tells about a tensor. `boxes`: those that it writes, or None for a plain tensor."""
+    """A tensor as a rank describes it. `boxes`: those that it writes. None: a plain tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class _Held(NamedTuple):
 
 
 class _Orders(NamedTuple):
-    """What rank 0 tells all others: how to join, and who writes."""
+    """The message of rank 0 to all others: how to join, and who writes."""
 
     invitation: Invitation | None
     # The writer of each plain tensor that rank 0 does not have.
@@ -73,14 +73,14 @@ def save_sharded(
 ) -> None:
     """Save the tensors of many ranks as one checkpoint. Each rank writes only its own elements.
 
-    `target`: a module or a dict of names to tensors, as of `state_dict()`. Each element of a DTensor is
-    written once: by the rank with the lowest coordinate in the mesh. A plain tensor is written by
-    the lowest rank that has it, and should be the same on all ranks. Tensors that share memory (tied
-    weights) are written once per name.
-    `path`: the folder. Its parent must exist. The path of rank 0 counts.
+    `target`: a module or a dict of names to tensors, such as a `state_dict()`. Each element of a
+    DTensor is written once: by the rank with the lowest coordinate in the mesh. A plain tensor is
+    written by the lowest rank that has it, and should be the same on all ranks. Tensors that share
+    memory (tied weights) are written once per name.
+    `path`: the folder. Its parent must exist. The path of rank 0 is used.
     `dtype`: the dtype that floats are cast to. `max_shard_size`, `metadata`, `index_metadata`,
-    `new_folder`, `remove_old_files`, `durability`: as in `save_checkpoint`. Those of rank 0 count,
-    except `dtype`, which must be the same on all ranks.
+    `new_folder`, `remove_old_files`, `durability`: as in `save_checkpoint`. The values of rank 0
+    are used, except `dtype`, which must be the same on all ranks.
     `process_group`: the ranks that call the function, None for all. Each of them must call it.
     `memory_limit`, `progress`: as in StorageWriter.
 

@@ -16,7 +16,7 @@ __all__ = ["Choice", "Share", "check_share", "choose", "file_system_of"]
 
 Share = Literal["auto", "never", "node", "group"]
 
-# The types of /proc/self/mountinfo that stand for the file systems of src/os/file_system.cpp.
+# The types of /proc/self/mountinfo that stand for the file systems of src/os/linux/file_system.cpp.
 _REMOTE = frozenset(
     "nfs nfs4 smb2 smb3 cifs smbfs 9p virtiofs ceph lustre gpfs beegfs orangefs pvfs2 afs kafs coda".split()
 )

@@ -1,7 +1,7 @@
 // Estimates the cached share of a range of a file.
 //
 // cachestat() (Linux 6.5) counts pages exactly. Older systems get a few reads of one byte with RWF_NOWAIT, which fail
-// if the page is not cached. mincore() is no alternative: since Linux 5.2 it tells nothing about files that the user
+// if the page is not cached. mincore() cannot be used: since Linux 5.2 it tells nothing about files that the user
 // neither owns nor may write. A range over 32 MiB is sampled at 32 offsets, so that the cost does not grow with the
 // file.
 #include "os/residency.h"

@@ -1,4 +1,4 @@
-// Forwards each function of System to one system call, and nothing more: tests replace this class to make calls fail,
+// Forwards each function of System to a system call, and does little more: tests replace this class to make calls fail,
 // so all decisions are in the callers.
 #include "os/system.h"
 

@@ -1,4 +1,4 @@
-// What tells one copy of the library from another.
+// Facts that tell one copy of the library from another.
 #pragma once
 
 #include <safetensors/c.h>

@@ -32,8 +32,9 @@ void fake_cuda_delay(unsigned most_microseconds, unsigned seed);
 void fake_cuda_hold(int held);
 // Lets so many operations through while it is held.
 void fake_cuda_step(unsigned operations);
-// The call-th call (from 1) of function returns result. What frees does free, all others do nothing. sticky: the
-// context is dead from then on, what was not done is never done, and all calls but those that free do nothing.
+// The call-th call (from 1) of function returns result. A function that frees still frees, all others do nothing.
+// sticky: from then on, the context is dead. Operations that are not done are never done, and only calls that free have
+// an effect.
 void fake_cuda_fail(const char* function, unsigned call, int result, int sticky);
 unsigned fake_cuda_calls(const char* function);
 void fake_cuda_state(FakeCudaState* state);
