@@ -44,23 +44,19 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return !::GlobalMemoryStatusEx(&status) || size <= status.ullTotalPageFile;  // memory and page files together
 }
 
-// VirtualAlloc() does not align to kHugePage. So the first call only looks for a place, and the second one takes an
-// aligned address in it. Another thread may take the place between the two, and then the search begins again.
+// VirtualAlloc() does not align to kHugePage. So addresses for kHugePage bytes more are reserved, and only the aligned
+// range in them gets memory.
 Pages map_pages(std::uint64_t size) noexcept {
   if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
       !fits_in_machine(size))
     return {};
   const std::size_t length = (static_cast<std::size_t>(size) + page_size() - 1) / page_size() * page_size();
-  for (int attempt = 0; attempt < 16; ++attempt) {
-    void* const place = ::VirtualAlloc(nullptr, length + kHugePage, MEM_RESERVE, PAGE_NOACCESS);
-    if (place == nullptr) return {};
-    const auto address = (reinterpret_cast<std::uintptr_t>(place) + kHugePage - 1) / kHugePage * kHugePage;
-    (void)::VirtualFree(place, 0, MEM_RELEASE);
-    void* const begin =
-        ::VirtualAlloc(reinterpret_cast<void*>(address), length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
-    if (begin != nullptr) return {static_cast<std::byte*>(begin), length, false};
-    if (::GetLastError() != ERROR_INVALID_ADDRESS) return {};
-  }
+  void* const reserved = ::VirtualAlloc(nullptr, length + kHugePage, MEM_RESERVE, PAGE_NOACCESS);
+  if (reserved == nullptr) return {};
+  const auto address = (reinterpret_cast<std::uintptr_t>(reserved) + kHugePage - 1) / kHugePage * kHugePage;
+  void* const begin = ::VirtualAlloc(reinterpret_cast<void*>(address), length, MEM_COMMIT, PAGE_READWRITE);
+  if (begin != nullptr) return {static_cast<std::byte*>(begin), length, false};
+  (void)::VirtualFree(reserved, 0, MEM_RELEASE);
   return {};
 }
 

@@ -58,6 +58,8 @@ constexpr struct {
     {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
     {ERROR_PRIVILEGE_NOT_HELD, EPERM},
     {ERROR_CANT_RESOLVE_FILENAME, ELOOP},
+    {ERROR_WORKING_SET_QUOTA, ENOMEM},
+    {ERROR_PAGEFILE_QUOTA, ENOMEM},
     {ERROR_BUSY, EBUSY},
     {ERROR_DELETE_PENDING, EBUSY},
     {ERROR_NOACCESS, EFAULT},
@@ -144,7 +146,8 @@ std::optional<std::wstring> make_path(int directory, std::string_view path) {
     if (handle == INVALID_HANDLE_VALUE) return std::nullopt;
     std::wstring from = path_of(handle);
     if (from.empty()) return std::nullopt;
-    *wide = from + L'\\' + *wide;
+    if (!from.ends_with(L'\\')) from += L'\\';
+    *wide = from + *wide;
   }
   std::replace(wide->begin(), wide->end(), L'/', L'\\');
   if (wide->starts_with(kLong) && wide->find(L"\\.") == std::wstring::npos) return wide;

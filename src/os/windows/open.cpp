@@ -18,35 +18,44 @@ namespace {
 DWORD access_of(OpenFlags flags) noexcept {
   DWORD access = FILE_READ_ATTRIBUTES | SYNCHRONIZE;
   if (has(flags, OpenFlags::read)) access |= has(flags, OpenFlags::directory) ? FILE_LIST_DIRECTORY : GENERIC_READ;
-  if (has(flags, OpenFlags::write)) access |= GENERIC_WRITE | DELETE;
+  if (has(flags, OpenFlags::write)) access |= GENERIC_WRITE;
   return access;
 }
 
 DWORD disposition_of(OpenFlags flags) noexcept {
   if (has(flags, OpenFlags::create)) {
     if (has(flags, OpenFlags::only_new)) return CREATE_NEW;
-    return has(flags, OpenFlags::truncate) ? CREATE_ALWAYS : OPEN_ALWAYS;
+    return OPEN_ALWAYS;
   }
-  return has(flags, OpenFlags::truncate) ? TRUNCATE_EXISTING : OPEN_EXISTING;
+  return OPEN_EXISTING;
 }
 
 DWORD attributes_of(OpenFlags flags) noexcept {
   DWORD attributes = FILE_ATTRIBUTE_NORMAL;
-  if (has(flags, OpenFlags::directory)) attributes |= FILE_FLAG_BACKUP_SEMANTICS;
+  if (!has(flags, OpenFlags::write)) attributes |= FILE_FLAG_BACKUP_SEMANTICS;  // else no directory can be opened
   if (has(flags, OpenFlags::no_follow)) attributes |= FILE_FLAG_OPEN_REPARSE_POINT;
   if (has(flags, OpenFlags::direct)) attributes |= FILE_FLAG_NO_BUFFERING;
   return attributes;
 }
 
-// Compares what was opened with what the flags demand. Returns 0, or an error number.
+// Compares what was opened with what the flags demand, and truncates it. Returns 0, or an error number.
 int check_kind(HANDLE handle, OpenFlags flags) noexcept {
-  FILE_ATTRIBUTE_TAG_INFO found;
-  if (!::GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &found, sizeof found)) return 0;
-  const bool directory = (found.FileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+  BY_HANDLE_FILE_INFORMATION found;
+  if (!::GetFileInformationByHandle(handle, &found)) return 0;
+  const bool directory = (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
   if (has(flags, OpenFlags::directory) && !directory) return ENOTDIR;
-  const bool link = (found.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 &&
-                    (found.ReparseTag == IO_REPARSE_TAG_SYMLINK || found.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
-  return has(flags, OpenFlags::no_follow) && link ? ELOOP : 0;
+  FILE_ATTRIBUTE_TAG_INFO tag{};
+  const bool link = (found.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 &&
+                    ::GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) &&
+                    (tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
+  if (has(flags, OpenFlags::no_follow) && link) return ELOOP;
+  FILE_END_OF_FILE_INFO empty{};
+  if (has(flags, OpenFlags::truncate) &&
+      !::SetFileInformationByHandle(handle, FileEndOfFileInfo, &empty, sizeof empty)) {
+    windows::fail();
+    return errno;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -69,7 +78,10 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t) noe
   }
   const int mode = _O_BINARY | _O_NOINHERIT | (has(flags, OpenFlags::write) ? 0 : _O_RDONLY);
   const int descriptor = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle.get()), mode);
-  if (descriptor >= 0) (void)handle.release();
+  if (descriptor >= 0)
+    (void)handle.release();
+  else if (has(flags, OpenFlags::only_new))
+    (void)::DeleteFileW(path->c_str());  // too many descriptors
   return descriptor;
 }
 

@@ -5,6 +5,7 @@
 // replaced, come first. Windows 10 has them since 2018, and some file systems still lack them.
 #include "os/system.h"
 
+#include <fcntl.h>
 #include <io.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 // Classes and flags that older headers lack.
 constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);       // FileRenameInfoEx
 constexpr auto kDispositionInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(21);  // FileDispositionInfoEx
-constexpr DWORD kReplaceIfExists = 1, kRenamePosix = 2;
+constexpr DWORD kReplaceIfExists = 1, kRenamePosix = 2, kReplaceReadOnly = 0x40;
 constexpr DWORD kDelete = 1, kDeletePosix = 2, kDeleteReadOnly = 16;
 
 bool lacks_posix_semantics(DWORD error) noexcept {
@@ -34,7 +35,7 @@ bool lacks_posix_semantics(DWORD error) noexcept {
 
 // call: returns an error of Windows, or NO_ERROR. Returns 0, or -1 and sets errno.
 template <class Call>
-int try_for_a_while(const Call& call) noexcept {
+int try_for_a_while(const Call& call) {
   DWORD error = call();
   for (DWORD pause = 1; pause <= 256 && (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION);
        pause *= 2) {
@@ -61,11 +62,11 @@ struct Rename {
 };
 
 DWORD rename_once(const std::wstring& from, const std::wstring& to) {
-  const windows::Handle file(::CreateFileW(from.c_str(), DELETE | SYNCHRONIZE, windows::kShareAll, nullptr,
-                                           OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT,
-                                           nullptr));
+  const windows::Handle file(
+      ::CreateFileW(from.c_str(), DELETE | SYNCHRONIZE, windows::kShareAll, nullptr, OPEN_EXISTING,
+                    FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH, nullptr));
   if (!file.valid()) return ::GetLastError();
-  const Rename posix(to, kReplaceIfExists | kRenamePosix);
+  const Rename posix(to, kReplaceIfExists | kRenamePosix | kReplaceReadOnly);
   if (::SetFileInformationByHandle(file.get(), kRenameInfoEx, posix.bytes.get(), posix.size)) return NO_ERROR;
   if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
   return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? DWORD{NO_ERROR}
@@ -117,7 +118,7 @@ int unsupported() noexcept {
 }  // namespace
 
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
-  text[0] = '\0';
+  std::memcpy(text, "<", 2);  // after a failure: no file has this name
   try {
     const std::string path = windows::to_utf8(windows::path_of(windows::handle_of(descriptor)));
     if (path.size() < sizeof text) std::memcpy(text, path.c_str(), path.size() + 1);
@@ -227,7 +228,6 @@ int System::rename_new(int directory, const char* from, const char* to) noexcept
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
-  (void)::RemoveDirectoryW(new_path->c_str());  // succeeds only for an empty folder
   return try_for_a_while([&]() -> DWORD {
     return ::MoveFileExW(old_path->c_str(), new_path->c_str(), MOVEFILE_WRITE_THROUGH) ? NO_ERROR : ::GetLastError();
   });
@@ -247,7 +247,7 @@ int System::duplicate(int descriptor) noexcept {
   HANDLE copy = INVALID_HANDLE_VALUE;
   const HANDLE process = ::GetCurrentProcess();
   if (!::DuplicateHandle(process, handle, process, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS)) return windows::fail();
-  const int made = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(copy), 0);
+  const int made = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(copy), _O_BINARY | _O_NOINHERIT);
   if (made < 0) (void)::CloseHandle(copy);
   return made;
 }
