@@ -26,7 +26,7 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-// Removes a unit from the front and returns its bytes. Returns 1 if there is none.
+// Removes a unit from the front and returns its bytes. If the text begins with no unit, it returns 1.
 std::uint64_t take_unit(std::string_view& text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<char>(text[i] | 0x20) : '\0'; };
   const std::size_t power = std::string_view("kmgt").find(at(0)) + 1;  // npos + 1: no letter, so only bytes

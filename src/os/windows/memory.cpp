@@ -1,5 +1,5 @@
-// Pages of memory with VirtualAlloc(), and maps of files. Windows gives large pages only to users with a privilege, so
-// there are none here.
+// Pages of memory with VirtualAlloc(), and maps of files. These functions never use large pages, because Windows gives
+// them only to users with a privilege.
 #include "os/memory.h"
 
 #include <algorithm>

@@ -38,7 +38,8 @@ DWORD attributes_of(OpenFlags flags) noexcept {
   return attributes;
 }
 
-// Compares what was opened with what the flags demand, and truncates it. Returns 0, or an error number.
+// Checks that the open file is of the kind that the flags demand. Truncates the file if the flags demand it. Returns 0,
+// or an error number.
 int check_kind(HANDLE handle, OpenFlags flags) noexcept {
   BY_HANDLE_FILE_INFORMATION found;
   if (!::GetFileInformationByHandle(handle, &found)) return 0;
