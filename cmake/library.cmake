@@ -5,8 +5,10 @@ list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the com
 # The folders of src/os that this system needs.
 if(WIN32)
   set(safetensors_systems windows)
+  set(safetensors_command_system windows)
 else()
   set(safetensors_systems linux posix)
+  set(safetensors_command_system posix)
 endif()
 file(GLOB safetensors_folders RELATIVE ${PROJECT_SOURCE_DIR}/src/os ${PROJECT_SOURCE_DIR}/src/os/*)
 foreach(folder IN LISTS safetensors_folders)

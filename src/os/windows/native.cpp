@@ -203,16 +203,21 @@ std::wstring path_of(HANDLE handle) noexcept {
   }
 }
 
+std::string plain_utf8(std::wstring_view text) {
+  const int size = static_cast<int>(text.size());
+  const int needed = ::WideCharToMultiByte(CP_UTF8, 0, text.data(), size, nullptr, 0, nullptr, nullptr);
+  std::string utf8(static_cast<std::size_t>(std::max(needed, 0)), '\0');
+  (void)::WideCharToMultiByte(CP_UTF8, 0, text.data(), size, utf8.data(), needed, nullptr, nullptr);
+  return utf8;
+}
+
 std::string to_utf8(std::wstring_view text) {
   std::wstring plain;
   if (text.starts_with(kLongShare))
     plain = L"\\\\" + std::wstring(text.substr(kLongShare.size()));
   else
     plain = text.substr(text.starts_with(kLong) ? kLong.size() : 0);
-  const int size = static_cast<int>(plain.size());
-  const int needed = ::WideCharToMultiByte(CP_UTF8, 0, plain.data(), size, nullptr, 0, nullptr, nullptr);
-  std::string utf8(static_cast<std::size_t>(std::max(needed, 0)), '\0');
-  (void)::WideCharToMultiByte(CP_UTF8, 0, plain.data(), size, utf8.data(), needed, nullptr, nullptr);
+  std::string utf8 = plain_utf8(plain);
   std::replace(utf8.begin(), utf8.end(), '\\', '/');
   return utf8;
 }

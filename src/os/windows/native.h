@@ -55,6 +55,9 @@ class Handle {
 // Returns UTF-8, with `/` between names and without the prefix for long paths. A lone surrogate becomes U+FFFD.
 [[nodiscard]] std::string to_utf8(std::wstring_view text);
 
+// Returns UTF-8 without any other change.
+[[nodiscard]] std::string plain_utf8(std::wstring_view text);
+
 // Returns the path of an open file or directory, in UTF-16. Empty, with errno: the system does not tell.
 [[nodiscard]] std::wstring path_of(HANDLE handle) noexcept;
 
