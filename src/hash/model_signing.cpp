@@ -16,6 +16,7 @@
 #include "json/writer.h"
 #include "os/directory.h"
 #include "os/parallel.h"
+#include "os/path.h"
 #include "os/regular_file.h"
 
 namespace safetensors {
@@ -167,7 +168,7 @@ Result<std::string> make_statement(std::string path, const ManifestOptions& opti
 inline namespace v0 {
 
 Result<std::string> model_signing_statement(PathView path, const ManifestOptions& options) noexcept {
-  return base::guarded([&] { return hash::make_statement(std::string(std::string_view(path)), options); });
+  return base::guarded([&] { return hash::make_statement(os::generic_path(path), options); });
 }
 
 }  // namespace v0
