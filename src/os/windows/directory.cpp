@@ -70,7 +70,8 @@ std::wstring target_of(std::span<const std::byte> bytes) {
   if (bytes.size() < kTextOfLink) return {};
   std::memcpy(&tag, bytes.data(), sizeof tag);
   std::memcpy(&fields, bytes.data() + kFields, sizeof fields);
-  const std::span<const std::byte> texts = bytes.subspan(tag == IO_REPARSE_TAG_SYMLINK ? kTextOfLink : kTextOfMountPoint);
+  const std::span<const std::byte> texts =
+      bytes.subspan(tag == IO_REPARSE_TAG_SYMLINK ? kTextOfLink : kTextOfMountPoint);
   const bool printed = fields.printed_size != 0;  // the text that users see, such as `C:\x` and not `\??\C:\x`
   const std::size_t offset = printed ? fields.printed_offset : fields.offset;
   const std::size_t size = printed ? fields.printed_size : fields.size;

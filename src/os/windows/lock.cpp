@@ -103,8 +103,8 @@ int System::unlock(int descriptor) noexcept {
   if (handle == INVALID_HANDLE_VALUE) return -1;
   if (windows::forget_lock(descriptor) || windows::is_directory(handle)) return 0;
   DWORD none = 0;
-  const DWORD error = windows::call_at(handle, kLockedByte, none,
-                                       [&](OVERLAPPED* at) { return ::UnlockFileEx(handle, 0, 1, 0, at); });
+  const DWORD error =
+      windows::call_at(handle, kLockedByte, none, [&](OVERLAPPED* at) { return ::UnlockFileEx(handle, 0, 1, 0, at); });
   return error == NO_ERROR || error == ERROR_NOT_LOCKED ? 0 : windows::fail(error);
 }
 

@@ -94,8 +94,8 @@ bool provide_pages(std::span<std::byte>) noexcept {
 
 void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
-// To decommit pages and to commit them again can fail in between. After MEM_RESET the system may drop the pages, and the
-// unlock removes them from the working set at once. It fails, as the pages are not locked, and does its work.
+// To decommit pages and to commit them again can fail in between. After MEM_RESET the system may drop the pages, and
+// the unlock removes them from the working set at once. It fails, as the pages are not locked, and does its work.
 void discard_pages(std::span<std::byte> pages) noexcept {
   if (pages.empty() || ::VirtualAlloc(pages.data(), pages.size(), MEM_RESET, PAGE_READWRITE) == nullptr) return;
   (void)::VirtualUnlock(pages.data(), pages.size());

@@ -68,7 +68,9 @@ class QuietParameters {
   QuietParameters() noexcept : before_(::_set_thread_local_invalid_parameter_handler(ignore)) {}
   QuietParameters(const QuietParameters&) = delete;
   QuietParameters& operator=(const QuietParameters&) = delete;
-  ~QuietParameters() { (void)::_set_thread_local_invalid_parameter_handler(before_); }
+  ~QuietParameters() {
+    (void)::_set_thread_local_invalid_parameter_handler(before_);
+  }
 
  private:
   static void ignore(const wchar_t*, const wchar_t*, const wchar_t*, unsigned, uintptr_t) {}
@@ -106,8 +108,7 @@ HANDLE handle_of(int descriptor) noexcept {
 }
 
 int descriptor_of(Handle& handle) noexcept {
-  const int descriptor =
-      ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle.get()), _O_BINARY | _O_NOINHERIT);
+  const int descriptor = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle.get()), _O_BINARY | _O_NOINHERIT);
   if (descriptor >= 0) (void)handle.release();
   return descriptor;
 }

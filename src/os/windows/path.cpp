@@ -91,7 +91,9 @@ std::wstring take_base(int directory, std::wstring_view& path) {
     return {};
   }
   if (path.starts_with(L"\\\\")) {  // with the prefix, or a share: `\\server\share`
-    const std::wstring_view start = path.starts_with(kLongShare) ? kLongShare : path.starts_with(kLong) ? kLong : L"\\\\";
+    const std::wstring_view start = path.starts_with(kLongShare) ? kLongShare
+                                    : path.starts_with(kLong)    ? kLong
+                                                                 : L"\\\\";
     std::wstring base(start == L"\\\\" ? kLongShare : start);
     path.remove_prefix(start.size());
     base += take_name(path);

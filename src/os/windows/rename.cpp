@@ -1,7 +1,8 @@
 // Renames and removes files.
 //
-// The new semantics of POSIX come first: open files can be replaced, and read-only ones. Windows 10 has them since 2018,
-// and some file systems (FAT) and Wine lack them. The older calls, which come second, refuse to replace an open file.
+// The new semantics of POSIX come first: open files can be replaced, and read-only ones. Windows 10 has them since
+// 2018, and some file systems (FAT) and Wine lack them. The older calls, which come second, refuse to replace an open
+// file.
 //
 // Windows also refuses to replace or remove a file that a program has open without sharing, as scanners for viruses do
 // for moments. So these calls are tried again for up to half a second if the file is in use, and for some milliseconds
@@ -48,8 +49,8 @@ DWORD try_for_a_while(const Call& call, const Patience& patience) {
 
 HANDLE open_to_rename(const std::wstring& path) noexcept {
   return ::CreateFileW(path.c_str(), DELETE | SYNCHRONIZE | FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
-                       OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH,
-                       nullptr);
+                       OPEN_EXISTING,
+                       FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH, nullptr);
 }
 
 bool has_attribute(const std::wstring& path, DWORD attribute) noexcept {
@@ -105,9 +106,8 @@ DWORD rename_once(const std::wstring& from, const std::wstring& to) {
   if (::SetFileInformationByHandle(file.get(), kRenameInfoEx, posix.bytes.get(), posix.size)) return NO_ERROR;
   if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
   file.reset();
-  return despite_read_only(to, [&] {
-    return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
-  });
+  return despite_read_only(
+      to, [&] { return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH); });
 }
 
 DWORD remove_once(const std::wstring& path) noexcept {
@@ -118,9 +118,8 @@ DWORD remove_once(const std::wstring& path) noexcept {
   if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
   const bool directory = windows::is_directory(file.get());  // also a symlink that was made for a directory
   file.reset();
-  return despite_read_only(path, [&] {
-    return directory ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str());
-  });
+  return despite_read_only(path,
+                           [&] { return directory ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str()); });
 }
 
 int remove(int directory, const char* name, bool wants_directory) noexcept {
