@@ -148,10 +148,6 @@ void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode m
   return address == MAP_FAILED ? nullptr : address;
 }
 
-bool maps_disturb_writers() noexcept {
-  return false;
-}
-
 void unmap_file(void* begin, std::size_t size) noexcept {
   (void)::munmap(begin, size);
 }

@@ -3,17 +3,10 @@
 
 #include <unistd.h>
 
-#include "os/system.h"
-
 namespace safetensors::os {
 
 std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
-}
-
-// pread() uses no position.
-int duplicate_for_reading(int descriptor) noexcept {
-  return real_system().duplicate(descriptor);
 }
 
 }  // namespace safetensors::os
