@@ -83,6 +83,14 @@ std::wstring full_path(const wchar_t* path) {
   return with_prefix(whole);
 }
 
+// Returns the length of the part that `..` does not leave: `\\?\C:` or `\\?\UNC\server\share`.
+std::size_t root_size(std::wstring_view whole) noexcept {
+  const bool share = whole.starts_with(kLongShare);
+  std::size_t end = std::min(whole.find(L'\\', share ? kLongShare.size() : kLong.size()), whole.size());
+  if (share && end < whole.size()) end = std::min(whole.find(L'\\', end + 1), whole.size());
+  return end;
+}
+
 // Returns the absolute path, with the prefix, that the rest of a path is relative to. Removes from `path` what the
 // result stands for. Empty, with errno, after a failure.
 std::wstring take_base(int directory, std::wstring_view& path) {
@@ -102,22 +110,16 @@ std::wstring take_base(int directory, std::wstring_view& path) {
   }
   if (begins_with_drive(path)) {
     const wchar_t drive[] = {path[0], L':', L'.', L'\0'};
-    const bool rooted = path.size() > 2 && path[2] == L'\\';
+    const bool absolute = path.size() > 2 && path[2] == L'\\';
     path.remove_prefix(2);
-    return rooted ? std::wstring(kLong).append(drive, 2) : full_path(drive);
+    return absolute ? std::wstring(kLong).append(drive, 2) : full_path(drive);
   }
-  if (path.starts_with(L'\\')) return full_path(L"\\");
-  if (directory == kWorkingDirectory) return full_path(L".");
+  const bool rooted = path.starts_with(L'\\');  // at the root of the volume that the path starts from
+  if (directory == kWorkingDirectory) return full_path(rooted ? L"\\" : L".");
   const HANDLE handle = handle_of(directory);
-  return handle == INVALID_HANDLE_VALUE ? std::wstring() : path_of(handle);
-}
-
-// Returns the length of the part that `..` does not leave: `\\?\C:` or `\\?\UNC\server\share`.
-std::size_t root_size(std::wstring_view whole) noexcept {
-  const bool share = whole.starts_with(kLongShare);
-  std::size_t end = std::min(whole.find(L'\\', share ? kLongShare.size() : kLong.size()), whole.size());
-  if (share && end < whole.size()) end = std::min(whole.find(L'\\', end + 1), whole.size());
-  return end;
+  std::wstring base = handle == INVALID_HANDLE_VALUE ? std::wstring() : path_of(handle);
+  if (rooted) base.resize(root_size(base));
+  return base;
 }
 
 // Returns 0, or the reason why no file of ours may have this name. A colon leads to another stream of a file.
