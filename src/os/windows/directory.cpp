@@ -41,8 +41,11 @@ Listing* listing_of(void* handle) noexcept {
 // Begins to list an open directory. After a failure, the caller still owns the descriptor.
 void* begin(int descriptor) noexcept {
   try {
-    const std::wstring folder = windows::path_of(windows::handle_of(descriptor));
+    const HANDLE handle = windows::handle_of(descriptor);
+    if (handle == INVALID_HANDLE_VALUE) return nullptr;
+    std::wstring folder = windows::path_of(handle);
     if (folder.empty()) return nullptr;
+    if (folder.ends_with(L'\\')) folder.pop_back();  // the root of a volume
     auto listing = std::make_unique<Listing>();
     listing->search = ::FindFirstFileExW((folder + L"\\*").c_str(), FindExInfoBasic, &listing->entry,
                                          FindExSearchNameMatch, nullptr, FIND_FIRST_EX_LARGE_FETCH);

@@ -9,6 +9,11 @@
 #include <cstdlib>
 #include <iterator>
 
+#if defined(_UCRT) && !defined(_MSC_VER)  // some headers of mingw-w64 do not declare it
+extern "C" __declspec(dllimport) _invalid_parameter_handler
+    __cdecl _set_thread_local_invalid_parameter_handler(_invalid_parameter_handler handler);
+#endif
+
 namespace safetensors::os::windows {
 namespace {
 

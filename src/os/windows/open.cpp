@@ -36,6 +36,27 @@ DWORD attributes_of(OpenFlags flags) noexcept {
   return attributes;
 }
 
+// A file that OneDrive or deduplication manages is a reparse point, too, though not a link. With the flag for links,
+// Windows would not show its bytes. So such a file is opened again without it, and must be the same file.
+HANDLE open_handle(const std::wstring& path, OpenFlags flags) noexcept {
+  const auto open = [&](DWORD disposition, DWORD attributes) {
+    return ::CreateFileW(path.c_str(), access_of(flags), windows::kShareAll, nullptr, disposition, attributes, nullptr);
+  };
+  windows::Handle handle(open(disposition_of(flags), attributes_of(flags)));
+  BY_HANDLE_FILE_INFORMATION first, second;
+  if (!has(flags, OpenFlags::no_follow) || !handle.valid() || windows::link_tag(handle.get()) != 0 ||
+      !::GetFileInformationByHandle(handle.get(), &first) ||
+      (first.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) == 0)
+    return handle.release();
+  windows::Handle behind(open(OPEN_EXISTING, attributes_of(without(flags, OpenFlags::no_follow))));
+  if (!behind.valid() || !::GetFileInformationByHandle(behind.get(), &second)) return INVALID_HANDLE_VALUE;
+  if (first.dwVolumeSerialNumber == second.dwVolumeSerialNumber && first.nFileIndexHigh == second.nFileIndexHigh &&
+      first.nFileIndexLow == second.nFileIndexLow)
+    return behind.release();
+  ::SetLastError(ERROR_CANT_RESOLVE_FILENAME);  // a link has replaced it
+  return INVALID_HANDLE_VALUE;
+}
+
 // Checks that the open file is of the kind that the flags demand. Truncates the file if the flags demand it. Returns 0,
 // or an error number.
 int check_kind(HANDLE handle, OpenFlags flags) noexcept {
@@ -77,8 +98,7 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t) noe
   if (windows::wants_directory(name)) flags = flags | OpenFlags::directory;
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  windows::Handle handle(::CreateFileW(path->c_str(), access_of(flags), windows::kShareAll, nullptr,
-                                       disposition_of(flags), attributes_of(flags), nullptr));
+  windows::Handle handle(open_handle(*path, flags));
   if (!handle.valid()) return fail_to_open(::GetLastError(), *path, flags);
   if (const int error_number = check_kind(handle.get(), flags); error_number != 0) {
     errno = error_number;
