@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "format/header/header_edit.h"
@@ -37,7 +38,8 @@ Status check_unchanged(std::string_view path, const File& file) {
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
 }
 
-Status edit_by_replacing(std::string_view path, const File& file, std::string text, const EditOptions& options) {
+// Closes the file before the new one takes its place: not every system replaces a file that is open.
+Status edit_by_replacing(std::string_view path, File file, std::string text, const EditOptions& options) {
   if (Status status = format::pad_text(text, 8, options.metadata_slack); !status) return status;
   const Result<std::string> head = write::file_head(text);
   if (!head) return head.error();
@@ -57,18 +59,20 @@ Status edit_by_replacing(std::string_view path, const File& file, std::string te
   });
   if (status) status = meter.finish();
   if (status) status = check_unchanged(path, file);
-  return status ? (*out)->commit() : status;
+  if (!status) return status;
+  { const File closed = std::move(file); }
+  return (*out)->commit();
 }
 
 Status edit(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) {
-  const Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
+  Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
   if (!file) return file.error();
   format::MetadataEdits by_key;  // if a key is edited twice, the last edit wins
   for (const MetadataEdit& one : edits) by_key[one.key] = &one.value;
   Result<std::string> text = format::edited_text(file->header(), by_key, options.metadata_slack);
   if (!text) return std::move(text).error();
   return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
-                          : edit_by_replacing(path, *file, std::move(*text), options);
+                          : edit_by_replacing(path, std::move(*file), std::move(*text), options);
 }
 
 }  // namespace

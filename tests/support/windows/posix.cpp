@@ -104,6 +104,28 @@ int fchdir(int) {
   return fail(ENOSYS);
 }
 
+// The linker takes these three instead of those of the C library.
+int open(const char* path, int flags, ...) {
+  const bool writes = (flags & (_O_WRONLY | _O_RDWR)) != 0;
+  const bool reads = (flags & _O_WRONLY) == 0;
+  const DWORD access = (reads ? GENERIC_READ : 0U) | (writes ? GENERIC_WRITE : 0U);
+  DWORD disposition = (flags & _O_TRUNC) != 0 ? DWORD{TRUNCATE_EXISTING} : DWORD{OPEN_EXISTING};
+  if ((flags & _O_CREAT) != 0) disposition = (flags & _O_TRUNC) != 0 ? DWORD{CREATE_ALWAYS} : DWORD{OPEN_ALWAYS};
+  if ((flags & _O_EXCL) != 0) disposition = CREATE_NEW;
+  const HANDLE file = ::CreateFileW(wide(path).c_str(), access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                                    nullptr, disposition, FILE_FLAG_BACKUP_SEMANTICS, nullptr);
+  if (file == INVALID_HANDLE_VALUE) return fail(::GetLastError() == ERROR_FILE_EXISTS ? EEXIST : ENOENT);
+  return ::_open_osfhandle(reinterpret_cast<std::intptr_t>(file), (flags & _O_APPEND) | _O_BINARY | _O_NOINHERIT);
+}
+
+int rename(const char* from, const char* to) {
+  return ::MoveFileExW(wide(from).c_str(), wide(to).c_str(), MOVEFILE_REPLACE_EXISTING) ? 0 : fail(EBUSY);
+}
+
+int unlink(const char* path) {
+  return ::DeleteFileW(wide(path).c_str()) ? 0 : fail(ENOENT);
+}
+
 int mkfifo(const char*, unsigned) {
   return fail(ENOSYS);
 }
