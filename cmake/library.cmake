@@ -4,7 +4,9 @@ list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
 # The folders of src/os that this system needs.
 if(WIN32)
-  set(safetensors_systems windows)
+  set(safetensors_systems absent windows)
+elseif(APPLE)
+  set(safetensors_systems absent darwin posix)
 else()
   set(safetensors_systems linux posix)
 endif()

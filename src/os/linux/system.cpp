@@ -17,6 +17,10 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }
 
+std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
 std::ptrdiff_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                                   std::size_t size) noexcept {
   auto from_position = static_cast<off64_t>(from_offset);

@@ -1,14 +1,11 @@
-// Reads at offsets, and makes paths absolute.
+// Makes paths absolute.
 #include "os/open.h"
 
 #include <unistd.h>
+
 #include <climits>
 
 namespace safetensors::os {
-
-std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
-}
 
 std::string absolute_path(const std::string& path) {
   if (path.starts_with('/')) return path;
