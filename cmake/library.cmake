@@ -46,6 +46,14 @@ target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE
 target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 if(SAFETENSORS_OS STREQUAL "none")
   target_compile_definitions(safetensors PRIVATE SAFETENSORS_NO_SYSTEM)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS ${CMAKE_CXX20_STANDARD_COMPILE_OPTION})
+  check_cxx_source_compiles("#include <mutex>\n#include <thread>\nstd::mutex m;\nstd::thread t;\nint main() {}"
+    SAFETENSORS_HAVE_STD_THREAD)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(NOT SAFETENSORS_HAVE_STD_THREAD)
+    target_compile_options(safetensors PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
+  endif()
 elseif(WIN32)
   target_compile_definitions(safetensors PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
   target_link_libraries(safetensors PRIVATE bcrypt)

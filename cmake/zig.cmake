@@ -50,6 +50,12 @@ set(CMAKE_CXX_COMPILER ${safetensors_zig_tools}/c++)
 set(CMAKE_AR ${safetensors_zig_tools}/ar)
 set(CMAKE_RANLIB ${safetensors_zig_tools}/ranlib)
 
+# Zig's C++ library for WASI has no exceptions.
+if(CMAKE_SYSTEM_NAME STREQUAL "WASI")
+  set(CMAKE_CXX_FLAGS_INIT "-fno-exceptions -fno-rtti")
+  set(CMAKE_EXECUTABLE_SUFFIX .wasm)
+endif()
+
 # Libraries and headers of this machine do not fit.
 set(CMAKE_FIND_ROOT_PATH /nonexistent)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
