@@ -53,7 +53,6 @@ set(CMAKE_RANLIB ${safetensors_zig_tools}/ranlib)
 # Zig's C++ library for WASI has no exceptions.
 if(CMAKE_SYSTEM_NAME STREQUAL "WASI")
   set(CMAKE_CXX_FLAGS_INIT "-fno-exceptions -fno-rtti")
-  set(CMAKE_EXECUTABLE_SUFFIX .wasm)
 endif()
 
 # Libraries and headers of this machine do not fit.
