@@ -38,7 +38,7 @@ list(JOIN SAFETENSORS_ZIG "' '" safetensors_zig_command)
 foreach(safetensors_zig_tool IN ITEMS cc c++ ar ranlib)
   set(safetensors_zig_options "")
   if(safetensors_zig_tool MATCHES "^c")
-    set(safetensors_zig_options " -target ${SAFETENSORS_ZIG_TARGET}")
+    set(safetensors_zig_options " -target ${SAFETENSORS_ZIG_TARGET} -fno-sanitize=undefined")  # zig turns it on without -O2
   endif()
   file(CONFIGURE OUTPUT ${safetensors_zig_tools}/${safetensors_zig_tool} @ONLY
     CONTENT "#!/bin/sh\nexec '${safetensors_zig_command}' ${safetensors_zig_tool}${safetensors_zig_options} \"$@\"\n")

@@ -1,4 +1,4 @@
-# Builds for other systems: macOS, musl, no system at all, WebAssembly, and older or smaller C++ libraries. Sourced by
+# Builds for other systems: macOS, musl, no system at all, WebAssembly, an older libc++, and no exceptions. Sourced by
 # scripts/check for its step `ports`. Zig comes from PyPI, as a package of Python.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # trees, jobs and root come from scripts/check
@@ -14,9 +14,7 @@ ports() {
   port musl_arm port_musl_arm
   port cases port_cases
   port wasi port_wasi
-  port emscripten port_emscripten
-  port libcxx_14 port_libcxx 14
-  port libcxx_16 port_libcxx 16
+  port libcxx port_libcxx 16
   port small port_small
 }
 
@@ -78,18 +76,11 @@ port_wasi() {
   same_verdicts node --no-warnings tests/wasm/run.mjs "$program"
   same_verdicts "$trees/ports/tools/bin/python" tests/wasm/run.py "$program" /dev/stdin /dev/stdout
 }
-port_emscripten() {
-  emcmake cmake -S . -B "$trees/ports/emscripten" -G Ninja -DCMAKE_BUILD_TYPE=Release "${without_system[@]}"
-  cmake --build "$trees/ports/emscripten" -j "$jobs" --target verdicts
-  same_verdicts node "$trees/ports/emscripten/tests/none/verdicts.js"
-}
-
-# port_libcxx VERSION: the library compiles and links with libc++. Its packages exclude each other, so they are unpacked.
+# port_libcxx VERSION: the library compiles with libc++. Its package excludes others, so it is unpacked.
 port_libcxx() {
   local directory=$trees/ports/libcxx-$1
   mkdir -p "$directory/packages"
-  (cd "$directory/packages" && apt-get -qq download "libc++-$1-dev" "libc++abi-$1-dev" "libc++1-$1" "libc++abi1-$1" \
-    "libunwind-$1" && for package in *.deb; do dpkg -x "$package" "$directory"; done)
+  (cd "$directory/packages" && apt-get -qq download "libc++-$1-dev" && dpkg -x libc++-"$1"-dev_*.deb "$directory")
   cmake -S . -B "$directory/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug "${with_clang[@]}" \
     -DSAFETENSORS_BUILD_CLI=OFF -DSAFETENSORS_BUILD_HASH=OFF -DSAFETENSORS_WERROR=ON \
     "-DCMAKE_CXX_FLAGS=-nostdinc++ -isystem $directory/usr/lib/llvm-$1/include/c++/v1"

@@ -1,5 +1,5 @@
-// The C++ headers of the library. A build includes this file first, because they include headers of the system. From then
-// on, the headers in traps/ are errors.
+// The C++ headers of the library. A build includes this file first, because they include headers of the system. From
+// then on, the headers in traps/ are errors.
 #ifndef SAFETENSORS_TRAPS
 #ifdef __cplusplus
 #include <algorithm>
