@@ -1,4 +1,4 @@
-// The error of a command that a signal stopped. The handlers are in os/command/signals.cpp.
+// The error of a command that a signal stopped. The handlers are in src/os/command.
 #include "interrupt.h"
 
 namespace safetensors::cli {

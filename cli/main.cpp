@@ -1,6 +1,7 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
 
+#include "os/command/arguments.h"
 #include "os/command/signals.h"
 #include "os/command/standard_streams.h"
 
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
   safetensors::os::fill_standard_descriptors();  // otherwise "-" could read a file that the command opens
   Console console;
   try {
-    const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    const std::vector<std::string> arguments = safetensors::os::process_arguments(argc, argv);
     return static_cast<int>(console.finish(dispatch(arguments, console)));
   } catch (const std::bad_alloc&) {
     console.message("out of memory");

@@ -5,10 +5,12 @@ list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the com
 # The folders of src/os that this system needs. "none" is for a system that we do not know: the library then reads from
 # memory and from Sources of the program, and every call on files is an error.
 set(SAFETENSORS_OS "" CACHE STRING "\"none\": build without an operating system. Empty: for the system of the build")
+set(safetensors_command_system posix)
 if(SAFETENSORS_OS STREQUAL "none")
   set(safetensors_systems absent none)
 elseif(WIN32)
   set(safetensors_systems absent windows threads)
+  set(safetensors_command_system windows)
 elseif(APPLE)
   set(safetensors_systems absent darwin posix threads)
 else()

@@ -47,13 +47,13 @@ int main(int argc, char** argv) {
     }
     const std::filesystem::path path(argv[i]);
     if (!std::filesystem::is_directory(path)) {
-      if (!run(path)) return std::fprintf(stderr, "cannot read %s\n", path.c_str()), 1;
+      if (!run(path)) return std::fprintf(stderr, "cannot read %s\n", path.string().c_str()), 1;
       ++count;
       continue;
     }
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
       if (!entry.is_regular_file()) continue;
-      std::fprintf(stderr, "%s\n", entry.path().c_str());
+      std::fprintf(stderr, "%s\n", entry.path().string().c_str());
       if (!run(entry.path())) return 1;
       ++count;
     }

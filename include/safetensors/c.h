@@ -373,7 +373,7 @@ typedef struct safetensors_array safetensors_array;
 
 /** Decides whether safetensors_tensor_view() maps a file or reads it. */
 enum {
-  /** The library decides when it opens the file: read on network and user-space file systems, otherwise map. */
+  /** The library decides at open: read on Windows and on network and user-space file systems, otherwise map. */
   SAFETENSORS_ACCESS_AUTOMATIC = 0,
   /** Map the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a file from
    * memory or from a source, a view is the memory of the caller instead of a map. */

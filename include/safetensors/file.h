@@ -28,7 +28,8 @@ inline namespace v0 {
 
 /// Decides whether view() maps a file or reads it.
 enum class Access : std::uint8_t {
-  /// open() and from_fd() decide: `read` on network and user-space file systems, otherwise `map`.
+  /// open() and from_fd() decide: `read` on network and user-space file systems and on Windows, where a map keeps other
+  /// programs from replacing the file. Otherwise `map`.
   automatic,
   /// view() maps the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a File
   /// from from_memory() or from_source(), view() returns the memory of the caller instead of a map.

@@ -29,13 +29,33 @@ class PathView {
     { path.native() } -> std::convertible_to<std::string_view>;
   }
   PathView(const Path& path) noexcept : text_(path.native()) {}  // NOLINT(google-explicit-constructor)
+#ifdef _WIN32
+  // Converts UTF-16 to UTF-8.
+  template <class Path>
+  requires(!std::is_convertible_v<const Path&, std::string_view>) && requires(const Path& path) {
+    { path.native() } -> std::convertible_to<std::wstring_view>;
+    path.u8string();
+  }
+  PathView(const Path& path) {  // NOLINT(google-explicit-constructor)
+    const auto text = path.u8string();
+    converted_.assign(text.begin(), text.end());
+  }
+#endif
   /// @}
 
   /// Returns the text, which belongs to the caller.
-  constexpr operator std::string_view() const noexcept { return text_; }  // NOLINT(google-explicit-constructor)
+  constexpr operator std::string_view() const noexcept {  // NOLINT(google-explicit-constructor)
+#ifdef _WIN32
+    if (!converted_.empty()) return converted_;
+#endif
+    return text_;
+  }
 
  private:
   std::string_view text_;
+#ifdef _WIN32
+  std::string converted_;
+#endif
 };
 
 }  // namespace v0

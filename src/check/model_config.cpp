@@ -10,6 +10,7 @@
 #include "check/recognize.h"
 #include "json/reader.h"
 #include "os/directory.h"
+#include "os/path.h"
 #include "os/regular_file.h"
 
 namespace safetensors {
@@ -185,7 +186,7 @@ Result<ModelConfig> read_model_config(PathView folder) noexcept {
   return base::guarded([&]() -> Result<ModelConfig> {
     ModelConfig config;
     for (const char* const name : {"config.json", "adapter_config.json"}) {
-      const std::string path = os::join_path(std::string(folder), name);
+      const std::string path = os::join_path(os::generic_path(folder), name);
       if (Status status = check::read_into(path, config); !status) return std::move(status).error();
     }
     return config;

@@ -25,6 +25,7 @@
 #include "os/directory.h"
 #include "os/memory.h"
 #include "os/parallel.h"
+#include "os/path.h"
 #include "os/system_error.h"
 
 namespace safetensors::file {
@@ -240,7 +241,7 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint_with_headers(cons
   return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
     const Result<format::PackedHeaders> packed = format::unpack_headers(headers);
     if (!packed) return packed.error();
-    const Result<Place> place = find_place(path, *packed);
+    const Result<Place> place = find_place(os::generic_path(path), *packed);
     if (!place) return place.error();
     base::Cancellation cancellation(options.open.parse.cancelled);
     const auto state = std::make_shared<CheckpointState>();

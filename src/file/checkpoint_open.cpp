@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +17,7 @@
 #include "file/file.h"
 #include "os/descriptor_pool.h"
 #include "os/parallel.h"
+#include "os/path.h"
 
 namespace safetensors::file {
 namespace {
@@ -156,9 +155,8 @@ Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, CheckpointSt
 }
 
 std::string absolute_folder(const std::string& folder) {
-  std::error_code failed;
-  const std::filesystem::path path = std::filesystem::absolute(folder.empty() ? "." : folder, failed);
-  return failed ? folder : path.string();
+  std::string path = os::absolute_path(folder.empty() ? "." : folder);
+  return os::is_absolute(path) ? path : folder;
 }
 
 namespace {

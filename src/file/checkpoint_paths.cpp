@@ -14,6 +14,7 @@
 #include "json/reader.h"
 #include "os/directory.h"
 #include "os/parallel.h"
+#include "os/path.h"
 #include "os/regular_file.h"
 
 namespace safetensors::file {
@@ -97,7 +98,8 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   return format::ShardIndex::parse(std::move(text), length, &cancellation);
 }
 
-Status CheckpointPaths::add(const std::string& path) {
+Status CheckpointPaths::add(const std::string& given) {
+  const std::string path = os::generic_path(given);
   if (path.find('\0') != std::string::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   const os::PathKind kind = os::kind_of(path);

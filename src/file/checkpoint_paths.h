@@ -35,7 +35,7 @@ class CheckpointPaths {
   explicit CheckpointPaths(base::Cancellation& cancellation) noexcept : cancellation_(cancellation) {}
 
   // Errors: the errors of Checkpoint::open that do not concern the header of a file. Throws std::bad_alloc.
-  Status add(const std::string& path);
+  Status add(const std::string& given);
 
   [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }
   [[nodiscard]] const Part& operator[](std::size_t part) const noexcept { return parts_[part]; }

@@ -18,6 +18,7 @@
 #include "format/header/header.h"
 #include "os/memory.h"
 #include "os/parallel.h"
+#include "os/path.h"
 
 namespace safetensors {
 namespace file {
@@ -110,8 +111,8 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Po
                        base::Cancellation& cancellation) noexcept {
   return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
-    state->path = path;
-    auto file = os::RegularFile::open(path, std::move(slot));
+    state->path = os::generic_path(path);
+    auto file = os::RegularFile::open(state->path, std::move(slot));
     if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
     return detail::Access<File>::make(state);
@@ -228,7 +229,8 @@ namespace detail {
 
 v0::Access FileState::access() const noexcept {
   if (requested_access != v0::Access::automatic) return requested_access;
-  return posix->file_system() == os::FileSystem::local ? v0::Access::map : v0::Access::read;
+  const bool map = !os::maps_disturb_writers() && posix->file_system() == os::FileSystem::local;
+  return map ? v0::Access::map : v0::Access::read;
 }
 
 os::Mapping FileState::shared_map() const noexcept {

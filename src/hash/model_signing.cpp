@@ -15,7 +15,9 @@
 #include "io/progress.h"
 #include "json/writer.h"
 #include "os/directory.h"
+#include "os/file_status.h"
 #include "os/parallel.h"
+#include "os/path.h"
 #include "os/regular_file.h"
 
 namespace safetensors {
@@ -38,8 +40,8 @@ bool path_less(const SignedFile& a, const SignedFile& b) {
 }
 
 Status refuse_link(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) return {};
+  os::FileStatus status;
+  if (os::status_of_path(path.c_str(), os::Symlinks::keep, status) != 0 || !status.is_symlink()) return {};
   return base::make_error(Errc::invalid_argument, "a symbolic link: model-signing refuses links by default", path);
 }
 
@@ -130,10 +132,17 @@ std::string statement_text(const std::string& name, const std::vector<SignedFile
   return out + "]}}\n";
 }
 
+// The name that a path leads to, behind all symlinks. Paths are UTF-8 on every system. Empty: there is no such file.
+std::string name_of(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path given(std::u8string(path.begin(), path.end()));
+  const std::u8string name = std::filesystem::canonical(given, error).filename().u8string();
+  return {name.begin(), name.end()};
+}
+
 Result<std::string> make_statement(std::string path, const ManifestOptions& options) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  std::error_code error;
-  const std::string name = std::filesystem::canonical(path, error).filename().string();
+  const std::string name = name_of(path);
   if (base::first_invalid_utf8(name) != std::string_view::npos)
     return base::make_error(Errc::invalid_utf8, "the name is not UTF-8", path);
   std::vector<SignedFile> files;
@@ -167,7 +176,7 @@ Result<std::string> make_statement(std::string path, const ManifestOptions& opti
 inline namespace v0 {
 
 Result<std::string> model_signing_statement(PathView path, const ManifestOptions& options) noexcept {
-  return base::guarded([&] { return hash::make_statement(std::string(std::string_view(path)), options); });
+  return base::guarded([&] { return hash::make_statement(os::generic_path(path), options); });
 }
 
 }  // namespace v0

@@ -19,6 +19,7 @@
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -193,7 +194,7 @@ Result<std::vector<Temporary>> clean_directory(std::string_view directory, const
   return base::guarded([&]() -> Result<std::vector<Temporary>> {
     if (directory.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
-    const std::string path(directory);
+    const std::string path = os::generic_path(directory);
     Cleaner cleaner(options, system, max_names);
     if (Status status = cleaner.visit(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory, path); !status)
       return std::move(status).error();

@@ -14,15 +14,17 @@
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/process.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
 namespace {
 
-std::string_view without_separators(std::string_view path) noexcept {
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-  return path;
+std::string without_separators(std::string_view path) {
+  std::string generic = os::generic_path(path);
+  while (generic.size() > 1 && generic.ends_with('/')) generic.pop_back();
+  return generic;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "os/directory.h"
 #include "os/file_system.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -63,7 +64,7 @@ bool still_nameless(std::string_view path, const os::FileStatus& seen) {
 // into_kernel: set to true if the path, a link or its end is in a file system of the kernel. It is also set on errors.
 Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   Target target;
-  std::string rest(path);
+  std::string rest = os::generic_path(path);
   std::string directory;
   for (int links = 0; links <= kMaxLinks; ++links) {
     split(rest, directory, target.name);
@@ -84,7 +85,7 @@ Result<Target> resolve_name(std::string_view path, Links links) {
   Target target;
   target.links = links;
   std::string directory;
-  split(std::string(path), directory, target.name);
+  split(os::generic_path(path), directory, target.name);
   if (target.name.empty() || target.name == "." || target.name == "..")
     return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
   if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();

@@ -19,14 +19,19 @@ namespace safetensors::os {
 namespace {
 
 // The bits of a state, from the highest: process (22), descriptor (26), users (16). Linux process IDs have at most 22
-// bits.
+// bits. Those of Windows may have 32, but there is no fork, so the lowest 22 bits are enough.
 constexpr unsigned kUserBits = 16;
 constexpr unsigned kDescriptorBits = 26;
+constexpr std::uint64_t kProcesses = (std::uint64_t{1} << (64 - kUserBits - kDescriptorBits)) - 1;
 constexpr std::uint64_t kUsers = (std::uint64_t{1} << kUserBits) - 1;
 constexpr std::uint64_t kDescriptors = (std::uint64_t{1} << kDescriptorBits) - 1;
 
 std::uint64_t pack(std::uint64_t process, int descriptor, std::uint64_t users) noexcept {
   return process << (kUserBits + kDescriptorBits) | static_cast<std::uint64_t>(descriptor) << kUserBits | users;
+}
+
+std::uint64_t this_process() noexcept {
+  return process_id() & kProcesses;
 }
 
 std::uint64_t process_of(std::uint64_t state) noexcept {
@@ -98,7 +103,7 @@ void DescriptorPool::leave(std::size_t slot, std::uint64_t process) noexcept {
 
 // Closes the first slot that has no users and no use since the hand passed it last. Returns false if no slot is idle.
 bool DescriptorPool::close_idle() noexcept {
-  const std::uint64_t process = process_id();
+  const std::uint64_t process = this_process();
   // Two rounds: the first one clears the marks of recent use, so the second one finds every idle slot.
   for (std::size_t step = 0; step / 2 < size_; ++step) {
     Slot& slot = slots_[hand_.fetch_add(1, std::memory_order_relaxed) % size_];
@@ -130,7 +135,7 @@ Result<Descriptor> DescriptorPool::open(const Opener& opener) noexcept {
 
 Result<Lease> DescriptorPool::acquire(std::size_t slot, const Opener& opener) noexcept {
   Slot& wanted = slots_[slot];
-  const std::uint64_t process = process_id();
+  const std::uint64_t process = this_process();
   while (true) {
     if (const int descriptor = enter(wanted, process); descriptor >= 0) return Lease(*this, slot, descriptor, process);
     // Count the descriptor before it is open, so that threads that open at the same time do not exceed the limit.
@@ -157,7 +162,7 @@ void DescriptorPool::identify(std::size_t slot, const FileIdentity& identity) no
 void DescriptorPool::close(std::size_t slot) noexcept {
   const State state = slots_[slot].state.exchange(0, std::memory_order_acq_rel);
   if (state == 0) return;
-  if (is_open(slots_[slot], state, process_id())) (void)real_system().close(descriptor_of(state));
+  if (is_open(slots_[slot], state, this_process())) (void)real_system().close(descriptor_of(state));
   open_.fetch_sub(1, std::memory_order_relaxed);
 }
 

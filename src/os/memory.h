@@ -37,7 +37,8 @@ bool unmap_pages(const Pages& pages) noexcept;
 bool provide_pages(std::span<std::byte> pages) noexcept;
 // Whether huge pages shall be used for whole anonymous pages from now on. Ignores errors.
 void prefer_huge_pages(std::span<std::byte> pages, bool huge) noexcept;
-// Gives the memory of whole anonymous pages back. They stay mapped and are zero afterwards. Ignores errors.
+// Gives the memory of whole anonymous pages back. They stay mapped, and their bytes are unspecified until written: zero
+// on Linux, old bytes or zero on Windows. Ignores errors.
 void discard_pages(std::span<std::byte> pages) noexcept;
 
 // Returns memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage. Memory of
@@ -47,10 +48,12 @@ void discard_pages(std::span<std::byte> pages) noexcept;
 
 enum class MapMode : std::uint8_t {
   shared,         // read-only
-  copy_on_write,  // writable, but the file never changes; reserves no memory, so it may be larger than the memory
+  copy_on_write,  // writable, but the file never changes; reserves no memory on Linux, and all of it on Windows
 };
 // Maps a range of a file. offset: a multiple of page_size(). Returns nullptr and sets errno if the system refuses.
 [[nodiscard]] void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode mode) noexcept;
+// Returns whether a map keeps other programs from replacing or shortening the file. Then Access::automatic never maps.
+[[nodiscard]] bool maps_disturb_writers() noexcept;
 // Unmaps the whole range of map_file().
 void unmap_file(void* begin, std::size_t size) noexcept;
 

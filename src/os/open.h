@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace safetensors::os {
 
@@ -58,8 +57,8 @@ enum class Readable : std::uint8_t { yes, no, unknown };
 // Returns unknown and sets errno if the system refuses the descriptor.
 [[nodiscard]] Readable readable(int descriptor) noexcept;
 
-// Returns the path with the working directory in front, without following symlinks. Returns the path unchanged if it is
-// absolute, if the working directory is unknown, or if the result is too long.
-[[nodiscard]] std::string absolute_path(const std::string& path);
+// Returns a new descriptor to read the file of a stranger's descriptor, or -1 and sets errno. Reads through it do not
+// move the position of the stranger. On Windows they do if the stranger has opened the file without sharing it.
+[[nodiscard]] int duplicate_for_reading(int descriptor) noexcept;
 
 }  // namespace safetensors::os

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "os/memory.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/residency.h"
 #include "os/system.h"
 #include "os/system_error.h"
@@ -218,7 +219,7 @@ Result<std::shared_ptr<const RegularFile>> RegularFile::from_fd(int descriptor) 
     if (allowed == Readable::no)
       return base::make_error(Errc::open_failed,
                               "descriptor " + std::to_string(descriptor) + " is not open for reading");
-    Descriptor copy(real_system().duplicate(descriptor));
+    Descriptor copy(duplicate_for_reading(descriptor));
     if (!copy.valid())
       return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
     return take(std::move(copy));

@@ -46,7 +46,7 @@ class RegularFile final : public Source {
   // must have a pool. size: the expected size of the file in bytes. Error: invalid_argument (a path with a zero byte).
   [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> open_later(std::string_view path, std::uint64_t size,
                                                                              PoolSlot slot) noexcept;
-  // Duplicates the descriptor. Errors: those of open(), without a path.
+  // Makes a descriptor of its own: see duplicate_for_reading(). Errors: those of open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> from_fd(int descriptor) noexcept;
   // Takes a descriptor that is open for reading. Errors: those of open(), without a path.
   [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> take(Descriptor descriptor) noexcept;

@@ -12,6 +12,12 @@ constexpr int kQuota = EDQUOT;
 constexpr int kQuota = ENOSPC;
 #endif
 
+#ifdef _WIN32
+constexpr const char* kBusy = "a program has the file open or mapped";
+#else
+constexpr const char* kBusy = "device or resource busy";
+#endif
+
 struct Description {
   int error_number;
   const char* text;
@@ -26,10 +32,13 @@ constexpr Description kDescriptions[] = {
     {ENXIO, "no such device or address"},
     {EBADF, "bad file descriptor"},
     {EAGAIN, "resource temporarily unavailable"},
+#if EWOULDBLOCK != EAGAIN
+    {EWOULDBLOCK, "resource temporarily unavailable"},
+#endif
     {ENOMEM, "cannot allocate memory"},
     {EACCES, "permission denied"},
     {EFAULT, "bad address"},
-    {EBUSY, "device or resource busy"},
+    {EBUSY, kBusy},
     {EEXIST, "file exists"},
     {EXDEV, "it would cross file systems"},
     {ENODEV, "no such device"},

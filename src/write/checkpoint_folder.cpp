@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "base/cancellation.h"
@@ -26,6 +24,7 @@
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
@@ -50,7 +49,7 @@ Status check_index_size(std::uint64_t size, std::string_view path) {
 
 CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout& layout,
                                    const CheckpointWriteOptions& options)
-    : path_(path), layout_(layout), options_(options), index_name_(layout.index_name()) {
+    : path_(os::generic_path(path)), layout_(layout), options_(options), index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
   old_names_.resize(names_.size());
@@ -235,9 +234,10 @@ io::AtomicFileOptions CheckpointFolder::file_options() const {
 }
 
 Status CheckpointFolder::describe(Ticket& ticket) const {
-  std::error_code failed;
-  ticket.folder = std::filesystem::absolute(path_, failed).string();
-  if (failed) return os::system_error(Errc::open_failed, failed.value(), "cannot find the working directory", path_);
+  errno = ENAMETOOLONG;  // unless the next call sets it
+  ticket.folder = os::absolute_path(path_);
+  if (!os::is_absolute(ticket.folder))
+    return os::system_error(Errc::open_failed, errno, "cannot find the working directory", path_);
   while (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ticket.folder.pop_back();
   ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
   return {};

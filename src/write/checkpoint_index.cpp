@@ -17,6 +17,7 @@
 #include "format/checkpoint/shard_index.h"
 #include "io/atomic_file.h"
 #include "os/directory.h"
+#include "os/path.h"
 #include "write/file_head.h"
 
 namespace safetensors {
@@ -345,20 +346,20 @@ Result<IndexCheck> check_index_of(const std::string& path, const ParseOptions& p
 inline namespace v0 {
 
 Result<CheckpointIndex> make_index(PathView folder, const MakeIndexOptions& options) noexcept {
-  return base::guarded([&] { return write::make_index_of(std::string(folder), options); });
+  return base::guarded([&] { return write::make_index_of(os::generic_path(folder), options); });
 }
 
 Result<IndexCheck> check_index(PathView path, const ParseOptions& parse) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), parse, false); });
+  return base::guarded([&] { return write::check_index_of(os::generic_path(path), parse, false); });
 }
 
 Result<IndexCheck> fix_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(std::string(path), {}, true); });
+  return base::guarded([&] { return write::check_index_of(os::generic_path(path), {}, true); });
 }
 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {
   return base::guarded([&]() -> Status {
-    const std::string path = os::join_path(folder, index.name);
+    const std::string path = os::join_path(os::generic_path(folder), index.name);
     if (index.text.size() > format::kMaxIndexBytes)
       return base::make_error(Errc::invalid_argument,
                               "the index would have " + std::to_string(index.text.size()) + " bytes, readers accept " +

@@ -16,6 +16,7 @@
 #include "format/dtype/cast.h"
 #include "format/dtype/cast_losses.h"
 #include "os/parallel.h"
+#include "os/path.h"
 #include "write/old_files.h"
 #include "write/rewrite_items.h"
 
@@ -167,7 +168,7 @@ bool Rewrite::folder() const noexcept {
 
 Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const noexcept {
   return base::guarded([&]() -> Status {
-    return state_->folder ? write::check_old_files(std::string(output), *state_->layout, input) : Status();
+    return state_->folder ? write::check_old_files(os::generic_path(output), *state_->layout, input) : Status();
   });
 }
 

@@ -14,6 +14,7 @@
 #include "io/temporary.h"
 #include "json/reader.h"
 #include "json/writer.h"
+#include "os/path.h"
 
 namespace safetensors::write {
 namespace {
@@ -117,7 +118,7 @@ void read_folder(TextReader& reader, Ticket& ticket) {
   reader.member("folder");
   ticket.folder = reader.string();
   if (reader.failed()) return;
-  if (!ticket.folder.starts_with('/') || (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ||
+  if (!os::is_absolute(ticket.folder) || (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ||
       ticket.folder.find('\0') != std::string::npos)
     reader.refuse("the folder is not an absolute path");
   reader.member("temporary_folder");

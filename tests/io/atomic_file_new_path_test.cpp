@@ -2,7 +2,6 @@
 // files. Then fails each call of os::System that an AtomicFile makes, in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 
 #include <atomic>
@@ -113,7 +112,7 @@ TEST_F(NewFile, LocksSecondName) {
     for (const std::string& name : directory.names()) {
       if (!io::is_temporary_name(name)) continue;
       const os::Descriptor opened(::open((directory / name).c_str(), O_RDONLY | O_CLOEXEC));
-      locked = ::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+      locked = os::real_system().lock(opened.get()) != 0 && errno == EWOULDBLOCK;
     }
   };
   ASSERT_TRUE(succeeds(file->commit()));
@@ -278,7 +277,7 @@ TEST_F(TemporaryFileLock, IsHeldUntilReplacement) {
   auto file = AtomicFile::create(path, 3, {}, system).value();
   const os::Descriptor other(::open((directory / directory.names()[0]).c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(other.valid());
-  const auto locked = [&] { return ::flock(other.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
+  const auto locked = [&] { return os::real_system().lock(other.get()) != 0 && errno == EWOULDBLOCK; };
   EXPECT_TRUE(locked());
   ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(file->file().finish()));

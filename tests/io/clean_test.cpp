@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <safetensors/clean.h>
 #include <safetensors/writer.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -132,7 +131,7 @@ TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
   put(directory / "target", "kept");
   ASSERT_EQ(::symlink("../target", (folder + "/link").c_str()), 0);
   os::Descriptor writer(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
+  ASSERT_EQ(os::real_system().lock(writer.get()), 0);
   EXPECT_EQ(clean(), (States{{folder, TemporaryState::in_use}}));
   writer.reset();
   EXPECT_EQ(clean({.dry_run = true}), (States{{folder, TemporaryState::stale}}));
@@ -144,9 +143,9 @@ TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
 TEST_F(CleanDirectory, TrustsLocksOverAge) {
   put(path, "four");
   const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
+  ASSERT_EQ(os::real_system().lock(writer.get()), 0);
   EXPECT_EQ(clean({.min_age = 0s}), (States{{path, TemporaryState::in_use}}));
-  ASSERT_EQ(::flock(writer.get(), LOCK_UN), 0);
+  ASSERT_EQ(os::real_system().unlock(writer.get()), 0);
   EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
 }
 

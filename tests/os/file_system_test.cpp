@@ -21,6 +21,19 @@ TEST(FileSystem, ClassifiesNumbers) {
   EXPECT_EQ(classify_file_system(0x12345), FileSystem::local);  // unknown
 }
 
+TEST(FileSystem, CountsNetworkAndFuseAsRemote) {
+  for (const std::uint64_t magic :
+       std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
+    EXPECT_EQ(classify_file_system(magic), FileSystem::remote) << magic;
+  for (const std::uint64_t magic : {0xFE534D42, 0xFF534D42})
+    EXPECT_EQ(classify_file_system(magic), FileSystem::remote) << magic;
+}
+
+TEST(FileSystem, CountsDisksAndTmpfsAsLocal) {
+  for (const std::uint64_t magic : {0xEF53u, 0x58465342u, 0x9123683Eu, 0x01021994u})
+    EXPECT_EQ(classify_file_system(magic), FileSystem::local) << magic;
+}
+
 TEST(FileSystem, IsKernelInProc) {
   const Descriptor proc = open_directory("/proc");
   EXPECT_EQ(file_system_of(proc.get()), FileSystem::kernel);

@@ -357,19 +357,6 @@ TEST(Mapping, ReportsErrnoOfRefusal) {
             0);
 }
 
-TEST(FileSystem, CountsNetworkAndFuseAsRemote) {
-  for (const std::uint64_t magic :
-       std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})
-    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
-  for (const std::uint64_t magic : {0xFE534D42, 0xFF534D42})
-    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::remote) << magic;
-}
-
-TEST(FileSystem, CountsDisksAndTmpfsAsLocal) {
-  for (const std::uint64_t magic : {0xEF53u, 0x58465342u, 0x9123683Eu, 0x01021994u})
-    EXPECT_EQ(os::classify_file_system(magic), os::FileSystem::local) << magic;
-}
-
 TEST(SystemError, DescribesUnknownErrno) {
   EXPECT_EQ(os::describe_errno(ENOSPC), "no space left on device");
   EXPECT_EQ(os::describe_errno(12345), "system error 12345");

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "io/atomic_file.h"
+#include "os/file_status.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {
@@ -62,14 +62,17 @@ class FaultySystem final : public os::System {
     if (open_errno != 0) return fail(open_errno);
     if (has(flags, os::OpenFlags::unnamed) && unnamed_errno != 0) return fail(unnamed_errno);
     if (name_collisions > 0 && has(flags, os::OpenFlags::create)) return --name_collisions, fail(EEXIST);
-    return System::open_at(directory, name, flags, permissions);
+    const int descriptor = System::open_at(directory, name, flags, permissions);
+    if (descriptor >= 0 && has(flags, os::OpenFlags::direct)) note_direct(descriptor, true);
+    return descriptor;
   }
   int close(int descriptor) noexcept override {
+    note_direct(descriptor, false);
     const int result = System::close(descriptor);
     return close_errno != 0 ? fail(close_errno) : result;
   }
   std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
-    const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
+    const bool direct = is_direct(descriptor);
     if (const int number = order(direct); number != 0) return fail(number);
     count_at_once(1);
     const std::ptrdiff_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
@@ -99,8 +102,8 @@ class FaultySystem final : public os::System {
     return writeback_errno != 0 ? fail(writeback_errno) : System::start_writeback(descriptor);
   }
   int sync(int descriptor) noexcept override {
-    struct stat status;
-    const bool directory = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+    os::FileStatus status;
+    const bool directory = os::status_of(descriptor, status) == 0 && status.is_directory();
     std::unique_lock lock(mutex_);
     ++(directory ? directory_syncs : file_syncs);
     lock.unlock();
@@ -153,6 +156,18 @@ class FaultySystem final : public os::System {
     return 0;
   }
 
+  void note_direct(int descriptor, bool direct) {
+    const std::lock_guard lock(mutex_);
+    if (direct)
+      direct_.insert(descriptor);
+    else
+      direct_.erase(descriptor);
+  }
+  bool is_direct(int descriptor) {
+    const std::lock_guard lock(mutex_);
+    return direct_.count(descriptor) != 0;
+  }
+
   void count_at_once(int change) noexcept {
     const std::lock_guard lock(mutex_);
     at_once_ += change;
@@ -160,6 +175,7 @@ class FaultySystem final : public os::System {
   }
 
   std::mutex mutex_;
+  std::set<int> direct_;  // descriptors that bypass the page cache
   int at_once_ = 0;
   static int fail(int number) noexcept {
     errno = number;

@@ -22,11 +22,13 @@
 #include <utility>
 #include <vector>
 
+#include "os/directory.h"
+
 namespace safetensors::test {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "safetensors-test-XXXXXX").string()) {
+  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "safetensors-test-XXXXXX").generic_string()) {
     if (::mkdtemp(path_.data()) == nullptr) std::abort();
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -42,7 +44,8 @@ class TemporaryDirectory {
   // Names in the directory, sorted.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -103,12 +106,13 @@ inline int in_child(const std::function<bool()>& check) {
 
 // Descriptors of this process that lead below path.
 inline std::size_t open_below(const std::string& path) {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    count += std::filesystem::read_symlink(entry.path(), gone).string().starts_with(path) ? 1 : 0;
-  }
-  return count;
+  const auto open = os::paths_of_open_files();
+  EXPECT_TRUE(open.ok());
+  return static_cast<std::size_t>(std::count_if(open->begin(), open->end(), [&](const std::string& each) {
+    std::error_code no_link;
+    const std::string target = std::filesystem::read_symlink(each, no_link).string();
+    return (no_link ? each : target).starts_with(path);
+  }));
 }
 
 // Pseudorandom bytes: no two ranges of them are equal.

@@ -83,6 +83,10 @@ void* map_file(int, std::uint64_t, std::size_t, MapMode) noexcept {
   return nullptr;
 }
 
+bool maps_disturb_writers() noexcept {
+  return false;
+}
+
 void unmap_file(void*, std::size_t) noexcept {}
 
 Status populate(std::span<const std::byte>) noexcept {

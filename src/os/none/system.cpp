@@ -9,6 +9,7 @@
 #include "os/directory.h"
 #include "os/dynamic_library.h"
 #include "os/file_status.h"
+#include "os/path.h"
 
 namespace safetensors::os {
 namespace {
@@ -33,6 +34,18 @@ std::ptrdiff_t read_at(int, void*, std::size_t, std::uint64_t) noexcept {
 Readable readable(int) noexcept {
   errno = ENOSYS;
   return Readable::unknown;
+}
+
+int duplicate_for_reading(int) noexcept {
+  return fail();
+}
+
+std::string generic_path(std::string_view path) {
+  return std::string(path);
+}
+
+bool is_absolute(std::string_view path) noexcept {
+  return path.starts_with('/');
 }
 
 std::string absolute_path(const std::string& path) {

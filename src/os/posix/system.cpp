@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "os/memory.h"
+
 namespace safetensors::os {
 
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
@@ -57,6 +59,10 @@ int System::lock(int descriptor) noexcept {
 
 int System::unlock(int descriptor) noexcept {
   return ::flock(descriptor, LOCK_UN);
+}
+
+bool maps_disturb_writers() noexcept {
+  return false;
 }
 
 }  // namespace safetensors::os

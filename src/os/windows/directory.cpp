@@ -1,11 +1,16 @@
-// Lists directories with FindFirstFile(), and resolves symlinks with the path of the file behind them.
+// Lists directories with FindFirstFile(), and reads symlinks and mount points.
 #include "os/directory.h"
 
-#include <io.h>
+#include <winioctl.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
+#include <span>
+#include <string>
 
 #include "base/error.h"
 #include "os/file_status.h"
@@ -18,7 +23,6 @@ namespace {
 
 struct Listing {
   int descriptor = -1;
-  bool owned = true;
   HANDLE search = INVALID_HANDLE_VALUE;
   WIN32_FIND_DATAW entry{};
   bool first = true;
@@ -26,7 +30,7 @@ struct Listing {
 
   ~Listing() {
     if (search != INVALID_HANDLE_VALUE) (void)::FindClose(search);
-    if (descriptor >= 0 && owned) (void)::_close(descriptor);
+    if (descriptor >= 0) (void)windows::close_descriptor(descriptor);
   }
 };
 
@@ -37,8 +41,11 @@ Listing* listing_of(void* handle) noexcept {
 // Begins to list an open directory. After a failure, the caller still owns the descriptor.
 void* begin(int descriptor) noexcept {
   try {
-    const std::wstring folder = windows::path_of(windows::handle_of(descriptor));
+    const HANDLE handle = windows::handle_of(descriptor);
+    if (handle == INVALID_HANDLE_VALUE) return nullptr;
+    std::wstring folder = windows::path_of(handle);
     if (folder.empty()) return nullptr;
+    if (folder.ends_with(L'\\')) folder.pop_back();  // the root of a volume
     auto listing = std::make_unique<Listing>();
     listing->search = ::FindFirstFileExW((folder + L"\\*").c_str(), FindExInfoBasic, &listing->entry,
                                          FindExSearchNameMatch, nullptr, FIND_FIRST_EX_LARGE_FETCH);
@@ -54,6 +61,30 @@ void* begin(int descriptor) noexcept {
   }
 }
 
+// Returns the target in the bytes of a symlink or a mount point. The headers of Windows declare no structure for them.
+// Empty: the bytes are invalid.
+std::wstring target_of(std::span<const std::byte> bytes) {
+  constexpr std::size_t kFields = 8;  // behind the tag and the size: four numbers of 16 bits
+  constexpr std::size_t kTextOfLink = 20, kTextOfMountPoint = 16;
+  ULONG tag = 0;
+  struct {
+    std::uint16_t offset, size, printed_offset, printed_size;
+  } fields;
+  if (bytes.size() < kTextOfLink) return {};
+  std::memcpy(&tag, bytes.data(), sizeof tag);
+  std::memcpy(&fields, bytes.data() + kFields, sizeof fields);
+  const std::span<const std::byte> texts =
+      bytes.subspan(tag == IO_REPARSE_TAG_SYMLINK ? kTextOfLink : kTextOfMountPoint);
+  const bool printed = fields.printed_size != 0;  // the text that users see, such as `C:\x` and not `\??\C:\x`
+  const std::size_t offset = printed ? fields.printed_offset : fields.offset;
+  const std::size_t size = printed ? fields.printed_size : fields.size;
+  if (offset > texts.size() || size > texts.size() - offset) return {};
+  std::wstring target(size / sizeof(wchar_t), L'\0');
+  std::memcpy(target.data(), texts.data() + offset, target.size() * sizeof(wchar_t));
+  if (target.starts_with(L"\\??\\")) target[1] = L'\\';
+  return target;
+}
+
 }  // namespace
 
 DirectoryStream::DirectoryStream(int descriptor) noexcept : handle_(begin(descriptor)) {}
@@ -64,7 +95,7 @@ DirectoryStream::DirectoryStream(const char* path) noexcept : handle_(nullptr) {
   handle_ = begin(descriptor);
   if (handle_ != nullptr) return;
   const int error_number = errno;
-  (void)::_close(descriptor);
+  (void)windows::close_descriptor(descriptor);
   errno = error_number;
 }
 
@@ -96,23 +127,34 @@ const char* DirectoryStream::next() noexcept {
 }
 
 int read_link_at(int directory, const char* name, std::string& target) {
-  FileStatus status;
-  if (status_at(directory, name, Symlinks::keep, status) != 0) return -1;
-  if (!status.is_symlink()) {
-    errno = EINVAL;
-    return -1;
-  }
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  const windows::Handle handle(::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
-                                             OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, nullptr));
-  if (!handle.valid()) return windows::fail();
-  target = windows::to_utf8(windows::path_of(handle.get()));
-  return target.empty() ? -1 : 0;
+  const windows::Handle link(::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
+                                           OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT,
+                                           nullptr));
+  if (!link.valid()) return windows::fail();
+  if (windows::link_tag(link.get()) == 0) return windows::fail(ERROR_NOT_A_REPARSE_POINT);
+  const auto bytes = std::make_unique<std::byte[]>(MAXIMUM_REPARSE_DATA_BUFFER_SIZE);
+  DWORD size = 0;
+  if (!::DeviceIoControl(link.get(), FSCTL_GET_REPARSE_POINT, nullptr, 0, bytes.get(), MAXIMUM_REPARSE_DATA_BUFFER_SIZE,
+                         &size, nullptr))
+    return windows::fail();
+  const std::wstring found = target_of({bytes.get(), size});
+  if (found.empty()) return windows::fail(ERROR_INVALID_FUNCTION);
+  target = windows::to_utf8(found);
+  return 0;
 }
 
+// Knows only the descriptors of the C library, which all files of this library have.
 Result<std::vector<std::string>> paths_of_open_files() {
-  return system_error(Errc::open_failed, ENOSYS, "cannot list the open files of this process");
+  constexpr int kMostDescriptors = 8192;  // of the universal C library
+  std::vector<std::string> paths;
+  for (int descriptor = 0; descriptor < kMostDescriptors; ++descriptor) {
+    const HANDLE handle = windows::handle_of(descriptor);
+    if (handle == INVALID_HANDLE_VALUE || ::GetFileType(handle) != FILE_TYPE_DISK) continue;
+    if (const std::wstring path = windows::path_of(handle); !path.empty()) paths.push_back(windows::to_utf8(path));
+  }
+  return paths;
 }
 
 }  // namespace safetensors::os

@@ -28,11 +28,7 @@ std::int64_t ticks_of(const FILETIME& time) noexcept {
 }
 
 FileKind kind_of_disk_file(HANDLE handle, DWORD attributes) noexcept {
-  FILE_ATTRIBUTE_TAG_INFO tag;
-  if ((attributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 &&
-      ::GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) &&
-      (tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT))
-    return FileKind::symlink;
+  if ((attributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 && windows::link_tag(handle) != 0) return FileKind::symlink;
   return (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 ? FileKind::directory : FileKind::regular;
 }
 
@@ -86,12 +82,14 @@ int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& st
   const windows::Handle handle(
       ::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr, OPEN_EXISTING, flags, nullptr));
   if (!handle.valid()) return windows::fail();
-  const bool wants_directory =
-      name[0] != '\0' && std::string_view(name).find_last_of("/\\") + 1 == std::string_view(name).size();
-  if (const int result = status_of_handle(handle.get(), status); result != 0) return result;
-  if (!wants_directory || status.is_directory()) return 0;
-  errno = ENOTDIR;
-  return -1;
+  FileStatus found;
+  if (status_of_handle(handle.get(), found) != 0) return -1;
+  if (windows::wants_directory(name) && !found.is_directory()) {
+    errno = ENOTDIR;
+    return -1;
+  }
+  status = found;
+  return 0;
 }
 
 int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {

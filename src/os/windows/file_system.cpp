@@ -8,15 +8,14 @@ namespace safetensors::os {
 FileSystem file_system_of(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   FILE_REMOTE_PROTOCOL_INFO remote;
-  // The call fails for a file of this machine.
-  if (handle != INVALID_HANDLE_VALUE &&
-      ::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote))
-    return FileSystem::remote;
-  return FileSystem::local;
+  if (handle == INVALID_HANDLE_VALUE) return FileSystem::local;
+  // The call fails for a file of this machine, and for a driver that does not know it. Then the path decides.
+  if (::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote)) return FileSystem::remote;
+  return windows::path_of(handle).starts_with(L"\\\\?\\UNC\\") ? FileSystem::remote : FileSystem::local;
 }
 
 bool on_local_device(int descriptor) noexcept {
-  return file_system_of(descriptor) == FileSystem::local;
+  return windows::handle_of(descriptor) != INVALID_HANDLE_VALUE && file_system_of(descriptor) == FileSystem::local;
 }
 
 }  // namespace safetensors::os

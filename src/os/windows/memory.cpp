@@ -30,6 +30,15 @@ Error unsupported(const char* what) {
   return base::make_error(Errc::unsupported, std::string("Windows has no ") + what);
 }
 
+bool grow_working_set(std::size_t size) noexcept {
+  constexpr std::size_t kSlack = std::size_t{1} << 20;  // for the pages at both ends, and for the rest of the program
+  const HANDLE process = ::GetCurrentProcess();
+  SIZE_T min = 0, max = 0;
+  if (!::GetProcessWorkingSetSize(process, &min, &max)) return false;
+  if (size > std::numeric_limits<SIZE_T>::max() - max - kSlack) return false;
+  return ::SetProcessWorkingSetSize(process, min + size + kSlack, max + size + kSlack) != 0;
+}
+
 }  // namespace
 
 // Maps begin at a multiple of the granularity of allocations (64 KiB), which is larger than a page.
@@ -85,10 +94,11 @@ bool provide_pages(std::span<std::byte>) noexcept {
 
 void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
+// To decommit pages and to commit them again can fail in between. After MEM_RESET the system may drop the pages, and
+// the unlock removes them from the working set at once. It fails, as the pages are not locked, and does its work.
 void discard_pages(std::span<std::byte> pages) noexcept {
-  // The second call makes the pages zero again at the next access.
-  if (::VirtualFree(pages.data(), pages.size(), MEM_DECOMMIT))
-    (void)::VirtualAlloc(pages.data(), pages.size(), MEM_COMMIT, PAGE_READWRITE);
+  if (pages.empty() || ::VirtualAlloc(pages.data(), pages.size(), MEM_RESET, PAGE_READWRITE) == nullptr) return;
+  (void)::VirtualUnlock(pages.data(), pages.size());
 }
 
 void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode mode) noexcept {
@@ -103,6 +113,11 @@ void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode m
                            static_cast<DWORD>(offset), size);
   if (view == nullptr) windows::fail();
   return view;
+}
+
+// While a file is mapped, Windows lets nobody make it shorter, and some file systems let nobody replace it.
+bool maps_disturb_writers() noexcept {
+  return true;
 }
 
 void unmap_file(void* begin, std::size_t) noexcept {
@@ -122,8 +137,18 @@ Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
   return base::guarded([]() -> Status { return unsupported("advice on the pages of a map"); });
 }
 
+// Windows locks no more pages than the working set of the process surely has, which is about 200 KiB at first. So that
+// grows by the size of each range. It does not shrink again, because other parts of the program may rely on it.
 Status lock_pages(std::span<const std::byte> bytes) noexcept {
-  if (bytes.empty() || ::VirtualLock(const_cast<std::byte*>(bytes.data()), bytes.size())) return {};
+  if (bytes.empty()) return {};
+  void* const begin = const_cast<std::byte*>(bytes.data());
+  bool locked = ::VirtualLock(begin, bytes.size()) != 0;
+  if (!locked && ::GetLastError() == ERROR_WORKING_SET_QUOTA) {
+    static std::mutex mutex;
+    const std::lock_guard guard(mutex);
+    locked = grow_working_set(bytes.size()) && ::VirtualLock(begin, bytes.size()) != 0;
+  }
+  if (locked) return {};
   const int error_number = (windows::fail(), errno);
   return base::guarded([&]() -> Status {
     return system_error(

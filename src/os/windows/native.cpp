@@ -1,23 +1,21 @@
-// Paths come as UTF-8 and go to Windows as UTF-16, with `\\?\` in front: then names may be long, may end with a dot,
-// and no name stands for a device. Programs that do not use this prefix cannot open such names, so reserved ones are
-// refused.
+// Translates errors of Windows to errno, and handles to descriptors of the C library.
 #include "os/windows/native.h"
 
+#include <fcntl.h>
 #include <io.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
+#include <cstdlib>
 #include <iterator>
-#include <new>
 
-#include "os/open.h"
+#if defined(_UCRT) && !defined(_MSC_VER)  // some headers of mingw-w64 do not declare it
+extern "C" __declspec(dllimport) _invalid_parameter_handler
+    __cdecl _set_thread_local_invalid_parameter_handler(_invalid_parameter_handler handler);
+#endif
 
 namespace safetensors::os::windows {
 namespace {
-
-constexpr std::wstring_view kLong = L"\\\\?\\";
-constexpr std::wstring_view kLongShare = L"\\\\?\\UNC\\";
 
 constexpr struct {
   DWORD error;
@@ -39,6 +37,7 @@ constexpr struct {
     {ERROR_DIRECTORY, ENOTDIR},
     {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
     {ERROR_DISK_FULL, ENOSPC},
+    {kQuotaExceeded, ENOSPC},
     {ERROR_HANDLE_DISK_FULL, ENOSPC},
     {ERROR_FILE_TOO_LARGE, EFBIG},
     {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
@@ -61,100 +60,32 @@ constexpr struct {
     {ERROR_WORKING_SET_QUOTA, ENOMEM},
     {ERROR_PAGEFILE_QUOTA, ENOMEM},
     {ERROR_BUSY, EBUSY},
-    {ERROR_DELETE_PENDING, EBUSY},
+    {ERROR_DELETE_PENDING, ENOENT},
+    {ERROR_NOT_A_REPARSE_POINT, EINVAL},
     {ERROR_NOACCESS, EFAULT},
 };
 
-bool is_separator(wchar_t c) noexcept {
-  return c == L'/' || c == L'\\';
-}
+// The C library of Visual Studio ends the process if a program passes it a descriptor that is not open. While this
+// object lives, calls of this thread fail with EBADF instead. The older C library always does that.
+class QuietParameters {
+#if defined(_MSC_VER) || defined(_UCRT)
+ public:
+  QuietParameters() noexcept : before_(::_set_thread_local_invalid_parameter_handler(ignore)) {}
+  QuietParameters(const QuietParameters&) = delete;
+  QuietParameters& operator=(const QuietParameters&) = delete;
+  ~QuietParameters() {
+    (void)::_set_thread_local_invalid_parameter_handler(before_);
+  }
 
-bool equals_ignoring_case(std::wstring_view text, std::wstring_view upper) noexcept {
-  return text.size() == upper.size() && std::equal(text.begin(), text.end(), upper.begin(), [](wchar_t a, wchar_t b) {
-           return (a >= L'a' && a <= L'z' ? a - L'a' + L'A' : a) == b;
-         });
-}
+ private:
+  static void ignore(const wchar_t*, const wchar_t*, const wchar_t*, unsigned, uintptr_t) {}
 
-// Whether Windows gives the name to a device, with any extension: `NUL`, `com1.safetensors`.
-bool is_reserved(std::wstring_view name) noexcept {
-  std::wstring_view stem = name.substr(0, name.find_first_of(L".:"));
-  while (stem.ends_with(L' ')) stem.remove_suffix(1);
-  for (const std::wstring_view device : {L"CON", L"PRN", L"AUX", L"NUL", L"CONIN$", L"CONOUT$"}) {
-    if (equals_ignoring_case(stem, device)) return true;
-  }
-  if (stem.size() != 4 || stem[3] < L'1' || stem[3] > L'9') return false;
-  return equals_ignoring_case(stem.substr(0, 3), L"COM") || equals_ignoring_case(stem.substr(0, 3), L"LPT");
-}
-
-std::optional<std::wstring> to_wide(std::string_view text) {
-  if (text.empty()) return std::wstring();
-  const int size = static_cast<int>(text.size());
-  const int needed = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text.data(), size, nullptr, 0);
-  if (needed <= 0) {
-    errno = EILSEQ;
-    return std::nullopt;
-  }
-  std::wstring wide(static_cast<std::size_t>(needed), L'\0');
-  (void)::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text.data(), size, wide.data(), needed);
-  return wide;
-}
-
-bool is_absolute(std::wstring_view path) noexcept {
-  return (!path.empty() && is_separator(path[0])) || (path.size() >= 2 && path[1] == L':');
-}
-
-// Makes the path absolute, and removes `.` and `..`: Windows does not do it behind the prefix for long paths.
-std::optional<std::wstring> normalized(const std::wstring& path) {
-  const DWORD needed = ::GetFullPathNameW(path.c_str(), 0, nullptr, nullptr);
-  if (needed == 0) {
-    fail();
-    return std::nullopt;
-  }
-  std::wstring whole(needed, L'\0');
-  const DWORD size = ::GetFullPathNameW(path.c_str(), needed, whole.data(), nullptr);
-  if (size == 0 || size >= needed) {
-    fail();
-    return std::nullopt;
-  }
-  whole.resize(size);
-  if (whole.starts_with(kLong)) return whole;
-  if (whole.starts_with(L"\\\\.\\")) {  // a device
-    errno = EINVAL;
-    return std::nullopt;
-  }
-  if (whole.starts_with(L"\\\\")) return std::wstring(kLongShare) + whole.substr(2);
-  return std::wstring(kLong) + whole;
-}
-
-std::optional<std::wstring> make_path(int directory, std::string_view path) {
-  if (path.empty()) {
-    errno = ENOENT;
-    return std::nullopt;
-  }
-  std::optional<std::wstring> wide = to_wide(path);
-  if (!wide) return std::nullopt;
-  for (std::wstring_view rest = *wide; !rest.empty();) {
-    const std::size_t end = std::min(rest.find_first_of(L"/\\"), rest.size());
-    if (is_reserved(rest.substr(0, end))) {
-      errno = EINVAL;
-      return std::nullopt;
-    }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  if (directory != kWorkingDirectory && !is_absolute(*wide)) {
-    const HANDLE handle = handle_of(directory);
-    if (handle == INVALID_HANDLE_VALUE) return std::nullopt;
-    std::wstring from = path_of(handle);
-    if (from.empty()) return std::nullopt;
-    if (!from.ends_with(L'\\')) from += L'\\';
-    *wide = from + *wide;
-  }
-  std::replace(wide->begin(), wide->end(), L'/', L'\\');
-  if (wide->starts_with(kLong) && wide->find(L"\\.") == std::wstring::npos) return wide;
-  if (wide->starts_with(kLongShare)) *wide = L"\\\\" + wide->substr(kLongShare.size());
-  if (wide->starts_with(kLong)) *wide = wide->substr(kLong.size());
-  return normalized(*wide);
-}
+  const _invalid_parameter_handler before_;
+#else
+ public:
+  QuietParameters() noexcept {}
+#endif
+};
 
 }  // namespace
 
@@ -170,51 +101,50 @@ int fail() noexcept {
 }
 
 HANDLE handle_of(int descriptor) noexcept {
-  if (descriptor < 0) {
-    errno = EBADF;
-    return INVALID_HANDLE_VALUE;
+  constexpr std::intptr_t kNoFile = -2;  // a standard stream that leads nowhere
+  std::intptr_t handle = -1;
+  if (descriptor >= 0) {
+    const QuietParameters quiet;
+    handle = ::_get_osfhandle(descriptor);
   }
-  return reinterpret_cast<HANDLE>(::_get_osfhandle(descriptor));
+  if (handle != -1 && handle != kNoFile) return reinterpret_cast<HANDLE>(handle);
+  errno = EBADF;
+  return INVALID_HANDLE_VALUE;
 }
 
-std::optional<std::wstring> native_path(int directory, std::string_view path) noexcept {
-  try {
-    return make_path(directory, path);
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return std::nullopt;
-  }
+int descriptor_of(Handle& handle) noexcept {
+  const int descriptor = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle.get()), _O_BINARY | _O_NOINHERIT);
+  if (descriptor >= 0) (void)handle.release();
+  return descriptor;
 }
 
-std::wstring path_of(HANDLE handle) noexcept {
-  try {
-    const DWORD needed = ::GetFinalPathNameByHandleW(handle, nullptr, 0, FILE_NAME_NORMALIZED);
-    std::wstring path(needed, L'\0');
-    const DWORD size = ::GetFinalPathNameByHandleW(handle, path.data(), needed, FILE_NAME_NORMALIZED);
-    if (size == 0 || size > needed) {
-      fail();
-      return {};
-    }
-    path.resize(size);
-    return path;
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return {};
-  }
+int duplicate(int descriptor) noexcept {
+  const HANDLE handle = handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  const HANDLE process = ::GetCurrentProcess();
+  HANDLE made = INVALID_HANDLE_VALUE;
+  if (!::DuplicateHandle(process, handle, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) return fail();
+  Handle copy(made);
+  return descriptor_of(copy);
 }
 
-std::string to_utf8(std::wstring_view text) {
-  std::wstring plain;
-  if (text.starts_with(kLongShare))
-    plain = L"\\\\" + std::wstring(text.substr(kLongShare.size()));
-  else
-    plain = text.substr(text.starts_with(kLong) ? kLong.size() : 0);
-  const int size = static_cast<int>(plain.size());
-  const int needed = ::WideCharToMultiByte(CP_UTF8, 0, plain.data(), size, nullptr, 0, nullptr, nullptr);
-  std::string utf8(static_cast<std::size_t>(std::max(needed, 0)), '\0');
-  (void)::WideCharToMultiByte(CP_UTF8, 0, plain.data(), size, utf8.data(), needed, nullptr, nullptr);
-  std::replace(utf8.begin(), utf8.end(), '\\', '/');
-  return utf8;
+int close_descriptor(int descriptor) noexcept {
+  if (descriptor >= 0) (void)forget_lock(descriptor);
+  const QuietParameters quiet;
+  return ::_close(descriptor);
+}
+
+bool is_directory(HANDLE handle) noexcept {
+  BY_HANDLE_FILE_INFORMATION found;
+  return ::GetFileInformationByHandle(handle, &found) && (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+}
+
+DWORD link_tag(HANDLE handle) noexcept {
+  FILE_ATTRIBUTE_TAG_INFO found;
+  const bool link = ::GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &found, sizeof found) &&
+                    (found.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 &&
+                    (found.ReparseTag == IO_REPARSE_TAG_SYMLINK || found.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
+  return link ? found.ReparseTag : 0;
 }
 
 }  // namespace safetensors::os::windows

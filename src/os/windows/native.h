@@ -9,22 +9,25 @@
 #endif
 #include <windows.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace safetensors::os::windows {
 
 // Other programs may read, write, rename and remove an open file, as on other systems.
 inline constexpr DWORD kShareAll = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
+inline constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;  // bytes per read or write
+inline constexpr DWORD kQuotaExceeded = 1295;  // ERROR_DISK_QUOTA_EXCEEDED, which older headers lack
+
 // Sets errno to the number that stands for an error of Windows, and returns -1.
 int fail(DWORD error) noexcept;
 // The same for the last error of this thread.
 int fail() noexcept;
-
-// Returns the handle of a descriptor, or INVALID_HANDLE_VALUE and sets errno.
-[[nodiscard]] HANDLE handle_of(int descriptor) noexcept;
 
 // Closes a handle in the destructor.
 class Handle {
@@ -32,28 +35,68 @@ class Handle {
   explicit Handle(HANDLE handle) noexcept : handle_(handle) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  ~Handle() {
-    if (valid()) (void)::CloseHandle(handle_);
-  }
+  ~Handle() { reset(); }
   [[nodiscard]] HANDLE get() const noexcept { return handle_; }
   [[nodiscard]] bool valid() const noexcept { return handle_ != INVALID_HANDLE_VALUE && handle_ != nullptr; }
-  [[nodiscard]] HANDLE release() noexcept {
-    const HANDLE handle = handle_;
-    handle_ = INVALID_HANDLE_VALUE;
-    return handle;
+  [[nodiscard]] HANDLE release() noexcept { return std::exchange(handle_, INVALID_HANDLE_VALUE); }
+  void reset() noexcept {
+    if (valid()) (void)::CloseHandle(release());
   }
 
  private:
   HANDLE handle_;
 };
 
+// Returns the handle of a descriptor, or INVALID_HANDLE_VALUE and sets errno to EBADF.
+[[nodiscard]] HANDLE handle_of(int descriptor) noexcept;
+// Returns a new descriptor, which owns the handle. Returns -1 and sets errno if there are too many descriptors: then
+// the caller still owns the handle.
+[[nodiscard]] int descriptor_of(Handle& handle) noexcept;
+// Returns another descriptor of the same open file, or -1 and sets errno.
+[[nodiscard]] int duplicate(int descriptor) noexcept;
+// Closes a descriptor and releases its lock. Returns 0, or -1 and sets errno.
+int close_descriptor(int descriptor) noexcept;
+// Releases the lock that a descriptor of a folder has. Returns false if it has none.
+bool forget_lock(int descriptor) noexcept;
+
+// Makes a call of Windows at an offset of a file, and waits until it is done. call: takes the address of an OVERLAPPED,
+// and returns a BOOL. Returns an error of Windows, or NO_ERROR. count: receives the number of bytes.
+//
+// A handle with FILE_FLAG_OVERLAPPED may say that the work goes on. So every call has an event of its own: the file
+// itself does not tell which of several calls is done.
+template <class Call>
+DWORD call_at(HANDLE handle, std::uint64_t offset, DWORD& count, const Call& call) noexcept {
+  const Handle event(::CreateEventW(nullptr, TRUE, FALSE, nullptr));
+  if (!event.valid()) return ::GetLastError();
+  OVERLAPPED at{};
+  at.Offset = static_cast<DWORD>(offset);
+  at.OffsetHigh = static_cast<DWORD>(offset >> 32);
+  at.hEvent = event.get();
+  if (call(&at)) return NO_ERROR;
+  const DWORD error = ::GetLastError();
+  if (error != ERROR_IO_PENDING) return error;
+  return ::GetOverlappedResult(handle, &at, &count, TRUE) ? DWORD{NO_ERROR} : ::GetLastError();
+}
+
+// Returns whether a handle is that of a directory, or of a symlink that was made for a directory.
+[[nodiscard]] bool is_directory(HANDLE handle) noexcept;
+// Returns the tag of a symlink or a mount point, or 0 for any other file.
+[[nodiscard]] DWORD link_tag(HANDLE handle) noexcept;
+
 // Returns a path for the functions of Windows: UTF-16, absolute, with the prefix that allows long paths. directory:
 // the descriptor that a relative path starts from, or kWorkingDirectory. Returns nothing and sets errno: EILSEQ if the
-// path is not UTF-8, EINVAL for a name that Windows reserves (such as NUL or COM1), ENOENT for an empty path.
+// path is not UTF-8, EINVAL for a name that Windows reserves (such as NUL or COM1) or that holds a colon, ENOENT for an
+// empty path, ENAMETOOLONG for a name of more than 255 units of UTF-16.
 [[nodiscard]] std::optional<std::wstring> native_path(int directory, std::string_view path) noexcept;
+// Returns whether a path ends with a separator, so that it must lead to a directory.
+[[nodiscard]] bool wants_directory(std::string_view path) noexcept;
 
-// Returns UTF-8, with `/` between names and without the prefix for long paths. A lone surrogate becomes U+FFFD.
+// Returns UTF-8, with `/` between names and without the prefix for long paths. Paths that exist only with the prefix,
+// as those on a volume without a letter, keep it. A lone surrogate becomes U+FFFD.
 [[nodiscard]] std::string to_utf8(std::wstring_view text);
+
+// Returns UTF-8 without any other change.
+[[nodiscard]] std::string plain_utf8(std::wstring_view text);
 
 // Returns the path of an open file or directory, in UTF-16. Empty, with errno: the system does not tell.
 [[nodiscard]] std::wstring path_of(HANDLE handle) noexcept;

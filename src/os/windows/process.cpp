@@ -2,6 +2,7 @@
 #include "os/process.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <ctime>
 
@@ -29,7 +30,11 @@ std::uint64_t process_id() noexcept {
   return ::GetCurrentProcessId();
 }
 
+// The mask is 0 if the process uses several groups of processors: then it has no limit.
 unsigned allowed_processors() noexcept {
+  DWORD_PTR allowed = 0, all = 0;
+  if (::GetProcessAffinityMask(::GetCurrentProcess(), &allowed, &all) && allowed != 0)
+    return static_cast<unsigned>(std::popcount(allowed));
   return std::max(1U, static_cast<unsigned>(::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)));
 }
 

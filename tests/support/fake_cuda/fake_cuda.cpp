@@ -2,9 +2,9 @@
 #include "fake_cuda.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <new>
 
 #include "machine.h"
 
@@ -219,7 +219,7 @@ CudaResult cuMemHostAlloc(void** memory, std::size_t size, unsigned) {
   return call("cuMemHostAlloc", Kind::context, [&](Lock&) {
     Machine& m = machine();
     if (size > m.host_limit - static_cast<std::size_t>(m.state.pinned_bytes)) return CudaResult::out_of_memory;
-    *memory = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    *memory = ::operator new (size, std::align_val_t{4096}, std::nothrow);
     if (!*memory) return CudaResult::out_of_memory;
     std::memset(*memory, 0xEE, size);
     m.pinned.emplace(static_cast<std::byte*>(*memory), size);
@@ -240,7 +240,7 @@ CudaResult cuMemFreeHost(void* memory) {
     if (m.is_read_from(found->first, found->second)) m.violate("pinned memory was freed before a copy from it");
     m.state.pinned_bytes -= static_cast<std::int64_t>(found->second);
     m.pinned.erase(found);
-    std::free(memory);
+    ::operator delete (memory, std::align_val_t{4096});
     return CudaResult::success;
   });
 }

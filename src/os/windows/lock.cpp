@@ -1,0 +1,111 @@
+// Locks of files and of folders.
+//
+// Windows locks ranges of files, and refuses to lock folders. So the lock of a folder is an object of the system with a
+// name, made from the numbers of the volume and of the folder. The object exists as long as a handle to it is open. So
+// the process that makes it has the lock, and the system releases it however the process ends. A table says which
+// descriptor holds which object.
+#include <cerrno>
+#include <cstdio>
+#include <mutex>
+#include <new>
+
+#include "os/system.h"
+#include "os/windows/native.h"
+
+namespace safetensors::os {
+namespace {
+
+// A lock of Windows keeps other programs from reading the range. So it covers a byte that no file has.
+constexpr std::uint64_t kLockedByte = 0x7FFF'FFFF'FFFF'FFFE;
+
+struct FolderLock {
+  int descriptor;
+  HANDLE object;
+  FolderLock* next;
+};
+
+// Without a destructor, because other threads may close descriptors while the process ends.
+constinit FolderLock* folder_locks = nullptr;
+std::mutex& folder_locks_mutex() noexcept {
+  alignas(std::mutex) static std::byte memory[sizeof(std::mutex)];
+  static std::mutex* const mutex = new (memory) std::mutex;
+  return *mutex;
+}
+
+// Returns the pointer in the list that leads to the lock of a descriptor, or to nothing. Needs the mutex.
+FolderLock** find_lock(int descriptor) noexcept {
+  FolderLock** found = &folder_locks;
+  while (*found != nullptr && (*found)->descriptor != descriptor) found = &(*found)->next;
+  return found;
+}
+
+// Makes the object of a folder, for all sessions and users of the machine. Everybody may see that it exists, and nobody
+// needs another right to it. Returns nullptr and sets the error of Windows. ERROR_ALREADY_EXISTS: it has a holder.
+HANDLE make_object(HANDLE folder) noexcept {
+  BY_HANDLE_FILE_INFORMATION found;
+  if (!::GetFileInformationByHandle(folder, &found)) return nullptr;
+  char name[64];
+  (void)std::snprintf(name, sizeof name, "Global\\safetensors-%08lx-%08lx%08lx", found.dwVolumeSerialNumber,
+                      found.nFileIndexHigh, found.nFileIndexLow);
+  SECURITY_DESCRIPTOR everyone;
+  if (!::InitializeSecurityDescriptor(&everyone, SECURITY_DESCRIPTOR_REVISION) ||
+      !::SetSecurityDescriptorDacl(&everyone, TRUE, nullptr, FALSE))
+    return nullptr;
+  SECURITY_ATTRIBUTES attributes{sizeof attributes, &everyone, FALSE};
+  windows::Handle made(::CreateEventExA(&attributes, name, CREATE_EVENT_MANUAL_RESET, SYNCHRONIZE));
+  if (!made.valid() || ::GetLastError() != ERROR_ALREADY_EXISTS) return made.release();
+  made.reset();
+  ::SetLastError(ERROR_ALREADY_EXISTS);
+  return nullptr;
+}
+
+int lock_folder(int descriptor, HANDLE folder) noexcept {
+  const std::lock_guard guard(folder_locks_mutex());
+  if (*find_lock(descriptor) != nullptr) return 0;
+  windows::Handle object(make_object(folder));
+  if (!object.valid()) {
+    const DWORD error = ::GetLastError();
+    return windows::fail(error == ERROR_ALREADY_EXISTS ? DWORD{ERROR_LOCK_VIOLATION} : error);
+  }
+  auto* const lock = new (std::nothrow) FolderLock{descriptor, object.get(), folder_locks};
+  if (lock == nullptr) return windows::fail(ERROR_OUTOFMEMORY);
+  (void)object.release();
+  folder_locks = lock;
+  return 0;
+}
+
+}  // namespace
+
+bool windows::forget_lock(int descriptor) noexcept {
+  const std::lock_guard guard(folder_locks_mutex());
+  FolderLock** const found = find_lock(descriptor);
+  FolderLock* const lock = *found;
+  if (lock == nullptr) return false;
+  *found = lock->next;
+  (void)::CloseHandle(lock->object);
+  delete lock;
+  return true;
+}
+
+int System::lock(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  if (windows::is_directory(handle)) return lock_folder(descriptor, handle);
+  DWORD none = 0;
+  const DWORD error = windows::call_at(handle, kLockedByte, none, [&](OVERLAPPED* at) {
+    return ::LockFileEx(handle, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at);
+  });
+  return error == NO_ERROR ? 0 : windows::fail(error);
+}
+
+int System::unlock(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  if (windows::forget_lock(descriptor) || windows::is_directory(handle)) return 0;
+  DWORD none = 0;
+  const DWORD error =
+      windows::call_at(handle, kLockedByte, none, [&](OVERLAPPED* at) { return ::UnlockFileEx(handle, 0, 1, 0, at); });
+  return error == NO_ERROR || error == ERROR_NOT_LOCKED ? 0 : windows::fail(error);
+}
+
+}  // namespace safetensors::os

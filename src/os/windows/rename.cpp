@@ -1,0 +1,181 @@
+// Renames and removes files.
+//
+// The new semantics of POSIX come first: open files can be replaced, and read-only ones. Windows 10 has them since
+// 2018, and some file systems (FAT) and Wine lack them. The older calls, which come second, refuse to replace an open
+// file.
+//
+// Windows also refuses to replace or remove a file that a program has open without sharing, as scanners for viruses do
+// for moments. So these calls are tried again for up to half a second if the file is in use, and for some milliseconds
+// if Windows only denies the access. Nothing here ever removes the old file before the new one has its name.
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "os/file_status.h"
+#include "os/system.h"
+#include "os/windows/native.h"
+
+namespace safetensors::os {
+namespace {
+
+// Classes and flags that older headers lack.
+constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);       // FileRenameInfoEx
+constexpr auto kDispositionInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(21);  // FileDispositionInfoEx
+constexpr DWORD kReplaceIfExists = 1, kRenamePosix = 2, kReplaceReadOnly = 0x40;
+constexpr DWORD kDelete = 1, kDeletePosix = 2, kDeleteReadOnly = 16;
+// The last of the pauses between attempts, in milliseconds. Each is twice as long as the one before it.
+constexpr DWORD kNoPause = 0, kShortPause = 8, kLongPause = 256;
+
+bool lacks_posix_semantics(DWORD error) noexcept {
+  return error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION ||
+         error == ERROR_CALL_NOT_IMPLEMENTED || error == ERROR_INVALID_LEVEL;
+}
+
+// Makes a call again while it fails for a reason that may pass. Both functions return an error of Windows or the last
+// pause for an access that is denied.
+template <class Call, class Patience>
+DWORD try_for_a_while(const Call& call, const Patience& patience) {
+  DWORD error = call();
+  for (DWORD pause = 1; error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION; pause *= 2) {
+    if (pause > (error == ERROR_SHARING_VIOLATION ? kLongPause : patience())) break;
+    ::Sleep(pause);
+    error = call();
+  }
+  return error;
+}
+
+HANDLE open_to_rename(const std::wstring& path) noexcept {
+  return ::CreateFileW(path.c_str(), DELETE | SYNCHRONIZE | FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
+                       OPEN_EXISTING,
+                       FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH, nullptr);
+}
+
+bool has_attribute(const std::wstring& path, DWORD attribute) noexcept {
+  const DWORD attributes = ::GetFileAttributesW(path.c_str());
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & attribute) != 0;
+}
+
+// Returns whether a rename that was denied found the old file in use. If this process may remove the old file, or
+// another one does not share it, the rights were not the reason.
+bool in_use(const std::wstring& path) noexcept {
+  if (has_attribute(path, FILE_ATTRIBUTE_DIRECTORY)) return false;
+  const windows::Handle file(open_to_rename(path));
+  return file.valid() || ::GetLastError() == ERROR_SHARING_VIOLATION;
+}
+
+// Makes a call for a file with the attribute "read-only" again without it. If that fails, the file gets it back.
+template <class Call>
+DWORD despite_read_only(const std::wstring& path, const Call& call) {
+  if (call()) return NO_ERROR;
+  const DWORD error = ::GetLastError();
+  const DWORD attributes = ::GetFileAttributesW(path.c_str());
+  constexpr DWORD kIrrelevant = FILE_ATTRIBUTE_READONLY | FILE_ATTRIBUTE_DIRECTORY;
+  if (error != ERROR_ACCESS_DENIED || attributes == INVALID_FILE_ATTRIBUTES ||
+      (attributes & kIrrelevant) != FILE_ATTRIBUTE_READONLY ||
+      !::SetFileAttributesW(path.c_str(), attributes & ~DWORD{FILE_ATTRIBUTE_READONLY}))
+    return error;
+  if (call()) return NO_ERROR;
+  const DWORD again = ::GetLastError();
+  (void)::SetFileAttributesW(path.c_str(), attributes);
+  return again;
+}
+
+// The argument of a rename, with the new path behind it.
+struct Rename {
+  std::unique_ptr<std::byte[]> bytes;
+  DWORD size = 0;
+
+  Rename(const std::wstring& to, DWORD flags) {
+    const std::size_t text = to.size() * sizeof(wchar_t);
+    size = static_cast<DWORD>(offsetof(FILE_RENAME_INFO, FileName) + text + sizeof(wchar_t));
+    bytes.reset(new std::byte[size]());
+    auto* const info = reinterpret_cast<FILE_RENAME_INFO*>(bytes.get());
+    std::memcpy(info, &flags, sizeof flags);  // the first member: flags, or a BOOLEAN before they existed
+    info->FileNameLength = static_cast<DWORD>(text);
+    std::memcpy(info->FileName, to.data(), text);
+  }
+};
+
+DWORD rename_once(const std::wstring& from, const std::wstring& to) {
+  windows::Handle file(open_to_rename(from));
+  if (!file.valid()) return ::GetLastError();
+  const Rename posix(to, kReplaceIfExists | kRenamePosix | kReplaceReadOnly);
+  if (::SetFileInformationByHandle(file.get(), kRenameInfoEx, posix.bytes.get(), posix.size)) return NO_ERROR;
+  if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
+  file.reset();
+  return despite_read_only(
+      to, [&] { return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH); });
+}
+
+DWORD remove_once(const std::wstring& path) noexcept {
+  windows::Handle file(open_to_rename(path));
+  if (!file.valid()) return ::GetLastError();
+  DWORD flags = kDelete | kDeletePosix | kDeleteReadOnly;
+  if (::SetFileInformationByHandle(file.get(), kDispositionInfoEx, &flags, sizeof flags)) return NO_ERROR;
+  if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
+  const bool directory = windows::is_directory(file.get());  // also a symlink that was made for a directory
+  file.reset();
+  return despite_read_only(path,
+                           [&] { return directory ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str()); });
+}
+
+int remove(int directory, const char* name, bool wants_directory) noexcept {
+  FileStatus status;
+  if (status_at(directory, name, Symlinks::keep, status) != 0) return -1;
+  if (status.is_directory() != wants_directory) {
+    errno = wants_directory ? ENOTDIR : EISDIR;
+    return -1;
+  }
+  const auto path = windows::native_path(directory, name);
+  if (!path) return -1;
+  const DWORD error = try_for_a_while([&] { return remove_once(*path); }, [] { return kShortPause; });
+  return error == NO_ERROR ? 0 : windows::fail(error);
+}
+
+}  // namespace
+
+int System::rename_at(int directory, const char* from, const char* to) noexcept {
+  const auto old_path = windows::native_path(directory, from);
+  const auto new_path = windows::native_path(directory, to);
+  if (!old_path || !new_path) return -1;
+  try {
+    const auto patience = [&] {
+      if (has_attribute(*new_path, FILE_ATTRIBUTE_DIRECTORY)) return kNoPause;
+      return in_use(*new_path) ? kLongPause : kShortPause;
+    };
+    const DWORD error = try_for_a_while([&] { return rename_once(*old_path, *new_path); }, patience);
+    if (error == NO_ERROR) return 0;
+    windows::fail(error);
+    if (error != ERROR_ACCESS_DENIED) return -1;
+    if (in_use(*new_path)) errno = EBUSY;
+    if (has_attribute(*new_path, FILE_ATTRIBUTE_DIRECTORY)) errno = EISDIR;
+    return -1;
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return -1;
+  }
+}
+
+int System::rename_new(int directory, const char* from, const char* to) noexcept {
+  const auto old_path = windows::native_path(directory, from);
+  const auto new_path = windows::native_path(directory, to);
+  if (!old_path || !new_path) return -1;
+  const auto rename = [&]() -> DWORD {
+    return ::MoveFileExW(old_path->c_str(), new_path->c_str(), MOVEFILE_WRITE_THROUGH) ? NO_ERROR : ::GetLastError();
+  };
+  const DWORD error = try_for_a_while(rename, [] { return kLongPause; });  // a scanner may have a file in a folder open
+  return error == NO_ERROR ? 0 : windows::fail(error);
+}
+
+int System::unlink_at(int directory, const char* name) noexcept {
+  return remove(directory, name, false);
+}
+
+int System::remove_directory(int directory, const char* name) noexcept {
+  return remove(directory, name, true);
+}
+
+}  // namespace safetensors::os
