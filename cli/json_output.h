@@ -6,6 +6,7 @@
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
 
+#include <concepts>
 #include <cstdint>
 #include <string_view>
 
@@ -34,7 +35,11 @@ class Json {
   Json& field(std::string_view name, std::string_view text) { return key(name).string(text); }
   Json& field(std::string_view name, const char* text) { return key(name).string(text); }
   Json& field(std::string_view name, std::uint64_t number_) { return key(name).number(number_); }
-  Json& field(std::string_view name, bool value) { return key(name).boolean(value); }
+  // A template, because std::size_t is another type than std::uint64_t on macOS: it could convert to either one.
+  template <std::same_as<bool> Bool>
+  Json& field(std::string_view name, Bool value) {
+    return key(name).boolean(value);
+  }
   Json& field(std::string_view name, ShapeView shape);
   // "error": {"code", "number", "rule", "offset", "os_error", "message"}. Members that do not apply are null.
   Json& error(const Error& error);

@@ -2,13 +2,19 @@
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
-# The folders of src/os that this system needs.
-if(WIN32)
-  set(safetensors_systems windows)
+# The folders of src/os that this system needs. "none" is for a system that we do not know: the library then reads from
+# memory and from Sources of the program, and every call on files is an error.
+set(SAFETENSORS_OS "" CACHE STRING "\"none\": build without an operating system. Empty: for the system of the build")
+set(safetensors_command_system posix)
+if(SAFETENSORS_OS STREQUAL "none")
+  set(safetensors_systems absent none)
+elseif(WIN32)
+  set(safetensors_systems absent windows threads)
   set(safetensors_command_system windows)
+elseif(APPLE)
+  set(safetensors_systems absent darwin posix threads)
 else()
-  set(safetensors_systems linux posix)
-  set(safetensors_command_system posix)
+  set(safetensors_systems linux posix threads)
 endif()
 file(GLOB safetensors_folders RELATIVE ${PROJECT_SOURCE_DIR}/src/os ${PROJECT_SOURCE_DIR}/src/os/*)
 foreach(folder IN LISTS safetensors_folders)
@@ -16,7 +22,14 @@ foreach(folder IN LISTS safetensors_folders)
     list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/${folder}/")
   endif()
 endforeach()
-find_package(Threads REQUIRED)
+if(SAFETENSORS_OS STREQUAL "none")
+  find_package(Threads)  # such a system may have none
+  if(NOT TARGET Threads::Threads)
+    add_library(Threads::Threads INTERFACE IMPORTED)
+  endif()
+else()
+  find_package(Threads REQUIRED)
+endif()
 include(GNUInstallDirs)
 
 # While the major version is 0, every minor version may break programs that are already linked.
@@ -33,7 +46,17 @@ target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-if(WIN32)
+if(SAFETENSORS_OS STREQUAL "none")
+  target_compile_definitions(safetensors PRIVATE SAFETENSORS_NO_SYSTEM)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS ${CMAKE_CXX20_STANDARD_COMPILE_OPTION})
+  check_cxx_source_compiles("#include <mutex>\n#include <thread>\nstd::mutex m;\nstd::thread t;\nint main() {}"
+    SAFETENSORS_HAVE_STD_THREAD)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(NOT SAFETENSORS_HAVE_STD_THREAD)
+    target_compile_options(safetensors PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
+  endif()
+elseif(WIN32)
   target_compile_definitions(safetensors PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
   target_link_libraries(safetensors PRIVATE bcrypt)
 endif()

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory_resource>
 #include <string>
 
+#include "base/memory_resource.h"
 #include "format/header/header.h"
 #include "hostile_text.h"
 #include "require.h"
@@ -28,7 +28,7 @@ constexpr std::uint64_t kBytesPerCall = 1024;
 constexpr std::uint64_t kMoreCalls = 128;
 
 Result<Header> parse(const std::string& text, ParseWork& work) {
-  HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
+  HeaderBuffer copy(text.size(), safetensors::base::heap());
   std::memcpy(copy.data(), text.data(), text.size());
   safetensors::ParseOptions options;
   options.allow_leading_whitespace = true;

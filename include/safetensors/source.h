@@ -10,6 +10,9 @@
 #include <span>
 
 namespace safetensors {
+namespace os {
+class RegularFile;
+}
 inline namespace v0 {
 
 /// A sequence of bytes that a File reads. Derive from it to read from your own storage.
@@ -41,6 +44,11 @@ class SAFETENSORS_API_CLASS Source {
   /// Returns memory that holds the bytes [offset, offset + size), or {} if the source has no such memory. The default
   /// implementation always returns {}.
   [[nodiscard]] SAFETENSORS_API virtual Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept;
+
+ private:
+  friend class os::RegularFile;
+  // Returns the object if it is a file of the system. A dynamic_cast needs RTTI, which some programs are built without.
+  [[nodiscard]] virtual const os::RegularFile* regular_file() const noexcept { return nullptr; }
 };
 
 }  // namespace v0

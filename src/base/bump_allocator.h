@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory_resource>
 #include <new>
 #include <span>
 #include <vector>
+
+#include "base/exceptions.h"
+#include "base/memory_resource.h"
 
 namespace safetensors::base {
 
@@ -19,7 +21,7 @@ class BumpAllocator {
  public:
   // block_size: bytes per block. A request larger than both kOwnBlock and block_size / 16 gets a block of its own,
   // which is exactly as large as the request. So does a request larger than block_size. upstream must outlive this.
-  BumpAllocator(std::pmr::memory_resource* upstream, std::size_t block_size) noexcept
+  BumpAllocator(MemoryResource* upstream, std::size_t block_size) noexcept
       : upstream_(upstream), block_size_(block_size) {}
   BumpAllocator(const BumpAllocator&) = delete;
   BumpAllocator& operator=(const BumpAllocator&) = delete;
@@ -32,11 +34,11 @@ class BumpAllocator {
   template <class T>
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= kAlignment);
-    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) raise(std::bad_alloc());
     return static_cast<T*>(allocate_bytes(count * sizeof(T), alignof(T)));
   }
 
-  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept { return upstream_; }
+  [[nodiscard]] MemoryResource* upstream() const noexcept { return upstream_; }
 
  private:
   static constexpr std::size_t kAlignment = alignof(std::max_align_t);
@@ -72,7 +74,7 @@ class BumpAllocator {
     return start;
   }
 
-  std::pmr::memory_resource* upstream_;
+  MemoryResource* upstream_;
   std::size_t block_size_;
   std::vector<Block> blocks_;
   std::uintptr_t next_ = 0;

@@ -7,6 +7,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/exceptions.h"
+
 namespace safetensors::base {
 
 // Calls the caller's function only on the thread that constructs this object. So the function needs no locks and may
@@ -42,24 +44,24 @@ class Cancellation {
 
 // std::sort with cancellation (may be null). Returns false if the call was cancelled: the elements are then in no
 // particular order. The comparison throws to leave std::sort. A comparison that returned a constant from then on would
-// be inconsistent, and std::sort has undefined behaviour for such comparisons.
+// be inconsistent, and std::sort has undefined behaviour for such comparisons. Without exceptions, nothing cancels it.
 template <class Iterator, class Less>
 [[nodiscard]] bool sort(Iterator first, Iterator last, const Less& less, Cancellation* cancellation) {
   constexpr std::size_t kComparisonsPerCheck = 4096;
   struct Cancelled {};
   std::size_t remaining = kComparisonsPerCheck;  // comparisons until the next check
-  try {
-    std::sort(first, last, [&](const auto& a, const auto& b) {
-      if (--remaining == 0) {
-        remaining = kComparisonsPerCheck;
-        if (cancellation != nullptr && cancellation->requested()) throw Cancelled();
-      }
-      return less(a, b);
-    });
+  const auto compare = [&](const auto& a, const auto& b) {
+    if (kExceptions && --remaining == 0) {
+      remaining = kComparisonsPerCheck;
+      if (cancellation != nullptr && cancellation->requested()) raise(Cancelled());
+    }
+    return less(a, b);
+  };
+  const auto sort_all = [&] {
+    std::sort(first, last, compare);
     return true;
-  } catch (const Cancelled&) {
-    return false;
-  }
+  };
+  return caught<Cancelled>(sort_all, [](const Cancelled&) { return false; });
 }
 
 }  // namespace safetensors::base

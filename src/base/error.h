@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/exceptions.h"
+
 namespace safetensors::base {
 
 // Returns an error without an offset and without an errno. path: the path of the file, or empty.
@@ -32,13 +34,10 @@ namespace safetensors::base {
 // does a size that no container can have (std::length_error).
 template <class Function>
 [[nodiscard]] auto guarded(Function&& function) noexcept -> decltype(function()) {
-  try {
-    return std::forward<Function>(function)();
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  } catch (const std::length_error&) {
-    return out_of_memory();
-  }
+  using Value = decltype(function());
+  const auto failed = [](const std::exception&) -> Value { return out_of_memory(); };
+  return caught<std::bad_alloc>(
+      [&]() -> Value { return caught<std::length_error>(std::forward<Function>(function), failed); }, failed);
 }
 
 inline constexpr const char* kOpeningCancelled = "cancelled while opening";

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/exceptions.h"
+
 #include "c/support.h"
 
 namespace {
@@ -225,7 +227,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     if (!handle) {
       stream->out_of_memory = true;
       stream->stream.cancel();
-      throw std::bad_alloc();
+      safetensors::base::raise(std::bad_alloc());
     }
     auto next = stream->stream.next();
     if (!next) return std::move(next).error();

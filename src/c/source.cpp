@@ -1,6 +1,8 @@
 // A Source whose functions are C callbacks: checks the numbers that they return, and keeps their errors.
 #include "c/source.h"
 
+#include "base/exceptions.h"
+
 namespace safetensors::c {
 namespace {
 
@@ -22,19 +24,20 @@ Error said(safetensors_status status, const safetensors_error& error, const char
 // Runs a callback and gives it an empty error to fill. Returns the count that the callback stored, at most `max`.
 template <class Count, class Call>
 Result<Count> call(const char* callback, Count max, Call&& run) noexcept {
-  try {
-    safetensors_error error;
-    report_success(&error);
-    Count count = 0;
-    const safetensors_status status = run(&count, &error);
-    if (status != SAFETENSORS_OK) return said(status, error, callback);
-    if (count > max)
-      return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
-                                               " bytes, expected at most " + std::to_string(max));
-    return count;
-  } catch (...) {
-    return base::out_of_memory();
-  }
+  return base::caught_all(
+      [&]() -> Result<Count> {
+        safetensors_error error;
+        report_success(&error);
+        Count count = 0;
+        const safetensors_status status = run(&count, &error);
+        if (status != SAFETENSORS_OK) return said(status, error, callback);
+        if (count > max)
+          return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " +
+                                                   std::to_string(count) + " bytes, expected at most " +
+                                                   std::to_string(max));
+        return count;
+      },
+      []() -> Result<Count> { return base::out_of_memory(); });
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 
 struct safetensors_buffer {
   safetensors::Serialized bytes;
@@ -97,12 +98,12 @@ using base::make_error;
 // Runs body, which returns a Status. Reports this Status or the exception that body throws.
 template <class Body>
 safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
-  try {
-    const Status status = std::forward<Body>(body)();
-    return status ? report_success(out) : report(status.error(), out);
-  } catch (...) {  // bad_alloc, and length_error for a count that no memory could hold
-    return report_out_of_memory(out);
-  }
+  return base::caught_all(
+      [&] {
+        const Status status = std::forward<Body>(body)();
+        return status ? report_success(out) : report(status.error(), out);
+      },
+      [&] { return report_out_of_memory(out); });  // bad_alloc, and length_error for a count that no memory could hold
 }
 
 // Sets results to the values that they have on failure. Call this before all checks.

@@ -9,6 +9,8 @@
 #include <string>
 #include <type_traits>
 
+#include "base/exceptions.h"
+
 #include "base/error.h"
 
 namespace safetensors {
@@ -92,13 +94,11 @@ Result<std::unique_ptr<Managed, DLPackDeleter>> make_managed(const Array& array)
   void* memory = ::operator new(sizeof(Owner) + 2 * array.shape().size() * sizeof(std::int64_t));
   auto* dims = reinterpret_cast<std::int64_t*>(static_cast<std::byte*>(memory) + sizeof(Owner));
   // Only the copy of a shape with many dimensions can throw, and it runs before the Owner is made.
-  Owner* owner = nullptr;
-  try {
-    owner = new (memory) Owner{Managed{}, array};
-  } catch (...) {
-    ::operator delete(memory);
-    throw;
-  }
+  Owner* const owner = base::or_undo(
+      [&] {
+        return new (memory) Owner{Managed{}, array};
+      },
+      [&] { ::operator delete(memory); });
   Managed& managed = owner->tensor;
   managed.manager_ctx = owner;
   managed.deleter = delete_managed<Managed>;

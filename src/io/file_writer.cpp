@@ -194,7 +194,7 @@ Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, st
 }
 
 bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept {
-  const auto* file = dynamic_cast<const os::RegularFile*>(&source);
+  const auto* file = os::RegularFile::of(source);
   if (file == nullptr) return false;
   return !local_ || file->file_system() != os::FileSystem::local || from % kUsualBlock == offset % kUsualBlock;
 }
@@ -202,7 +202,7 @@ bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, st
 // Lets the system copy as much as it can. Changes offset, from and size to the rest.
 Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
                                   bool& source_failed) {
-  const auto& file = dynamic_cast<const os::RegularFile&>(source);
+  const auto& file = *os::RegularFile::of(source);
   while (size != 0) {
     const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
     const Result<os::Lease> lease = file.lease();

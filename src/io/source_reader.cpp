@@ -108,7 +108,7 @@ Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
 SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
                            os::System& system) noexcept
     : source_(source),
-      file_(dynamic_cast<const os::RegularFile*>(&source)),
+      file_(os::RegularFile::of(source)),
       system_(system),
       direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),

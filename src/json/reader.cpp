@@ -7,7 +7,6 @@
 
 #include <bitset>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -20,6 +19,26 @@ constexpr std::size_t kBytesPerCheck = std::size_t{64} << 10;  // between two ch
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
+}
+
+// The smallest number that rounds to infinity: the largest double and half of its last place, 2^1024 - 2^970.
+constexpr std::string_view kTooLarge =
+    "1797693134862315807937289714053034150799341327100378269361737789804449682927647509466490179775872070"
+    "9633028641669288791094655554785194040263065748867150582068190890200070838367627385484581771153176447"
+    "5730270069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904"
+    "174497792";
+
+// Returns whether a double can hold a number from 1e308 to below 1e309: compares its digits with those of kTooLarge.
+// std::from_chars() for doubles is missing in libc++ before 20.
+bool fits_in_double(std::string_view number) noexcept {
+  std::size_t next = 0;  // index in kTooLarge
+  for (const char c : number.substr(0, number.find_first_of("eE"))) {
+    if (!is_digit(c) || (next == 0 && c == '0')) continue;
+    if (next == kTooLarge.size()) return false;
+    if (c != kTooLarge[next]) return c < kTooLarge[next];
+    ++next;
+  }
+  return kTooLarge.find_first_not_of('0', next) != std::string_view::npos;
 }
 
 }  // namespace
@@ -224,19 +243,14 @@ bool Reader::integer(std::uint64_t& out) noexcept {
 }
 
 // Refuses numbers that a double cannot hold, as serde_json does. Only a number from 1e308 to below 1e309 needs a
-// conversion to decide: 1.7e308 fits, 1.8e308 does not.
+// comparison of digits: 1.7e308 fits, 1.8e308 does not.
 bool Reader::skip_number() noexcept {
   const std::size_t start = offset();
   Number parsed;
   if (!number(parsed)) return false;
   constexpr std::int64_t kMaxMagnitude = 308;  // the largest double is 1.797e308
   if (parsed.zero || parsed.magnitude < kMaxMagnitude) return true;
-  double value = 0;
-  const char* text = begin_ + start;
-  if (parsed.magnitude == kMaxMagnitude && std::from_chars(text, text + parsed.size, value).ec == std::errc() &&
-      std::isfinite(value)) {
-    return true;
-  }
+  if (parsed.magnitude == kMaxMagnitude && fits_in_double({begin_ + start, parsed.size})) return true;
   return fail(Errc::json_number, start, "a number is too large for a double");
 }
 

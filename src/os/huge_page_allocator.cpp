@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 
 namespace safetensors::os {
 
@@ -257,17 +258,12 @@ HugePageAllocator::Cursor HugePageAllocator::add_region(std::uint64_t size, bool
   // A region whose pages are used again has whole pages only.
   if (keep && size <= std::numeric_limits<std::uint64_t>::max() - kHugePage)
     size = (size + kHugePage - 1) / kHugePage * kHugePage;
-  if (!fits_in_machine(size)) throw std::bad_alloc();
+  if (!fits_in_machine(size)) base::raise(std::bad_alloc());
   if (keep) release_unused(size / kHugePage);
   regions_.reserve(regions_.size() + 1);
   const Pages pages = map_pages(size);
-  if (pages.begin == nullptr) throw std::bad_alloc();
-  try {
-    regions_.push_back(std::make_shared<Region>(pages, keep));
-  } catch (...) {
-    unmap_pages(pages);
-    throw;
-  }
+  if (pages.begin == nullptr) base::raise(std::bad_alloc());
+  base::or_undo([&] { regions_.push_back(std::make_shared<Region>(pages, keep)); }, [&] { unmap_pages(pages); });
   return {regions_.size() - 1, 0, pages.size};
 }
 

@@ -2,6 +2,8 @@
 // pages.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace safetensors::os {
@@ -10,6 +12,9 @@ namespace safetensors::os {
 // settings of the system once. Asks for the flag of the process (PR_SET_THP_DISABLE, which a parent process can set
 // too) every time. Thread-safe.
 [[nodiscard]] bool huge_pages_given() noexcept;
+
+// Requests huge pages for whole anonymous pages. Returns false if they are unavailable.
+[[nodiscard]] bool request_huge_pages(std::span<std::byte> pages) noexcept;
 
 namespace detail {
 

@@ -8,26 +8,24 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 
 namespace safetensors::os {
 namespace {
 
-class LargeMemory final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t size, std::size_t alignment) override {
+class LargeMemory final : public base::MemoryResource {
+ public:
+  void* allocate(std::size_t size, std::size_t alignment) override {
     if (size < kHugePage || alignment > kHugePage) return ::operator new(size, std::align_val_t(alignment));
     const Pages pages = map_pages(size);
-    if (pages.begin == nullptr) throw std::bad_alloc();
+    if (pages.begin == nullptr) base::raise(std::bad_alloc());
     return pages.begin;
   }
-  void do_deallocate(void* address, std::size_t size, std::size_t alignment) override {
+  void deallocate(void* address, std::size_t size, std::size_t alignment) noexcept override {
     if (size < kHugePage || alignment > kHugePage)
       ::operator delete(address, std::align_val_t(alignment));
     else
       unmap_pages({static_cast<std::byte*>(address), (size + page_size() - 1) / page_size() * page_size()});
-  }
-  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-    return this == &other;
   }
 };
 
@@ -47,10 +45,10 @@ Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alig
   });
 }
 
-std::pmr::memory_resource& large_memory() noexcept {
+base::MemoryResource& large_memory() noexcept {
   // Constructed in place and never destroyed, because static objects may still hold such memory when the program ends.
   alignas(LargeMemory) static std::byte storage[sizeof(LargeMemory)];
-  static std::pmr::memory_resource* const resource = ::new (storage) LargeMemory;
+  static base::MemoryResource* const resource = ::new (storage) LargeMemory;
   return *resource;
 }
 

@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <span>
+
+#include "base/memory_resource.h"
 
 namespace safetensors::os {
 
@@ -80,6 +81,6 @@ void give_up_pages(std::span<const std::byte> mapped) noexcept;
 // Returns a memory resource for containers. An allocation of kHugePage bytes or more comes from map_pages(), unless its
 // alignment is larger than kHugePage. All other allocations come from operator new. allocate() throws std::bad_alloc.
 // There is one resource per process. It is thread-safe and never destroyed.
-[[nodiscard]] std::pmr::memory_resource& large_memory() noexcept;
+[[nodiscard]] base::MemoryResource& large_memory() noexcept;
 
 }  // namespace safetensors::os

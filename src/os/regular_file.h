@@ -52,6 +52,9 @@ class RegularFile final : public Source {
   [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> take(Descriptor descriptor) noexcept;
   ~RegularFile() override;
 
+  // Returns the source as a RegularFile, or nullptr if it is another one.
+  [[nodiscard]] static const RegularFile* of(const Source& source) noexcept { return source.regular_file(); }
+
   // The size at the time of open(), or the expected size of open_later(), in bytes.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
@@ -73,6 +76,8 @@ class RegularFile final : public Source {
   [[nodiscard]] FileSystem file_system() const noexcept { return facts().file_system; }
 
  private:
+  [[nodiscard]] const RegularFile* regular_file() const noexcept override { return this; }
+
   class OpenLater;
   // The facts that an open descriptor tells about the file.
   struct Facts {

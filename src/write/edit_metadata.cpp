@@ -25,7 +25,7 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
                             "new header needs " + std::to_string(text.size()) + " bytes, the old one has " +
                                 std::to_string(capacity) + " (write a new file instead)",
                             path);
-  const auto* source = dynamic_cast<const os::RegularFile*>(&file.source());
+  const auto* source = os::RegularFile::of(file.source());
   if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
   text.resize(static_cast<std::size_t>(capacity), ' ');
   return io::overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
@@ -34,7 +34,7 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
 // Fails if another program has changed the file since it was opened, so that its change is not lost. This is best
 // effort: no system call compares and renames at once, so a change between this check and the rename is still lost.
 Status check_unchanged(std::string_view path, const File& file) {
-  const auto* opened = dynamic_cast<const os::RegularFile*>(&file.source());
+  const auto* opened = os::RegularFile::of(file.source());
   return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 #include "base/hash.h"
 #include "base/printable.h"
 #include "file/file.h"
@@ -41,7 +42,7 @@ Status check_cast(const RewriteItem& item) {
 }  // namespace
 
 RewriteItems::RewriteItems(std::span<const RewriteTensor> tensors) {
-  if (tensors.size() >= format::NameIndex::kNone) throw std::bad_alloc();
+  if (tensors.size() >= format::NameIndex::kNone) base::raise(std::bad_alloc());
   std::map<const detail::FileState*, std::uint32_t> indexes;
   items_.reserve(tensors.size());
   for (const RewriteTensor& tensor : tensors) {
@@ -82,7 +83,7 @@ Status RewriteItems::check() const {
 
 std::size_t RewriteItems::first_repeated() const {
   const base::HashKey key = base::HashKey::random();
-  base::BumpAllocator allocator(std::pmr::new_delete_resource(), 0);
+  base::BumpAllocator allocator(base::heap(), 0);
   format::NameIndex names;
   for (std::size_t i = 0; i < items_.size(); ++i)
     names.push(allocator, base::hash(items_[i].name, key), items_.size() - i);

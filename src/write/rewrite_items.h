@@ -11,13 +11,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/bump_allocator.h"
+#include "base/memory_resource.h"
 
 namespace safetensors::write {
 
@@ -58,8 +58,8 @@ class RewriteItems {
   // The stem that all files have, or `model`.
   [[nodiscard]] std::string stem() const;
 
-  std::vector<File> files_;  // each once, in the order of their first tensors
-  base::BumpAllocator names_{std::pmr::new_delete_resource(), std::size_t{64} << 10};  // the new names
+  std::vector<File> files_;                                         // each once, in the order of their first tensors
+  base::BumpAllocator names_{base::heap(), std::size_t{64} << 10};  // the new names
   std::vector<RewriteItem> items_;
 };
 

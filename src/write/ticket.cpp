@@ -160,7 +160,8 @@ bool read_row(TextReader& reader, RangeRow& row) {
   });
   if (reader.failed()) return false;
   if (count != numbers.size()) return reader.refuse("a range of " + std::to_string(count) + " numbers, expected 5");
-  row = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+  if (static_cast<std::size_t>(numbers[0]) != numbers[0]) return reader.refuse("an index of a file that is too large");
+  row = {static_cast<std::size_t>(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4]};
   const bool one = row.count == 1 && row.stride == 0;
   const bool many = row.count > 1 && row.stride > row.size;
   return (row.size != 0 && (one || many)) || reader.refuse("a range with sizes that do not fit together");

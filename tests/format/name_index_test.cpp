@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 
 #include "base/bump_allocator.h"
 #include "base/hash.h"
+#include "base/memory_resource.h"
 #include "format/header/header.h"
 #include "format/header/name_index.h"
 #include "support/hostile_names.h"
@@ -54,7 +54,7 @@ class Indexed {
     };
   }
 
-  BumpAllocator arena_{std::pmr::new_delete_resource(), 1 << 16};
+  BumpAllocator arena_{safetensors::base::heap(), 1 << 16};
   Hash hash_;
   std::vector<std::string> names_;
   NameIndex index_;
@@ -150,7 +150,7 @@ TEST(NameIndex, ComparesFewNamesThatCancelSeed) {
 // Parses a header and expects work in proportion to the number of its keys.
 Result<Header> parse_counted(const std::string& text) {
   safetensors::format::ParseWork work;
-  safetensors::format::HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
+  safetensors::format::HeaderBuffer copy(text.size(), safetensors::base::heap());
   std::memcpy(copy.data(), text.data(), text.size());
   Result<Header> header = safetensors::format::parse_header(std::move(copy), 0, {}, &work);
   EXPECT_LE(work.probes, kProbesPerName * work.entries);

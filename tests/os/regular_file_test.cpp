@@ -13,9 +13,9 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <memory_resource>
 #include <thread>
 
+#include "base/memory_resource.h"
 #include "os/descriptor.h"
 #include "os/file_system.h"
 #include "os/memory.h"
@@ -388,8 +388,8 @@ TEST(Memory, RefusesMoreThanMachineHas) {
 }
 
 TEST(Memory, ServesSmallAndLargeBlocks) {
-  std::pmr::memory_resource& resource = os::large_memory();
-  EXPECT_TRUE(resource.is_equal(os::large_memory()));
+  safetensors::base::MemoryResource& resource = os::large_memory();
+  EXPECT_EQ(&resource, &os::large_memory());
   void* const small = resource.allocate(10, 8);
   void* const large = resource.allocate(3 * os::kHugePage, 64);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large) % os::kHugePage, 0u);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/memory_resource.h"
 #include "base/printable.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/shard_index.h"
@@ -49,7 +49,7 @@ struct CheckpointLayout::State {
   // 10 bytes per tensor. One file needs no index, because its header has one.
   std::vector<std::size_t> first_numbers_;  // of each file
   base::HashKey hash_key_ = base::HashKey::random();
-  base::BumpAllocator allocator_{std::pmr::new_delete_resource(), 0};
+  base::BumpAllocator allocator_{base::heap(), 0};
   format::NameIndex names_;
 };
 

@@ -370,7 +370,7 @@ Error IndexParser::failure() const {
 }
 
 ShardIndex::ShardIndex(std::unique_ptr<char[]> text) noexcept
-    : text_(std::move(text)), allocator_(std::pmr::new_delete_resource(), kOwnBlocks) {}
+    : text_(std::move(text)), allocator_(base::heap(), kOwnBlocks) {}
 
 Result<std::unique_ptr<const ShardIndex>> ShardIndex::parse(std::unique_ptr<char[]> text, std::size_t size,
                                                             base::Cancellation* cancellation) {

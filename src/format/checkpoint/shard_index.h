@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "base/cancellation.h"
 #include "base/chunked_vector.h"
 #include "base/hash.h"
+#include "base/memory_resource.h"
 #include "format/header/name_index.h"
 
 namespace safetensors::format {

@@ -17,7 +17,7 @@
 namespace safetensors {
 namespace format {
 
-HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource)
+HeaderBuffer::HeaderBuffer(std::size_t size, base::MemoryResource* resource)
     : resource_(resource),
       data_(static_cast<char*>(resource->allocate(size + json::Reader::kPadding, alignof(std::max_align_t)))),
       size_(size) {
@@ -25,7 +25,7 @@ HeaderBuffer::HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource
 }
 
 HeaderBuffer::HeaderBuffer(std::string text)
-    : resource_(std::pmr::new_delete_resource()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
+    : resource_(base::heap()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
   string_.append(json::Reader::kPadding, '\0');
   data_ = string_.data();
 }
@@ -185,7 +185,7 @@ Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uin
 Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
     if (Status status = check_limit(text.size(), options); !status) return std::move(status).error();
-    format::HeaderBuffer copy(text.size(), std::pmr::new_delete_resource());
+    format::HeaderBuffer copy(text.size(), base::heap());
     std::copy(text.begin(), text.end(), copy.data());
     base::Cancellation cancellation(options.cancelled);
     return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);

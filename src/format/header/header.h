@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "base/cancellation.h"
 #include "base/chunked_vector.h"
 #include "base/hash.h"
+#include "base/memory_resource.h"
 #include "format/header/name_index.h"
 
 namespace safetensors::format {
@@ -26,7 +26,7 @@ class HeaderBuffer {
  public:
   // Initializes only the padding. Throws std::bad_alloc. resource must outlive every Header that is made from this
   // buffer.
-  HeaderBuffer(std::size_t size, std::pmr::memory_resource* resource);
+  HeaderBuffer(std::size_t size, base::MemoryResource* resource);
   // Takes over a text. Copies it only if its capacity is too small for the padding. Throws std::bad_alloc.
   explicit HeaderBuffer(std::string text);
   // A short string moves its bytes, so data() changes.
@@ -52,10 +52,10 @@ class HeaderBuffer {
 
   [[nodiscard]] char* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return resource_; }
+  [[nodiscard]] base::MemoryResource* resource() const noexcept { return resource_; }
 
  private:
-  std::pmr::memory_resource* resource_;
+  base::MemoryResource* resource_;
   std::string string_;  // the text and the padding; empty if the memory is that of resource_
   char* data_;
   std::size_t size_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 #include "base/hash.h"
 #include "format/header/header.h"
 #include "format/header/layout.h"
@@ -42,12 +43,7 @@ struct HeaderBuilder::State {
     }
     entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
     // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
-    try {
-      names.insert(entries.back().name);
-    } catch (...) {
-      entries.pop_back();
-      throw;
-    }
+    base::or_undo([&] { names.insert(entries.back().name); }, [&] { entries.pop_back(); });
     return {};
   }
 

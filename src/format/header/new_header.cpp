@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory_resource>
 #include <utility>
 
 #include "base/bump_allocator.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/memory_resource.h"
 #include "base/printable.h"
 #include "format/header/aligned_order.h"
 #include "format/header/header.h"
@@ -131,7 +131,7 @@ Error added_before(std::string_view name) {
 
 Status check_unique(std::span<const NewTensor> tensors) {
   const base::HashKey key = base::HashKey::random();
-  base::BumpAllocator allocator(std::pmr::new_delete_resource(), 0);
+  base::BumpAllocator allocator(base::heap(), 0);
   NameIndex names;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     names.push(allocator, base::hash(tensors[i].name, key), tensors.size() - i);

@@ -1,16 +1,14 @@
-// Pages of memory: anonymous mappings, aligned to 2 MiB and advised to use huge pages, and advice about mapped files.
+// Calls for pages of memory that only Linux has.
 //
 // A huge page needs one page fault instead of 512, and page faults take a large part of the time to read into fresh
-// memory. mmap() does not align to 2 MiB, so map_pages() maps 2 MiB too much and unmaps both ends.
+// memory.
 #include "os/memory.h"
 
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "base/checked.h"
@@ -19,26 +17,6 @@
 #include "os/system_error.h"
 
 namespace safetensors::os {
-namespace {
-
-// Rounds up to the page size of the system.
-std::size_t whole_pages(std::size_t size) noexcept {
-  const auto page = page_size();
-  return (size + page - 1) / page * page;
-}
-
-// The bytes from the start of their first page on, because madvise() takes whole pages.
-std::span<std::byte> touched_pages(std::span<const std::byte> bytes) noexcept {
-  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_size();
-  if (bytes.empty()) return {};
-  return {const_cast<std::byte*>(bytes.data()) - skipped, bytes.size() + skipped};
-}
-
-}  // namespace
-
-std::size_t page_size() noexcept {
-  return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
 
 bool fits_in_machine(std::uint64_t size) noexcept {
   struct sysinfo info;
@@ -49,31 +27,11 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return size <= bytes;
 }
 
-Pages map_pages(std::uint64_t size) noexcept {
-  if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
-      !fits_in_machine(size))
-    return {};
-  const std::size_t length = whole_pages(static_cast<std::size_t>(size));
-  void* const address = ::mmap(nullptr, length + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) return {};
-  auto* const begin = static_cast<std::byte*>(address);
-  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
-  const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
-  if (head != 0) ::munmap(begin, head);
-  ::munmap(begin + head + length, kHugePage - head);
-  // A kernel without huge pages refuses the advice. The memory is usable nevertheless.
-  const bool huge = ::madvise(begin + head, length, MADV_HUGEPAGE) == 0 && huge_pages_given();
-  return {begin + head, length, huge};
-}
-
-bool unmap_pages(const Pages& pages) noexcept {
-  return pages.begin == nullptr || ::munmap(pages.begin, pages.size) == 0;
-}
-
 Status populate(std::span<const std::byte> mapped) noexcept {
   if (mapped.empty()) return {};
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
-  const std::span<std::byte> pages = touched_pages(mapped);
+  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page_size();
+  const std::span pages(const_cast<std::byte*>(mapped.data()) - skipped, mapped.size() + skipped);
   int result = -1;
   do {
     result = ::madvise(pages.data(), pages.size(), kPopulateRead);
@@ -93,38 +51,9 @@ Status populate(std::span<const std::byte> mapped) noexcept {
   });
 }
 
-Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
-  constexpr int kAdvices[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED};
-  const std::span<std::byte> pages = touched_pages(mapped);
-  if (pages.empty() || ::madvise(pages.data(), pages.size(), kAdvices[static_cast<std::size_t>(advice)]) == 0)
-    return {};
-  const int error_number = errno;
-  return base::guarded([&]() -> Status {
-    return system_error(Errc::unsupported, error_number, "cannot give advice on the pages of a map");
-  });
-}
-
-Status lock_pages(std::span<const std::byte> bytes) noexcept {
-  if (Status status = populate(bytes); !status || bytes.empty()) return status;
-  if (::mlock(bytes.data(), bytes.size()) == 0) return {};
-  const int error_number = errno;
-  return base::guarded([&]() -> Status {
-    return system_error(Errc::out_of_memory, error_number,
-                        "cannot lock " + std::to_string(bytes.size()) + " bytes in memory (see `ulimit -l`)");
-  });
-}
-
-void unlock_pages(std::span<const std::byte> bytes) noexcept {
-  if (!bytes.empty()) (void)::munlock(bytes.data(), bytes.size());
-}
-
-void give_up_pages(std::span<const std::byte> mapped) noexcept {
-  const auto page = std::uintptr_t{page_size()};
-  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
-  if (begin < end)
-    (void)::madvise(const_cast<std::byte*>(mapped.data()) + (begin - reinterpret_cast<std::uintptr_t>(mapped.data())),
-                    end - begin, MADV_DONTNEED);
+// A kernel without huge pages refuses the advice. The memory is usable nevertheless.
+bool request_huge_pages(std::span<std::byte> pages) noexcept {
+  return ::madvise(pages.data(), pages.size(), MADV_HUGEPAGE) == 0 && huge_pages_given();
 }
 
 bool provide_pages(std::span<std::byte> pages) noexcept {
@@ -138,18 +67,6 @@ void prefer_huge_pages(std::span<std::byte> pages, bool huge) noexcept {
 
 void discard_pages(std::span<std::byte> pages) noexcept {
   (void)::madvise(pages.data(), pages.size(), MADV_DONTNEED);
-}
-
-void* map_file(int descriptor, std::uint64_t offset, std::size_t size, MapMode mode) noexcept {
-  const bool shared = mode == MapMode::shared;
-  void* const address =
-      ::mmap(nullptr, size, shared ? PROT_READ : PROT_READ | PROT_WRITE,
-             shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, descriptor, static_cast<off_t>(offset));
-  return address == MAP_FAILED ? nullptr : address;
-}
-
-void unmap_file(void* begin, std::size_t size) noexcept {
-  (void)::munmap(begin, size);
 }
 
 }  // namespace safetensors::os

@@ -1,8 +1,9 @@
-// Translates OpenFlags to the flags of open(). The table has one row per flag, except for read and write: their values
-// in open() are numbers and not bits.
+// Reads at offsets, and translates OpenFlags to the flags of open(). The table has one row per flag, except for read
+// and write: their values in open() are numbers and not bits.
 #include "os/open.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 namespace safetensors::os {
 namespace {
@@ -32,6 +33,10 @@ const int kWorkingDirectory = AT_FDCWD;
 
 int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
   return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
+}
+
+std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
 Readable readable(int descriptor) noexcept {

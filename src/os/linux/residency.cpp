@@ -25,6 +25,7 @@ namespace {
 constexpr std::uint64_t kSampleBytes = 1 << 20;
 constexpr std::uint64_t kSamples = 32;  // per large range
 constexpr std::uint64_t kProbes = 4;    // per sample
+constexpr int kNoWait = 8;              // RWF_NOWAIT
 constexpr long kCachestat = 451;        // on every architecture; older C libraries have no name for it
 
 // The structs of <linux/mman.h> since Linux 6.5.
@@ -76,7 +77,9 @@ std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::ui
     std::byte byte{};
     const iovec buffer{&byte, 1};
     const std::uint64_t probe = offset + size / probes * i + random(size / probes);
-    const ssize_t count = ::preadv2(descriptor, &buffer, 1, static_cast<off_t>(probe), RWF_NOWAIT);
+    // The offset is in two halves for machines with 32 bits. musl before 1.2.5 has no preadv2().
+    const long count = ::syscall(SYS_preadv2, descriptor, &buffer, 1, static_cast<long>(probe),
+                                 static_cast<long>(probe >> 32), kNoWait);
     if (count == 1)
       ++cached;
     else if (count < 0 && errno != EAGAIN)

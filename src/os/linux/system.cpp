@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,10 +18,14 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }
 
+std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
 std::ptrdiff_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                                   std::size_t size) noexcept {
-  auto from_position = static_cast<off64_t>(from_offset);
-  auto to_position = static_cast<off64_t>(to_offset);
+  auto from_position = static_cast<off_t>(from_offset);
+  auto to_position = static_cast<off_t>(to_offset);
   return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
 }
 
@@ -54,7 +59,8 @@ int System::sync_file_system(int descriptor) noexcept {
 }
 
 int System::rename_new(int directory, const char* from, const char* to) noexcept {
-  if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0) return 0;
+  constexpr unsigned kNoReplace = 1;  // RENAME_NOREPLACE; musl before 1.2.6 has no renameat2()
+  if (::syscall(SYS_renameat2, directory, from, directory, to, kNoReplace) == 0) return 0;
   // Without the flag, rename() replaces an empty directory and no other one.
   return errno == EINVAL || errno == ENOSYS ? ::renameat(directory, from, directory, to) : -1;
 }

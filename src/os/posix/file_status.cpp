@@ -28,6 +28,22 @@ FileKind kind_of_mode(mode_t mode) noexcept {
   }
 }
 
+// The times of a file have other names on macOS.
+template <class Stat>
+const auto& modified(const Stat& from) noexcept {
+  if constexpr (requires { from.st_mtim; })
+    return from.st_mtim;
+  else
+    return from.st_mtimespec;
+}
+template <class Stat>
+const auto& changed(const Stat& from) noexcept {
+  if constexpr (requires { from.st_ctim; })
+    return from.st_ctim;
+  else
+    return from.st_ctimespec;
+}
+
 FileStatus translated(const struct stat& from) noexcept {
   return {.kind = kind_of_mode(from.st_mode),
           .permissions = static_cast<std::uint32_t>(from.st_mode & mode_t{07777}),
@@ -35,12 +51,12 @@ FileStatus translated(const struct stat& from) noexcept {
           .group = static_cast<std::uint32_t>(from.st_gid),
           .links = static_cast<std::uint64_t>(from.st_nlink),
           .block_size = static_cast<std::uint64_t>(from.st_blksize),
-          .modified_seconds = from.st_mtim.tv_sec,
+          .modified_seconds = modified(from).tv_sec,
           .identity = {.device = static_cast<std::uint64_t>(from.st_dev),
                        .inode = static_cast<std::uint64_t>(from.st_ino),
                        .size = from.st_size < 0 ? 0 : static_cast<std::uint64_t>(from.st_size),
-                       .changed_seconds = from.st_ctim.tv_sec,
-                       .changed_nanoseconds = from.st_ctim.tv_nsec}};
+                       .changed_seconds = changed(from).tv_sec,
+                       .changed_nanoseconds = changed(from).tv_nsec}};
 }
 
 int store(int result, const struct stat& found, FileStatus& status) noexcept {

@@ -20,10 +20,6 @@ int System::close(int descriptor) noexcept {
   return ::close(descriptor);
 }
 
-std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
-}
-
 std::ptrdiff_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return os::read_at(descriptor, bytes, size, offset);
 }

@@ -1,5 +1,5 @@
-// What Windows does not have, or does not tell: huge pages without a privilege, the share of a file in the cache,
-// advice about it, and leases.
+// The calls for systems without huge pages, without the share of a file in the page cache, without advice about it, and
+// without leases. Each answer says that the system lacks it. (Windows has huge pages only for users with a privilege.)
 #include "os/huge_pages.h"
 #include "os/leased_map.h"
 #include "os/residency.h"
@@ -20,7 +20,9 @@ std::optional<LeasedMap> LeasedMap::make(int, std::uint64_t, std::uint64_t) noex
   return std::nullopt;
 }
 
-LeasedMap::LeasedMap(LeasedMap&& other) noexcept : leased_(std::move(other.leased_)) {}
+// make() returns none, so there is no map to move.
+LeasedMap::LeasedMap(LeasedMap&& other) noexcept
+    : leased_(std::move(other.leased_)), map_(other.map_), map_size_(other.map_size_) {}
 
 LeasedMap::~LeasedMap() = default;
 

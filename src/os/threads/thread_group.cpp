@@ -6,18 +6,22 @@
 #include <new>
 #include <system_error>
 
+#include "base/exceptions.h"
+
 namespace safetensors::os {
 
 int ThreadGroup::start(std::size_t count, const std::function<void()>& work) noexcept {
-  try {
+  const auto start_all = [&] {
     threads_.reserve(threads_.size() + count);
     for (std::size_t i = 0; i < count; ++i) threads_.emplace_back(work);
     return 0;
-  } catch (const std::system_error& error) {
-    return error.code().value();
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;
-  }
+  };
+  return base::caught<std::bad_alloc>(
+      [&] {
+        return base::caught<std::system_error>(start_all,
+                                               [](const std::system_error& error) { return error.code().value(); });
+      },
+      [](const std::bad_alloc&) { return ENOMEM; });
 }
 
 void ThreadGroup::join() noexcept {

@@ -1,0 +1,48 @@
+// Calls for pages of memory that macOS has in a form of its own, or not at all: macOS gives no huge pages to ordinary
+// memory.
+#include "os/memory.h"
+
+#include <sys/mman.h>
+#include <sys/sysctl.h>
+
+#include <cstdint>
+
+#include "os/huge_pages.h"
+
+namespace safetensors::os {
+
+// macOS makes swap files as it needs them. Those that exist now count.
+bool fits_in_machine(std::uint64_t size) noexcept {
+  std::uint64_t memory = 0;
+  std::size_t length = sizeof memory;
+  if (::sysctlbyname("hw.memsize", &memory, &length, nullptr, 0) != 0) return true;
+  xsw_usage swap{};
+  length = sizeof swap;
+  if (::sysctlbyname("vm.swapusage", &swap, &length, nullptr, 0) != 0) swap = {};
+  return size <= memory || size - memory <= swap.xsu_total;
+}
+
+bool request_huge_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
+bool provide_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
+void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
+
+// Maps new pages over the old ones: unlike on Linux, MADV_DONTNEED does not make them zero.
+void discard_pages(std::span<std::byte> pages) noexcept {
+  (void)::mmap(pages.data(), pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0);
+}
+
+// Only requests a read-ahead: no call reads the pages and reports an error.
+Status populate(std::span<const std::byte> mapped) noexcept {
+  if (mapped.empty()) return {};
+  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page_size();
+  (void)::madvise(const_cast<std::byte*>(mapped.data()) - skipped, mapped.size() + skipped, MADV_WILLNEED);
+  return {};
+}
+
+}  // namespace safetensors::os
