@@ -16,7 +16,7 @@
 namespace safetensors::os {
 namespace {
 
-std::int64_t ticks_of(const FILETIME& time) noexcept {
+std::int64_t processor_ticks_of(const FILETIME& time) noexcept {
   return static_cast<std::int64_t>(std::uint64_t{time.dwHighDateTime} << 32 | time.dwLowDateTime);
 }
 
@@ -65,7 +65,7 @@ std::optional<std::uint64_t> available_memory() {
 std::chrono::nanoseconds thread_cpu_time() noexcept {
   FILETIME created, ended, system, user;
   if (!::GetThreadTimes(::GetCurrentThread(), &created, &ended, &system, &user)) return {};
-  return std::chrono::nanoseconds((ticks_of(system) + ticks_of(user)) * 100);
+  return std::chrono::nanoseconds((processor_ticks_of(system) + processor_ticks_of(user)) * 100);
 }
 
 ThreadClock::ThreadClock() noexcept : begin_(thread_usage()) {}
