@@ -5,6 +5,9 @@ list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the com
 # The folders of src/os that this system needs. "none" is for a system that we do not know: the library then reads from
 # memory and from Sources of the program, and every call on files is an error.
 set(SAFETENSORS_OS "" CACHE STRING "\"none\": build without an operating system. Empty: for the system of the build")
+if(NOT SAFETENSORS_OS MATCHES "^(none)?$")
+  message(FATAL_ERROR "SAFETENSORS_OS is \"${SAFETENSORS_OS}\", expected \"none\" or nothing")
+endif()
 set(safetensors_command_system posix)
 if(SAFETENSORS_OS STREQUAL "none")
   set(safetensors_systems absent none)
@@ -45,7 +48,11 @@ target_compile_features(safetensors PUBLIC cxx_std_20)
 target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+set(safetensors_system_libraries "")
+if(WIN32)
+  set(safetensors_system_libraries bcrypt)
+endif()
+target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${safetensors_system_libraries})
 if(SAFETENSORS_OS STREQUAL "none")
   target_compile_definitions(safetensors PRIVATE SAFETENSORS_NO_SYSTEM)
   include(CheckCXXSourceCompiles)
@@ -58,7 +65,6 @@ if(SAFETENSORS_OS STREQUAL "none")
   endif()
 elseif(WIN32)
   target_compile_definitions(safetensors PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
-  target_link_libraries(safetensors PRIVATE bcrypt)
 endif()
 set_target_properties(safetensors PROPERTIES
   CXX_VISIBILITY_PRESET hidden
@@ -81,7 +87,7 @@ if(BUILD_SHARED_LIBS)
   add_library(safetensors_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:safetensors>)
   set_target_properties(safetensors_internal PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS} ${safetensors_system_libraries})
 else()
   add_library(safetensors_internal INTERFACE)
   target_link_libraries(safetensors_internal INTERFACE safetensors)

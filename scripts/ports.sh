@@ -1,4 +1,4 @@
-# Builds for other systems: macOS, musl, no system at all, WebAssembly, an older libc++, and no exceptions. Sourced by
+# Builds for other systems: Windows, macOS, musl, no system at all, WebAssembly, an older libc++, and no exceptions. Sourced by
 # scripts/check for its step `ports`. Zig comes from PyPI, as a package of Python.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # trees, jobs and root come from scripts/check
@@ -12,6 +12,7 @@ ports() {
   port macos_x86 port_macos x86_64-macos
   port musl port_musl x86_64-linux-musl
   port musl_arm port_musl_arm
+  port windows port_windows
   port cases port_cases
   port wasi port_wasi
   port libcxx port_libcxx 16
@@ -60,8 +61,25 @@ port_musl_arm() {
 }
 
 # The cases of tests/data, and the verdicts of this system, for the programs without a system.
+# Library, command and tests, built with mingw-w64. The tests run under Wine. tests/support/windows/left_out.cmake lists
+# those that do not.
+port_windows() {
+  local directory=$trees/ports/windows
+  local machine=(-G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O1 -DCMAKE_CXX_FLAGS=-O1
+    -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake")
+  cmake -S /usr/src/googletest -B "$directory/googletest" "${machine[@]}" -DBUILD_GMOCK=OFF \
+    -DCMAKE_INSTALL_PREFIX="$directory/installed" -DCMAKE_INSTALL_LIBDIR=lib
+  cmake --build "$directory/googletest" -j "$jobs" --target install
+  cmake -S . -B "$directory/build" "${machine[@]}" -DSAFETENSORS_BUILD_TESTS=ON -DSAFETENSORS_BUILD_EXAMPLES=OFF \
+    -DSAFETENSORS_BUILD_HASH=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
+    -DGTest_DIR="$directory/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
+  cmake --build "$directory/build" -j "$jobs" -- -k 0
+  WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
+}
+
 port_cases() {
   build dev gcc
+  cmake --build "$trees/gcc" -j "$jobs" --target write_cases
   "$trees/gcc/tests/write_cases" "$trees/ports/cases" "$trees/ports/expected"
 }
 # same_verdicts COMMAND...: the program must print the same verdicts.

@@ -11,7 +11,7 @@
 
 namespace safetensors {
 namespace os {
-class RegularFile;
+class RegularFile;  // for the library only
 }
 inline namespace v0 {
 
@@ -48,7 +48,7 @@ class SAFETENSORS_API_CLASS Source {
  private:
   friend class os::RegularFile;
   // Returns the object if it is a file of the system. A dynamic_cast needs RTTI, which some programs are built without.
-  [[nodiscard]] virtual const os::RegularFile* regular_file() const noexcept { return nullptr; }
+  [[nodiscard]] virtual const os::RegularFile* safetensors_regular_file() const noexcept { return nullptr; }
 };
 
 }  // namespace v0

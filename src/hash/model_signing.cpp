@@ -141,7 +141,7 @@ std::string name_of(const std::string& path) {
 }
 
 Result<std::string> make_statement(std::string path, const ManifestOptions& options) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  path = os::without_end_slash(std::move(path));
   const std::string name = name_of(path);
   if (base::first_invalid_utf8(name) != std::string_view::npos)
     return base::make_error(Errc::invalid_utf8, "the name is not UTF-8", path);

@@ -253,7 +253,7 @@ Status AtomicFile::rename() {
 }
 
 bool AtomicFile::rename_unsupported(int error_number) const noexcept {
-  if (error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EXDEV) return true;
+  if (error_number == ENOSYS || os::is_unsupported(error_number) || error_number == EXDEV) return true;
   if (error_number != EPERM) return false;
   // In a sticky directory EPERM means that the old file belongs to another user. In other directories it means that the
   // file system cannot rename.
@@ -291,7 +291,7 @@ Status AtomicFile::sync_directory() noexcept {
       error_number = errno;
     }
     // The directory cannot be opened for reading or cannot be synced. Sync its whole file system instead.
-    if (error_number == EBADF || error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP) {
+    if (error_number == EBADF || error_number == EINVAL || error_number == ENOSYS || os::is_unsupported(error_number)) {
       const os::Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
                                                 os::OpenFlags::read | os::OpenFlags::no_follow | os::OpenFlags::no_wait,
                                                 0));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "os/file_status.h"
 #include "os/memory.h"
 #include "os/residency.h"
 #include "os/system_error.h"
@@ -81,13 +82,20 @@ class SourceReader::OpenAgain final : public os::Opener {
     if (!lease) return std::move(lease).error();  // A copy of the error could throw.
     const os::DescriptorPath path(lease->get());
     os::Descriptor opened(os::retry([&] { return system_.open_at(os::kWorkingDirectory, path.text, flags_, 0); }));
-    if (opened.valid()) return opened;
     const int error_number = errno;
-    return base::guarded(
-        [&]() -> Result<os::Descriptor> { return os::system_error(Errc::open_failed, error_number, "cannot open"); });
+    if (opened.valid() && (os::DescriptorPath::kLeadsToSameFile || is_same_file(opened.get()))) return opened;
+    return base::guarded([&]() -> Result<os::Descriptor> {
+      if (opened.valid()) return base::make_error(Errc::file_changed, "file was replaced after it was opened");
+      return os::system_error(Errc::open_failed, error_number, "cannot open");
+    });
   }
 
  private:
+  [[nodiscard]] bool is_same_file(int descriptor) const noexcept {
+    os::FileStatus status;
+    return os::status_of(descriptor, status) == 0 && status.identity.same_file(file_.identity());
+  }
+
   const os::RegularFile& file_;
   os::System& system_;
   const os::OpenFlags flags_;
@@ -337,7 +345,7 @@ Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std
     return {};
   }
   const int error_number = errno;
-  if (error_number == EINVAL || error_number == EOPNOTSUPP) {
+  if (error_number == EINVAL || os::is_unsupported(error_number)) {
     refused_.store(error_number, std::memory_order_relaxed);
     return {};
   }

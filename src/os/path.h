@@ -14,6 +14,13 @@ namespace safetensors::os {
 // Windows.
 [[nodiscard]] bool is_absolute(std::string_view path) noexcept;
 
+// Returns the path without `/` at its end, unless it is the root of a file system.
+[[nodiscard]] std::string without_end_slash(std::string path);
+
+// Returns the name of a file as the file systems of this system compare names. On Windows and macOS, ASCII letters
+// become lower case.
+[[nodiscard]] std::string name_key(std::string_view name);
+
 // Returns the path with the working directory in front, without following symlinks. Returns the path unchanged if the
 // working directory is unknown, or if the result is too long. On Linux, an absolute path also stays unchanged.
 [[nodiscard]] std::string absolute_path(const std::string& path);

@@ -53,7 +53,9 @@ class RegularFile final : public Source {
   ~RegularFile() override;
 
   // Returns the source as a RegularFile, or nullptr if it is another one.
-  [[nodiscard]] static const RegularFile* of(const Source& source) noexcept { return source.regular_file(); }
+  [[nodiscard]] static const RegularFile* of(const Source& source) noexcept {
+    return source.safetensors_regular_file();
+  }
 
   // The size at the time of open(), or the expected size of open_later(), in bytes.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
@@ -76,7 +78,7 @@ class RegularFile final : public Source {
   [[nodiscard]] FileSystem file_system() const noexcept { return facts().file_system; }
 
  private:
-  [[nodiscard]] const RegularFile* regular_file() const noexcept override { return this; }
+  [[nodiscard]] const RegularFile* safetensors_regular_file() const noexcept override { return this; }
 
   class OpenLater;
   // The facts that an open descriptor tells about the file.

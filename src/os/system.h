@@ -70,6 +70,8 @@ class System {
 // functions that must not throw can use it.
 struct DescriptorPath {
   explicit DescriptorPath(int descriptor) noexcept;
+  // false: the path is the name of the file, so it may lead to another file by now.
+  static const bool kLeadsToSameFile;
   char text[4096];
 };
 

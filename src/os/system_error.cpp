@@ -64,6 +64,9 @@ constexpr Description kDescriptions[] = {
     {EOVERFLOW, "value too large"},
     {EILSEQ, "name is not valid on this file system"},
     {EOPNOTSUPP, "not supported by this file system"},
+#if ENOTSUP != EOPNOTSUPP
+    {ENOTSUP, "not supported by this file system"},
+#endif
     {ECONNREFUSED, "connection refused"},
     {ECONNRESET, "connection reset"},
     {ENOTCONN, "not connected"},

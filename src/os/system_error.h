@@ -28,6 +28,11 @@ auto retry(const Call& call) noexcept {
   return result;
 }
 
+// Returns whether the file system or the system lacks an operation. On macOS, two numbers say so.
+[[nodiscard]] constexpr bool is_unsupported(int error_number) noexcept {
+  return error_number == EOPNOTSUPP || error_number == ENOTSUP;
+}
+
 // Returns whether a write failed because the file system is full, a quota is used up, or the file would be too large.
 [[nodiscard]] bool out_of_space(int error_number) noexcept;
 

@@ -144,8 +144,10 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
   base::Cancellation cancellation(never);
   const auto index = file::read_index(os::join_path(os::DescriptorPath(folder_.get()).text, index_name_), cancellation);
   if (!index) return index.error().code != Errc::invalid_index && index.error().os_error != ENOENT;
+  const std::string key = os::name_key(name);
   for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) {
-    if (!format::shard_less((*index)->shard(i), name) && !format::shard_less(name, (*index)->shard(i))) return true;
+    const std::string shard = os::name_key((*index)->shard(i));
+    if (!format::shard_less(shard, key) && !format::shard_less(key, shard)) return true;
   }
   return false;
 }
@@ -238,7 +240,7 @@ Status CheckpointFolder::describe(Ticket& ticket) const {
   ticket.folder = os::absolute_path(path_);
   if (!os::is_absolute(ticket.folder))
     return os::system_error(Errc::open_failed, errno, "cannot find the working directory", path_);
-  while (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ticket.folder.pop_back();
+  ticket.folder = os::without_end_slash(std::move(ticket.folder));
   ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
   return {};
 }

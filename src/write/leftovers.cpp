@@ -13,6 +13,7 @@
 #include "file/checkpoint_paths.h"
 #include "os/directory.h"
 #include "os/file_status.h"
+#include "os/path.h"
 
 namespace safetensors::write {
 namespace {
@@ -46,16 +47,19 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
                                         std::string_view stem) {
   if (!named.certain) return {};
   if (!named.has_index && !contains(listed, std::string(stem) + ".safetensors")) return {};
+  const std::string stem_key = os::name_key(stem);
+  std::set<std::string, ShardLess> keys;  // of the named files
+  for (const std::string& name : named.names) keys.insert(os::name_key(name));
   std::set<std::pair<std::string_view, std::string_view>> sets;  // generation and count
-  for (const std::string& name : named.names) {
-    if (const auto shard = format::parse_numbered_shard(name); shard && shard->stem == stem)
+  for (const std::string& key : keys) {
+    if (const auto shard = format::parse_numbered_shard(key); shard && shard->stem == stem_key)
       sets.emplace(shard->generation, shard->count);
   }
   std::vector<std::string> left;
   for (const std::string& name : listed) {
-    const auto shard = format::parse_numbered_shard(name);
-    if (shard && shard->stem == stem && !named.names.contains(name) &&
-        !sets.contains({shard->generation, shard->count}))
+    const std::string key = os::name_key(name);
+    const auto shard = format::parse_numbered_shard(key);
+    if (shard && shard->stem == stem_key && !keys.contains(key) && !sets.contains({shard->generation, shard->count}))
       left.push_back(name);
   }
   return left;

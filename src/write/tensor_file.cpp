@@ -94,7 +94,10 @@ Result<io::FileWriter*> TensorFile::output() {
 }
 
 Status TensorFile::finish_joined() {
-  return joined_ ? joined_->finish() : Status();
+  if (!joined_ || joined_->finished()) return {};
+  Status finished = joined_->finish();
+  if (finished) joined_->close();  // Windows renames no folder in which a file is open
+  return finished;
 }
 
 Error TensorFile::error(Errc code, std::string message) const {

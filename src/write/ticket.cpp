@@ -118,7 +118,7 @@ void read_folder(TextReader& reader, Ticket& ticket) {
   reader.member("folder");
   ticket.folder = reader.string();
   if (reader.failed()) return;
-  if (!os::is_absolute(ticket.folder) || (ticket.folder.size() > 1 && ticket.folder.ends_with('/')) ||
+  if (!os::is_absolute(ticket.folder) || os::without_end_slash(ticket.folder) != ticket.folder ||
       ticket.folder.find('\0') != std::string::npos)
     reader.refuse("the folder is not an absolute path");
   reader.member("temporary_folder");

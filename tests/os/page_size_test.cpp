@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "os/memory.h"
@@ -57,7 +58,7 @@ TEST(PageSize, MapsAtAnyOffset) {
   const TemporaryDirectory directory;
   put(directory / "a", text);
   const auto file = os::RegularFile::open(directory / "a").value();
-  for (const std::uint64_t offset : {0, 1, 4096, 8191, 16384, 20000, 3 * 16384 - 1}) {
+  for (const std::uint64_t offset : std::initializer_list<std::uint64_t>{0, 1, 4096, 8191, 16384, 20000, 49151}) {
     for (const auto mode : {os::MapMode::shared, os::MapMode::copy_on_write}) {
       const auto map = file->map(offset, 2 * kPage + 5, mode);
       ASSERT_TRUE(succeeds(map));

@@ -1,6 +1,8 @@
 // Classifies file systems by their flags and names.
 #include "os/file_system.h"
 
+#include "os/path.h"
+
 #include <sys/mount.h>
 #include <sys/param.h>
 
@@ -36,6 +38,12 @@ bool on_local_device(int descriptor) noexcept {
   struct statfs status;
   return ::fstatfs(descriptor, &status) == 0 && std::string_view(status.f_fstypename) != "tmpfs" &&
          classify(status) == FileSystem::local;
+}
+
+std::string name_key(std::string_view name) {
+  std::string key(name);
+  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return key;
 }
 
 }  // namespace safetensors::os

@@ -59,4 +59,8 @@ bool on_local_device(int descriptor) noexcept {
   return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
 }
 
+std::string name_key(std::string_view name) {
+  return std::string(name);
+}
+
 }  // namespace safetensors::os

@@ -14,6 +14,8 @@
 
 namespace safetensors::os {
 
+const bool DescriptorPath::kLeadsToSameFile = true;
+
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }

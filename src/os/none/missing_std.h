@@ -1,12 +1,10 @@
-// The names of std that a C++ library lacks if it was built without threads, as the one of zig for WASI was, and
-// without file systems. The build includes this file before every source. There is one thread, so a lock has nothing to
-// do.
+// The names of std that a C++ library lacks if it was built without threads, as the one of zig for WASI was. The build
+// includes this file before every source. There is one thread, so a lock has nothing to do.
 #pragma once
 
 #ifdef __cplusplus
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 #include <system_error>
 
@@ -72,15 +70,6 @@ inline void yield() noexcept {}
 template <class Duration>
 void sleep_for(const Duration&) noexcept {}
 }  // namespace this_thread
-
-#if defined(_LIBCPP_HAS_FILESYSTEM) && !_LIBCPP_HAS_FILESYSTEM
-namespace filesystem {
-inline path absolute(const path& from, error_code& error) {
-  error.clear();
-  return from;
-}
-}  // namespace filesystem
-#endif
 
 }  // namespace std
 #endif

@@ -48,6 +48,15 @@ bool is_absolute(std::string_view path) noexcept {
   return path.starts_with('/');
 }
 
+std::string without_end_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+std::string name_key(std::string_view name) {
+  return std::string(name);
+}
+
 std::string absolute_path(const std::string& path) {
   return path;
 }
@@ -114,6 +123,8 @@ void* DynamicLibrary::find(const char*) const noexcept {
 const char* DynamicLibrary::last_error() noexcept {
   return "this build has no operating system";
 }
+
+const bool DescriptorPath::kLeadsToSameFile = false;
 
 DescriptorPath::DescriptorPath(int) noexcept {
   std::memset(text, 0, sizeof text);  // no file has this name

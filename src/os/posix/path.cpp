@@ -14,6 +14,11 @@ bool is_absolute(std::string_view path) noexcept {
   return path.starts_with('/');
 }
 
+std::string without_end_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 std::string absolute_path(const std::string& path) {
   if (is_absolute(path)) return path;
   char directory[PATH_MAX];

@@ -231,6 +231,17 @@ bool is_absolute(std::string_view path) noexcept {
   return (is_separator(0) && is_separator(1)) || (path[1] == ':' && is_separator(2));
 }
 
+std::string without_end_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/') && path[path.size() - 2] != ':') path.pop_back();
+  return path;
+}
+
+std::string name_key(std::string_view name) {
+  std::string key(name);
+  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return key;
+}
+
 std::string absolute_path(const std::string& path) {
   const auto native = windows::native_path(kWorkingDirectory, path);
   return native ? windows::to_utf8(*native) : path;

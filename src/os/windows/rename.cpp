@@ -1,12 +1,13 @@
 // Renames and removes files.
 //
 // The new semantics of POSIX come first: open files can be replaced, and read-only ones. Windows 10 has them since
-// 2018, and some file systems (FAT) and Wine lack them. The older calls, which come second, refuse to replace an open
-// file.
+// 2018 (version 1809), and some file systems (FAT) and Wine lack them. The older calls, which come second, refuse to
+// replace an open file.
 //
 // Windows also refuses to replace or remove a file that a program has open without sharing, as scanners for viruses do
-// for moments. So these calls are tried again for up to half a second if the file is in use, and for some milliseconds
-// if Windows only denies the access. Nothing here ever removes the old file before the new one has its name.
+// for moments. So these calls are tried again for up to half a second if the file is in use or a folder cannot be
+// moved, and for some milliseconds if Windows only denies the access. Nothing here ever removes the old file before the
+// new one has its name.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>

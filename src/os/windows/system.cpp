@@ -29,6 +29,8 @@ int unsupported() noexcept {
 
 }  // namespace
 
+const bool DescriptorPath::kLeadsToSameFile = false;
+
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   std::memcpy(text, "<", 2);  // after a failure: no file has this name
   try {
@@ -96,8 +98,8 @@ int System::start_writeback(int) noexcept {
   return unsupported();
 }
 
-// NTFS keeps the entries of folders in a journal, so a folder needs no flush. So only a device that fails to flush one
-// is an error, and no file system that refuses to.
+// Some file systems refuse to flush a folder. Then the rename before is in the journal of NTFS: it is whole or absent
+// after a power cut. So only a device that fails to flush a folder is an error.
 int System::sync(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;

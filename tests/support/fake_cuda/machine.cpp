@@ -14,7 +14,11 @@ bool Allocation::guarded() const {
 }
 
 Machine& machine() {
+#ifdef _WIN32
+  static Machine& machine = *new Machine;  // Windows ends the thread before the destructor, which would wait for it
+#else
   static Machine machine;
+#endif
   return machine;
 }
 

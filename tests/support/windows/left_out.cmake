@@ -14,6 +14,7 @@ set(left_out
   os/huge_page_faults_test.cpp
   os/huge_pages_test.cpp
   os/leased_map_test.cpp              # leases
+  os/page_size_test.cpp              # replaces sysconf() and mmap()
   os/residency_test.cpp               # the share of a file in the page cache
   file/cancellation_test.cpp          # signals
   os/signals_test.cpp                 # signals
