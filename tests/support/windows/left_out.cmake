@@ -31,7 +31,7 @@ set(left_out
 set(left_out_c
   c/cancel_test.c                     # signals
   c/processes_test.c)                 # fork()
-# Whole folders: tests/faults replaces system calls of Linux, and fuzz/ replays inputs, which do not depend on the system.
+# Whole folders: tests/faults replaces system calls of Linux. fuzz/ replays inputs, which no system changes.
 
 # Single tests of other files. Wine means Wine 8, with which we run them: nobody has run them on Windows yet.
 set(left_out_cases)
@@ -200,3 +200,9 @@ list(APPEND left_out_cases
 # Not yet understood.
 list(APPEND left_out_cases
   StreamOfManyFiles.KeepsFewFilesOpen)
+
+# The tests of the command are scripts for a POSIX shell. Under Wine, a command takes half a second. A file that a shell
+# gives as standard input is no file for Wine, and Wine follows the symlinks of the shell silently. So only these run:
+set(command_tests_on_windows page_test stats_test)
+# Run by hand on 2026-11-25: of the 280 cases of the golden files cat, checkpoints, clean, completions, header, info, ls
+# and version, 259 printed the same. The 21 others have the reasons above, or a closed pipe, whose error is mended since.
