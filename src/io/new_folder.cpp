@@ -19,18 +19,9 @@
 #include "os/system_error.h"
 
 namespace safetensors::io {
-namespace {
-
-std::string without_separators(std::string_view path) {
-  std::string generic = os::generic_path(path);
-  while (generic.size() > 1 && generic.ends_with('/')) generic.pop_back();
-  return generic;
-}
-
-}  // namespace
 
 NewFolder::NewFolder(std::string_view path, Sync sync, os::System& system)
-    : system_(system), path_(without_separators(path)), sync_(sync), process_(os::process_id()) {
+    : system_(system), path_(os::without_end_slash(os::generic_path(path))), sync_(sync), process_(os::process_id()) {
   const std::size_t slash = path_.rfind('/');
   parent_path_ = path_.substr(0, slash == std::string::npos ? 0 : slash + 1);
   name_ = path_.substr(parent_path_.size());

@@ -83,7 +83,7 @@ TEST(KilledSave, LeavesOneModel) {
     ASSERT_EQ(found.size(), 3u) << found;
     EXPECT_EQ(found.find_first_not_of(found[0]), std::string::npos) << found;
   }
-  // The next save removes what the killed ones left, and their lock is free.
+  // The next save removes the files of the killed processes, and takes the lock that they held.
   ASSERT_TRUE(succeeds(save_letters(folder, 'z')));
   EXPECT_EQ(letters(folder), "zzz");
   std::size_t shards = 0;

@@ -1,7 +1,9 @@
-// The calls for systems without huge pages, without the share of a file in the page cache, without advice about it, and
-// without leases. Each answer says that the system lacks it. (Windows has huge pages only for users with a privilege.)
+// The calls for systems that lack huge pages, pages that are provided in advance, the share of a file in the page
+// cache, advice about it, and leases. Each answer says that the system lacks it. (Windows has huge pages only for users
+// with a privilege.)
 #include "os/huge_pages.h"
 #include "os/leased_map.h"
+#include "os/memory.h"
 #include "os/residency.h"
 
 namespace safetensors::os {
@@ -9,6 +11,16 @@ namespace safetensors::os {
 bool huge_pages_given() noexcept {
   return false;
 }
+
+bool request_huge_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
+bool provide_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
+void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
 std::optional<double> cached_share(int, std::uint64_t, std::uint64_t) noexcept {
   return std::nullopt;

@@ -7,8 +7,6 @@
 
 #include <cstdint>
 
-#include "os/huge_pages.h"
-
 namespace safetensors::os {
 
 // macOS makes swap files as it needs them. Those that exist now count.
@@ -21,16 +19,6 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   if (::sysctlbyname("vm.swapusage", &swap, &length, nullptr, 0) != 0) swap = {};
   return size <= memory || size - memory <= swap.xsu_total;
 }
-
-bool request_huge_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
-bool provide_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
-void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
 // Maps new pages over the old ones: unlike on Linux, MADV_DONTNEED does not make them zero.
 void discard_pages(std::span<std::byte> pages) noexcept {

@@ -10,7 +10,6 @@
 #include <new>
 
 #include "base/error.h"
-#include "os/huge_pages.h"
 
 namespace safetensors::os {
 namespace {
@@ -63,16 +62,6 @@ bool unmap_pages(const Pages& pages) noexcept {
   }
   return false;
 }
-
-bool request_huge_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
-bool provide_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
-void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
 void discard_pages(std::span<std::byte> pages) noexcept {
   std::memset(pages.data(), 0, pages.size());

@@ -88,12 +88,6 @@ bool unmap_pages(const Pages& pages) noexcept {
   return ::VirtualFree(base, 0, MEM_RELEASE) != 0;
 }
 
-bool provide_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
-void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
-
 // To decommit pages and to commit them again can fail in between. After MEM_RESET the system may drop the pages, and
 // the unlock removes them from the working set at once. It fails, as the pages are not locked, and does its work.
 void discard_pages(std::span<std::byte> pages) noexcept {

@@ -12,7 +12,8 @@
 namespace safetensors::os {
 namespace {
 
-// Windows flushes only what is open for writing. So this opens the file again, if its rights allow that.
+// Windows flushes a file only through a handle that may write. If this handle may not, the function opens the file
+// again, if the permissions of the file allow that.
 DWORD flush(HANDLE handle) noexcept {
   if (::FlushFileBuffers(handle)) return NO_ERROR;
   if (const DWORD error = ::GetLastError(); error != ERROR_ACCESS_DENIED) return error;
