@@ -163,7 +163,8 @@ list(APPEND left_out_cases
   OpenAt.AsksForDirectReads
   PooledFile.KeepsSlotClosedIfOpenFails
   RegularFile.RefusesKernelFiles
-  RegularFile.RefusesUnreadableDescriptor)
+  RegularFile.RefusesUnreadableDescriptor
+  StreamTest.LeavesNoThreadAndNoDescriptor)
 # The error has another text or number: Windows has no ENOTDIR, and its loader gives no name.
 list(APPEND left_out_cases
   Directory.StreamRefusesFile
