@@ -11,7 +11,7 @@ if(NOT SAFETENSORS_INSTALL)
   list(APPEND safetensors_component EXCLUDE_FROM_ALL)
 endif()
 set(safetensors_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safetensors)
-install(TARGETS safetensors EXPORT safetensorsTargets
+install(TARGETS safetensors safetensors_reader EXPORT safetensorsTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
@@ -80,6 +80,17 @@ if(safetensors_type STREQUAL "STATIC_LIBRARY")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors.pc.in ${PROJECT_BINARY_DIR}/safetensors.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/safetensors.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  ${safetensors_component})
+# The reader alone needs no dynamic linker.
+set(safetensors_pc_reader_public "${safetensors_pc_public}")
+if(safetensors_type STREQUAL "STATIC_LIBRARY")
+  foreach(library IN LISTS safetensors_pc_dl)
+    string(REPLACE " ${library}" "" safetensors_pc_reader_public "${safetensors_pc_reader_public}")
+  endforeach()
+endif()
+string(REPLACE "LINKER:" "-Wl," safetensors_pc_reader_options "${safetensors_reader_link_options}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors-reader.pc.in ${PROJECT_BINARY_DIR}/safetensors-reader.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/safetensors-reader.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   ${safetensors_component})
 if(SAFETENSORS_HASH_INSTALLABLE)
   set(safetensors_pc_hash_requires "")

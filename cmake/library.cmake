@@ -1,4 +1,5 @@
-# safetensors::safetensors, from the layers of src/. BUILD_SHARED_LIBS chooses static or shared.
+# safetensors::safetensors, from the layers of src/, and safetensors::reader, the part of it that reads.
+# BUILD_SHARED_LIBS chooses static or shared.
 file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
 list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
@@ -41,50 +42,92 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
   string(APPEND safetensors_soversion .${PROJECT_VERSION_MINOR})
 endif()
 
-add_library(safetensors ${safetensors_sources})
-add_library(safetensors::safetensors ALIAS safetensors)
-safetensors_own_target(safetensors)
-target_compile_features(safetensors PUBLIC cxx_std_20)
-target_include_directories(safetensors PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-                                       PRIVATE ${PROJECT_SOURCE_DIR}/src)
+# safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write, compare or move files, and it
+# opens no driver. Its files compile once, for both libraries.
+set(safetensors_reader_sources ${safetensors_sources})
+list(FILTER safetensors_reader_sources EXCLUDE REGEX "/src/(check|io|write)/|/src/format/checkpoint/")
+list(FILTER safetensors_reader_sources EXCLUDE REGEX "/src/c/(checkpoint_write|reshard|save|write)[.]cpp|/src/device/absent/")
+list(FILTER safetensors_reader_sources EXCLUDE REGEX "/(cuda|dynamic)_library[.]cpp")
+list(APPEND safetensors_reader_sources ${PROJECT_SOURCE_DIR}/src/io/source_reader.cpp
+                                       ${PROJECT_SOURCE_DIR}/src/format/checkpoint/shard_index.cpp)
+list(FILTER safetensors_sources EXCLUDE REGEX "/src/device/absent/")
+list(REMOVE_ITEM safetensors_sources ${safetensors_reader_sources})
+
 set(safetensors_system_libraries "")
 if(WIN32)
   set(safetensors_system_libraries bcrypt)
 endif()
-target_link_libraries(safetensors PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${safetensors_system_libraries})
 if(SAFETENSORS_OS STREQUAL "none")
-  target_compile_definitions(safetensors PRIVATE SAFETENSORS_NO_SYSTEM)
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_FLAGS ${CMAKE_CXX20_STANDARD_COMPILE_OPTION})
   check_cxx_source_compiles("#include <mutex>\n#include <thread>\nstd::mutex m;\nstd::thread t;\nint main() {}"
     SAFETENSORS_HAVE_STD_THREAD)
   unset(CMAKE_REQUIRED_FLAGS)
-  if(NOT SAFETENSORS_HAVE_STD_THREAD)
-    target_compile_options(safetensors PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
+endif()
+
+# How each of the libraries compiles, and what its users get.
+function(safetensors_library target)
+  safetensors_own_target(${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                       PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE Threads::Threads ${safetensors_system_libraries})
+  if(SAFETENSORS_OS STREQUAL "none")
+    target_compile_definitions(${target} PRIVATE SAFETENSORS_NO_SYSTEM)
+    if(NOT SAFETENSORS_HAVE_STD_THREAD)
+      target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
+    endif()
+  elseif(WIN32)
+    target_compile_definitions(${target} PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
   endif()
-elseif(WIN32)
-  target_compile_definitions(safetensors PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
+  if(NOT MSVC AND NOT APPLE)
+    # A program that links with --gc-sections keeps only the functions that it calls. On macOS -dead_strip needs no flag.
+    target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+  endif()
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${safetensors_soversion})
+  if(BUILD_SHARED_LIBS)
+    target_compile_definitions(${target} PUBLIC SAFETENSORS_SHARED)  # export.h hides all functions of a static library
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "SHARED_LIBRARY" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
+    # Visibility alone is not enough: templates of namespace std are always visible.
+    set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+    target_link_options(${target} PRIVATE LINKER:--version-script=${exports})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${exports})
+  endif()
+endfunction()
+
+add_library(safetensors_reader_objects OBJECT ${safetensors_reader_sources})
+safetensors_library(safetensors_reader_objects)
+
+add_library(safetensors ${safetensors_sources} $<TARGET_OBJECTS:safetensors_reader_objects>)
+add_library(safetensors::safetensors ALIAS safetensors)
+safetensors_library(safetensors)
+target_link_libraries(safetensors PRIVATE ${CMAKE_DL_LIBS})
+
+add_library(safetensors_reader ${PROJECT_SOURCE_DIR}/src/device/absent/cuda_library.cpp
+                               $<TARGET_OBJECTS:safetensors_reader_objects>)
+add_library(safetensors::reader ALIAS safetensors_reader)
+safetensors_library(safetensors_reader)
+set_target_properties(safetensors_reader PROPERTIES EXPORT_NAME reader)
+set(safetensors_reader_link_options "")
+if(NOT BUILD_SHARED_LIBS AND APPLE)
+  set(safetensors_reader_link_options LINKER:-dead_strip)
+elseif(NOT BUILD_SHARED_LIBS AND NOT MSVC)
+  set(safetensors_reader_link_options LINKER:--gc-sections)
 endif()
-set_target_properties(safetensors PROPERTIES
-  CXX_VISIBILITY_PRESET hidden
-  VISIBILITY_INLINES_HIDDEN ON
-  POSITION_INDEPENDENT_CODE ON
-  VERSION ${PROJECT_VERSION}
-  SOVERSION ${safetensors_soversion})
-if(BUILD_SHARED_LIBS)
-  target_compile_definitions(safetensors PUBLIC SAFETENSORS_SHARED)  # export.h hides all functions of a static library
-endif()
-if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
-  # Visibility alone is not enough: templates of namespace std are always visible.
-  set(safetensors_exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
-  target_link_options(safetensors PRIVATE LINKER:--version-script=${safetensors_exports})
-  set_target_properties(safetensors PROPERTIES LINK_DEPENDS ${safetensors_exports})
-endif()
+target_link_options(safetensors_reader INTERFACE ${safetensors_reader_link_options})
 
 # For our own command, tests, fuzz targets and benchmarks: always static, and may include from src/.
 if(BUILD_SHARED_LIBS)
-  add_library(safetensors_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:safetensors>)
+  add_library(safetensors_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:safetensors>
+                                                           $<TARGET_OBJECTS:safetensors_reader_objects>)
   set_target_properties(safetensors_internal PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS} ${safetensors_system_libraries})
