@@ -311,9 +311,9 @@ class Tensor {
   /// Reads the tensor, or a slice of it, as elements of type T.
   ///
   /// If ElementOf<T> accepts the dtype of the tensor, the bits of the elements are copied. Otherwise the elements are
-  /// cast to the dtype of T. Such a cast is possible only between floats: see AddOptions::cast.
+  /// cast to the dtype of T. Such a cast is possible between floats, and between integers: see AddOptions::cast.
   /// On a big-endian machine, swap the bytes of the result.
-  /// Errors: dtype_mismatch, and those of read().
+  /// Errors: dtype_mismatch, value_out_of_range, and those of read().
   template <class T>
   [[nodiscard]] Result<std::vector<T>> read_as(const Slice& slice = {}) const noexcept;
 

@@ -48,9 +48,14 @@ struct Destination {
 struct AddOptions {
   /// Dtype of the result. nullopt: the dtype of the tensor.
   ///
-  /// Casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast to.
-  /// Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In F8_E4M3
-  /// it becomes the largest number, and in the FNUZ dtypes NaN.
+  /// Floats: casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast
+  /// to. Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In
+  /// F8_E4M3 it becomes the largest number, and in the FNUZ dtypes NaN.
+  ///
+  /// Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and none
+  /// changes. A value that the new dtype does not have is the error value_out_of_range.
+  ///
+  /// There are no casts between floats and integers.
   std::optional<Dtype> cast = std::nullopt;
 };
 
@@ -236,6 +241,9 @@ class ReadPlan {
   /// - out_of_memory, cancelled;
   /// - overlapping_destination: two destinations overlap; the error names both tensors, and nothing was read;
   /// - read_failed, file_truncated: the error names the tensor, the path and the offset;
+  /// - value_out_of_range: an integer does not fit into the dtype of its cast. The error names the tensor, the position
+  ///   of the element in the tensor, its value, and the path and the offset of the element. If there are several such
+  ///   elements, it names one of them;
   /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
   /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
