@@ -95,7 +95,7 @@ class Rewrite {
   /// Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
   /// exists.
   [[nodiscard]] SAFETENSORS_API const CheckpointLayout& layout() const& noexcept;
-  const CheckpointLayout& layout() const&& = delete;
+  detail::GiveTheObjectANameFirst layout() const&& = delete;
   /// Returns whether write() writes a folder.
   [[nodiscard]] SAFETENSORS_API bool folder() const noexcept;
 

@@ -154,6 +154,18 @@ namespace detail {
 template <class T>
 struct Access;
 
+// The return type of deleted overloads for temporaries. The error "use of deleted function" shows its name. The result
+// would point into an object that is destroyed at the end of the statement. So keep the object in a variable:
+//   const File file = tensor.file();
+//   file.path();
+struct GiveTheObjectANameFirst {};
+
+// A type in the signature of deleted overloads for temporary containers. The library does not copy their elements, so
+// the container must outlive the call:
+//   const std::vector<float> elements = make();
+//   NamedTensor("w", {2}, elements);
+struct KeepTheElementsInAVariable {};
+
 [[noreturn]] inline void throw_error(const Error& error) {
 #if defined(__cpp_exceptions)
   throw Exception(error);
@@ -253,8 +265,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] T* operator->() & noexcept { return const_cast<T*>(held()); }
   [[nodiscard]] const T* operator->() const& noexcept { return held(); }
   /// @}
-  // Deleted because it would point into a temporary. Give the Result a name first.
-  T* operator->() && = delete;
+  detail::GiveTheObjectANameFirst operator->() && = delete;
 
   /// @{
   /// Returns the value, or `other` when ok() is false.

@@ -184,13 +184,13 @@ struct ReadResult {
   /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first.
   /// The pointer is valid until `arrays` changes. `arrays` must still have the order that execute() returned.
   [[nodiscard]] SAFETENSORS_API const Array* find(std::string_view name) const& noexcept;
-  const Array* find(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst find(std::string_view name) const&& = delete;
   /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
   [[nodiscard]] const Array& operator[](std::string_view name) const& {
     if (const Array* array = find(name)) return *array;
     detail::throw_error({.code = Errc::not_found, .message = "the plan read no tensor `" + printable(name) + "`"});
   }
-  const Array& operator[](std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst operator[](std::string_view name) const&& = delete;
 
   std::shared_ptr<const detail::PlanNames> names = nullptr;  ///< for find()
 };
