@@ -69,6 +69,7 @@ std::vector<Dtype> usual_sources(Dtype to) {
 struct Casting {
   Dtype to = Dtype::F32;
   std::vector<Dtype> from;
+  bool usual = false;  // whether `from` is not given
   std::vector<std::string> globs;
 
   std::optional<std::string> parse(const std::optional<std::string>& to_text,
@@ -80,7 +81,8 @@ struct Casting {
     const auto wanted = dtype_named(*to_text);
     if (!wanted) return unknown("--to", *to_text);
     to = *wanted;
-    if (from_text.empty()) from = usual_sources(to);
+    usual = from_text.empty();
+    if (usual) from = usual_sources(to);
     for (const std::string& text : from_text) {
       const auto dtype = dtype_named(text);
       if (!dtype) return unknown("--from", text);
@@ -92,10 +94,18 @@ struct Casting {
   [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
     const Result<std::vector<bool>> matches = match_names(tensors, globs);
     if (!matches) return matches.error();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!globs.empty() && !(*matches)[i]) continue;
-      if (std::ranges::find(from, tensors[i].tensor.dtype()) != from.end()) tensors[i].dtype = to;
-    }
+    const auto cast_those_of = [&](const std::vector<Dtype>& dtypes) {
+      bool found = false;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!globs.empty() && !(*matches)[i]) continue;
+        if (std::ranges::find(dtypes, tensors[i].tensor.dtype()) == dtypes.end()) continue;
+        tensors[i].dtype = to;
+        found = true;
+      }
+      return found;
+    };
+    // A model without integers cannot be cast to integers: then the plan gives the error for its floats.
+    if (!cast_those_of(from) && usual) cast_those_of(usual_sources(Dtype::F32));
     return {};
   }
 };
@@ -174,8 +184,8 @@ const Command kCast = {
     .details = kCastDetails,
     .examples = kCastExamples,
     .exits =
-        "0 written; 1 a file is invalid, there is no such cast, a value does not fit,\n"
-        "or OUT exists; 2 usage; 3 a file cannot be read or written",
+        "0 written; 1 a file is invalid, there is no such cast, a value does not\n"
+        "fit, or OUT exists; 2 usage; 3 a file cannot be read or written",
     .run = run_cast,
 };
 

@@ -59,6 +59,7 @@ class ValueStream {
     const std::uint64_t in_tensor = run.offset + offset;
     const TensorInfo& tensor = request_.tensor;
     Error error = format::out_of_range(from_, element, to_, in_tensor / from_bytes_, tensor.shape);
+    error.message = "tensor `" + printable(tensor.name) + "`: " + error.message;
     error.offset = tensor.file_offset + in_tensor;
     error.path = request_.file.path();
     return error;
