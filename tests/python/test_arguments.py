@@ -114,7 +114,8 @@ def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.Monke
     with pytest.raises(SafetensorError, match="^cannot cast to 'fp8': expected one of float8_e5m2, ") as raised:
         load(file, framework="pt", dtype="fp8")
     for name in str(raised.value).partition("one of ")[2].split(", "):
-        assert str(load(file, framework="pt", dtype=name)["w"].dtype) == f"torch.{name}"
+        kept = "float32" if "int" in name else name  # `w` has floats
+        assert str(load(file, framework="pt", dtype=name)["w"].dtype) == f"torch.{kept}"
 
 
 @pytest.mark.parametrize(
