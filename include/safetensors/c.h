@@ -210,6 +210,19 @@ SAFETENSORS_API safetensors_status safetensors_header_metadata_at(const safetens
                                                                   const char** key, size_t* key_length,
                                                                   const char** value, size_t* value_length,
                                                                   safetensors_error* error);
+/** A metadata pair. */
+typedef struct safetensors_metadata {
+  const char* key;     /**< valid UTF-8 */
+  size_t key_length;   /**< length of `key` in bytes */
+  const char* value;   /**< valid UTF-8; in safetensors_edit_metadata(), NULL removes the key */
+  size_t value_length; /**< length of `value` in bytes */
+} safetensors_metadata;
+
+/** Writes the metadata pair at an index to `*pair`, as safetensors_header_metadata_at() does. The texts are valid as
+ * long as the header. They do not end with a NUL. Error: NOT_FOUND. */
+SAFETENSORS_API safetensors_status safetensors_header_metadata_pair(const safetensors_header* header, uint64_t index,
+                                                                    safetensors_metadata* pair,
+                                                                    safetensors_error* error);
 /** Writes the value of a metadata key. Error: NOT_FOUND. */
 SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safetensors_header* header, const char* key,
                                                                     size_t key_length, const char** value,

@@ -244,8 +244,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
  * Errors:
  * - CANCELLED, and the errors of a source of the caller;
  * - READ_FAILED, FILE_TRUNCATED: the error names the tensor, the path and the offset;
- * - VALUE_OUT_OF_RANGE: an integer does not fit into the dtype of its cast. The error names the tensor, the position and
- *   the value of the element, the path and the offset;
+ * - VALUE_OUT_OF_RANGE: an integer does not fit into the dtype of its cast. The error names the tensor, the position
+ * and the value of the element, the path and the offset;
  * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
  * - OVERLAPPING_DESTINATION: two destinations overlap; the error names both tensors, and nothing was read;
  * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */

@@ -71,7 +71,8 @@ enum {
   SAFETENSORS_ERROR_WRITE_FAILED = 173,            /**< writing failed; `os_error` has the reason */
   SAFETENSORS_ERROR_SYNC_FAILED = 174,             /**< the data could not be made durable; `os_error` has the reason */
   SAFETENSORS_ERROR_OVERLAPPING_DESTINATION = 147, /**< two tensors of a plan would be read into the same memory */
-  SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE = 148,      /**< a cast of integers: the new dtype does not have the value of an element */
+  SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE =
+      148, /**< a cast of integers: the new dtype does not have the value of an element */
   SAFETENSORS_ERROR_REPLACE_FAILED = 175, /**< the new file could not replace the old file; the old file is unchanged */
   SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176, /**< the new file is in place, but may be lost after a power cut */
   SAFETENSORS_ERROR_FILE_TRUNCATED = 177,       /**< the file became shorter after it was opened */

@@ -12,7 +12,8 @@
 
 #if defined(__ELF__)
 // A function of the runtime of the address sanitizer. In programs without this runtime, its address is null.
-extern "C" __attribute__((weak)) void __asan_init();  // NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+extern "C" __attribute__((weak)) void
+__asan_init();  // NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 #endif
 
 namespace safetensors::os {

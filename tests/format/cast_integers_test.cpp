@@ -153,14 +153,16 @@ TEST(CastIntegers, ErrorNamesPositionValueAndRange) {
             "cannot cast I64 to I8: element [3, 2] is 300, the range of I8 is -128 to 127");
   EXPECT_EQ(message(Dtype::I8, 0xFF, Dtype::U64, 0, {}),
             "cannot cast I8 to U64: element [] is -1, the range of U64 is 0 to 18446744073709551615");
-  EXPECT_EQ(message(Dtype::I64, std::uint64_t{1} << 63, Dtype::I32, 6, {7}),
-            "cannot cast I64 to I32: element [6] is -9223372036854775808, the range of I32 is -2147483648 to 2147483647");
+  EXPECT_EQ(
+      message(Dtype::I64, std::uint64_t{1} << 63, Dtype::I32, 6, {7}),
+      "cannot cast I64 to I32: element [6] is -9223372036854775808, the range of I32 is -2147483648 to 2147483647");
   EXPECT_EQ(message(Dtype::U64, ~std::uint64_t{0}, Dtype::I64, 1, {2}),
             "cannot cast U64 to I64: element [1] is 18446744073709551615, the range of I64 is -9223372036854775808 to "
             "9223372036854775807");
-  EXPECT_EQ(message(Dtype::U32, 65536, Dtype::U16, 1, Shape(std::vector<std::uint64_t>(100, 2))),
-            "cannot cast U32 to U16: element [0, 0, 0, 0, 0, 0, 0, 0, ... 100 dimensions] is 65536, the range of U16 is "
-            "0 to 65535");
+  EXPECT_EQ(
+      message(Dtype::U32, 65536, Dtype::U16, 1, Shape(std::vector<std::uint64_t>(100, 2))),
+      "cannot cast U32 to U16: element [0, 0, 0, 0, 0, 0, 0, 0, ... 100 dimensions] is 65536, the range of U16 is "
+      "0 to 65535");
 }
 
 }  // namespace

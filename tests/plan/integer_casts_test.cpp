@@ -55,8 +55,8 @@ TEST_F(IntegerCasts, NameElementInAnyChunk) {
   for (const std::uint64_t element : {0U, 1U, 69U, 70U, 511U, 512U, 513U, 9999U, 20999U}) {
     open(element / kColumns, element % kColumns);
     for (const std::uint64_t chunk : {64U, 4096U, 5000U, 65536U}) {
-      expect_at(error_with({}, Dtype::I8, {.threads = 2, .chunk_bytes = chunk}), element / kColumns,
-                element % kColumns, "I8 is -128 to 127");
+      expect_at(error_with({}, Dtype::I8, {.threads = 2, .chunk_bytes = chunk}), element / kColumns, element % kColumns,
+                "I8 is -128 to 127");
     }
   }
 }
@@ -92,8 +92,7 @@ TEST_F(IntegerCasts, PlaceValuesWithStrides) {
   std::vector<std::byte> memory(kRows * kColumns * 2);
   const std::uint64_t strides[] = {2, kRows * 2};
   ReadPlan plan;
-  ASSERT_TRUE(
-      succeeds(plan.add(tensor(*file_, "t"), {.bytes = memory, .strides = strides}, {.cast = Dtype::U16})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file_, "t"), {.bytes = memory, .strides = strides}, {.cast = Dtype::U16})));
   ASSERT_TRUE(succeeds(plan.execute({.chunk_bytes = 5000})));
   for (std::uint64_t row = 0; row < kRows; ++row)
     for (std::uint64_t column = 0; column < kColumns; ++column)

@@ -1,8 +1,8 @@
-// Chooses the loops for a cast. For floats: AVX2 with F16C if the processor has both, else portable loops. Integers have
-// loops of their own.
+// Chooses the loops for a cast. For floats: AVX2 with F16C if the processor has both, else portable loops. Integers
+// have loops of their own.
 //
-// Pairs of floats without a kernel of their own go through F32. F32 holds every number of the smaller floats exactly, so the
-// result is still rounded only once.
+// Pairs of floats without a kernel of their own go through F32. F32 holds every number of the smaller floats exactly,
+// so the result is still rounded only once.
 #include "format/dtype/cast.h"
 
 #include <string>

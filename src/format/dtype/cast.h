@@ -16,9 +16,9 @@ namespace safetensors::format {
 // float, because a quantized weight needs its scale, too.
 [[nodiscard]] bool castable(Dtype from, Dtype to) noexcept;
 
-// Converts `count` elements. castable(from, to) must be true, and different dtypes must be floats. Elements are little-endian on every machine. The memory
-// needs no alignment, and the two ranges must not overlap. F4 and F6 can only be copied, and for them count *
-// bits(from) must be a multiple of 8.
+// Converts `count` elements. castable(from, to) must be true, and different dtypes must be floats. Elements are
+// little-endian on every machine. The memory needs no alignment, and the two ranges must not overlap. F4 and F6 can
+// only be copied, and for them count * bits(from) must be a multiple of 8.
 //
 // A conversion to fewer bits rounds once, to nearest even, in every floating-point mode of the thread. It sets no flags
 // and springs no traps. A number that is too large becomes:
