@@ -68,11 +68,13 @@ struct DLPackType {
 namespace detail {
 struct CallToStringInstead {};
 }  // namespace detail
+/// @cond
 // The name that some programs try first: the error says which function they need. It is a template, so a function of
 // the program with this name comes first.
 template <class Type>
 requires std::is_same_v<Type, Dtype> detail::CallToStringInstead name(Type dtype)
 = delete;
+/// @endcond
 
 /// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.
 [[nodiscard]] SAFETENSORS_API std::optional<Dtype> parse_dtype(std::string_view name) noexcept;
