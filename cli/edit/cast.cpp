@@ -1,10 +1,12 @@
-// The subcommand cast: a new file or model whose floats have another dtype.
+// The subcommand cast: a new file or model whose floats or integers have another dtype.
 #include "rewrite_request.h"
 
 #include "command.h"
 #include "text/formatted.h"
 #include "text/size.h"
 #include "text/table.h"
+
+#include "format/dtype/cast.h"
 
 #include <algorithm>
 
@@ -16,14 +18,17 @@ constexpr const char kCastDescription[] =
 OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together.
 
-Casts tensors of F64, F32, F16 and BF16, and keeps all others. A cast to fewer
-bits rounds to nearest, ties to even. Floats of 8 bits usually have scales in
-other tensors, so they are only cast with --from.)";
+To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A
+cast to fewer bits rounds to nearest, ties to even. To an integer, casts tensors
+of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does not
+fit is an error, and nothing is written. Floats and integers of 8 bits usually
+have scales in other tensors, so they are only cast with --from.)";
 
 constexpr Option kCastTable[] = {
     {"--to", "DTYPE",
      "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
-     "f8_e5m2, f8_e4m3fnuz or f8_e5m2fnuz"},
+     "f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32,\n"
+     "i64, u8, u16, u32 or u64"},
     {"--from", "DTYPE",
      "cast only tensors of this dtype; may be given\n"
      "several times"},
@@ -55,9 +60,16 @@ std::optional<Dtype> dtype_named(std::string text) {
   return parse_dtype(text);
 }
 
+// The dtypes that are cast without --from. Those of 8 bits are not among them.
+std::vector<Dtype> usual_sources(Dtype to) {
+  if (format::castable(Dtype::I64, to)) return {Dtype::I64, Dtype::I32, Dtype::I16, Dtype::U64, Dtype::U32, Dtype::U16};
+  return {Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16};
+}
+
 struct Casting {
   Dtype to = Dtype::F32;
-  std::vector<Dtype> from = {Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16};
+  std::vector<Dtype> from;
+  bool usual = false;  // whether `from` is not given
   std::vector<std::string> globs;
 
   std::optional<std::string> parse(const std::optional<std::string>& to_text,
@@ -69,7 +81,8 @@ struct Casting {
     const auto wanted = dtype_named(*to_text);
     if (!wanted) return unknown("--to", *to_text);
     to = *wanted;
-    if (!from_text.empty()) from.clear();
+    usual = from_text.empty();
+    if (usual) from = usual_sources(to);
     for (const std::string& text : from_text) {
       const auto dtype = dtype_named(text);
       if (!dtype) return unknown("--from", text);
@@ -81,10 +94,18 @@ struct Casting {
   [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
     const Result<std::vector<bool>> matches = match_names(tensors, globs);
     if (!matches) return matches.error();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!globs.empty() && !(*matches)[i]) continue;
-      if (std::ranges::find(from, tensors[i].tensor.dtype()) != from.end()) tensors[i].dtype = to;
-    }
+    const auto cast_those_of = [&](const std::vector<Dtype>& dtypes) {
+      bool found = false;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!globs.empty() && !(*matches)[i]) continue;
+        if (std::ranges::find(dtypes, tensors[i].tensor.dtype()) == dtypes.end()) continue;
+        tensors[i].dtype = to;
+        found = true;
+      }
+      return found;
+    };
+    // A model without integers cannot be cast to integers: then the plan gives the error for its floats.
+    if (!cast_those_of(from) && usual) cast_those_of(usual_sources(Dtype::F32));
     return {};
   }
 };
@@ -153,8 +174,8 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
 
 const Command kCast = {
     .name = "cast",
-    .summary = "write a new file whose floats have another dtype",
-    .title = "Write a new file or model whose floats have another dtype.",
+    .summary = "write a new file whose tensors have another dtype",
+    .title = "Write a new file or model whose floats or integers have another dtype.",
     .usage =
         "safetensors cast IN OUT --to DTYPE [--from DTYPE]... [--match GLOB]...\n"
         "                 [OPTIONS]",
@@ -163,8 +184,8 @@ const Command kCast = {
     .details = kCastDetails,
     .examples = kCastExamples,
     .exits =
-        "0 written; 1 a file is invalid, there is no such cast, or OUT exists;\n"
-        "2 usage; 3 a file cannot be read or written",
+        "0 written; 1 a file is invalid, there is no such cast, a value does not\n"
+        "fit, or OUT exists; 2 usage; 3 a file cannot be read or written",
     .run = run_cast,
 };
 

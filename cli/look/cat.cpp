@@ -32,7 +32,8 @@ constexpr Option kCatTable[] = {
      "raw|npy|text|json"},
     {"-c,--cast", "DTYPE",
      "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
-     "nearest even; also for npy, which has no BF16"},
+     "nearest even, or integers to another integer dtype;\n"
+     "also for npy, which has no BF16"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -249,8 +250,9 @@ const Command kCat = {
     .details = kCatDetails,
     .examples = kCatExamples,
     .exits =
-        "0 written; 1 the file is invalid, NAME is not in it, or the slice is not\n"
-        "in the tensor; 2 usage, or OUT exists; 3 cannot read or write",
+        "0 written; 1 the file is invalid, NAME is not in it, the slice is not in\n"
+        "the tensor, or a value does not fit; 2 usage, or OUT exists; 3 cannot read\n"
+        "or write",
     .run = run_cat,
 };
 

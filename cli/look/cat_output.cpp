@@ -27,7 +27,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 class ValueStream {
  public:
   explicit ValueStream(const CatRequest& request)
-      : stream_(request.file, request.tensor, request.slice),
+      : request_(request),
+        stream_(request.file, request.tensor, request.slice),
         from_(request.tensor.dtype),
         to_(request.dtype),
         from_bytes_(bits(from_) / 8),
@@ -42,13 +43,29 @@ class ValueStream {
     if (from_ == to_) return stream_.read(destination);
     const std::size_t count = destination.size() / to_bytes_;
     source_.resize(count * from_bytes_);
+    const std::uint64_t offset = request_.slice.nbytes() - stream_.remaining();
     if (Status status = stream_.read(source_); !status) return status;
-    format::cast(from_, source_.data(), to_, destination.data(), count);
-    return {};
+    const std::size_t done = format::try_cast(from_, source_.data(), to_, destination.data(), count);
+    return done == count ? Status() : out_of_range(offset + done * from_bytes_, source_.data() + done * from_bytes_);
   }
   void skip(std::uint64_t bytes) { stream_.skip(from_ == to_ ? bytes : bytes / to_bytes_ * from_bytes_); }
 
  private:
+  // The error for an element that does not fit. offset: of the element, in the bytes of the slice.
+  [[nodiscard]] Error out_of_range(std::uint64_t offset, const std::byte* element) const {
+    ResolvedSlice::Runs runs = request_.slice.runs();
+    ByteRun run;
+    while (runs.next(run) && offset >= run.size) offset -= run.size;
+    const std::uint64_t in_tensor = run.offset + offset;
+    const TensorInfo& tensor = request_.tensor;
+    Error error = format::out_of_range(from_, element, to_, in_tensor / from_bytes_, tensor.shape);
+    error.message = "tensor `" + printable(tensor.name) + "`: " + error.message;
+    error.offset = tensor.file_offset + in_tensor;
+    error.path = request_.file.path();
+    return error;
+  }
+
+  const CatRequest& request_;
   SliceStream stream_;
   Dtype from_;
   Dtype to_;

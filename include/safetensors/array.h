@@ -99,7 +99,7 @@ class Array {
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
   /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
-  const Shape& shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the number of elements.
   [[nodiscard]] std::uint64_t numel() const noexcept { return shape_.numel(); }
   /// Returns the size of the memory in bytes. It is 0 if the Array has a shape, but no bytes.
@@ -113,14 +113,14 @@ class Array {
 
   /// Returns the memory for reading. It is valid as long as any copy of this Array or of its owner() exists.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
-  std::span<const std::byte> bytes() const&& = delete;
+  detail::GiveTheObjectANameFirst bytes() const&& = delete;
   /// Returns the memory for writing. It is valid as long as any copy of this Array or of its owner() exists.
   /// Error: not_writable.
   [[nodiscard]] Result<std::span<std::byte>> mutable_bytes() & noexcept {
     if (!writable()) return read_only_error();
     return std::span<std::byte>(data_, size_);
   }
-  Result<std::span<std::byte>> mutable_bytes() && = delete;
+  detail::GiveTheObjectANameFirst mutable_bytes() && = delete;
 
   /// Returns the elements as values of type T. ElementOf<T> says which dtypes T accepts. The elements are valid as long
   /// as any copy of this Array or of its owner() exists.
@@ -136,7 +136,7 @@ class Array {
     return std::span<const T>(reinterpret_cast<const T*>(data_), size_ / sizeof(T));
   }
   template <class T>
-  Result<std::span<const T>> as() const&& = delete;
+  detail::GiveTheObjectANameFirst as() const&& = delete;
 
   /// Returns the elements for writing. They are valid as long as the elements of as(). Errors: not_writable, and those
   /// of as().
@@ -147,7 +147,7 @@ class Array {
     return std::span<T>(reinterpret_cast<T*>(data_), size_ / sizeof(T));
   }
   template <class T>
-  Result<std::span<T>> as_mutable() && = delete;
+  detail::GiveTheObjectANameFirst as_mutable() && = delete;
 
   /// @{
   /// Returns the elements as a typed view, which keeps the memory alive.

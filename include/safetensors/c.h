@@ -116,22 +116,6 @@ SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 /** A checked header. Its contents are consistent with each other and with the size of the file. */
 typedef struct safetensors_header safetensors_header;
 
-/** Sizes of a header. Initialize it with SAFETENSORS_HEADER_INFO_INIT. */
-typedef struct safetensors_header_info {
-  uint64_t struct_size;        /**< size of this struct in bytes */
-  uint64_t tensor_count;       /**< number of tensors */
-  uint64_t metadata_count;     /**< number of metadata pairs */
-  uint64_t header_bytes;       /**< N, the length of the header in bytes, including padding */
-  uint64_t data_bytes;         /**< size of the data in bytes */
-  uint64_t data_start;         /**< offset of the data in the file: 8 + N bytes */
-  uint64_t file_bytes;         /**< size of the file in bytes */
-  uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
-  uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
-} safetensors_header_info;
-/** Initializer of safetensors_header_info. */
-#define SAFETENSORS_HEADER_INFO_INIT \
-  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0 }
-
 /** Number of dimensions in an info struct. If a tensor has more, call the function `..._shape` to get all of them. */
 #define SAFETENSORS_INFO_DIMS 8
 
@@ -210,6 +194,11 @@ SAFETENSORS_API safetensors_status safetensors_header_metadata_at(const safetens
                                                                   const char** key, size_t* key_length,
                                                                   const char** value, size_t* value_length,
                                                                   safetensors_error* error);
+/** Writes the metadata pair at an index to `*pair`, as safetensors_header_metadata_at() does. The texts are valid as
+ * long as the header. They do not end with a NUL. Error: NOT_FOUND. */
+SAFETENSORS_API safetensors_status safetensors_header_metadata_pair(const safetensors_header* header, uint64_t index,
+                                                                    safetensors_metadata* pair,
+                                                                    safetensors_error* error);
 /** Writes the value of a metadata key. Error: NOT_FOUND. */
 SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safetensors_header* header, const char* key,
                                                                     size_t key_length, const char** value,

@@ -132,8 +132,12 @@ typedef struct safetensors_add_options {
    * elements must not share a byte. */
   const uint64_t* strides;
   size_t stride_count; /**< number of strides; 0: C order */
-  /** Dtype of the result. 0: the dtype of the tensor. Casts are possible between F64, F32, F16, BF16 and the F8 dtypes.
-   * F8_E8M0 can be cast from, but not cast to. Values are rounded once, to the nearest, ties to even. */
+  /** Dtype of the result. 0: the dtype of the tensor.
+   *
+   * Casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast to. Values
+   * are rounded once, to the nearest, ties to even. Casts are also possible between integers of 8 to 64 bits. A value
+   * that the new dtype does not have is the error VALUE_OUT_OF_RANGE. There are no casts between floats and
+   * integers. */
   safetensors_dtype cast;
   uint32_t on_device; /**< not 0: read to memory of a CUDA device instead of `destination`, without strides */
   /** Address of the memory on the device. The copy is complete when safetensors_read_plan_execute() returns, or when
@@ -240,6 +244,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
  * Errors:
  * - CANCELLED, and the errors of a source of the caller;
  * - READ_FAILED, FILE_TRUNCATED: the error names the tensor, the path and the offset;
+ * - VALUE_OUT_OF_RANGE: an integer does not fit into the dtype of its cast. The error names the tensor, the position
+ * and the value of the element, the path and the offset;
  * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
  * - OVERLAPPING_DESTINATION: two destinations overlap; the error names both tensors, and nothing was read;
  * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */

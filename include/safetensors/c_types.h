@@ -71,6 +71,8 @@ enum {
   SAFETENSORS_ERROR_WRITE_FAILED = 173,            /**< writing failed; `os_error` has the reason */
   SAFETENSORS_ERROR_SYNC_FAILED = 174,             /**< the data could not be made durable; `os_error` has the reason */
   SAFETENSORS_ERROR_OVERLAPPING_DESTINATION = 147, /**< two tensors of a plan would be read into the same memory */
+  SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE =
+      148, /**< a cast of integers: the new dtype does not have the value of an element */
   SAFETENSORS_ERROR_REPLACE_FAILED = 175, /**< the new file could not replace the old file; the old file is unchanged */
   SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176, /**< the new file is in place, but may be lost after a power cut */
   SAFETENSORS_ERROR_FILE_TRUNCATED = 177,       /**< the file became shorter after it was opened */
@@ -154,6 +156,32 @@ typedef struct safetensors_parse_options {
 /** Initializer of safetensors_parse_options. */
 #define SAFETENSORS_PARSE_OPTIONS_INIT \
   { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
+
+/* --- Contents of headers --- */
+
+/** Sizes of a header. Initialize it with SAFETENSORS_HEADER_INFO_INIT. */
+typedef struct safetensors_header_info {
+  uint64_t struct_size;        /**< size of this struct in bytes */
+  uint64_t tensor_count;       /**< number of tensors */
+  uint64_t metadata_count;     /**< number of metadata pairs */
+  uint64_t header_bytes;       /**< N, the length of the header in bytes, including padding */
+  uint64_t data_bytes;         /**< size of the data in bytes */
+  uint64_t data_start;         /**< offset of the data in the file: 8 + N bytes */
+  uint64_t file_bytes;         /**< size of the file in bytes */
+  uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
+  uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
+} safetensors_header_info;
+/** Initializer of safetensors_header_info. */
+#define SAFETENSORS_HEADER_INFO_INIT \
+  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** A metadata pair. */
+typedef struct safetensors_metadata {
+  const char* key;     /**< valid UTF-8 */
+  size_t key_length;   /**< length of `key` in bytes */
+  const char* value;   /**< valid UTF-8; in safetensors_edit_metadata(), NULL removes the key */
+  size_t value_length; /**< length of `value` in bytes */
+} safetensors_metadata;
 
 #ifdef __cplusplus
 }

@@ -85,14 +85,6 @@ typedef struct safetensors_tensor_data {
   uint32_t reserved;       /**< 0 */
 } safetensors_tensor_data;
 
-/** A metadata pair. */
-typedef struct safetensors_metadata {
-  const char* key;     /**< valid UTF-8 */
-  size_t key_length;   /**< length of `key` in bytes */
-  const char* value;   /**< valid UTF-8; in safetensors_edit_metadata(), NULL removes the key */
-  size_t value_length; /**< length of `value` in bytes */
-} safetensors_metadata;
-
 /** Returns the header that safetensors_serialize() and safetensors_write_file() write for these tensors.
  *
  * If `metadata` is NULL, there is no `__metadata__`. If it is not NULL and `metadata_count` is 0, `__metadata__` is

@@ -126,7 +126,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// Returns the tensors, file after file, sorted by offset within a file. The view is valid as long as any copy of
   /// this Checkpoint exists.
   [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
-  Tensors tensors() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors() const&& = delete;
 
   /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
@@ -139,19 +139,19 @@ class Checkpoint : public TensorSet<Checkpoint> {
   [[nodiscard]] Metadata metadata() const& noexcept {
     return files().empty() ? Metadata() : files().front().metadata();
   }
-  Metadata metadata() const&& = delete;
+  detail::GiveTheObjectANameFirst metadata() const&& = delete;
 
   /// Returns the files, in the order of the paths. The files of one path are sorted by the bytes of their names.
   /// A File has all tensors of the file, even those that an index does not name. The span is valid as long as any copy
   /// of this Checkpoint exists.
   [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
-  std::span<const File> files() const&& = delete;
+  detail::GiveTheObjectANameFirst files() const&& = delete;
 
   /// Returns the object `metadata` of the index, as JSON in one line, such as `{"total_size":512}`. The text is empty
   /// if there is no index, or if its `metadata` is not an object. With several paths, it is that of the first index.
   /// The view is valid as long as any copy of this Checkpoint exists. Format: docs/checkpoints.md.
   [[nodiscard]] SAFETENSORS_API std::string_view index_metadata() const& noexcept;
-  std::string_view index_metadata() const&& = delete;
+  detail::GiveTheObjectANameFirst index_metadata() const&& = delete;
   /// Returns `total_size` of index_metadata(): the number of bytes of all tensors, as the writer of the index counted
   /// them. Returns nullopt if there is none, or if it is not an integer from 0 to 2^64-1. Nothing checks the number.
   [[nodiscard]] SAFETENSORS_API std::optional<std::uint64_t> index_total_size() const noexcept;

@@ -99,7 +99,7 @@ class CheckpointLayout {
 
   /// Returns the files, in the order of their numbers. The span is valid as long as any copy of this object exists.
   [[nodiscard]] SAFETENSORS_API std::span<const CheckpointFile> files() const& noexcept;
-  std::span<const CheckpointFile> files() const&& = delete;
+  detail::GiveTheObjectANameFirst files() const&& = delete;
   /// Returns the position in files() of the file of a tensor, or nullopt if there is no tensor with this name.
   [[nodiscard]] SAFETENSORS_API std::optional<std::size_t> file_of(std::string_view tensor) const noexcept;
   /// Returns the sum of the sizes of all tensors, in bytes. Tensors that share a storage count once. If
@@ -108,7 +108,7 @@ class CheckpointLayout {
 
   /// Returns the stem of the file names. The view is valid as long as any copy of this object exists.
   [[nodiscard]] SAFETENSORS_API std::string_view stem() const& noexcept;
-  std::string_view stem() const&& = delete;
+  detail::GiveTheObjectANameFirst stem() const&& = delete;
   /// Returns the name of the index, `stem.safetensors.index.json`, also if there is none.
   [[nodiscard]] SAFETENSORS_API std::string index_name() const;
   /// Returns the text of the index, or an empty text if there is one file. It equals the text that huggingface_hub
@@ -116,7 +116,7 @@ class CheckpointLayout {
   /// and then `weight_map`. The tensors are in the order of the files, and in a file in the order given. Tensors that
   /// share an earlier storage come last in their file. The view is valid as long as any copy of this object exists.
   [[nodiscard]] SAFETENSORS_API std::string_view index_text() const& noexcept;
-  std::string_view index_text() const&& = delete;
+  detail::GiveTheObjectANameFirst index_text() const&& = delete;
 
  private:
   friend struct detail::Access<CheckpointLayout>;

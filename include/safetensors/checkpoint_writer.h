@@ -173,7 +173,7 @@ class CheckpointWriter {
 
   /// Returns the layout. The reference is valid as long as this object exists.
   [[nodiscard]] const CheckpointLayout& layout() const& noexcept { return layout_; }
-  const CheckpointLayout& layout() const&& = delete;
+  detail::GiveTheObjectANameFirst layout() const&& = delete;
 
  private:
   struct State;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace safetensors {
 inline namespace v0 {
@@ -63,6 +64,17 @@ struct DLPackType {
 
 /// Returns the name of a dtype in the file, such as "F32". Returns "?" for an unknown number. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
+
+namespace detail {
+struct CallToStringInstead {};
+}  // namespace detail
+/// @cond
+// The name that some programs try first: the error says which function they need. It is a template, so a function of
+// the program with this name comes first.
+template <class Type>
+requires std::is_same_v<Type, Dtype> detail::CallToStringInstead name(Type dtype)
+= delete;
+/// @endcond
 
 /// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.
 [[nodiscard]] SAFETENSORS_API std::optional<Dtype> parse_dtype(std::string_view name) noexcept;

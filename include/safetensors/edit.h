@@ -51,7 +51,7 @@ struct RewriteOptions {
   std::uint32_t data_alignment = 0;
 };
 
-/// The result of the cast of one tensor.
+/// The result of the cast of one tensor. A cast of integers loses nothing, so its losses are 0.
 struct CastReport {
   std::string_view name;    ///< name in the output; valid as long as any copy of the RewriteReport exists
   Dtype from = Dtype::U8;   ///< dtype in the input
@@ -95,7 +95,7 @@ class Rewrite {
   /// Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
   /// exists.
   [[nodiscard]] SAFETENSORS_API const CheckpointLayout& layout() const& noexcept;
-  const CheckpointLayout& layout() const&& = delete;
+  detail::GiveTheObjectANameFirst layout() const&& = delete;
   /// Returns whether write() writes a folder.
   [[nodiscard]] SAFETENSORS_API bool folder() const noexcept;
 
@@ -116,7 +116,8 @@ class Rewrite {
   /// Up to four threads copy and cast. If possible, the system copies from file to file. Memory: at most 24 MiB, and
   /// about 100 bytes per tensor. For one file, `options.new_folder` refuses a path that exists, and `remove_old_files`
   /// has no effect. `options.write.progress` runs in any of these threads, never in two at once.
-  /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set).
+  /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set);
+  /// value_out_of_range (see AddOptions::cast), and then nothing was written.
   [[nodiscard]] SAFETENSORS_API Result<RewriteReport> write(PathView output,
                                                             const CheckpointWriteOptions& options = {}) const noexcept;
 

@@ -71,6 +71,7 @@ enum class Errc : std::uint16_t {
   not_writable = 145,             ///< the memory is read-only
   shape_mismatch = 146,           ///< the tensor has another shape than the call needs
   overlapping_destination = 147,  ///< two tensors of a plan would be read into the same memory
+  value_out_of_range = 148,       ///< a cast of integers: the new dtype does not have the value of an element
 
   slice_index = 150,           ///< an index is out of range
   slice_step = 151,            ///< a step is 0
@@ -152,6 +153,18 @@ namespace detail {
 // Specialized in the library's own sources: its way to the private members of T.
 template <class T>
 struct Access;
+
+// The return type of deleted overloads for temporaries. The error "use of deleted function" shows its name. The result
+// would point into an object that is destroyed at the end of the statement. So keep the object in a variable:
+//   const File file = tensor.file();
+//   file.path();
+struct GiveTheObjectANameFirst {};
+
+// A type in the signature of deleted overloads for temporary containers. The library does not copy their elements, so
+// the container must outlive the call:
+//   const std::vector<float> elements = make();
+//   NamedTensor("w", {2}, elements);
+struct KeepTheElementsInAVariable {};
 
 [[noreturn]] inline void throw_error(const Error& error) {
 #if defined(__cpp_exceptions)
@@ -252,8 +265,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] T* operator->() & noexcept { return const_cast<T*>(held()); }
   [[nodiscard]] const T* operator->() const& noexcept { return held(); }
   /// @}
-  // Deleted because it would point into a temporary. Give the Result a name first.
-  T* operator->() && = delete;
+  detail::GiveTheObjectANameFirst operator->() && = delete;
 
   /// @{
   /// Returns the value, or `other` when ok() is false.

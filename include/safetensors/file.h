@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,21 +70,6 @@ struct TensorReadOptions {
 namespace detail {
 struct FileState;
 struct CheckpointState;
-// Returns false if there is not enough memory.
-template <class Vector>
-bool resize(Vector& vector, std::uint64_t size) noexcept {
-  if (size > vector.max_size()) return false;
-#if defined(__cpp_exceptions)
-  try {
-    vector.resize(static_cast<std::size_t>(size));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-#else
-  vector.resize(static_cast<std::size_t>(size));
-#endif
-  return true;
-}
 }  // namespace detail
 class Tensor;
 class File;
@@ -142,13 +128,13 @@ class TensorSet {
     for (const auto& tensor : *this) names.push_back(tensor.name());
     return names;
   }
-  std::vector<std::string_view> names() const&& = delete;
+  detail::GiveTheObjectANameFirst names() const&& = delete;
   /// Returns the tensor with this name. Throws Exception if no tensor has this name. tensor() returns a Result instead.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
   /// Returns the name, dtype, shape and offsets of a tensor, without its bytes. The name and the shape are valid as
   /// long as any copy of this object exists. Error: not_found.
   [[nodiscard]] Result<TensorInfo> info(std::string_view name) const& noexcept;
-  Result<TensorInfo> info(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst info(std::string_view name) const&& = delete;
   /// Returns the elements of a tensor as a typed view, without a copy if possible. The view keeps the memory alive.
   /// Errors: not_found, and those of Tensor::get().
   template <class T>
@@ -186,6 +172,11 @@ class File : public TensorSet<File> {
   /// Errors: out_of_memory, cancelled, and all errors of rules 1 to 10.
   static SAFETENSORS_API Result<File> from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                                   const ParseOptions& options = {}) noexcept;
+  // The bytes of a temporary container would be gone when this call returns.
+  template <class Bytes>
+  requires(!std::is_reference_v<Bytes> && !std::ranges::borrowed_range<Bytes> &&
+           std::is_convertible_v<const Bytes&, std::span<const std::byte>>) static detail::KeepTheElementsInAVariable
+      from_memory(Bytes&& bytes, std::shared_ptr<const void> owner, const ParseOptions& options = {}) = delete;
 
   /// Opens a file that is in a Source of the caller. access() is `map` if Source::memory() returns the whole file,
   /// otherwise `read`.
@@ -195,17 +186,17 @@ class File : public TensorSet<File> {
 
   /// Returns the header. The reference is valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const Header& header() const& noexcept;
-  const Header& header() const&& = delete;
+  detail::GiveTheObjectANameFirst header() const&& = delete;
 
   /// Returns the tensors, in the order of their bytes in the file. The view is valid as long as any copy of this File
   /// exists.
   [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
-  Tensors tensors() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns true when there is a tensor with this name.
   [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
   /// Returns the metadata of the header. The view is valid as long as any copy of this File exists.
   [[nodiscard]] Metadata metadata() const& noexcept { return header().metadata(); }
-  Metadata metadata() const&& = delete;
+  detail::GiveTheObjectANameFirst metadata() const&& = delete;
   /// Returns the tensor with this name. Error: not_found; the message has the most similar name, if there is one.
   [[nodiscard]] SAFETENSORS_API Result<Tensor> tensor(std::string_view name) const noexcept;
 
@@ -222,11 +213,11 @@ class File : public TensorSet<File> {
   /// Returns the path given to open(). It is empty for from_fd(), from_memory() and from_source(). The reference is
   /// valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const std::string& path() const& noexcept;
-  const std::string& path() const&& = delete;
+  detail::GiveTheObjectANameFirst path() const&& = delete;
   /// Returns the source of the bytes of the file. Its offset 0 is the first byte of the file, before the header. The
   /// reference is valid as long as any copy of this File exists.
   [[nodiscard]] SAFETENSORS_API const Source& source() const& noexcept;
-  const Source& source() const&& = delete;
+  detail::GiveTheObjectANameFirst source() const&& = delete;
 
  private:
   friend class Tensor;
@@ -243,15 +234,15 @@ class Tensor {
   /// Returns the entry of the tensor in the header. The reference is valid as long as any copy of this Tensor or of its
   /// File exists.
   [[nodiscard]] const TensorInfo& info() const& noexcept { return *info_; }
-  const TensorInfo& info() const&& = delete;
+  detail::GiveTheObjectANameFirst info() const&& = delete;
   /// Returns the name. It may be any valid UTF-8, so use printable() to print it. It is valid as long as info().
   [[nodiscard]] std::string_view name() const& noexcept { return info_->name; }
-  std::string_view name() const&& = delete;
+  detail::GiveTheObjectANameFirst name() const&& = delete;
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return info_->dtype; }
   /// Returns the shape. It is valid as long as info().
   [[nodiscard]] ShapeView shape() const& noexcept { return info_->shape; }
-  ShapeView shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the number of elements.
   [[nodiscard]] std::uint64_t numel() const noexcept { return info_->numel(); }
   /// Returns the size in bytes.
@@ -311,9 +302,9 @@ class Tensor {
   /// Reads the tensor, or a slice of it, as elements of type T.
   ///
   /// If ElementOf<T> accepts the dtype of the tensor, the bits of the elements are copied. Otherwise the elements are
-  /// cast to the dtype of T. Such a cast is possible only between floats: see AddOptions::cast.
+  /// cast to the dtype of T. Such a cast is possible between floats, and between integers: see AddOptions::cast.
   /// On a big-endian machine, swap the bytes of the result.
-  /// Errors: dtype_mismatch, and those of read().
+  /// Errors: dtype_mismatch, value_out_of_range, and those of read().
   template <class T>
   [[nodiscard]] Result<std::vector<T>> read_as(const Slice& slice = {}) const noexcept;
 

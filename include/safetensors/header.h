@@ -201,20 +201,20 @@ class Header {
   /// Returns the tensors in the order of their bytes in the file. Empty tensors at the same offset are sorted by the
   /// bytes of their names. The list is valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API TensorList tensors() const& noexcept;
-  TensorList tensors() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns the tensors sorted by the bytes of their names. The list is valid as long as any copy of this Header
   /// exists. The first call sorts the names and allocates memory for their order. Error: out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<TensorList> tensors_by_name() const& noexcept;
-  Result<TensorList> tensors_by_name() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors_by_name() const&& = delete;
 
   /// Returns the tensor with this name, or nullptr if no tensor has this name. The pointer is valid as long as any copy
   /// of this Header exists.
   [[nodiscard]] SAFETENSORS_API const TensorInfo* find(std::string_view name) const& noexcept;
-  const TensorInfo* find(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst find(std::string_view name) const&& = delete;
 
   /// Returns the metadata. The view is valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API Metadata metadata() const& noexcept;
-  Metadata metadata() const&& = delete;
+  detail::GiveTheObjectANameFirst metadata() const&& = delete;
 
   /// Returns N, the length of the header in bytes, including its padding.
   [[nodiscard]] SAFETENSORS_API std::uint64_t header_bytes() const noexcept;

@@ -48,9 +48,14 @@ struct Destination {
 struct AddOptions {
   /// Dtype of the result. nullopt: the dtype of the tensor.
   ///
-  /// Casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast to.
-  /// Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In F8_E4M3
-  /// it becomes the largest number, and in the FNUZ dtypes NaN.
+  /// Floats: casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast
+  /// to. Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In
+  /// F8_E4M3 it becomes the largest number, and in the FNUZ dtypes NaN.
+  ///
+  /// Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and none
+  /// changes. A value that the new dtype does not have is the error value_out_of_range.
+  ///
+  /// There are no casts between floats and integers.
   std::optional<Dtype> cast = std::nullopt;
 };
 
@@ -179,13 +184,13 @@ struct ReadResult {
   /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first.
   /// The pointer is valid until `arrays` changes. `arrays` must still have the order that execute() returned.
   [[nodiscard]] SAFETENSORS_API const Array* find(std::string_view name) const& noexcept;
-  const Array* find(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst find(std::string_view name) const&& = delete;
   /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
   [[nodiscard]] const Array& operator[](std::string_view name) const& {
     if (const Array* array = find(name)) return *array;
     detail::throw_error({.code = Errc::not_found, .message = "the plan read no tensor `" + printable(name) + "`"});
   }
-  const Array& operator[](std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst operator[](std::string_view name) const&& = delete;
 
   std::shared_ptr<const detail::PlanNames> names = nullptr;  ///< for find()
 };
@@ -236,6 +241,9 @@ class ReadPlan {
   /// - out_of_memory, cancelled;
   /// - overlapping_destination: two destinations overlap; the error names both tensors, and nothing was read;
   /// - read_failed, file_truncated: the error names the tensor, the path and the offset;
+  /// - value_out_of_range: an integer does not fit into the dtype of its cast. The error names the tensor, the position
+  ///   of the element in the tensor, its value, and the path and the offset of the element. If there are several such
+  ///   elements, it names one of them;
   /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
   /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;

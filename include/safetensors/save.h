@@ -48,6 +48,14 @@ class NamedTensor {
   }
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
       : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
+  // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
+  template <class Elements>
+  requires((std::is_const_v<Elements> || std::is_array_v<Elements>)&&!std::is_reference_v<Elements> &&
+           !std::ranges::borrowed_range<Elements>) &&
+      requires(const Elements& elements) {
+    std::span(elements);
+  }
+  NamedTensor(std::string_view, Shape, Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;
   /// Takes elements whose dtype is known only when the program runs.
   NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
       : name_(tensor.name), dtype_(tensor.dtype), shape_(tensor.shape), bytes_(tensor.bytes) {}
@@ -64,19 +72,19 @@ class NamedTensor {
 
   /// Returns the name. The view is valid as long as this object exists.
   [[nodiscard]] std::string_view name() const& noexcept { return name_; }
-  std::string_view name() const&& = delete;
+  detail::GiveTheObjectANameFirst name() const&& = delete;
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
   /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
-  const Shape& shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the bytes of the elements. They are valid as long as the elements of the caller, any copy of the Array, or
   /// any copy of this object with its own elements exist. For a Tensor, there are no bytes.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
   /// Returns the Tensor of another file, or nullptr if the elements are in memory. The pointer is valid as long as this
   /// object exists.
   [[nodiscard]] const Tensor* tensor() const& noexcept { return tensor_ ? &*tensor_ : nullptr; }
-  const Tensor* tensor() const&& = delete;
+  detail::GiveTheObjectANameFirst tensor() const&& = delete;
 
  private:
   template <class Elements>

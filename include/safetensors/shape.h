@@ -5,15 +5,21 @@
 /// meanwhile.
 #pragma once
 
+#include <safetensors/error.h>
 #include <safetensors/export.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
@@ -105,6 +111,67 @@ class Shape {
   std::uint64_t inline_[kInline] = {};
   std::unique_ptr<std::uint64_t[]> heap_;
 };
+
+/// @{
+/// Returns the dimensions as integers of another type, such as those of an engine's tensors:
+/// @code
+/// const std::vector<std::size_t> sizes = dims_as<std::size_t>(array.shape()).value();
+/// const std::vector<std::int64_t> for_torch = dims_as<std::int64_t>(array.shape()).value();
+/// @endcode
+///
+/// The second function writes them to memory of the caller, and needs no allocation. `dims` must have one value per
+/// dimension. After an error, the contents of `dims` are unspecified.
+/// Errors: size_overflow (Size does not have the value of a dimension, which `std::size_t` of a 32-bit machine may not;
+/// the message names the dimension), invalid_argument (the size of `dims` is wrong), out_of_memory.
+template <class Size>
+[[nodiscard]] Result<std::vector<Size>> dims_as(ShapeView shape) noexcept;
+template <class Size>
+[[nodiscard]] Status dims_as(ShapeView shape, std::span<Size> dims) noexcept;
+/// @}
+
+namespace detail {
+// Returns false if there is not enough memory.
+template <class Vector>
+bool resize(Vector& vector, std::uint64_t size) noexcept {
+  if (size > vector.max_size()) return false;
+#if defined(__cpp_exceptions)
+  try {
+    vector.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  vector.resize(static_cast<std::size_t>(size));
+#endif
+  return true;
+}
+
+// Returns size_overflow if a dimension is above `max`. Returns invalid_argument if the shape does not have `count`
+// dimensions.
+[[nodiscard]] SAFETENSORS_API Status check_dims(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
+
+// `max`: only tests give another maximum, to have the small std::size_t of other machines.
+template <class Size>
+Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max = std::numeric_limits<Size>::max()) noexcept {
+  static_assert(std::is_integral_v<Size> && !std::is_same_v<Size, bool>, "dimensions are integers");
+  if (Status status = check_dims(shape, max, dims.size()); !status) return status;
+  for (std::size_t i = 0; i < shape.size(); ++i) dims[i] = static_cast<Size>(shape[i]);
+  return {};
+}
+}  // namespace detail
+
+template <class Size>
+Status dims_as(ShapeView shape, std::span<Size> dims) noexcept {
+  return detail::copy_dims(shape, dims);
+}
+
+template <class Size>
+Result<std::vector<Size>> dims_as(ShapeView shape) noexcept {
+  std::vector<Size> dims;
+  if (!detail::resize(dims, shape.size())) return Error{.code = Errc::out_of_memory, .message = "out of memory"};
+  if (Status status = dims_as<Size>(shape, std::span<Size>(dims)); !status) return std::move(status).error();
+  return dims;
+}
 
 /// Returns the shape as text: "[2, 3]", or "[]" for a scalar. Shortens long shapes:
 /// "[1, 1, 1, 1, 1, 1, 1, 1, ... 50000000 dimensions]". May throw `std::bad_alloc`.

@@ -73,7 +73,7 @@ class ResolvedSlice {
  public:
   /// Returns the shape of the result. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
-  const Shape& shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the size of the result in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return nbytes_; }
   /// Returns the number of runs that Runs::next() returns. The sum of their sizes is nbytes().
@@ -100,7 +100,7 @@ class ResolvedSlice {
   };
   /// Returns an iterator over the runs. May throw `std::bad_alloc` when the rank is large.
   [[nodiscard]] SAFETENSORS_API Runs runs() const&;
-  Runs runs() const&& = delete;
+  detail::GiveTheObjectANameFirst runs() const&& = delete;
 
  private:
   friend struct detail::Access<ResolvedSlice>;
@@ -157,7 +157,7 @@ class Slice {
 
   /// Returns the slices of the dimensions. The reference is valid as long as this object exists.
   [[nodiscard]] const std::vector<DimSlice>& dims() const& noexcept { return dims_; }
-  const std::vector<DimSlice>& dims() const&& = delete;
+  detail::GiveTheObjectANameFirst dims() const&& = delete;
 
   /// Applies the slice to a dtype and a shape.
   ///

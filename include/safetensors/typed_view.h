@@ -2,6 +2,7 @@
 /// Defines TypedView: elements of a C++ type, their shape, and the owner of their memory.
 #pragma once
 
+#include <safetensors/error.h>
 #include <safetensors/shape.h>
 
 #include <cassert>
@@ -68,7 +69,7 @@ class TypedView {
 
   /// Returns the shape. The reference is valid as long as this object exists.
   [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
-  const Shape& shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(shape_.numel()); }
   /// Returns true when size() is 0.
@@ -77,13 +78,13 @@ class TypedView {
   /// @{
   /// Returns the elements. They are valid as long as any copy of this view exists.
   [[nodiscard]] T* data() const& noexcept { return data_; }
-  T* data() const&& = delete;
+  detail::GiveTheObjectANameFirst data() const&& = delete;
   [[nodiscard]] std::span<T> span() const& noexcept { return {data_, size()}; }
-  std::span<T> span() const&& = delete;
+  detail::GiveTheObjectANameFirst span() const&& = delete;
   [[nodiscard]] T* begin() const& noexcept { return data_; }
-  T* begin() const&& = delete;
+  detail::GiveTheObjectANameFirst begin() const&& = delete;
   [[nodiscard]] T* end() const& noexcept { return data_ + size(); }
-  T* end() const&& = delete;
+  detail::GiveTheObjectANameFirst end() const&& = delete;
   /// @}
 
   /// @{
@@ -112,7 +113,7 @@ class TypedView {
     const std::size_t width = size() / static_cast<std::size_t>(shape_[0]);
     return {data_ + index * width, width};
   }
-  std::span<T> row(std::size_t index) const&& = delete;
+  detail::GiveTheObjectANameFirst row(std::size_t index) const&& = delete;
 
 #if defined(__cpp_lib_mdspan)
   /// Returns a std::mdspan with `Rank` dimensions. `Rank` must be equal to shape().rank(). The elements are valid as
@@ -125,7 +126,7 @@ class TypedView {
     return std::mdspan<T, std::dextents<std::size_t, Rank>>(data_, sizes);
   }
   template <std::size_t Rank>
-  void mdspan() const&& = delete;
+  detail::GiveTheObjectANameFirst mdspan() const&& = delete;
 #endif
 
   /// Returns the owner of the memory. It keeps the memory alive without the view.

@@ -73,7 +73,7 @@ struct Serialized {
   std::size_t size = 0;               ///< in bytes
   /// Returns the bytes of the file. They are valid as long as this object exists.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
-  std::span<const std::byte> bytes() const&& = delete;
+  detail::GiveTheObjectANameFirst bytes() const&& = delete;
 };
 
 /// Returns the header that serialize() and save() write for these tensors.
@@ -174,7 +174,7 @@ class Writer {
   /// Returns the header of the file. It is an empty Header after a move from the Writer. The reference is valid as long
   /// as this object exists.
   [[nodiscard]] const Header& header() const& noexcept { return header_; }
-  const Header& header() const&& = delete;
+  detail::GiveTheObjectANameFirst header() const&& = delete;
 
  private:
   struct State;

@@ -52,7 +52,8 @@ nb::list dtypes() {
   nb::list list;
   for (const Dtype dtype : all_dtypes())
     list.append(nb::make_tuple(to_str(to_string(dtype)), to_str(framework_dtype(dtype).name), bits(dtype),
-                               format::castable(dtype, Dtype::F32), format::castable(Dtype::F32, dtype)));
+                               format::castable(dtype, Dtype::F32), format::castable(Dtype::F32, dtype),
+                               format::castable(dtype, Dtype::I64)));
   return list;
 }
 

@@ -47,6 +47,7 @@ const char* to_string(Errc code) noexcept {
     SAFETENSORS_NAME_OF(not_writable);
     SAFETENSORS_NAME_OF(shape_mismatch);
     SAFETENSORS_NAME_OF(overlapping_destination);
+    SAFETENSORS_NAME_OF(value_out_of_range);
     SAFETENSORS_NAME_OF(slice_index);
     SAFETENSORS_NAME_OF(slice_step);
     SAFETENSORS_NAME_OF(slice_rank);

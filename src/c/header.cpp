@@ -147,6 +147,13 @@ safetensors_status safetensors_header_metadata_at(const safetensors_header* head
   });
 }
 
+safetensors_status safetensors_header_metadata_pair(const safetensors_header* header, uint64_t index,
+                                                    safetensors_metadata* pair, safetensors_error* error) {
+  if (pair == nullptr) return guarded(error, [&]() -> Status { return require({{pair, "pair"}}); });
+  return safetensors_header_metadata_at(header, index, &pair->key, &pair->key_length, &pair->value, &pair->value_length,
+                                        error);
+}
+
 safetensors_status safetensors_header_metadata_find(const safetensors_header* header, const char* key,
                                                     size_t key_length, const char** value, size_t* value_length,
                                                     safetensors_error* error) {

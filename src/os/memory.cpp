@@ -10,22 +10,44 @@
 #include "base/error.h"
 #include "base/exceptions.h"
 
+#if defined(__ELF__)
+// A function of the runtime of the address sanitizer. In programs without this runtime, its address is null.
+extern "C" __attribute__((weak)) void
+__asan_init();  // NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+#endif
+
 namespace safetensors::os {
 namespace {
+
+// Returns whether the program runs under the address sanitizer. Then containers use only operator new: pages of the
+// system would come back at the same address, and the sanitizer would not see an access to memory that was freed. Asks
+// when the program runs, because a program with the sanitizer may use a library that was built without it.
+bool under_address_sanitizer() noexcept {
+#if defined(__ELF__)
+  return &__asan_init != nullptr;
+#else
+  return false;
+#endif
+}
 
 class LargeMemory final : public base::MemoryResource {
  public:
   void* allocate(std::size_t size, std::size_t alignment) override {
-    if (size < kHugePage || alignment > kHugePage) return ::operator new(size, std::align_val_t(alignment));
+    if (!maps(size, alignment)) return ::operator new(size, std::align_val_t(alignment));
     const Pages pages = map_pages(size);
     if (pages.begin == nullptr) base::raise(std::bad_alloc());
     return pages.begin;
   }
   void deallocate(void* address, std::size_t size, std::size_t alignment) noexcept override {
-    if (size < kHugePage || alignment > kHugePage)
+    if (!maps(size, alignment))
       ::operator delete(address, std::align_val_t(alignment));
     else
       unmap_pages({static_cast<std::byte*>(address), (size + page_size() - 1) / page_size() * page_size()});
+  }
+
+ private:
+  static bool maps(std::size_t size, std::size_t alignment) noexcept {
+    return size >= kHugePage && alignment <= kHugePage && !under_address_sanitizer();
   }
 };
 

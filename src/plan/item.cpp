@@ -119,6 +119,18 @@ Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destinati
   return item;
 }
 
+Error out_of_range(const Item& item, std::uint64_t offset, const std::byte* element) {
+  std::uint64_t in_tensor = item.begin + offset;
+  if (item.slice) {
+    const std::uint64_t piece = detail::Access<ResolvedSlice>::piece_size(*item.slice);
+    in_tensor = format::piece_offset(*item.slice, offset / piece) + offset % piece;
+  }
+  const Dtype from = item.tensor.dtype();
+  const std::uint64_t index = in_tensor / (bits(from) / 8);
+  return item.file().failed(item.info(), item.info().file_offset + in_tensor,
+                            format::out_of_range(from, element, item.dtype, index, item.tensor.shape()));
+}
+
 void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> bytes) {
   // The innermost dimensions that are contiguous in the destination are copied at once.
   std::uint64_t piece = bits(item.dtype) / 8;

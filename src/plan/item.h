@@ -65,6 +65,10 @@ struct Slot {
 [[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
                                      const AddOptions& options);
 
+// Returns the error for an element that does not fit into the dtype of the result. offset: offset of the element in all
+// bytes that are read for the item. element: its bytes in the file. May throw std::bad_alloc.
+[[nodiscard]] Error out_of_range(const Item& item, std::uint64_t offset, const std::byte* element);
+
 // Copies a range of the result, in C order, to the destination's strides. offset: offset of the range in the result.
 void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> bytes);
 

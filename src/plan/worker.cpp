@@ -96,8 +96,7 @@ Status Worker::range(const Job& job) {
   const Result<std::span<std::byte>> staged = staging(item, size);
   if (!staged) return staged.error();
   if (Status status = read(item, slot, job.offset, *staged); !status) return status;
-  deliver(index, job.item_offset, *staged);
-  return {};
+  return deliver(index, job.item_offset, *staged);
 }
 
 // If destinations are contiguous in file order, reads straight into them. Otherwise reads into the staging buffer
@@ -126,8 +125,8 @@ Status Worker::batch(const Job& job) {
                                       static_cast<std::size_t>(item.stored));
     if (contiguous)
       finish(index, 0, bytes);
-    else
-      deliver(index, 0, bytes);
+    else if (Status status = deliver(index, 0, bytes); !status)
+      return status;
   }
   return {};
 }
@@ -151,10 +150,8 @@ Status Worker::pieces(const Job& job) {
   } else if (Status status = gather(item, slot, job.pieces, to); !status) {
     return status;
   }
-  if (item.plain())
-    finish(index, job.item_offset, to);
-  else
-    deliver(index, job.item_offset, to);
+  if (!item.plain()) return deliver(index, job.item_offset, to);
+  finish(index, job.item_offset, to);
   return {};
 }
 
@@ -248,7 +245,7 @@ Status Worker::read_batch(const Job& job, std::span<std::byte> to) noexcept {
 
 // Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes in all bytes that are read
 // for the item.
-void Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
+Status Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
   const Item& item = run_.items()[index];
   if (item.casts()) return cast(index, item_offset, stored);
   if (item.strides.empty())
@@ -256,9 +253,10 @@ void Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<con
   else
     scatter(item, item_offset, stored);
   finish(index, item_offset, stored);
+  return {};
 }
 
-void Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
+Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
   const Item& item = run_.items()[index];
   const std::size_t from_bytes = bits(item.tensor.dtype()) / 8;  // per element
   const std::size_t to_bytes = bits(item.dtype) / 8;
@@ -270,10 +268,13 @@ void Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<const 
     const std::size_t count = std::min(at_once, elements - element);
     const std::uint64_t offset = item.result_bytes(item_offset) + element * to_bytes;
     std::byte* const out = scatters ? buffer : destination(index, offset, count * to_bytes);
-    format::cast(item.tensor.dtype(), stored.data() + element * from_bytes, item.dtype, out, count);
+    const std::byte* const in = stored.data() + element * from_bytes;
+    const std::size_t done = format::try_cast(item.tensor.dtype(), in, item.dtype, out, count);
+    if (done != count) return out_of_range(item, item_offset + (element + done) * from_bytes, in + done * from_bytes);
     if (scatters) scatter(item, offset, {out, count * to_bytes});
     finish(index, offset, {out, count * to_bytes});
   }
+  return {};
 }
 
 // Returns memory for a range of the result: the range in the result itself, or the next part of the pinned slot.

@@ -43,8 +43,8 @@ class Worker {
   Status read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
   Status read_batch(const Job& job, std::span<std::byte> to) noexcept;
 
-  void deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
-  void cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  Status deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
+  Status cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
   void finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
   std::byte* destination(std::size_t index, std::uint64_t offset, std::size_t size);
   Result<std::span<std::byte>> staging(const Item& item, std::size_t size);

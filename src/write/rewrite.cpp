@@ -95,7 +95,12 @@ class RewriteTasks final : public os::Tasks {
     std::vector<std::byte> out(count * to_size);
     const detail::FileState& file = *detail::Access<File>::state(items_.file(item));
     if (Status status = file.read(info, info.file_offset + first * from_size, in); !status) return status;
-    format::cast(info.dtype, in.data(), item.dtype, out.data(), count);
+    const std::size_t done = format::try_cast(info.dtype, in.data(), item.dtype, out.data(), count);
+    if (done != count) {
+      const std::uint64_t index = first + done;
+      return file.failed(info, info.file_offset + index * from_size,
+                         format::out_of_range(info.dtype, in.data() + done * from_size, item.dtype, index, info.shape));
+    }
     add_losses(number, format::count_cast_losses(info.dtype, in.data(), item.dtype, count));
     return output_.write(item.name, first * to_size, out);
   }

@@ -205,6 +205,13 @@ static void header_metadata(const safetensors_header* header) {
   CHECK(same(key, key_length, "a") && value_length == 0);
   GOOD(safetensors_header_metadata_at(header, 1, &key, &key_length, &value, &value_length, &error));
   CHECK(same(key, key_length, "k") && same(value, value_length, "v"));
+  safetensors_metadata pair = {NULL, 0, NULL, 0};
+  GOOD(safetensors_header_metadata_pair(header, 1, &pair, &error));
+  CHECK(pair.key == key && pair.key_length == key_length && pair.value == value && pair.value_length == value_length);
+  FAILS(safetensors_header_metadata_pair(header, 2, &pair, &error), NOT_FOUND);
+  CHECK(pair.key == NULL && pair.key_length == 0 && pair.value == NULL && pair.value_length == 0);
+  FAILS(safetensors_header_metadata_pair(header, 0, NULL, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_header_metadata_pair(NULL, 0, &pair, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_metadata_at(header, 2, &key, &key_length, &value, &value_length, &error), NOT_FOUND);
   CHECK(key == NULL && value == NULL && key_length == 0 && value_length == 0);
   FAILS(safetensors_header_metadata_at(header, 0, NULL, &key_length, &value, &value_length, &error), INVALID_ARGUMENT);

@@ -32,6 +32,31 @@ static void everything_owned(void) {
   safetensors_read_plan_free(plan);
 }
 
+static void casts_of_integers(void) {
+  safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
+  safetensors_read_plan* plan = NULL;
+  safetensors_read_result* result = NULL;
+  safetensors_add_options options = SAFETENSORS_ADD_OPTIONS_INIT;
+  unsigned char wide[96];
+  GOOD(safetensors_read_plan_create(&plan, &error));
+  options.destination = wide;
+  options.destination_size = sizeof wide;
+  options.cast = SAFETENSORS_DTYPE_I32;
+  add(plan, file, "U8", &options);
+  GOOD(safetensors_read_plan_execute(plan, NULL, &result, &error));
+  for (size_t i = 0; i < 24; ++i) CHECK(wide[4 * i] == bytes24[i] && wide[4 * i + 1] == 0 && wide[4 * i + 3] == 0);
+  safetensors_read_result_free(result);
+  safetensors_read_plan_free(plan);
+
+  GOOD(safetensors_read_plan_create(&plan, &error));
+  options = (safetensors_add_options)SAFETENSORS_ADD_OPTIONS_INIT;
+  options.cast = SAFETENSORS_DTYPE_U8;
+  add(plan, file, "I16", &options);
+  FAILS(safetensors_read_plan_execute(plan, NULL, &result, &error), VALUE_OUT_OF_RANGE);
+  safetensors_read_plan_free(plan);
+  safetensors_file_free(file);
+}
+
 static void destinations_slices_and_casts(void) {
   safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
   safetensors_tensor* tensor = tensor_of(file, "U8");
@@ -373,6 +398,7 @@ int main(void) {
   write_all(path);
   everything_owned();
   destinations_slices_and_casts();
+  casts_of_integers();
   refused_items();
   callbacks_get_the_users_pointer();
   read_options();

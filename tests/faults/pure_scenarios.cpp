@@ -85,6 +85,9 @@ void header(Trial& run) {
   TRY(run, safetensors_header_metadata_at, header, 0, run.out(key), run.out(key_length), run.out(value),
       run.out(value_length));
   EXPECT_IN(run, same(key, key_length, "format") && same(value, value_length, "pt"));
+  safetensors_metadata pair = {};
+  TRY(run, safetensors_header_metadata_pair, header, 0, &pair);
+  EXPECT_IN(run, same(pair.key, pair.key_length, "format") && same(pair.value, pair.value_length, "pt"));
   TRY(run, safetensors_header_metadata_find, header, "format", 6, run.out(value), run.out(value_length));
   safetensors_buffer* text = nullptr;
   TRY(run, safetensors_header_text, header, run.out(text));

@@ -34,6 +34,8 @@ constexpr Dtype kFloats[] = {Dtype::F64,     Dtype::F32,         Dtype::F16,    
                              Dtype::F8_E5M2, Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ, Dtype::F8_E8M0};
 constexpr Dtype kSmall[] = {Dtype::F16,         Dtype::BF16,        Dtype::F8_E4M3, Dtype::F8_E5M2,
                             Dtype::F8_E4M3FNUZ, Dtype::F8_E5M2FNUZ, Dtype::F8_E8M0};
+constexpr Dtype kIntegers[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64,
+                               Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
 using Codes = std::vector<std::uint64_t>;
 
 std::vector<std::byte> pack(Dtype dtype, const Codes& codes) {
@@ -163,12 +165,14 @@ INSTANTIATE_TEST_SUITE_P(Cast, CastLoops, testing::Values(Instructions::portable
                            return loops.param == Instructions::avx2 ? std::string("avx2") : std::string("portable");
                          });
 
-TEST(Castable, AllowsFloatsExceptToE8M0) {
+TEST(Castable, AllowsFloatsExceptToE8M0AndIntegers) {
   for (const Dtype from : all_dtypes()) {
     for (const Dtype to : all_dtypes()) {
       const bool floats = std::count(std::begin(kFloats), std::end(kFloats), from) == 1 &&
                           std::count(std::begin(kFloats), std::end(kFloats), to) == 1;
-      EXPECT_EQ(castable(from, to), from == to || (floats && to != Dtype::F8_E8M0))
+      const bool integers = std::count(std::begin(kIntegers), std::end(kIntegers), from) == 1 &&
+                            std::count(std::begin(kIntegers), std::end(kIntegers), to) == 1;
+      EXPECT_EQ(castable(from, to), from == to || (floats && to != Dtype::F8_E8M0) || integers)
           << to_string(from) << " to " << to_string(to);
     }
   }

@@ -131,11 +131,30 @@ TEST_F(RewriteTest, RefusesUnknownCast) {
   const Checkpoint in = open("in.safetensors");
   Error error = error_of(Rewrite::plan(std::vector<RewriteTensor>{{.tensor = in["a"], .dtype = Dtype::F32}}));
   EXPECT_EQ(error.code, Errc::dtype_mismatch);
-  EXPECT_EQ(error.message, "tensor `a`: cannot cast U8 to F32: there is no cast from this dtype");
+  EXPECT_EQ(error.message, "tensor `a`: cannot cast U8 to F32: it can be cast to I8, I16, U16, I32, U32, I64, U64");
   error = error_of(Rewrite::plan(std::vector<RewriteTensor>{{.tensor = in["b"], .dtype = Dtype::I8}}));
   EXPECT_EQ(error.message,
             "tensor `b`: cannot cast F32 to I8: it can be cast to F8_E5M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2FNUZ, F16, "
             "BF16, F64");
+}
+
+// The element is in a later chunk, and the old file stays.
+TEST_F(RewriteTest, RefusesIntegerThatDoesNotFit) {
+  std::vector<std::uint16_t> values(1'000'000, 7);
+  if (kBigEndian) GTEST_SKIP() << "the test writes integers of this machine";
+  ASSERT_TRUE(succeeds(save(path_, {{"w", {1000, 1000}, values}})));
+  std::vector<RewriteTensor> tensors{{.tensor = open("in.safetensors")["w"], .dtype = Dtype::I8}};
+  ASSERT_TRUE(succeeds(Rewrite::plan(tensors).value().write(path_)));
+  const Checkpoint small = open("in.safetensors");
+  EXPECT_EQ(small["w"].read_as<std::int64_t>().value(), std::vector<std::int64_t>(1'000'000, 7));
+  values[999'001] = 200;
+  ASSERT_TRUE(succeeds(save(path_, {{"w", {1000, 1000}, values}})));
+  tensors = {{.tensor = open("in.safetensors")["w"], .dtype = Dtype::I8}};
+  const Error error = error_of(Rewrite::plan(tensors).value().write(path_));
+  EXPECT_EQ(error.code, Errc::value_out_of_range);
+  EXPECT_EQ(error.message,
+            "tensor `w`: cannot cast U16 to I8: element [999, 1] is 200, the range of I8 is -128 to 127");
+  EXPECT_EQ(open("in.safetensors")["w"].dtype(), Dtype::U16);
 }
 
 // More than one chunk: the losses of all chunks are added.

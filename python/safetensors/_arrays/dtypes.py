@@ -19,13 +19,18 @@ PACKED = {dtype: bits for dtype, _, bits, *_ in _dtypes() if bits < 8}
 # same values. torch's name of F4 ends in "_x2", because an element of torch is a pair.
 UNPACKED = {FRAMEWORK_NAMES[dtype].removesuffix("_x2"): dtype for dtype in PACKED}
 
-# Dtypes that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
-CASTABLE = frozenset(dtype for dtype, _, _, source, _ in _dtypes() if source)
-CAST_TO = frozenset(dtype for dtype, *_, target in _dtypes() if target)
+# Floats that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
+CASTABLE = frozenset(dtype for dtype, _, _, source, _, _ in _dtypes() if source)
+CAST_TO = frozenset(dtype for dtype, *_, target, _ in _dtypes() if target)
+# Integers of 8 to 64 bits, which load(dtype=...) casts to each other.
+INTEGERS = frozenset(dtype for dtype, *_, integer in _dtypes() if integer)
 
 
 def can_read_as(stored: str, wanted: str) -> bool:
-    """Return whether a plan reads a tensor of one dtype as another one. Both are names of the format."""
+    """Return whether a plan reads a tensor of one dtype as another one. Both are names of the format.
+
+    Integers are not among them, because torch's load_state_dict wraps values that do not fit.
+    """
     return stored == wanted or (stored in CASTABLE and wanted in CAST_TO)
 
 
@@ -103,27 +108,36 @@ def _holds(framework: str, name: str) -> bool:
     return found or framework not in _MODULES
 
 
-def _cast_to(name: str, framework: str) -> str:
+def _cast_to(name: str, framework: str, integers: bool) -> str:
     every = [FRAMEWORK_NAMES[each] for each in FRAMEWORK_NAMES if each in CAST_TO]
+    if integers:
+        every += [FRAMEWORK_NAMES[each] for each in FRAMEWORK_NAMES if each in INTEGERS]
     names = ", ".join(each for each in every if _holds(framework, each))
     return f"cannot cast to {name}: expected one of {names}"
 
 
-def cast_name(dtype: Any, framework: str) -> str:
+def cast_name(dtype: Any, framework: str, integers: bool = True) -> str:
     """Return `format_name` of a dtype to cast to. The SafetensorError names the dtypes of casts.
 
     `framework`: the framework that gets the tensors, with the name that `framework()` of a native
-    checkpoint returns.
+    checkpoint returns. `integers`: whether integers are among the dtypes of casts.
     """
     try:
         return format_name(dtype)
     except SafetensorError as error:
-        error.args = (_cast_to(repr(dtype), framework),)
+        error.args = (_cast_to(repr(dtype), framework, integers),)
         raise
 
 
 def float_name(dtype: Any, framework: str = "pytorch") -> str:
     """Return the format's name of a dtype that floats can be cast to. Raises as `cast_name`."""
-    if (name := cast_name(dtype, framework)) not in CAST_TO:
-        raise SafetensorError(_cast_to(name, framework))
+    if (name := cast_name(dtype, framework, False)) not in CAST_TO:
+        raise SafetensorError(_cast_to(name, framework, False))
+    return name
+
+
+def number_name(dtype: Any, framework: str) -> str:
+    """Return the format's name of a dtype that floats or integers can be cast to. Raises as `cast_name`."""
+    if (name := cast_name(dtype, framework)) not in CAST_TO | INTEGERS:
+        raise SafetensorError(_cast_to(name, framework, True))
     return name

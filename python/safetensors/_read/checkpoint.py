@@ -484,8 +484,9 @@ def load(
     whole.
     `rename`: a dict of names to new names, or a function that takes a name and returns the new one.
     Only the result has the new names. The other arguments use the names in the files.
-    `dtype`: the dtype that floats are cast to, rounded to nearest even. Other tensors keep their
-    dtype. A dict of names to dtypes casts only these tensors.
+    `dtype`: the dtype that floats are cast to, rounded to nearest even, or the dtype that integers
+    are cast to. An integer that does not fit is a SafetensorError. Other tensors keep their dtype. A
+    dict of names to dtypes casts only these tensors.
     `threads`: number of reader threads. 0 chooses it.
     `memory_limit`: maximum number of bytes that are being read or converted, besides the results: a
     number, or a text such as "512MiB". 0 chooses it.

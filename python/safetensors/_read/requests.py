@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from .. import _native
-from .._arrays.dtypes import CASTABLE, cast_name, float_name
+from .._arrays.dtypes import CASTABLE, INTEGERS, cast_name, number_name
 from .._arrays.targets import Target, to_target
 from .._native import MissingTensorError, SafetensorError, _is_pattern, _matching
 
@@ -118,15 +118,17 @@ class _Casts:
     def __init__(self, dtype: Any, selected: set[str], framework: str) -> None:
         self._one: str | None = None
         self._each: dict[str, str] = {}
+        self._sources: frozenset[str] = frozenset()
         if isinstance(dtype, Mapping):
             casts = {n: to for n, to in dtype.items() if to is not None}
             self._each = {n: cast_name(to, framework) for n, to in casts.items()}
             _check_selected("dtype", dtype, selected)
         elif dtype is not None:
-            self._one = float_name(dtype, framework)
+            self._one = number_name(dtype, framework)
+            self._sources = INTEGERS if self._one in INTEGERS else CASTABLE
 
     def of(self, name: str, stored: str) -> str | None:
-        if self._one is not None and stored in CASTABLE:
+        if stored in self._sources:
             return self._one
         return self._each.get(name)
 

@@ -1,4 +1,4 @@
-// Converts elements with loops, in two variants: portable, and AVX2 with F16C. Each loop converts one dtype to another.
+// Converts floats with loops, in two variants: portable, and AVX2 with F16C. Each loop converts one dtype to another.
 // A pair of dtypes without a loop takes two loops, through F32.
 //
 // Both variants compile the same conversions from cast_float.h, so they give the same bits. Only between F16 and F32,
@@ -7,6 +7,7 @@
 // buffer.
 #include "format/dtype/cast_kernels.h"
 
+#include "format/dtype/cast_elements.h"
 #include "format/dtype/cast_float.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -20,18 +21,8 @@
 namespace safetensors::format {
 namespace {
 
-// Elements per loop. GCC at -O2 makes vector code only of loops with a constant count.
-constexpr std::size_t kLoopElements = 128;
 // F32 elements between two kernels: 2 KiB, which stay in the L1 cache.
 constexpr std::size_t kBufferElements = 4 * kLoopElements;
-
-template <class Bits>
-[[gnu::always_inline]] inline Bits swap_if_big_endian(Bits bits) noexcept {
-  if constexpr (std::endian::native == std::endian::little || sizeof(Bits) == 1) return bits;
-  std::uint64_t swapped = 0;
-  for (std::size_t i = 0; i < sizeof(Bits); ++i) swapped = swapped << 8 | (std::uint64_t{bits} >> (8 * i) & 0xFF);
-  return static_cast<Bits>(swapped);
-}
 
 template <class From, class To>
 [[gnu::always_inline]] inline void convert_elements(const std::byte* __restrict in,

@@ -9,6 +9,7 @@
 
 #include "format/dtype/cast.h"
 #include "format/dtype/cast_float.h"
+#include "format/dtype/cast_integers.h"
 
 namespace safetensors::format {
 namespace {
@@ -100,7 +101,7 @@ CastLosses count_block(const Limits& limits, const std::byte* in, std::size_t co
 }  // namespace
 
 CastLosses count_cast_losses(Dtype from, const std::byte* in, Dtype to, std::size_t count) noexcept {
-  if (from == to) return {};
+  if (from == to || is_integer_dtype(from)) return {};  // an integer fits, or its cast fails
   // Every number of the other dtypes is exact in F32, which is faster than F64.
   const Dtype wide = from == Dtype::F64 ? Dtype::F64 : Dtype::F32;
   const Limits& limits = limits_of(from, to);

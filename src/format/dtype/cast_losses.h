@@ -19,7 +19,8 @@ struct CastLosses {
   }
 };
 
-// Counts what cast() with the same arguments loses. castable(from, to) must be true. The memory needs no alignment.
+// Counts what cast() with the same arguments loses. castable(from, to) must be true. Integers lose nothing: a
+// value that does not fit is an error of try_cast(). The memory needs no alignment.
 [[nodiscard]] CastLosses count_cast_losses(Dtype from, const std::byte* in, Dtype to, std::size_t count) noexcept;
 
 }  // namespace safetensors::format
