@@ -127,10 +127,14 @@ typedef struct safetensors_header_info {
   uint64_t file_bytes;         /**< size of the file in bytes */
   uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
   uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
+  uint64_t unknown_dtypes;     /**< accepted faults: number of tensors of SAFETENSORS_DTYPE_UNKNOWN */
+  uint64_t holes;              /**< accepted faults: number of holes before and between tensors */
+  uint64_t hole_bytes;         /**< size of all holes together, in bytes */
+  uint64_t unused_bytes;       /**< accepted faults: number of bytes after the last tensor */
 } safetensors_header_info;
 /** Initializer of safetensors_header_info. */
 #define SAFETENSORS_HEADER_INFO_INIT \
-  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Number of dimensions in an info struct. If a tensor has more, call the function `..._shape` to get all of them. */
 #define SAFETENSORS_INFO_DIMS 8
@@ -196,6 +200,12 @@ SAFETENSORS_API safetensors_status safetensors_header_tensor_at(const safetensor
 SAFETENSORS_API safetensors_status safetensors_header_find(const safetensors_header* header, const char* name,
                                                            size_t name_length, safetensors_tensor_info* info,
                                                            safetensors_error* error);
+/** Writes the dtype of the tensor with this name as a text, such as "F32", and its length in bytes. If the dtype is
+ * SAFETENSORS_DTYPE_UNKNOWN, this is the text in the file, which may be any valid UTF-8. The text is valid until the
+ * header is freed. Error: NOT_FOUND. */
+SAFETENSORS_API safetensors_status safetensors_header_dtype_name(const safetensors_header* header, const char* name,
+                                                                 size_t name_length, const char** dtype,
+                                                                 size_t* dtype_length, safetensors_error* error);
 /** Copies the shape of the tensor with this name to `shape`, outermost dimension first.
  *
  * `*rank` becomes the number of dimensions, also if the error is BUFFER_SIZE. With a capacity of 0, the call only sets
@@ -390,10 +400,12 @@ typedef struct safetensors_open_options {
   int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
   int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
   void* user;                        /**< passed to `cancelled` */
+  uint32_t accept;                   /**< as in safetensors_parse_options */
+  uint32_t reserved;                 /**< 0 */
 } safetensors_open_options;
 /** Initializer of safetensors_open_options. */
 #define SAFETENSORS_OPEN_OPTIONS_INIT \
-  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL }
+  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL, 0, 0 }
 
 /** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
  *

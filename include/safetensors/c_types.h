@@ -131,10 +131,23 @@ enum {
       19, /**< 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero */
   SAFETENSORS_DTYPE_F6_E2M3 = 20, /**< 6 bits: 2 of exponent, 3 of mantissa; packed */
   SAFETENSORS_DTYPE_F6_E3M2 = 21, /**< 6 bits: 3 of exponent, 2 of mantissa; packed */
-  SAFETENSORS_DTYPE_F4 = 22       /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
+  SAFETENSORS_DTYPE_F4 = 22,      /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
+  /** Not a dtype of the format: a tensor whose dtype the library does not know. It needs
+   * SAFETENSORS_ACCEPT_UNKNOWN_DTYPES. safetensors_header_dtype_name() has the text of the file. The tensor is read as
+   * an array of U8. No function takes this number. */
+  SAFETENSORS_DTYPE_UNKNOWN = 255
 };
 
 /* --- Options for reading headers --- */
+
+/** Faults of a file that a reader accepts: bits of `accept`. Without them, each of these faults is an error. All other
+ * faults always are. */
+enum {
+  /** Tensors whose dtype is not one of the format's. Their size is that of `data_offsets`. */
+  SAFETENSORS_ACCEPT_UNKNOWN_DTYPES = 1,
+  SAFETENSORS_ACCEPT_HOLES = 2,       /**< bytes before or between tensors that belong to no tensor */
+  SAFETENSORS_ACCEPT_UNUSED_BYTES = 4 /**< bytes after the last tensor */
+};
 
 /** Options of the functions that read a header. Initialize them with SAFETENSORS_PARSE_OPTIONS_INIT. */
 typedef struct safetensors_parse_options {
@@ -142,7 +155,7 @@ typedef struct safetensors_parse_options {
   /** Maximum length of the header in bytes. 0: 100,000,000, the limit of the format. */
   uint64_t max_header_bytes;
   uint32_t allow_leading_whitespace; /**< not 0: accept white space before the `{` */
-  uint32_t reserved;                 /**< 0 */
+  uint32_t accept;                   /**< faults to accept: bits SAFETENSORS_ACCEPT_...; 0: none */
   /** Return a value other than 0 to end the call with SAFETENSORS_ERROR_CANCELLED. May be NULL.
    *
    * Only the thread that made the call runs it, from time to time, with `user`. It must return normally. It may return
