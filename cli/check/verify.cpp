@@ -124,6 +124,7 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   };
   const Interrupt interrupt;
   StatsOptions how;
+  how.select = [](const Tensor& tensor) { return tensor.dtype() != Dtype::UNKNOWN; };  // has no numbers
   how.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();

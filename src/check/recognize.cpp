@@ -65,7 +65,8 @@ ModelTensors::ModelTensors(Tensors tensors) {
   std::string last;  // the tensors of a file follow each other
   std::uint64_t expected = 0;
   for (const Tensor& tensor : tensors) {
-    entries_.emplace(tensor.name(), Entry{&tensor.info(), tensor.numel()});
+    const std::uint64_t weights = tensor.dtype() == Dtype::UNKNOWN ? 0 : tensor.numel();
+    entries_.emplace(tensor.name(), Entry{&tensor.info(), weights});
     const File file = tensor.file();
     const std::string& path = file.path();
     if (path == last) continue;

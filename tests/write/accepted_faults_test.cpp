@@ -60,7 +60,8 @@ TEST_F(AcceptedFaults, RewriteRefusesUnknownDtype) {
 TEST_F(AcceptedFaults, EditOfMetadataRefusesFaults) {
   for (const bool in_place : {false, true}) {
     for (const bool holes : {false, true}) {
-      const std::string found = to_string((holes ? open_holes() : open_unknown()).files()[0].header().tolerated());
+      const Checkpoint model = holes ? open_holes() : open_unknown();
+      const std::string found = to_string(model.files()[0].header().tolerated());
       const Error error = error_of(
           edit_metadata(path_, {{"k", "v"}}, {.in_place = in_place, .parse = {.accept = Accept::all()}}));
       EXPECT_EQ(error.code, Errc::unsupported);
