@@ -27,8 +27,8 @@ std::optional<Accept> parse_accept(std::string_view list) {
 void notice_tolerated(const Header& header, const std::string& path, Console& console) {
   const Tolerated tolerated = header.tolerated();
   if (!tolerated.any()) return;
-  console.message(formatted("{}: notice: accepted {}, which the format forbids", printable(path),
-                            to_string(tolerated)));
+  console.message(
+      formatted("{}: notice: accepted {}, which the format forbids", printable(path), to_string(tolerated)));
 }
 
 void json_tolerated(Json& json, const Header& header) {

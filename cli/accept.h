@@ -14,11 +14,10 @@
 namespace safetensors::cli {
 
 // The row of the option in the table of a command.
-inline constexpr Option kAcceptOption = {
-    "--accept", "LIST",
-    "accept faults: LIST is one or more of\n"
-    "holes, unknown-dtypes and unused-bytes,\n"
-    "with commas between them"};
+inline constexpr Option kAcceptOption = {"--accept", "LIST",
+                                         "accept faults: LIST is one or more of\n"
+                                         "holes, unknown-dtypes and unused-bytes,\n"
+                                         "with commas between them"};
 
 // Reads the value of --accept. Returns nullopt if a name is unknown.
 [[nodiscard]] std::optional<Accept> parse_accept(std::string_view list);

@@ -381,32 +381,6 @@ typedef struct safetensors_tensor safetensors_tensor;
 /** A tensor in memory. It may outlive its file. */
 typedef struct safetensors_array safetensors_array;
 
-/** Decides whether safetensors_tensor_view() maps a file or reads it. */
-enum {
-  /** The library decides at open: read on Windows and on network and user-space file systems, otherwise map. */
-  SAFETENSORS_ACCESS_AUTOMATIC = 0,
-  /** Map the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a file from
-   * memory or from a source, a view is the memory of the caller instead of a map. */
-  SAFETENSORS_ACCESS_MAP = 1,
-  /** Never map. If the file becomes shorter, reading returns FILE_TRUNCATED. */
-  SAFETENSORS_ACCESS_READ = 2
-};
-
-/** Options of the functions that open a file. Initialize them with SAFETENSORS_OPEN_OPTIONS_INIT. */
-typedef struct safetensors_open_options {
-  uint64_t struct_size;              /**< size of this struct in bytes */
-  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
-  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
-  int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
-  int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
-  void* user;                        /**< passed to `cancelled` */
-  uint32_t accept;                   /**< as in safetensors_parse_options */
-  uint32_t reserved;                 /**< 0 */
-} safetensors_open_options;
-/** Initializer of safetensors_open_options. */
-#define SAFETENSORS_OPEN_OPTIONS_INIT \
-  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL, 0, 0 }
-
 /** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
  *
  * Any number of threads may call the functions of one source at the same time. A function that fails returns a code

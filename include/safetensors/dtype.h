@@ -40,8 +40,8 @@ enum class Dtype : std::uint8_t {
   F6_E3M2 = 21,      ///< 6 bits: 3 of exponent, 2 of mantissa; packed
   F4 = 22,           ///< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed
   /// Not a dtype of the format: the tensor has a dtype that this library does not know. Only a reader with
-  /// Accept::unknown_dtypes returns it. Header::dtype_name() has the text of the file. The library reads such a tensor as
-  /// bytes. It neither slices, casts nor writes it.
+  /// Accept::unknown_dtypes returns it. Header::dtype_name() has the text of the file. The library reads such a tensor
+  /// as bytes. It neither slices, casts nor writes it.
   UNKNOWN = 255,
 };
 

@@ -25,8 +25,8 @@ inline namespace v0 {
 /// Faults of a file that a reader accepts. Without these flags, each of them is an error.
 ///
 /// Everything else stays an error with any of the flags: tensors that overlap or reach past the end of the file,
-/// repeated names, and sizes that do not match the shape and the dtype. Header::tolerated() returns the faults that were
-/// found. The library reads such a file, but never writes one.
+/// repeated names, and sizes that do not match the shape and the dtype. Header::tolerated() returns the faults that
+/// were found. The library reads such a file, but never writes one.
 struct Accept {
   /// Tensors whose dtype is not one of the 22 names. They get Dtype::UNKNOWN, and are read as bytes. Their size is that
   /// of `data_offsets`.
@@ -268,9 +268,9 @@ class Header {
   /// Returns the faults that ParseOptions::accept allowed. Without this option, there are none.
   [[nodiscard]] SAFETENSORS_API Tolerated tolerated() const noexcept;
 
-  /// Returns the dtype of a tensor as a text. If the dtype is Dtype::UNKNOWN, this is the text in the file, which may be
-  /// any valid UTF-8. Otherwise it is to_string(tensor.dtype). `tensor` must be an entry of this Header. The text is valid
-  /// as long as any copy of this Header exists.
+  /// Returns the dtype of a tensor as a text. If the dtype is Dtype::UNKNOWN, this is the text in the file, which may
+  /// be any valid UTF-8. Otherwise it is to_string(tensor.dtype). `tensor` must be an entry of this Header. The text is
+  /// valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API std::string_view dtype_name(const TensorInfo& tensor) const& noexcept;
   std::string_view dtype_name(const TensorInfo& tensor) const&& = delete;
 

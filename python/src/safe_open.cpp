@@ -86,9 +86,7 @@ Accept parse_accept(nb::handle given) {
     add(given);
     return accept;
   }
-  const nb::object items = own(PyObject_GetIter(given.ptr()));
-  while (PyObject* item = PyIter_Next(items.ptr())) add(own(item));
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  for (const nb::handle item : nb::iter(given)) add(item);
   return accept;
 }
 
@@ -197,8 +195,8 @@ struct PySafeSlice {
   Tensor tensor;
 
   [[nodiscard]] std::string repr() const {
-    return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " + printable(opened->header().dtype_name(tensor.info())) +
-           ", " + to_string(tensor.shape()) + ")";
+    return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " +
+           printable(opened->header().dtype_name(tensor.info())) + ", " + to_string(tensor.shape()) + ")";
   }
   [[nodiscard]] nb::object html() const { return make_table(opened->path(), std::span<const Tensor>(&tensor, 1)); }
 };
@@ -220,7 +218,8 @@ void define_slice(nb::module_& module) {
           "get_shape", [](const PySafeSlice& self) { return to_list(self.tensor.shape()); },
           "The tensor's shape, in elements.")
       .def(
-          "get_dtype", [](const PySafeSlice& self) { return to_str(self.opened->header().dtype_name(self.tensor.info())); },
+          "get_dtype",
+          [](const PySafeSlice& self) { return to_str(self.opened->header().dtype_name(self.tensor.info())); },
           "The tensor's dtype in the file, such as \"F32\".")
       .def("__repr__", &PySafeSlice::repr)
       .def("_repr_html_", &PySafeSlice::html, "A table of one row, for notebooks.")
@@ -305,9 +304,8 @@ void define_safe_open(nb::module_& module) {
   type.def(
           "__init__",
           [](nb::pointer_and_handle<SafeOpen> self, nb::object filename, nb::object framework, nb::object device,
-             nb::object backend, nb::object accept) {
-            initialize(self, open_path(filename, framework, device, backend, accept));
-          },
+             nb::object backend,
+             nb::object accept) { initialize(self, open_path(filename, framework, device, backend, accept)); },
           nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
           nb::arg("backend").none() = "mmap", nb::arg("accept").none() = nb::tuple())
       .def(

@@ -20,8 +20,8 @@ std::string repr_of_meta(const TensorMeta& meta) {
   std::string shape;
   for (const std::uint64_t dim : info.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
   const File file = meta.tensor.file();
-  return "TensorMeta { dtype: \"" + printable(file.header().dtype_name(info)) + "\", shape: [" + shape + "], data_offsets: (" +
-         std::to_string(info.begin) + ", " + std::to_string(info.end) + ") }";
+  return "TensorMeta { dtype: \"" + printable(file.header().dtype_name(info)) + "\", shape: [" + shape +
+         "], data_offsets: (" + std::to_string(info.begin) + ", " + std::to_string(info.end) + ") }";
 }
 
 }  // namespace
@@ -29,9 +29,7 @@ std::string repr_of_meta(const TensorMeta& meta) {
 void define_tensor_meta(nb::module_& module) {
   nb::class_<TensorMeta>(module, "TensorMeta", nb::type_slots(refuse_new_slots),
                          "The entry of a tensor in the header. It stays valid after the file is closed.")
-      .def_prop_ro(
-          "dtype", &dtype_of,
-          "The dtype in the file, such as \"F32\".")
+      .def_prop_ro("dtype", &dtype_of, "The dtype in the file, such as \"F32\".")
       .def_prop_ro(
           "shape", [](const TensorMeta& meta) { return to_list(meta.tensor.shape()); },
           "The shape in the file, in elements.")

@@ -111,7 +111,10 @@ Status set_slice(Item& item, const Slice& slice) {
 
 Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
                        const AddOptions& options) {
-  Item item{.tensor = tensor, .stored = tensor.nbytes(), .dtype = file::array_dtype(tensor.info()), .shape = file::array_shape(tensor.info())};
+  Item item{.tensor = tensor,
+            .stored = tensor.nbytes(),
+            .dtype = file::array_dtype(tensor.info()),
+            .shape = file::array_shape(tensor.info())};
   if (slice != nullptr) {
     if (Status status = set_slice(item, *slice); !status) return std::move(status).error();
   }

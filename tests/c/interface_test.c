@@ -248,18 +248,18 @@ static void header_parse(void) {
 }
 
 static void accepted_faults(void) {
-  static const char kText[] =
+  static const char kFaults[] =
       "{\"a\":{\"dtype\":\"X8\",\"shape\":[2,5],\"data_offsets\":[1,7]},"
       "\"c\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[9,11]}}";
   const uint32_t all = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_HOLES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
   safetensors_header* header = NULL;
   safetensors_parse_options options = SAFETENSORS_PARSE_OPTIONS_INIT;
-  FAILS(safetensors_header_parse(TEXT(kText), 13, &options, &header, &error), UNKNOWN_DTYPE);
+  FAILS(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error), UNKNOWN_DTYPE);
   options.accept = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES;
-  FAILS(safetensors_header_parse(TEXT(kText), 13, &options, &header, &error), INVALID_OFFSET);
+  FAILS(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error), INVALID_OFFSET);
   options.accept = all;
-  FAILS(safetensors_header_parse(TEXT(kText), 10, &options, &header, &error), INCOMPLETE_DATA);
-  GOOD(safetensors_header_parse(TEXT(kText), 13, &options, &header, &error));
+  FAILS(safetensors_header_parse(TEXT(kFaults), 10, &options, &header, &error), INCOMPLETE_DATA);
+  GOOD(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error));
   safetensors_header_info info = SAFETENSORS_HEADER_INFO_INIT;
   GOOD(safetensors_header_get_info(header, &info, &error));
   CHECK(info.unknown_dtypes == 1 && info.holes == 2 && info.hole_bytes == 3 && info.unused_bytes == 2);
@@ -285,10 +285,10 @@ static void accepted_faults(void) {
 
 /* A file in memory: an unknown dtype is read as an array of bytes. */
 static void accepted_faults_of_file(void) {
-  static const char kText[] = "{\"a\":{\"dtype\":\"X8\",\"shape\":[2,5],\"data_offsets\":[0,3]}}";
-  char bytes[8 + sizeof kText - 1 + 3] = {(char)(sizeof kText - 1)};
-  memcpy(bytes + 8, kText, sizeof kText - 1);
-  memcpy(bytes + 8 + sizeof kText - 1, "abc", 3);
+  static const char kFaults[] = "{\"a\":{\"dtype\":\"X8\",\"shape\":[2,5],\"data_offsets\":[0,3]}}";
+  char bytes[8 + sizeof kFaults - 1 + 3] = {(char)(sizeof kFaults - 1)};
+  memcpy(bytes + 8, kFaults, sizeof kFaults - 1);
+  memcpy(bytes + 8 + sizeof kFaults - 1, "abc", 3);
   safetensors_parse_options options = SAFETENSORS_PARSE_OPTIONS_INIT;
   safetensors_file* file = NULL;
   FAILS(safetensors_file_from_memory(bytes, sizeof bytes, NULL, NULL, &options, &file, &error), UNKNOWN_DTYPE);

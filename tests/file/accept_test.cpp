@@ -82,8 +82,9 @@ TEST_F(FileAccept, RefusesElementsOfUnknownDtype) {
         error_of(tensor.read_into(Slice("0"), destination)), error_of(tensor.read({.slice = "1"})),
         error_of(tensor.read_as<std::uint8_t>(Slice("0")))}) {
     EXPECT_EQ(error.code, Errc::dtype_mismatch);
-    EXPECT_EQ(error.message, named + "cannot slice a tensor of unknown dtype: the size of its elements is unknown (read "
-                                     "all of its bytes)");
+    EXPECT_EQ(error.message, named +
+                                 "cannot slice a tensor of unknown dtype: the size of its elements is unknown (read "
+                                 "all of its bytes)");
     EXPECT_EQ(error.path, path_);
   }
   EXPECT_EQ(error_of(tensor.get<float>()).code, Errc::dtype_mismatch);

@@ -69,8 +69,8 @@ TEST(HeaderAccept, KeepsTextOfManyUnknownDtypes) {
   std::string text = "{";
   for (int i = 0; i < 3000; ++i) {
     const std::string name = std::to_string(i);
-    text += "\"" + name + "\":{\"dtype\":\"" + (i % 3 == 0 ? "U8" : "X" + name) + "\",\"shape\":[1],\"data_offsets\":[" +
-            name + "," + std::to_string(i + 1) + "]},";
+    text += "\"" + name + "\":{\"dtype\":\"" + (i % 3 == 0 ? "U8" : "X" + name) +
+            "\",\"shape\":[1],\"data_offsets\":[" + name + "," + std::to_string(i + 1) + "]},";
   }
   text.back() = '}';
   const Header header = parse_all(text, 3000);

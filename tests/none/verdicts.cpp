@@ -95,7 +95,8 @@ int main() {
     c.bytes.resize(static_cast<std::size_t>(size));
     if (std::fread(c.bytes.data(), 1, c.bytes.size(), stdin) != c.bytes.size()) return 2;
     c.options.allow_leading_whitespace = (flags & 1) != 0;
-    c.options.accept = {.unknown_dtypes = (flags & 2) != 0, .holes = (flags & 4) != 0, .unused_bytes = (flags & 8) != 0};
+    c.options.accept = {
+        .unknown_dtypes = (flags & 2) != 0, .holes = (flags & 4) != 0, .unused_bytes = (flags & 8) != 0};
     c.options.max_header_bytes = limit;
     check(name, c);
   }

@@ -24,8 +24,8 @@ int main(int count, char** arguments) {
     std::ofstream out(arguments[1], std::ios::binary);
     std::ofstream verdicts(arguments[2], std::ios::binary);
     for (const cases::Case& c : cases::load_all(SAFETENSORS_TEST_DATA)) {
-      out << c.name << ' ' << flags_of(c.options) << ' ' << c.options.max_header_bytes << ' '
-          << c.file_size.value_or(0) << ' ' << c.data_size << ' ' << c.bytes.size() << '\n'
+      out << c.name << ' ' << flags_of(c.options) << ' ' << c.options.max_header_bytes << ' ' << c.file_size.value_or(0)
+          << ' ' << c.data_size << ' ' << c.bytes.size() << '\n'
           << c.bytes;
       verdicts << c.name << ' ' << c.code;
       if (c.code != "ok") verdicts << ' ' << c.offset << ' ' << c.message;

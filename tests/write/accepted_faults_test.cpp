@@ -62,8 +62,8 @@ TEST_F(AcceptedFaults, EditOfMetadataRefusesFaults) {
     for (const bool holes : {false, true}) {
       const Checkpoint model = holes ? open_holes() : open_unknown();
       const std::string found = to_string(model.files()[0].header().tolerated());
-      const Error error = error_of(
-          edit_metadata(path_, {{"k", "v"}}, {.in_place = in_place, .parse = {.accept = Accept::all()}}));
+      const Error error =
+          error_of(edit_metadata(path_, {{"k", "v"}}, {.in_place = in_place, .parse = {.accept = Accept::all()}}));
       EXPECT_EQ(error.code, Errc::unsupported);
       EXPECT_EQ(error.message, "cannot write this header: its file has " + found + ", which the format does not allow");
       EXPECT_EQ(contents(path_), bytes_);

@@ -90,9 +90,8 @@ void write_text(const Header& header, HeaderWriter& writer) {
 Status check_writable(const Header& header) {
   const Tolerated tolerated = header.tolerated();
   if (!tolerated.any()) return {};
-  return base::make_error(Errc::unsupported,
-                          "cannot write this header: its file has " + to_string(tolerated) +
-                              ", which the format does not allow");
+  return base::make_error(Errc::unsupported, "cannot write this header: its file has " + to_string(tolerated) +
+                                                 ", which the format does not allow");
 }
 
 std::string header_text(const Header& header) {

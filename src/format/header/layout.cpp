@@ -171,8 +171,8 @@ bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
 }
 
 // Checks rule 6 for one tensor. A hole may precede it if `accept` allows that. The error has no offset.
-Status check_offsets(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous,
-                     const Accept& accept, Tolerated& tolerated) {
+Status check_offsets(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous, const Accept& accept,
+                     Tolerated& tolerated) {
   if (is_consecutive(tensor.begin, tensor.end, expected)) return {};
   const bool hole = tensor.begin > expected && tensor.end >= tensor.begin;
   if (!hole || !accept.holes) return invalid_offset(tensor, expected, previous);

@@ -108,8 +108,8 @@ std::string write_member(const Pairs& pairs, const Of& of) {
 
 Status check_new_name(std::string_view name, Dtype dtype) {
   if (dtype == Dtype::UNKNOWN)
-    return base::make_error(Errc::invalid_argument, base::tensor_named(name) +
-                                                        ": has an unknown dtype, expected one of the format's");
+    return base::make_error(Errc::invalid_argument,
+                            base::tensor_named(name) + ": has an unknown dtype, expected one of the format's");
   // A caller can convert any number to Dtype. An unknown number has no name.
   if (parse_dtype(to_string(dtype)) != dtype) {
     return base::make_error(Errc::invalid_argument,
