@@ -65,8 +65,8 @@ ModelTensors::ModelTensors(Tensors tensors) {
   std::string last;  // the tensors of a file follow each other
   std::uint64_t expected = 0;
   for (const Tensor& tensor : tensors) {
-    const std::uint64_t weights = tensor.dtype() == Dtype::UNKNOWN ? 0 : tensor.numel();
-    entries_.emplace(tensor.name(), Entry{&tensor.info(), weights});
+    const bool unknown = tensor.dtype() == Dtype::UNKNOWN;
+    entries_.emplace(tensor.name(), Entry{&tensor.info(), unknown ? 0 : tensor.numel(), unknown});
     const File file = tensor.file();
     const std::string& path = file.path();
     if (path == last) continue;

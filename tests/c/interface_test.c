@@ -514,7 +514,11 @@ static void structs_of_other_sizes(void) {
   info.known.struct_size = sizeof info;
   GOOD(safetensors_header_get_info(header, &info.known, &error));
   CHECK(info.unknown == 0 && info.known.header_bytes == 2 && info.known.struct_size == sizeof info);
-  info.known.struct_size = sizeof info.known - 8;
+  info.known.struct_size = offsetof(safetensors_header_info, unknown_dtypes); /* the struct of an older program */
+  info.known.unknown_dtypes = 99;
+  GOOD(safetensors_header_get_info(header, &info.known, &error));
+  CHECK(info.known.header_bytes == 2 && info.known.unknown_dtypes == 99);
+  info.known.struct_size = offsetof(safetensors_header_info, leading_whitespace);
   info.known.header_bytes = 99;
   FAILS(safetensors_header_get_info(header, &info.known, &error), INVALID_ARGUMENT);
   CHECK(info.known.header_bytes == 99); /* no part of a struct that cannot be trusted is written */
