@@ -1,5 +1,7 @@
 // Opens an argument as a Checkpoint. Standard input is opened as one file.
 #include "input.h"
+
+#include "accept.h"
 #include "text/formatted.h"
 
 #include "os/command/standard_streams.h"
@@ -49,6 +51,7 @@ Result<Input> Input::open(const std::string& argument, Console& console, const P
     const Result<File> file = open_standard_input(options, data, refused);
     if (!file) return file.error();
     notice_white_space(*file, shown_path(argument), console);
+    notice_tolerated(file->header(), shown_path(argument), console);
     return Input(*file);
   }
   return open(std::span(&argument, 1), console, parse, access);
@@ -60,7 +63,10 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
   options.parse.allow_leading_whitespace = true;
   Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
   if (!opened) return std::move(opened).error();
-  for (const File& file : opened->files()) notice_white_space(file, file.path(), console);
+  for (const File& file : opened->files()) {
+    notice_white_space(file, file.path(), console);
+    notice_tolerated(file.header(), file.path(), console);
+  }
   const bool is_file = opened->files().size() == 1 && opened->files()[0].path() == arguments[0];
   return Input(*std::move(opened), is_file);
 }
@@ -165,6 +171,7 @@ std::uint64_t alignment_of(std::uint64_t offset) {
 }
 
 std::uint64_t parameters(const TensorInfo& tensor) {
+  if (tensor.dtype == Dtype::UNKNOWN) return 0;
   const unsigned element_bits = bits(tensor.dtype);
   const std::uint64_t bytes = tensor.nbytes();
   // bytes * 8 / element_bits in two steps, because bytes * 8 could overflow.

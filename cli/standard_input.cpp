@@ -74,7 +74,9 @@ class PipeStart {
   [[nodiscard]] Result<std::optional<std::uint64_t>> file_size(const ParseOptions& parse) const {
     const std::string header = text();
     if (header.empty()) return std::optional<std::uint64_t>();
-    const Result<Header> parsed = Header::parse(header, UINT64_MAX, parse);
+    ParseOptions strict = parse;
+    strict.accept.unused_bytes = false;
+    const Result<Header> parsed = Header::parse(header, UINT64_MAX, strict);
     // The offset of this error is the end of the tensors (docs/format.md, rule 10).
     if (!parsed && parsed.error().code == Errc::incomplete_data) return std::optional(parsed.error().offset);
     return parsed ? Result<std::optional<std::uint64_t>>(std::nullopt) : parsed.error();
@@ -177,7 +179,8 @@ Result<File> keep_pipe(const PipeStart& start, const OpenOptions& options) {
   if (Status status = file.create(); !status) return status.error();
   if (Status status = file.append(start.bytes()); !status) return status.error();
   std::uint64_t done = start.bytes().size();
-  const std::uint64_t most = *size ? **size + 1 : done;  // one byte more shows that the pipe is too long
+  // One byte more shows that the pipe is too long. To count unused bytes, read to the end.
+  const std::uint64_t most = options.parse.accept.unused_bytes ? UINT64_MAX : *size ? **size + 1 : done;
   std::vector<std::byte> buffer(std::size_t{256} << 10);
   while (done < most) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), most - done));

@@ -95,6 +95,40 @@ void check_accepted(const Header& header) {
   require(again->text().value() == *text, "writing is stable");
 }
 
+// Strict mode and all flags of Accept agree about a header that has no faults.
+void check_no_faults(const Header& strict, std::string_view text, std::uint64_t data_size, ParseOptions options) {
+  options.accept = safetensors::Accept::all();
+  const auto tolerant = parse_bounded(text, data_size, options);
+  require(tolerant.ok() && !tolerant->tolerated().any(), "what strict mode accepts has no faults");
+  check_equal(strict, *tolerant);
+  require(tolerant->text().value() == strict.text().value(), "the same text");
+}
+
+// With all flags, ranges still neither overlap nor leave the file, and the counts of faults are exact.
+void check_tolerant(std::string_view text, std::uint64_t data_size) {
+  ParseOptions options{.allow_leading_whitespace = true, .accept = safetensors::Accept::all()};
+  const auto header = parse_bounded(text, data_size, options);
+  if (!header) return check_error(header.error(), text);
+  safetensors::Tolerated counted;
+  std::uint64_t end = 0;
+  for (const TensorInfo& tensor : header->tensors()) {
+    require(tensor.begin >= end && tensor.end >= tensor.begin && tensor.end <= data_size, "inside, and no overlap");
+    counted.holes += tensor.begin > end ? 1 : 0;
+    counted.hole_bytes += tensor.begin - end;
+    end = tensor.end;
+    require(header->find(tensor.name) == &tensor, "found by its name");
+    const bool unknown = tensor.dtype == safetensors::Dtype::UNKNOWN;
+    counted.unknown_dtypes += unknown ? 1 : 0;
+    require(unknown != safetensors::parse_dtype(header->dtype_name(tensor)).has_value(), "unknown to the format");
+    require(unknown || fuzz::count_bytes(tensor.dtype, tensor.shape) == tensor.nbytes(), "known dtypes fit");
+  }
+  counted.unused_bytes = data_size - end;
+  require(counted == header->tolerated(), "every fault is counted");
+  require(header->text().ok() != counted.any(), "faults are never written");
+  const auto strict = Header::parse(text, data_size, {.allow_leading_whitespace = true});
+  require(strict.ok() != counted.any(), "strict mode refuses exactly the faults");
+}
+
 void check_lengths(const unsigned char* data, std::size_t size) {
   const auto prefix = std::as_bytes(std::span(data, std::min<std::size_t>(size, 8)));
   const auto length = Header::length(prefix, size);
@@ -115,6 +149,7 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   std::uint64_t data_size = ~std::uint64_t{0} - 8 - size;
   auto header = parse_bounded(text, data_size, lax);
   check_utf8(header, text);
+  for (const std::uint64_t bytes : {data_size, std::uint64_t{size}, std::uint64_t{0}}) check_tolerant(text, bytes);
   if (!header && header.error().code == Errc::incomplete_data) {
     check_error(header.error(), text);
     data_size = header.error().offset - 8 - size;
@@ -123,6 +158,7 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   }
   if (!header) return check_error(header.error(), text), 0;
   check_accepted(*header);
+  check_no_faults(*header, text, data_size, lax);
   const auto strict = Header::parse(text, data_size);
   require(strict.ok() != header->leading_whitespace(), "white space in front is all that the option allows");
   if (!strict) require(strict.error().code == Errc::json_leading_whitespace, "and is what is refused without it");

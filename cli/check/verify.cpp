@@ -1,6 +1,7 @@
 // The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
 // a model of several files as one set, which also checks the index against the files. If that fails, it opens one file
 // after the other, to find each invalid one and each problem of the index.
+#include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -42,6 +43,7 @@ constexpr Option kVerifyTable[] = {
      nullptr, Values::path},
     {"-q,--quiet", nullptr, "print only what is invalid"},
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
+    kAcceptOption,
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
@@ -76,6 +78,7 @@ void print_verdict_json(Json& json, const std::string& path, const Result<File>&
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
     json.field("nbytes", header.data_bytes());
+    json_tolerated(json, header);
   } else if (exit_of(file.error()) == Exit::system) {
     json_input_error(json.key("valid").null(), path, file.error());
   } else {
@@ -87,8 +90,10 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
   if (!file) return print_invalid(console, path, file.error());
   const Header& header = file->header();
   if (quiet) return;
-  console.out(formatted("{}: {}, {}, {}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
-                        counted(header.file_bytes(), "byte")));
+  const Tolerated tolerated = header.tolerated();
+  const std::string accepted = tolerated.any() ? formatted(", accepted {}", to_string(tolerated)) : std::string();
+  console.out(formatted("{}: {}, {}, {}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                        counted(header.file_bytes(), "byte"), accepted));
 }
 
 // "2 NaN, 1 infinity", without the kinds that are allowed.
@@ -119,6 +124,7 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   };
   const Interrupt interrupt;
   StatsOptions how;
+  how.select = [](const Tensor& tensor) { return tensor.dtype() != Dtype::UNKNOWN; };  // has no numbers
   how.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();
@@ -224,6 +230,7 @@ Exit manifest_error(const std::string& path, const Error& error, bool as_json, C
 Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
+  std::optional<std::string> accept;
   std::optional<std::string> values;
   std::optional<std::string> manifest;
   VerifyOptions options;
@@ -233,6 +240,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("quiet", options.quiet);
   arguments.value("manifest", manifest);
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
+  arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
   arguments.value("values", values);
   arguments.flag("json", as_json);
@@ -243,6 +251,11 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     const auto number = base::parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.open.parse.max_header_bytes = *number;
+  }
+  if (accept) {
+    const std::optional<Accept> faults = parse_accept(*accept);
+    if (!faults) return console.usage("verify", kAcceptUsage);
+    options.open.parse.accept = *faults;
   }
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
@@ -266,8 +279,8 @@ const Command kVerify = {
     .title = "Check files against every rule of the format.",
     .usage =
         "safetensors verify PATH... [--manifest FILE] [--values LIST] [--quiet]\n"
-        "                   [--allow-leading-whitespace] [--max-header-bytes N]\n"
-        "                   [--json]",
+        "                   [--allow-leading-whitespace] [--accept LIST]\n"
+        "                   [--max-header-bytes N] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,

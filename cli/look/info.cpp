@@ -1,5 +1,6 @@
 // The subcommand info: sums up the headers of files by dtype, finds the largest tensors, and recognizes kinds of
 // models. Reads no tensor data.
+#include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
@@ -35,6 +36,7 @@ Bits per weight are the bits of all tensors per weight that they stand for.)";
 
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
+    kAcceptOption,
     kJsonOption,
 };
 
@@ -290,6 +292,7 @@ void print_json(Json& json, const Input& input, const Summary& summary, const Re
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
+    json_tolerated(json, header);
     json.field("data_start", header.data_start()).field("data_start_alignment", alignment_of(header.data_start()));
   } else {
     json_files(json.line(), input);
@@ -326,8 +329,9 @@ void print_json(Json& json, const Input& input, const Summary& summary, const Re
   json.close(']');
 }
 
-Exit show_path(const std::string& path, std::uint64_t largest, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console);
+Exit show_path(const std::string& path, std::uint64_t largest, const ParseOptions& parse, Console& console,
+               Json* json) {
+  const Result<Input> input = Input::open(path, console, parse);
   if (!input) {
     if (json != nullptr) json_input_error(*json, path, input.error());
     return input_error(path, input.error(), console);
@@ -346,17 +350,26 @@ Exit show_path(const std::string& path, std::uint64_t largest, Console& console,
 Exit run_info(std::span<const std::string> given, Console& console) {
   std::vector<std::string> files;
   std::optional<std::string> largest;
+  std::optional<std::string> accept;
   bool as_json = false;
   Arguments arguments(kInfo);
   arguments.positionals(files);
   arguments.value("largest", largest);
+  arguments.value("accept", accept);
   arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
-  return for_each_file("info", files, as_json, console,
-                       [&](const std::string& path, Json* json) { return show_path(path, *count, console, json); });
+  ParseOptions parse;
+  if (accept) {
+    const std::optional<Accept> faults = parse_accept(*accept);
+    if (!faults) return console.usage("info", kAcceptUsage);
+    parse.accept = *faults;
+  }
+  return for_each_file("info", files, as_json, console, [&](const std::string& path, Json* json) {
+    return show_path(path, *count, parse, console, json);
+  });
 }
 
 }  // namespace
@@ -365,7 +378,7 @@ const Command kInfo = {
     .name = "info",
     .summary = "summarize: dtypes, parameters, alignment, LoRA, GPTQ, ...",
     .title = "Summarize files.",
-    .usage = "safetensors info PATH... [--largest N] [--json]",
+    .usage = "safetensors info PATH... [--largest N] [--accept LIST] [--json]",
     .description = kInfoDescription,
     .options = kInfoTable,
     .examples = kInfoExamples,

@@ -1,4 +1,5 @@
 // The subcommand ls: lists the tensors of files, selected by patterns and sorted.
+#include "accept.h"
 #include "arguments.h"
 #include "base/glob.h"
 #include "command.h"
@@ -45,6 +46,7 @@ constexpr Option kLsTable[] = {
      "rank, parameters, size, bytes, share, begin, end, offset,\n"
      "alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
+    kAcceptOption,
     kJsonOption,
 };
 
@@ -100,6 +102,7 @@ struct LsOptions {
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
   bool json = false;
+  ParseOptions parse = {};
 };
 
 struct LsTotals {
@@ -174,6 +177,7 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+    json_tolerated(json, header);
   } else {
     json_files(json, input);
   }
@@ -184,7 +188,8 @@ void print_json(Json& json, const Input& input, const List& list) {
   print_totals_json(json, input, total(input, list));
   json.key("tensors").open('[');
   for (const auto& [info, file] : list) {
-    json.line().open('{').field("name", info->name).field("dtype", to_string(info->dtype));
+    json.line().open('{').field("name", info->name);
+    json.field("dtype", input.files()[file].header().dtype_name(*info));
     json.field("shape", info->shape).field("nbytes", info->nbytes());
     json.key("data_offsets").open('[').number(info->begin).number(info->end).close(']');
     json.field("file_offset", info->file_offset);
@@ -210,7 +215,7 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
 }
 
 Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console);
+  const Result<Input> input = Input::open(path, console, options.parse);
   if (!input) {
     if (json != nullptr) json_input_error(*json, path, input.error());
     return input_error(path, input.error(), console);
@@ -234,6 +239,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   LsOptions options;
   std::optional<std::string> sort;
   std::optional<std::string> columns;
+  std::optional<std::string> accept;
   Arguments arguments(kLs);
   arguments.positionals(options.paths);
   arguments.values("match", options.globs);
@@ -242,9 +248,15 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.flag("tree", options.tree);
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
+  arguments.value("accept", accept);
   arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
+  if (accept) {
+    const std::optional<Accept> faults = parse_accept(*accept);
+    if (!faults) return console.usage("ls", kAcceptUsage);
+    options.parse.accept = *faults;
+  }
   if (sort) {
     options.less = orders().at(*sort);
     options.by_size = *sort == "size";
@@ -276,7 +288,8 @@ const Command kLs = {
     .title = "List the tensors of files.",
     .usage =
         "safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]\n"
-        "               [--tree | --columns LIST | --long] [--json]",
+        "               [--tree | --columns LIST | --long] [--accept LIST]\n"
+        "               [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

@@ -13,7 +13,7 @@ constexpr ListColumn kColumns[] = {
     {"name", "NAME", Table::Align::left, Table::Narrow::shorten,
      [](const ListRow& row) { return printable(row.tensor.name); }},
     {"dtype", "DTYPE", Table::Align::left, Table::Narrow::keep,
-     [](const ListRow& row) { return std::string(to_string(row.tensor.dtype)); }},
+     [](const ListRow& row) { return printable(row.input.files()[row.file].header().dtype_name(row.tensor)); }},
     {"shape", "SHAPE", Table::Align::left, Table::Narrow::shorten,
      [](const ListRow& row) { return shape_text(row.tensor.shape); }},
     {"rank", "RANK", Table::Align::right, Table::Narrow::hide,

@@ -180,6 +180,12 @@ SAFETENSORS_API safetensors_status safetensors_header_tensor_at(const safetensor
 SAFETENSORS_API safetensors_status safetensors_header_find(const safetensors_header* header, const char* name,
                                                            size_t name_length, safetensors_tensor_info* info,
                                                            safetensors_error* error);
+/** Writes the dtype of the tensor with this name as a text, such as "F32", and its length in bytes. If the dtype is
+ * SAFETENSORS_DTYPE_UNKNOWN, this is the text in the file, which may be any valid UTF-8. The text is valid until the
+ * header is freed. Error: NOT_FOUND. */
+SAFETENSORS_API safetensors_status safetensors_header_dtype_name(const safetensors_header* header, const char* name,
+                                                                 size_t name_length, const char** dtype,
+                                                                 size_t* dtype_length, safetensors_error* error);
 /** Copies the shape of the tensor with this name to `shape`, outermost dimension first.
  *
  * `*rank` becomes the number of dimensions, also if the error is BUFFER_SIZE. With a capacity of 0, the call only sets
@@ -359,30 +365,6 @@ typedef struct safetensors_file safetensors_file;
 typedef struct safetensors_tensor safetensors_tensor;
 /** A tensor in memory. It may outlive its file. */
 typedef struct safetensors_array safetensors_array;
-
-/** Decides whether safetensors_tensor_view() maps a file or reads it. */
-enum {
-  /** The library decides at open: read on Windows and on network and user-space file systems, otherwise map. */
-  SAFETENSORS_ACCESS_AUTOMATIC = 0,
-  /** Map the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a file from
-   * memory or from a source, a view is the memory of the caller instead of a map. */
-  SAFETENSORS_ACCESS_MAP = 1,
-  /** Never map. If the file becomes shorter, reading returns FILE_TRUNCATED. */
-  SAFETENSORS_ACCESS_READ = 2
-};
-
-/** Options of the functions that open a file. Initialize them with SAFETENSORS_OPEN_OPTIONS_INIT. */
-typedef struct safetensors_open_options {
-  uint64_t struct_size;              /**< size of this struct in bytes */
-  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
-  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
-  int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
-  int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
-  void* user;                        /**< passed to `cancelled` */
-} safetensors_open_options;
-/** Initializer of safetensors_open_options. */
-#define SAFETENSORS_OPEN_OPTIONS_INIT \
-  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL }
 
 /** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
  *

@@ -24,7 +24,7 @@ typedef struct safetensors_checkpoint_options {
   uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
   int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
   uint32_t threads;                  /**< number of threads that read headers; 0: as many as are useful, at most 16 */
-  uint32_t reserved;                 /**< 0 */
+  uint32_t accept;                   /**< as in safetensors_parse_options */
   int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
   void* user;                        /**< passed to `cancelled` */
 } safetensors_checkpoint_options;

@@ -1,5 +1,5 @@
 /** @file
- * Status codes, the error, dtypes and parse options of the C interface. Include c.h instead of this header. */
+ * Status codes, the error, dtypes and options for reading of the C interface. Include c.h instead of this header. */
 #ifndef SAFETENSORS_C_TYPES_H
 #define SAFETENSORS_C_TYPES_H
 
@@ -133,10 +133,23 @@ enum {
       19, /**< 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero */
   SAFETENSORS_DTYPE_F6_E2M3 = 20, /**< 6 bits: 2 of exponent, 3 of mantissa; packed */
   SAFETENSORS_DTYPE_F6_E3M2 = 21, /**< 6 bits: 3 of exponent, 2 of mantissa; packed */
-  SAFETENSORS_DTYPE_F4 = 22       /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
+  SAFETENSORS_DTYPE_F4 = 22,      /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */
+  /** Not a dtype of the format: a tensor whose dtype the library does not know. It needs
+   * SAFETENSORS_ACCEPT_UNKNOWN_DTYPES. safetensors_header_dtype_name() has the text of the file. The tensor is read as
+   * an array of U8. No function takes this number. */
+  SAFETENSORS_DTYPE_UNKNOWN = 255
 };
 
 /* --- Options for reading headers --- */
+
+/** Faults of a file that a reader accepts: bits of `accept`. Without them, each of these faults is an error. All other
+ * faults always are. */
+enum {
+  /** Tensors whose dtype is not one of the format's. Their size is that of `data_offsets`. */
+  SAFETENSORS_ACCEPT_UNKNOWN_DTYPES = 1,
+  SAFETENSORS_ACCEPT_HOLES = 2,       /**< bytes before or between tensors that belong to no tensor */
+  SAFETENSORS_ACCEPT_UNUSED_BYTES = 4 /**< bytes after the last tensor */
+};
 
 /** Options of the functions that read a header. Initialize them with SAFETENSORS_PARSE_OPTIONS_INIT. */
 typedef struct safetensors_parse_options {
@@ -144,7 +157,7 @@ typedef struct safetensors_parse_options {
   /** Maximum length of the header in bytes. 0: 100,000,000, the limit of the format. */
   uint64_t max_header_bytes;
   uint32_t allow_leading_whitespace; /**< not 0: accept white space before the `{` */
-  uint32_t reserved;                 /**< 0 */
+  uint32_t accept;                   /**< faults to accept: bits SAFETENSORS_ACCEPT_...; 0: none */
   /** Return a value other than 0 to end the call with SAFETENSORS_ERROR_CANCELLED. May be NULL.
    *
    * Only the thread that made the call runs it, from time to time, with `user`. It must return normally. It may return
@@ -156,6 +169,34 @@ typedef struct safetensors_parse_options {
 /** Initializer of safetensors_parse_options. */
 #define SAFETENSORS_PARSE_OPTIONS_INIT \
   { sizeof(safetensors_parse_options), 0, 0, 0, NULL, NULL }
+
+/* --- Options for opening files --- */
+
+/** Decides whether safetensors_tensor_view() maps a file or reads it. */
+enum {
+  /** The library decides at open: read on Windows and on network and user-space file systems, otherwise map. */
+  SAFETENSORS_ACCESS_AUTOMATIC = 0,
+  /** Map the file. If the file becomes shorter, access to the missing bytes of a map raises SIGBUS. For a file from
+   * memory or from a source, a view is the memory of the caller instead of a map. */
+  SAFETENSORS_ACCESS_MAP = 1,
+  /** Never map. If the file becomes shorter, reading returns FILE_TRUNCATED. */
+  SAFETENSORS_ACCESS_READ = 2
+};
+
+/** Options of the functions that open a file. Initialize them with SAFETENSORS_OPEN_OPTIONS_INIT. */
+typedef struct safetensors_open_options {
+  uint64_t struct_size;              /**< size of this struct in bytes */
+  uint64_t max_header_bytes;         /**< as in safetensors_parse_options */
+  uint32_t allow_leading_whitespace; /**< as in safetensors_parse_options */
+  int32_t access;                    /**< one of SAFETENSORS_ACCESS_... */
+  int32_t (*cancelled)(void* user);  /**< as in safetensors_parse_options */
+  void* user;                        /**< passed to `cancelled` */
+  uint32_t accept;                   /**< as in safetensors_parse_options */
+  uint32_t reserved;                 /**< 0 */
+} safetensors_open_options;
+/** Initializer of safetensors_open_options. */
+#define SAFETENSORS_OPEN_OPTIONS_INIT \
+  { sizeof(safetensors_open_options), 0, 0, SAFETENSORS_ACCESS_AUTOMATIC, NULL, NULL, 0, 0 }
 
 /* --- Contents of headers --- */
 
@@ -170,10 +211,14 @@ typedef struct safetensors_header_info {
   uint64_t file_bytes;         /**< size of the file in bytes */
   uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
   uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
+  uint64_t unknown_dtypes;     /**< accepted faults: number of tensors of SAFETENSORS_DTYPE_UNKNOWN */
+  uint64_t holes;              /**< accepted faults: number of holes before and between tensors */
+  uint64_t hole_bytes;         /**< size of all holes together, in bytes */
+  uint64_t unused_bytes;       /**< accepted faults: number of bytes after the last tensor */
 } safetensors_header_info;
 /** Initializer of safetensors_header_info. */
 #define SAFETENSORS_HEADER_INFO_INIT \
-  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** A metadata pair. */
 typedef struct safetensors_metadata {

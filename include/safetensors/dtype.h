@@ -1,5 +1,5 @@
 /// @file
-/// The 22 element types of the format.
+/// The 22 element types of the format, and the type of tensors whose dtype is unknown.
 ///
 /// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
@@ -40,6 +40,10 @@ enum class Dtype : std::uint8_t {
   F6_E2M3 = 20,      ///< 6 bits: 2 of exponent, 3 of mantissa; packed
   F6_E3M2 = 21,      ///< 6 bits: 3 of exponent, 2 of mantissa; packed
   F4 = 22,           ///< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed
+  /// Not a dtype of the format: the tensor has a dtype that this library does not know. Only a reader with
+  /// Accept::unknown_dtypes returns it. Header::dtype_name() has the text of the file. The library reads such a tensor
+  /// as bytes. It neither slices, casts nor writes it.
+  UNKNOWN = 255,
 };
 
 /// A data type of DLPack 1.1 (https://dmlc.github.io/dlpack/latest/c_api.html).
@@ -49,20 +53,21 @@ struct DLPackType {
   std::uint16_t lanes = 1;  ///< elements per vector
 };
 
-/// Returns all dtypes, lowest rank() first. The memory is static.
+/// Returns the 22 dtypes of the format, lowest rank() first. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::span<const Dtype> all_dtypes() noexcept;
 
-/// Returns the bits of one element: 4, 6, 8, 16, 32 or 64.
+/// Returns the bits of one element: 4, 6, 8, 16, 32 or 64. Returns 8 for Dtype::UNKNOWN, which is read as bytes.
 [[nodiscard]] SAFETENSORS_API unsigned bits(Dtype dtype) noexcept;
 
 /// Returns the rank of a dtype, from 0 (BOOL) to 21 (U64). In a file that this library writes, tensors of a higher rank
-/// come first.
+/// come first. Returns 22 for Dtype::UNKNOWN.
 [[nodiscard]] SAFETENSORS_API unsigned rank(Dtype dtype) noexcept;
 
-/// Returns the DLPack data type of a dtype.
+/// Returns the DLPack data type of a dtype. Returns that of U8 for Dtype::UNKNOWN.
 [[nodiscard]] SAFETENSORS_API DLPackType dlpack_type(Dtype dtype) noexcept;
 
-/// Returns the name of a dtype in the file, such as "F32". Returns "?" for an unknown number. The memory is static.
+/// Returns the name of a dtype in the file, such as "F32". Returns "unknown" for Dtype::UNKNOWN, and "?" for a number
+/// that is no Dtype. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
 
 namespace detail {

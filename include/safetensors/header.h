@@ -22,6 +22,43 @@
 namespace safetensors {
 inline namespace v0 {
 
+/// Faults of a file that a reader accepts. Without these flags, each of them is an error.
+///
+/// Everything else stays an error with any of the flags: tensors that overlap or reach past the end of the file,
+/// repeated names, and sizes that do not match the shape and the dtype. Header::tolerated() returns the faults that
+/// were found. The library reads such a file, but never writes one.
+struct Accept {
+  /// Tensors whose dtype is not one of the 22 names. They get Dtype::UNKNOWN, and are read as bytes. Their size is that
+  /// of `data_offsets`.
+  bool unknown_dtypes = false;
+  /// Bytes before or between tensors that belong to no tensor.
+  bool holes = false;
+  /// Bytes after the last tensor.
+  bool unused_bytes = false;
+
+  /// Returns an Accept with all flags.
+  [[nodiscard]] static constexpr Accept all() noexcept { return {true, true, true}; }
+  /// Compares all flags.
+  friend bool operator==(const Accept&, const Accept&) noexcept = default;
+};
+
+/// The faults that a reader accepted in a file.
+struct Tolerated {
+  std::uint64_t unknown_dtypes = 0;  ///< number of tensors with Dtype::UNKNOWN
+  std::uint64_t holes = 0;           ///< number of holes before and between tensors
+  std::uint64_t hole_bytes = 0;      ///< size of all holes together, in bytes
+  std::uint64_t unused_bytes = 0;    ///< bytes after the last tensor
+
+  /// Returns true when there is a fault.
+  [[nodiscard]] bool any() const noexcept { return unknown_dtypes != 0 || holes != 0 || unused_bytes != 0; }
+  /// Compares all numbers.
+  friend bool operator==(const Tolerated&, const Tolerated&) noexcept = default;
+};
+
+/// Returns a list of the faults, such as "1 tensor of unknown dtype, 2 holes (24 bytes), 8 unused bytes at the end".
+/// Returns an empty text if there are none. May throw `std::bad_alloc`.
+[[nodiscard]] SAFETENSORS_API std::string to_string(const Tolerated& tolerated);
+
 /// Options of the functions that read a header.
 struct ParseOptions {
   /// Maximum length of the header in bytes. A longer header is refused before memory is allocated for it. 100,000,000
@@ -31,6 +68,8 @@ struct ParseOptions {
   /// Accept white space before the `{`, like the reference implementation. The format requires that the header begins
   /// with `{`.
   bool allow_leading_whitespace = false;
+  /// Faults that the reader accepts. The default accepts none.
+  Accept accept = {};
   /// A function that cancels the call: if it returns true, the call ends with Errc::cancelled. Empty: the call cannot
   /// be cancelled.
   ///
@@ -48,7 +87,7 @@ struct TensorInfo {
   std::uint64_t begin = 0;        ///< first number of `data_offsets`: bytes from the start of the data
   std::uint64_t end = 0;          ///< second number of `data_offsets`: end of the range [begin, end)
   std::uint64_t file_offset = 0;  ///< bytes from the start of the file to the first byte: 8 + header length + begin
-  Dtype dtype = Dtype::U8;        ///< type of the elements
+  Dtype dtype = Dtype::U8;        ///< type of the elements; UNKNOWN only with Accept::unknown_dtypes
 
   /// Returns the size of the tensor in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return end - begin; }
@@ -226,6 +265,14 @@ class Header {
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return data_start() + data_bytes(); }
   /// Returns true when white space preceded the `{`. This needs ParseOptions::allow_leading_whitespace.
   [[nodiscard]] SAFETENSORS_API bool leading_whitespace() const noexcept;
+  /// Returns the faults that ParseOptions::accept allowed. Without this option, there are none.
+  [[nodiscard]] SAFETENSORS_API Tolerated tolerated() const noexcept;
+
+  /// Returns the dtype of a tensor as a text. If the dtype is Dtype::UNKNOWN, this is the text in the file, which may
+  /// be any valid UTF-8. Otherwise it is to_string(tensor.dtype). `tensor` must be an entry of this Header. The text is
+  /// valid as long as any copy of this Header exists.
+  [[nodiscard]] SAFETENSORS_API std::string_view dtype_name(const TensorInfo& tensor) const& noexcept;
+  std::string_view dtype_name(const TensorInfo& tensor) const&& = delete;
 
   /// Returns the text that this library writes for this header (docs/format.md).
   ///
@@ -233,7 +280,7 @@ class Header {
   /// the same offset are in the order of the writer: sorted by dtype rank() (highest first) and then by name. Spaces
   /// pad the text to header_bytes(), or to a multiple of 8 bytes if the text is longer. If this library wrote the
   /// header, the result is equal to the text in the file, byte for byte.
-  /// Error: out_of_memory.
+  /// Errors: unsupported (tolerated() has faults, which this library does not write), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:

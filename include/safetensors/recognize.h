@@ -75,7 +75,7 @@ struct Recognition {
   /// Number of weights. A packed tensor counts as the weights that it packs. Scales and other helpers do not count.
   std::uint64_t weights = 0;
   /// Number of tensors that pack weights, but do not show how many. They are not in `weights`. Only their configuration
-  /// tells the number.
+  /// tells the number. Tensors with Dtype::UNKNOWN are among them.
   std::uint64_t unknown = 0;
 
   /// Returns the bytes x 8 of all tensors per weight. Returns nullopt if there are no weights, or if `unknown` is not

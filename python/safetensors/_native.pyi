@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from typing_extensions import Buffer, Self
 
-from ._types import Backend, Cache, Durability, Framework, TensorOrder
+from ._types import Backend, Cache, Durability, Fault, Framework, TensorOrder
 
 # address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 _Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
@@ -154,6 +154,10 @@ class safe_open:
     "mmap" is the same as "pread". The environment variable SAFETENSORS_BACKEND replaces "mmap" by
     another backend. If the variable is "mmap", files are mapped on every file system.
 
+    `accept`: faults of the file that are no errors: some of "unknown_dtypes", "holes" and "unused_bytes".
+    `tolerated` returns those that were found. A tensor of unknown dtype is an array of bytes (uint8), and
+    cannot be sliced.
+
     The object is a context manager. Tensors and slices stay valid after it is closed and after the file
     is removed. Use it from any number of threads at once.
     """
@@ -165,6 +169,7 @@ class safe_open:
         device: Any = "cpu",
         *,
         backend: Backend = "mmap",
+        accept: Fault | Iterable[Fault] | None = (),
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -174,6 +179,9 @@ class safe_open:
         traceback: TracebackType | None = None,
         /,
     ) -> None: ...
+    def tolerated(self) -> dict[str, int]:
+        """Return the faults that `accept` allowed: the numbers "unknown_dtypes", "holes", "hole_bytes" and
+        "unused_bytes". The dict is empty if the file has none of these faults."""
     def keys(self) -> list[str]:
         """Return the names of the tensors, sorted by their bytes."""
     def offset_keys(self) -> list[str]:

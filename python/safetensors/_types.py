@@ -20,6 +20,7 @@ __all__ = [
     "Buffer",
     "Cache",
     "Durability",
+    "Fault",
     "Framework",
     "Paths",
     "Tensor",
@@ -35,6 +36,7 @@ else:
     Tensor = TypingTypeVar("Tensor")
 
 Backend = Literal["mmap", "pread", "auto"]
+Fault = Literal["unknown_dtypes", "holes", "unused_bytes"]
 Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
 TensorOrder = Literal["writer", "given", "aligned"]

@@ -21,7 +21,9 @@ Array range_of(const Array& data, Dtype dtype, const Shape& shape, const ByteRun
 
 // The tensor's range of the data of its file.
 Array inside(const Array& data, const TensorInfo& tensor) {
-  return range_of(data, tensor.dtype, Shape(tensor.shape), {tensor.begin, tensor.nbytes()});
+  const ByteRun bytes{tensor.begin, tensor.nbytes()};
+  if (tensor.dtype == Dtype::UNKNOWN) return range_of(data, Dtype::U8, Shape({bytes.size}), bytes);
+  return range_of(data, tensor.dtype, Shape(tensor.shape), bytes);
 }
 
 template <class Function>
@@ -125,6 +127,7 @@ Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
 // Reads the slice, or maps it if that costs less.
 Array Opened::part(const Tensor& tensor, const Slice& slice) const {
   if (!maps()) return read_slice(tensor, slice);
+  if (tensor.dtype() == Dtype::UNKNOWN) return read_slice(tensor, slice);  // an error, or all of its bytes
   const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) fail(resolved.error());
   const std::optional<Part> found = contiguous_part(tensor, *resolved);
@@ -194,6 +197,7 @@ nb::object Opened::slice(const Tensor& tensor, nb::handle index) {
 
 nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
   refuse_meta_index(index);
+  if (tensor.dtype() == Dtype::UNKNOWN) fail(Slice().resolve(tensor.dtype(), tensor.shape()).error());
   if (!maps() && index_errors_ == IndexErrors::reference) refuse_torch_index(index, tensor.shape());
   if (!maps() && bits(tensor.dtype()) >= 8 && !tensor.shape().empty()) {
     if (const std::optional<TorchIndex> parsed = parse_torch_index(index, tensor.shape())) {

@@ -238,6 +238,8 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
   TensorFactory factory(same ? opened.maker() : make_maker(opened.framework(), request.device), request.device);
   for (const Planned& item : request.planned) {
     const Dtype dtype = item.tensor.dtype();
+    if (dtype == Dtype::UNKNOWN)
+      raise("prefetch cannot hand out `" + printable(item.tensor.name()) + "`: its dtype is unknown");
     if (!factory.has(dtype))
       raise("prefetch cannot hand out dtype " + std::string(to_string(dtype)) + ": torch has no matching dtype");
   }

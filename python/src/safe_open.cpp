@@ -64,7 +64,31 @@ struct Wanted {
   Device device;
   std::optional<Backend> backend;  // nullopt: the file system decides
   IndexErrors index_errors;
+  Accept accept;
 };
+
+// accept: an iterable of the names of faults, or one name.
+Accept parse_accept(nb::handle given) {
+  Accept accept;
+  const auto add = [&](nb::handle item) {
+    const std::string_view name = from_str(item, "accept");
+    if (name == "holes")
+      accept.holes = true;
+    else if (name == "unknown_dtypes")
+      accept.unknown_dtypes = true;
+    else if (name == "unused_bytes")
+      accept.unused_bytes = true;
+    else
+      raise("accept has `" + printable(name) + "`, expected \"holes\", \"unknown_dtypes\" or \"unused_bytes\"");
+  };
+  if (given.is_none()) return accept;
+  if (PyUnicode_Check(given.ptr())) {
+    add(given);
+    return accept;
+  }
+  for (const nb::handle item : nb::iter(given)) add(item);
+  return accept;
+}
 
 // "mmap" is the default, and programs that pass it mean no more than the default. So it asks for a map only where a map
 // is safe. The environment variable replaces it, for programs that cannot be changed. The other words are kept.
@@ -76,12 +100,12 @@ std::optional<Backend> choose_backend(Backend argument) {
   return parse_backend(name, std::string("environment variable ") + kBackendVariable + ": ");
 }
 
-Wanted parse_wanted(nb::handle framework, nb::handle device, nb::handle backend) {
+Wanted parse_wanted(nb::handle framework, nb::handle device, nb::handle backend, nb::handle accept) {
   const Framework chosen = parse_framework(from_str(framework, "framework"));
   Device parsed = parse_device(device);
   const Backend argument = parse_backend(from_str(backend, "backend"));
   const Wanted wanted{chosen, std::move(parsed), choose_backend(argument),
-                      argument == Backend::mmap ? IndexErrors::torch : IndexErrors::reference};
+                      argument == Backend::mmap ? IndexErrors::torch : IndexErrors::reference, parse_accept(accept)};
   check_device(wanted.framework, wanted.device);
   return wanted;
 }
@@ -93,21 +117,23 @@ std::shared_ptr<Opened> finish(Result<File> file, const std::string& path, const
                                   wanted.index_errors);
 }
 
-OpenOptions options_of(const Wanted& wanted, const ParseOptions& parse) {
+OpenOptions options_of(const Wanted& wanted, ParseOptions parse) {
+  parse.accept = wanted.accept;
   if (!wanted.backend) return {.access = Access::automatic, .parse = parse};
   return {.access = *wanted.backend == Backend::mmap ? Access::map : Access::read, .parse = parse};
 }
 
-std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb::handle device, nb::handle backend) {
+std::shared_ptr<Opened> open_path(nb::handle filename, nb::handle framework, nb::handle device, nb::handle backend,
+                                  nb::handle accept) {
   const std::string path = to_path(filename);
-  const Wanted wanted = parse_wanted(framework, device, backend);
+  const Wanted wanted = parse_wanted(framework, device, backend, accept);
   Result<File> file =
       open_watched([&](const ParseOptions& parse) { return File::open(path, options_of(wanted, parse)); });
   return finish(std::move(file), path, wanted);
 }
 
 std::shared_ptr<Opened> open_handle(nb::handle f, nb::handle framework, nb::handle device, nb::handle backend) {
-  const Wanted wanted = parse_wanted(framework, device, backend);
+  const Wanted wanted = parse_wanted(framework, device, backend, nb::none());
   const auto descriptor = nb::cast<int>(f.attr("fileno")());
   const nb::object name = f.attr("name");
   const std::string path = PyLong_Check(name.ptr()) ? nb::cast<std::string>(nb::str(name)) : to_path(name);
@@ -145,6 +171,17 @@ nb::object metadata_of(const SafeOpen& self) {
   return result;
 }
 
+nb::dict tolerated_in(const SafeOpen& self) {
+  const Tolerated found = self.get()->header().tolerated();
+  nb::dict result;
+  if (!found.any()) return result;
+  result["unknown_dtypes"] = found.unknown_dtypes;
+  result["holes"] = found.holes;
+  result["hole_bytes"] = found.hole_bytes;
+  result["unused_bytes"] = found.unused_bytes;
+  return result;
+}
+
 bool contains_name(const SafeOpen& self, nb::handle name) {
   const std::shared_ptr<Opened> opened = self.get();
   if (!PyUnicode_Check(name.ptr())) return false;
@@ -158,8 +195,8 @@ struct PySafeSlice {
   Tensor tensor;
 
   [[nodiscard]] std::string repr() const {
-    return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " + std::string(to_string(tensor.dtype())) + ", " +
-           to_string(tensor.shape()) + ")";
+    return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " +
+           printable(opened->header().dtype_name(tensor.info())) + ", " + to_string(tensor.shape()) + ")";
   }
   [[nodiscard]] nb::object html() const { return make_table(opened->path(), std::span<const Tensor>(&tensor, 1)); }
 };
@@ -181,7 +218,8 @@ void define_slice(nb::module_& module) {
           "get_shape", [](const PySafeSlice& self) { return to_list(self.tensor.shape()); },
           "The tensor's shape, in elements.")
       .def(
-          "get_dtype", [](const PySafeSlice& self) { return to_str(to_string(self.tensor.dtype())); },
+          "get_dtype",
+          [](const PySafeSlice& self) { return to_str(self.opened->header().dtype_name(self.tensor.info())); },
           "The tensor's dtype in the file, such as \"F32\".")
       .def("__repr__", &PySafeSlice::repr)
       .def("_repr_html_", &PySafeSlice::html, "A table of one row, for notebooks.")
@@ -195,7 +233,10 @@ void define_slice(nb::module_& module) {
 
 // Defines the methods that return names, metadata and tensors.
 void define_tensors(nb::class_<SafeOpen>& type) {
-  type.def("keys", &keys, "The tensors' names, sorted by their bytes.")
+  type.def("tolerated", &tolerated_in,
+           "The faults that `accept` allowed: a dict with the numbers unknown_dtypes, holes, hole_bytes and\n"
+           "unused_bytes, or an empty dict if the file has none.")
+      .def("keys", &keys, "The tensors' names, sorted by their bytes.")
       .def(
           "offset_keys",
           [](const SafeOpen& self) {
@@ -256,15 +297,17 @@ void define_safe_open(nb::module_& module) {
       "read through the page cache) or \"auto\" (the same, but bytes that are not in the page cache\n"
       "are read directly from the device). On network and user-space (FUSE) file systems, \"mmap\" is\n"
       "the same as \"pread\". The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another\n"
-      "backend. If the variable is \"mmap\", files are mapped on every file system.\n\n"
+      "backend. If the variable is \"mmap\", files are mapped on every file system. accept: faults of the\n"
+      "file that are no errors, some of \"unknown_dtypes\", \"holes\" and \"unused_bytes\".\n\n"
       "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
       "Any number of threads may use it at once.");
   type.def(
           "__init__",
           [](nb::pointer_and_handle<SafeOpen> self, nb::object filename, nb::object framework, nb::object device,
-             nb::object backend) { initialize(self, open_path(filename, framework, device, backend)); },
+             nb::object backend,
+             nb::object accept) { initialize(self, open_path(filename, framework, device, backend, accept)); },
           nb::arg("filename").none(), nb::arg("framework").none(), nb::arg("device").none() = "cpu", nb::kw_only(),
-          nb::arg("backend").none() = "mmap")
+          nb::arg("backend").none() = "mmap", nb::arg("accept").none() = nb::tuple())
       .def(
           "__enter__", [](nb::pointer_and_handle<SafeOpen> self) { return nb::borrow(self.h); }, "Returns the object.")
       .def(

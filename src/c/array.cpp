@@ -95,6 +95,8 @@ Result<Elements> elements_as(const Array& array, Dtype dtype) {
       return elements<Dtype::F6_E3M2, uint8_t>(array);
     case Dtype::F4:
       return elements<Dtype::F4, uint8_t>(array);
+    case Dtype::UNKNOWN:  // an array of bytes has the dtype U8
+      break;
   }
   return invalid_argument("unknown dtype");
 }

@@ -11,12 +11,11 @@ using safetensors::Result;
 using safetensors::Status;
 using namespace safetensors::c;
 
-constexpr std::size_t kCheckpointOptionsSize = offsetof(safetensors_checkpoint_options, reserved) + sizeof(uint32_t);
+constexpr std::size_t kCheckpointOptionsSize = offsetof(safetensors_checkpoint_options, accept) + sizeof(uint32_t);
 
 Result<CheckpointOptions> checkpoint_options_of(const safetensors_checkpoint_options* given) {
   auto options = options_of(given, kCheckpointOptionsSize);
   if (!options) return std::move(options).error();
-  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
   auto open = open_options_of(*options);
   if (!open) return std::move(open).error();
   return CheckpointOptions{.open = *open, .threads = options->threads};

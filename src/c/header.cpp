@@ -83,6 +83,11 @@ safetensors_status safetensors_header_get_info(const safetensors_header* header,
     filled.file_bytes = from.file_bytes();
     filled.metadata_present = from.metadata().present() ? 1 : 0;
     filled.leading_whitespace = from.leading_whitespace() ? 1 : 0;
+    const safetensors::Tolerated tolerated = from.tolerated();
+    filled.unknown_dtypes = tolerated.unknown_dtypes;
+    filled.holes = tolerated.holes;
+    filled.hole_bytes = tolerated.hole_bytes;
+    filled.unused_bytes = tolerated.unused_bytes;
     give_struct(filled, info);
     return {};
   });
@@ -109,6 +114,21 @@ safetensors_status safetensors_header_find(const safetensors_header* header, con
     auto tensor = find(header, name, name_length);
     if (!tensor) return std::move(tensor).error();
     give_struct(info_of(**tensor), info);
+    return {};
+  });
+}
+
+safetensors_status safetensors_header_dtype_name(const safetensors_header* header, const char* name, size_t name_length,
+                                                 const char** dtype, size_t* dtype_length, safetensors_error* error) {
+  clear(dtype, dtype_length);
+  return guarded(error, [&]() -> Status {
+    if (Status status = require({{header, "header"}, {dtype, "dtype"}, {dtype_length, "dtype_length"}}); !status)
+      return status;
+    auto tensor = find(header, name, name_length);
+    if (!tensor) return std::move(tensor).error();
+    const std::string_view text = header->header.dtype_name(**tensor);
+    *dtype = text.data();
+    *dtype_length = text.size();
     return {};
   });
 }

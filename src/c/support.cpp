@@ -144,6 +144,16 @@ Status check_reserved(std::uint32_t reserved) {
   return make_error(Errc::unsupported, "a reserved field is " + std::to_string(reserved) + ", not 0");
 }
 
+Result<Accept> accept_of(std::uint32_t flags) {
+  constexpr std::uint32_t kAll =
+      SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_HOLES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
+  if ((flags & ~kAll) != 0)
+    return make_error(Errc::unsupported, "unknown flags in accept: " + std::to_string(flags & ~kAll));
+  return Accept{.unknown_dtypes = (flags & SAFETENSORS_ACCEPT_UNKNOWN_DTYPES) != 0,
+                .holes = (flags & SAFETENSORS_ACCEPT_HOLES) != 0,
+                .unused_bytes = (flags & SAFETENSORS_ACCEPT_UNUSED_BYTES) != 0};
+}
+
 ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace) {
   ParseOptions options;
   if (max_header_bytes != 0) options.max_header_bytes = max_header_bytes;
@@ -154,8 +164,10 @@ ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allo
 Result<ParseOptions> parse_options_of(const safetensors_parse_options* given) {
   auto options = options_of(given, 24);
   if (!options) return std::move(options).error();
-  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
+  auto accept = accept_of(options->accept);
+  if (!accept) return std::move(accept).error();
   ParseOptions parse = parse_options_of(options->max_header_bytes, options->allow_leading_whitespace);
+  parse.accept = *accept;
   parse.cancelled = cancelled_of(*options);
   return parse;
 }

@@ -192,6 +192,8 @@ void give_struct(T filled, T* to) noexcept {
 }
 
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
+// flags: bits SAFETENSORS_ACCEPT_... Error: unsupported, if there are other bits.
+[[nodiscard]] Result<Accept> accept_of(std::uint32_t flags);
 [[nodiscard]] Result<ParseOptions> parse_options_of(const safetensors_parse_options* given);
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
 // ParseOptions::cancelled of options. If the struct ends before the end of `user`, it has no function.
@@ -207,6 +209,9 @@ template <class Given>
     return invalid_argument("unknown access mode " + std::to_string(given.access));
   OpenOptions options{.access = static_cast<Access>(given.access),
                       .parse = parse_options_of(given.max_header_bytes, given.allow_leading_whitespace)};
+  auto accept = accept_of(given.accept);
+  if (!accept) return std::move(accept).error();
+  options.parse.accept = *accept;
   options.parse.cancelled = cancelled_of(given);
   return options;
 }

@@ -265,6 +265,8 @@ class Pairing {
     return {};
   }
 
+  // A pair whose values cannot be compared, because a dtype is unknown.
+  std::optional<Tensor> unknown;
   std::vector<TensorDiff> found;  // also of pairs that may turn out equal
   std::vector<Pair> pairs;
   std::uint64_t chunks = 0;
@@ -278,7 +280,12 @@ class Pairing {
                           : tensor.dtype() != other->dtype() ? DiffKind::dtype
                                                              : DiffKind::values;
     found.push_back({.kind = kind, .first = tensor, .second = *other});
-    if (!same_shape || !options_.values || tensor.nbytes() == 0) return;
+    if (!same_shape || !options_.values) return;
+    if (tensor.dtype() == Dtype::UNKNOWN || other->dtype() == Dtype::UNKNOWN) {
+      unknown = tensor.dtype() == Dtype::UNKNOWN ? tensor : *other;
+      return;
+    }
+    if (tensor.nbytes() == 0) return;
     const std::uint64_t width = std::max(bits(tensor.dtype()), bits(other->dtype()));
     const std::uint64_t elements = kChunkBytes * 8 / width / 8 * 8;
     pairs.push_back({tensor, *other, found.size() - 1, chunks, elements});
@@ -301,6 +308,10 @@ Result<DiffResult> compare(Tensors first, Tensors second, const DiffOptions& opt
   }
   Pairing pairing(options);
   if (Status status = pairing.pair_all(first, second); !status) return std::move(status).error();
+  if (pairing.unknown)
+    return detail::Access<Tensor>::state(*pairing.unknown)
+        .describe(pairing.unknown->info(),
+                  base::make_error(Errc::dtype_mismatch, "cannot compare the values of a tensor of unknown dtype"));
   const unsigned wanted = options.threads == 0 ? os::usable_processors() : options.threads;
   const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(wanted, pairing.chunks));
   Comparison comparison(std::move(pairing.pairs), options, pairing.chunks, pairing.bytes);

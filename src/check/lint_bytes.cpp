@@ -97,7 +97,8 @@ using Likeness = std::pair<Dtype, std::vector<std::uint64_t>>;  // dtype and sha
 std::map<Likeness, std::vector<Tensor>> alike(Tensors tensors) {
   std::map<Likeness, std::vector<Tensor>> groups;
   for (const Tensor& tensor : tensors) {
-    if (tensor.nbytes() < kMinDuplicate) continue;
+    // The shape of a tensor of unknown dtype does not give its size.
+    if (tensor.nbytes() < kMinDuplicate || tensor.dtype() == Dtype::UNKNOWN) continue;
     const ShapeView shape = tensor.shape();
     groups[{tensor.dtype(), {shape.begin(), shape.end()}}].push_back(tensor);
   }

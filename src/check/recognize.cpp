@@ -65,7 +65,8 @@ ModelTensors::ModelTensors(Tensors tensors) {
   std::string last;  // the tensors of a file follow each other
   std::uint64_t expected = 0;
   for (const Tensor& tensor : tensors) {
-    entries_.emplace(tensor.name(), Entry{&tensor.info(), tensor.numel()});
+    const bool unknown = tensor.dtype() == Dtype::UNKNOWN;
+    entries_.emplace(tensor.name(), Entry{&tensor.info(), unknown ? 0 : tensor.numel(), unknown});
     const File file = tensor.file();
     const std::string& path = file.path();
     if (path == last) continue;

@@ -130,7 +130,11 @@ Result<std::vector<TensorStats>> stats(Tensors tensors, const StatsOptions& opti
   return base::guarded([&]() -> Result<std::vector<TensorStats>> {
     check::Statistics statistics(options);
     for (const Tensor& tensor : tensors) {
-      if (!options.select || options.select(tensor)) statistics.add(tensor);
+      if (options.select && !options.select(tensor)) continue;
+      if (tensor.dtype() == Dtype::UNKNOWN)
+        return detail::Access<Tensor>::state(tensor).describe(
+            tensor.info(), base::make_error(Errc::dtype_mismatch, "a tensor of unknown dtype has no numbers"));
+      statistics.add(tensor);
     }
     return statistics.run_all();
   });

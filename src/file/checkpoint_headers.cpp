@@ -19,6 +19,7 @@
 #include "file/file.h"
 #include "format/checkpoint/shard_index.h"
 #include "format/header/header.h"
+#include "format/header/header_writer.h"
 #include "format/header/packed_headers.h"
 #include "json/reader.h"
 #include "os/descriptor_pool.h"
@@ -71,12 +72,12 @@ Result<std::string_view> exported_name(const CheckpointState& state, const File&
 
 // The text of a header, exactly as long as in the file. The canonical text is never longer than the text that was read:
 // it has every entry in its shortest form.
-Result<std::string> exported_text(const Header& header) {
-  Result<std::string> text = header.text();
-  if (!text || !header.leading_whitespace()) return text;
+std::string exported_text(const Header& header) {
+  std::string text = format::header_text(header);
+  if (!header.leading_whitespace()) return text;
   // The text that was read had at least this one byte more, so the last byte is padding.
-  text->insert(0, 1, ' ');
-  text->pop_back();
+  text.insert(0, 1, ' ');
+  text.pop_back();
   return text;
 }
 
@@ -224,9 +225,7 @@ Result<std::string> export_headers(const CheckpointState& state) noexcept {
       const File& file = state.files[i];
       const Result<std::string_view> name = exported_name(state, file, folder);
       if (!name) return name.error();
-      Result<std::string> text = exported_text(file.header());
-      if (!text) return std::move(text).error();
-      const std::string& kept = texts.emplace_back(*std::move(text));
+      const std::string& kept = texts.emplace_back(exported_text(file.header()));
       const std::string& visible = texts.emplace_back(exported_visible(state, i));
       headers.files.push_back({*name, kept, file.header().file_bytes(), visible});
     }

@@ -16,6 +16,7 @@
 #include "file/memory_source.h"
 #include "format/header/file_kind.h"
 #include "format/header/header.h"
+#include "format/header/header_writer.h"
 #include "os/memory.h"
 #include "os/parallel.h"
 #include "os/path.h"
@@ -67,19 +68,19 @@ Status finish(detail::FileState& state, const ParseOptions& options, unsigned th
 
 // Returns whether the bytes before the data, with the length, say the same as a header. Error: out_of_memory.
 Result<bool> says_the_same(const std::string& bytes, const Header& header) {
+  const Tolerated tolerated = header.tolerated();
   const ParseOptions options{.max_header_bytes = header.header_bytes(),
-                             .allow_leading_whitespace = header.leading_whitespace()};
+                             .allow_leading_whitespace = header.leading_whitespace(),
+                             .accept = {.unknown_dtypes = tolerated.unknown_dtypes != 0,
+                                        .holes = tolerated.holes != 0,
+                                        .unused_bytes = tolerated.unused_bytes != 0}};
   const Result<std::uint64_t> length =
       format::header_length(std::as_bytes(std::span(bytes)), header.file_bytes(), options);
   if (!length || *length != header.header_bytes()) return false;
   const Result<Header> found = Header::parse(std::string_view(bytes).substr(8), header.data_bytes(), options);
   if (!found && found.error().code != Errc::out_of_memory) return false;
   if (!found) return found.error();
-  const Result<std::string> text = found->text();
-  if (!text) return text.error();
-  const Result<std::string> expected = header.text();
-  if (!expected) return expected.error();
-  return *text == *expected;
+  return format::header_text(*found) == format::header_text(header);
 }
 
 Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind kind) {

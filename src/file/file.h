@@ -85,6 +85,13 @@ struct Access<Tensor> {
 
 namespace safetensors::file {
 
+// The dtype and the shape of an Array with a whole tensor. A tensor of unknown dtype becomes an Array of bytes.
+[[nodiscard]] Dtype array_dtype(const TensorInfo& tensor) noexcept;
+[[nodiscard]] Shape array_shape(const TensorInfo& tensor);
+// Resolves a slice for an Array with a whole tensor. A tensor of unknown dtype can only be read whole. Errors: those of
+// Slice::resolve(), dtype_mismatch. May throw std::bad_alloc.
+[[nodiscard]] Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor);
+
 // Error: slice_not_contiguous.
 [[nodiscard]] Status check_contiguous(const ResolvedSlice& slice);
 // The offset of a contiguous slice in the tensor, in bytes.

@@ -28,9 +28,9 @@ class TensorBytes final : public ReadTensorBytes {
   const TensorInfo& tensor_;
 };
 
-Array make_array(const TensorInfo& tensor, ShapeView shape, std::span<std::byte> bytes,
-                 std::shared_ptr<const void> owner, MemoryKind kind) {
-  return Array(tensor.dtype, Shape(shape), bytes, std::move(owner), kind);
+Array make_array(const TensorInfo& tensor, Shape shape, std::span<std::byte> bytes, std::shared_ptr<const void> owner,
+                 MemoryKind kind) {
+  return Array(array_dtype(tensor), std::move(shape), bytes, std::move(owner), kind);
 }
 
 Status read_resolved(const FileState& state, const TensorInfo& tensor, const ResolvedSlice& slice,
@@ -62,6 +62,22 @@ Result<std::shared_ptr<std::byte>> allocate(const FileState& state, const Tensor
 }
 
 }  // namespace
+
+Dtype array_dtype(const TensorInfo& tensor) noexcept {
+  return tensor.dtype == Dtype::UNKNOWN ? Dtype::U8 : tensor.dtype;
+}
+
+Shape array_shape(const TensorInfo& tensor) {
+  return tensor.dtype == Dtype::UNKNOWN ? Shape({tensor.nbytes()}) : Shape(tensor.shape);
+}
+
+Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor) {
+  using Parts = detail::Access<Slice>;
+  const bool whole = !Parts::syntax_error(slice) && Parts::dims(slice).empty() && !Parts::only_dim(slice);
+  if (tensor.dtype == Dtype::UNKNOWN && whole) return slice.resolve(array_dtype(tensor), array_shape(tensor));
+  return slice.resolve(tensor.dtype, tensor.shape);
+}
+
 }  // namespace file
 
 inline namespace v0 {
@@ -70,13 +86,13 @@ Result<Array> Tensor::view(Map map) const noexcept {
   return base::guarded([&]() -> Result<Array> {
     std::optional<detail::FileState::View> view = state_->view(info_->file_offset, nbytes(), map);
     if (!view) return read();
-    return file::make_array(*info_, shape(), view->bytes, std::move(view->owner), view->kind);
+    return file::make_array(*info_, file::array_shape(*info_), view->bytes, std::move(view->owner), view->kind);
   });
 }
 
 Result<Array> Tensor::view(const Slice& slice, Map map) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    const Result<ResolvedSlice> part = slice.resolve(dtype(), shape());
+    const Result<ResolvedSlice> part = file::resolve(slice, *info_);
     if (!part) return describe(part.error());
     if (Status status = file::check_contiguous(*part); !status) return describe(std::move(status).error());
     std::optional<detail::FileState::View> view =
@@ -88,7 +104,7 @@ Result<Array> Tensor::view(const Slice& slice, Map map) const noexcept {
 
 Result<std::uint64_t> Tensor::count(const Slice& slice, std::size_t element_size) const noexcept {
   return base::guarded([&]() -> Result<std::uint64_t> {
-    const Result<ResolvedSlice> part = slice.resolve(dtype(), shape());
+    const Result<ResolvedSlice> part = file::resolve(slice, *info_);
     if (!part) return describe(part.error());
     const std::uint64_t count = part->shape().numel();
     // A sparse file can have more elements than the machine has memory. A vector would touch all of it.
@@ -109,13 +125,13 @@ Result<Array> Tensor::read() const noexcept {
     if (!memory) return std::move(memory).error();
     const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(nbytes()));
     if (Status status = state_->read(*info_, info_->file_offset, bytes); !status) return std::move(status).error();
-    return file::make_array(*info_, shape(), bytes, *std::move(memory), MemoryKind::owned);
+    return file::make_array(*info_, file::array_shape(*info_), bytes, *std::move(memory), MemoryKind::owned);
   });
 }
 
 Result<Array> Tensor::read_slice(const Slice& slice) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
+    const Result<ResolvedSlice> resolved = file::resolve(slice, *info_);
     if (!resolved) return state_->describe(*info_, resolved.error());
     Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, resolved->nbytes());
     if (!memory) return std::move(memory).error();
@@ -135,7 +151,7 @@ Status Tensor::read_into(std::span<std::byte> destination) const noexcept {
 
 Status Tensor::read_into(const Slice& slice, std::span<std::byte> destination) const noexcept {
   return base::guarded([&]() -> Status {
-    const Result<ResolvedSlice> resolved = slice.resolve(dtype(), shape());
+    const Result<ResolvedSlice> resolved = file::resolve(slice, *info_);
     if (!resolved) return state_->describe(*info_, resolved.error());
     if (Status status = file::check_size(*state_, *info_, resolved->nbytes(), destination.size()); !status)
       return status;

@@ -244,7 +244,7 @@ Result<std::string> training_head(const File& file) {
     if (key.starts_with("ss_")) writer.pair(key, value);
   }
   writer.end_metadata();
-  writer.tensors(file.header().tensors());
+  writer.tensors(file.header());
   std::string text = std::move(writer).finish();
   if (Status status = format::pad_text(text, 8, 0); !status) return std::move(status).error();
   std::string head;

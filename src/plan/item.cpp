@@ -78,7 +78,11 @@ Status set_destination(Item& item, const Destination& destination) {
 }
 
 Status set_cast(Item& item, Dtype to) {
-  const Dtype from = item.tensor.dtype();
+  const Dtype from = file::array_dtype(item.info());
+  if (from != to && item.tensor.dtype() == Dtype::UNKNOWN)
+    return refuse(item, Errc::dtype_mismatch,
+                  "cannot cast a tensor of unknown dtype to " + std::string(to_string(to)) + " (read its bytes)");
+  if (to == Dtype::UNKNOWN) return refuse(item, Errc::dtype_mismatch, "cannot cast to an unknown dtype");
   if (!format::castable(from, to))
     return refuse(item, Errc::dtype_mismatch,
                   "cannot cast " + std::string(to_string(from)) + " to " + std::string(to_string(to)));
@@ -89,7 +93,7 @@ Status set_cast(Item& item, Dtype to) {
 }
 
 Status set_slice(Item& item, const Slice& slice) {
-  Result<ResolvedSlice> resolved = slice.resolve(item.tensor.dtype(), item.tensor.shape());
+  Result<ResolvedSlice> resolved = file::resolve(slice, item.info());
   if (!resolved) return item.file().describe(item.info(), std::move(resolved).error());
   item.shape = resolved->shape();
   item.stored = resolved->nbytes();
@@ -107,7 +111,10 @@ Status set_slice(Item& item, const Slice& slice) {
 
 Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
                        const AddOptions& options) {
-  Item item{.tensor = tensor, .stored = tensor.nbytes(), .dtype = tensor.dtype(), .shape = Shape(tensor.shape())};
+  Item item{.tensor = tensor,
+            .stored = tensor.nbytes(),
+            .dtype = file::array_dtype(tensor.info()),
+            .shape = file::array_shape(tensor.info())};
   if (slice != nullptr) {
     if (Status status = set_slice(item, *slice); !status) return std::move(status).error();
   }

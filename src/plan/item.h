@@ -37,7 +37,7 @@ struct Item {
   [[nodiscard]] const detail::FileState& file() const noexcept { return detail::Access<Tensor>::state(tensor); }
   [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
   [[nodiscard]] std::uint64_t file_offset() const noexcept { return tensor.info().file_offset + begin; }
-  [[nodiscard]] bool casts() const noexcept { return dtype != tensor.dtype(); }
+  [[nodiscard]] bool casts() const noexcept { return dtype != file::array_dtype(info()); }
   // Returns whether the result has the bytes of the file, in their order.
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
   [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }

@@ -52,6 +52,7 @@ Result<std::uint64_t> file_size(std::uint64_t head_bytes, std::uint64_t data_byt
 }
 
 Result<FileSize> size_of(const Header& header) {
+  if (Status status = format::check_writable(header); !status) return std::move(status).error();
   const std::uint64_t length = format::text_length(header);
   if (Status status = check_header_length(length); !status) return std::move(status).error();
   const Result<std::uint64_t> size = file_size(kPrefix + length, header.data_bytes());

@@ -27,6 +27,9 @@ namespace {
 
 Status check_cast(const RewriteItem& item) {
   const Dtype from = item.from->dtype;
+  if (from == Dtype::UNKNOWN)
+    return base::make_error(Errc::dtype_mismatch, base::tensor_named(item.from->name) +
+                                                      ": has an unknown dtype, expected one of the format's");
   if (format::castable(from, item.dtype)) return {};
   std::string possible;
   for (const Dtype dtype : all_dtypes()) {

@@ -248,7 +248,7 @@ Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::s
 }
 
 Status TensorFile::check_same(const TensorInfo& tensor, const Tensor& from) const {
-  if (from.dtype() != tensor.dtype)
+  if (from.dtype() != tensor.dtype)  // a tensor of a new file never has an unknown dtype
     return error(Errc::dtype_mismatch, base::tensor_named(tensor.name) + ": is " +
                                            std::string(to_string(tensor.dtype)) + ", copied from " +
                                            std::string(to_string(from.dtype())));

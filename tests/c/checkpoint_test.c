@@ -189,7 +189,7 @@ static void opening_errors(void) {
   CHECK(access == SAFETENSORS_ACCESS_READ);
   safetensors_file_free(file);
   safetensors_checkpoint_free(checkpoint);
-  options.reserved = 1;
+  options.accept = 8;
   FAILS(safetensors_checkpoint_open_paths(NULL, 0, &options, &checkpoint, &error), UNSUPPORTED);
   options.struct_size = 8;
   FAILS(safetensors_checkpoint_open(index_path, &options, &checkpoint, &error), INVALID_ARGUMENT);

@@ -254,6 +254,69 @@ static void header_parse(void) {
   safetensors_header_free(NULL);
 }
 
+static void accepted_faults(void) {
+  static const char kFaults[] =
+      "{\"a\":{\"dtype\":\"X8\",\"shape\":[2,5],\"data_offsets\":[1,7]},"
+      "\"c\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[9,11]}}";
+  const uint32_t all = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_HOLES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
+  safetensors_header* header = NULL;
+  safetensors_parse_options options = SAFETENSORS_PARSE_OPTIONS_INIT;
+  FAILS(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error), UNKNOWN_DTYPE);
+  options.accept = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES;
+  FAILS(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error), INVALID_OFFSET);
+  options.accept = all;
+  FAILS(safetensors_header_parse(TEXT(kFaults), 10, &options, &header, &error), INCOMPLETE_DATA);
+  GOOD(safetensors_header_parse(TEXT(kFaults), 13, &options, &header, &error));
+  safetensors_header_info info = SAFETENSORS_HEADER_INFO_INIT;
+  GOOD(safetensors_header_get_info(header, &info, &error));
+  CHECK(info.unknown_dtypes == 1 && info.holes == 2 && info.hole_bytes == 3 && info.unused_bytes == 2);
+  safetensors_tensor_info tensor = SAFETENSORS_TENSOR_INFO_INIT;
+  GOOD(safetensors_header_find(header, TEXT("a"), &tensor, &error));
+  CHECK(tensor.dtype == SAFETENSORS_DTYPE_UNKNOWN && tensor.nbytes == 6);
+  const char* dtype = NULL;
+  size_t length = 0;
+  GOOD(safetensors_header_dtype_name(header, TEXT("a"), &dtype, &length, &error));
+  CHECK(length == 2 && memcmp(dtype, "X8", 2) == 0);
+  GOOD(safetensors_header_dtype_name(header, TEXT("c"), &dtype, &length, &error));
+  CHECK(length == 2 && memcmp(dtype, "U8", 2) == 0);
+  FAILS(safetensors_header_dtype_name(header, TEXT("d"), &dtype, &length, &error), NOT_FOUND);
+  CHECK(dtype == NULL && length == 0);
+  FAILS(safetensors_header_dtype_name(NULL, TEXT("a"), &dtype, &length, &error), INVALID_ARGUMENT);
+  FAILS(safetensors_header_dtype_name(header, TEXT("a"), NULL, &length, &error), INVALID_ARGUMENT);
+  safetensors_buffer* text = NULL;
+  FAILS(safetensors_header_text(header, &text, &error), UNSUPPORTED);
+  uint32_t bits = 0;
+  FAILS(safetensors_dtype_bits(SAFETENSORS_DTYPE_UNKNOWN, &bits, &error), INVALID_ARGUMENT);
+  safetensors_header_free(header);
+}
+
+/* A file in memory: an unknown dtype is read as an array of bytes. */
+static void accepted_faults_of_file(void) {
+  static const char kFaults[] = "{\"a\":{\"dtype\":\"X8\",\"shape\":[2,5],\"data_offsets\":[0,3]}}";
+  char bytes[8 + sizeof kFaults - 1 + 3] = {(char)(sizeof kFaults - 1)};
+  memcpy(bytes + 8, kFaults, sizeof kFaults - 1);
+  memcpy(bytes + 8 + sizeof kFaults - 1, "abc", 3);
+  safetensors_parse_options options = SAFETENSORS_PARSE_OPTIONS_INIT;
+  safetensors_file* file = NULL;
+  FAILS(safetensors_file_from_memory(bytes, sizeof bytes, NULL, NULL, &options, &file, &error), UNKNOWN_DTYPE);
+  options.accept = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES;
+  GOOD(safetensors_file_from_memory(bytes, sizeof bytes, NULL, NULL, &options, &file, &error));
+  safetensors_tensor* tensor = NULL;
+  safetensors_array* array = NULL;
+  GOOD(safetensors_file_tensor(file, TEXT("a"), &tensor, &error));
+  GOOD(safetensors_tensor_read(tensor, NULL, &array, &error));
+  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
+  GOOD(safetensors_array_get_info(array, &info, &error));
+  CHECK(info.dtype == SAFETENSORS_DTYPE_U8 && info.rank == 1 && info.shape[0] == 3);
+  CHECK(memcmp(info.data, "abc", 3) == 0);
+  safetensors_array_free(array);
+  safetensors_tensor_free(tensor);
+  safetensors_file_free(file);
+  safetensors_open_options open = SAFETENSORS_OPEN_OPTIONS_INIT;
+  open.accept = 64;
+  FAILS(safetensors_file_open("nothing", &open, &file, &error), UNSUPPORTED);
+}
+
 static void header_builder(void) {
   safetensors_header_builder* builder = NULL;
   safetensors_header* header = NULL;
@@ -458,7 +521,11 @@ static void structs_of_other_sizes(void) {
   info.known.struct_size = sizeof info;
   GOOD(safetensors_header_get_info(header, &info.known, &error));
   CHECK(info.unknown == 0 && info.known.header_bytes == 2 && info.known.struct_size == sizeof info);
-  info.known.struct_size = sizeof info.known - 8;
+  info.known.struct_size = offsetof(safetensors_header_info, unknown_dtypes); /* the struct of an older program */
+  info.known.unknown_dtypes = 99;
+  GOOD(safetensors_header_get_info(header, &info.known, &error));
+  CHECK(info.known.header_bytes == 2 && info.known.unknown_dtypes == 99);
+  info.known.struct_size = offsetof(safetensors_header_info, leading_whitespace);
   info.known.header_bytes = 99;
   FAILS(safetensors_header_get_info(header, &info.known, &error), INVALID_ARGUMENT);
   CHECK(info.known.header_bytes == 99); /* no part of a struct that cannot be trusted is written */
@@ -479,9 +546,9 @@ static void structs_of_other_sizes(void) {
   }
   SAYS("struct_size is 18446744073709551615, not from 24 to 4096 (initialize the struct with its INIT macro)");
   options.known.struct_size = sizeof options.known;
-  options.known.reserved = 1;
+  options.known.accept = 8 | SAFETENSORS_ACCEPT_HOLES;
   FAILS(safetensors_header_parse(TEXT("{}"), 0, &options.known, &header, &error), UNSUPPORTED);
-  SAYS("a reserved field is 1, not 0");
+  SAYS("unknown flags in accept: 8");
 }
 
 static void long_messages_are_cut(void) {
@@ -506,6 +573,8 @@ int main(void) {
   header_length();
   header_parse();
   header_builder();
+  accepted_faults();
+  accepted_faults_of_file();
   slices();
   slice_errors();
   structs_of_other_sizes();

@@ -133,6 +133,14 @@ def rules():
     yield "rule10_longer", broken(good_entry, data=bytes(9))
 
 
+def accepted():
+    """Faults that --accept allows: a hole of 2 bytes, two unknown dtypes, and 3 unused bytes."""
+    tensors = {"w": entry("F32", [1], 0, 4), "x": entry("F8_E3M4", [2, 3], 6, 12), "y": entry("a\u202e", [], 12, 13)}
+    yield "accepted/all.safetensors", container(json.dumps(tensors), bytes(16))
+    overlap = {"w": entry("F32", [1], 0, 4), "x": entry("U8", [2], 3, 5)}
+    yield "accepted/overlap.safetensors", container(json.dumps(overlap), bytes(5))
+
+
 def grid():
     """[40, 50, 60] U32, each its own index: for slices of every kind."""
     return of_tensors([("grid", "U32", [40, 50, 60], struct.pack("<120000I", *range(120000)))])
@@ -270,7 +278,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized(), polyglot(), kinds()):
+    for name, content in itertools.chain(checkpoints(), recognized(), polyglot(), kinds(), accepted()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

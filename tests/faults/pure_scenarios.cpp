@@ -78,6 +78,10 @@ void header(Trial& run) {
   std::size_t rank = 0;
   TRY(run, safetensors_header_shape, header, "a", 1, shape, 2, run.out(rank));
   EXPECT_IN(run, rank == 2 && shape[1] == 3);
+  const char* dtype = nullptr;
+  std::size_t dtype_length = 0;
+  TRY(run, safetensors_header_dtype_name, header, "a", 1, run.out(dtype), run.out(dtype_length));
+  EXPECT_IN(run, same(dtype, dtype_length, "F32"));
   const char* key = nullptr;
   const char* value = nullptr;
   std::size_t key_length = 0;

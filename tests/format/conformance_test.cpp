@@ -47,7 +47,7 @@ void expect_content(const Case& c, const Header& header) {
     const safetensors::TensorInfo& tensor = header.tensors()[i];
     const cases::Tensor& expected = c.tensors[i];
     EXPECT_EQ(tensor.name, expected.name);
-    EXPECT_EQ(to_string(tensor.dtype), expected.dtype);
+    EXPECT_EQ(header.dtype_name(tensor), expected.dtype);
     std::string shape = "[";
     for (std::size_t d = 0; d < tensor.shape.size(); ++d) shape += (d ? "," : "") + std::to_string(tensor.shape[d]);
     EXPECT_EQ(shape + "]", expected.shape);
@@ -68,6 +68,10 @@ void expect_content(const Case& c, const Header& header) {
 // Our writer can write every header that is accepted, and it means the same when read again.
 void expect_same_again(const Case& c, const Header& header) {
   if (c.file_size) return;
+  if (header.tolerated().any()) {
+    EXPECT_EQ(header.text().error().code, safetensors::Errc::unsupported);
+    return;
+  }
   auto text = header.text();
   ASSERT_TRUE(text.ok()) << hint(text.error());
   auto again = Header::parse(*text, header.data_bytes());

@@ -87,14 +87,16 @@ bool needs_system() {
 int main() {
   if (!needs_system()) return 1;
   char name[256];
-  int whitespace = 0;
+  int flags = 0;
   unsigned long long limit = 0, size = 0;
   for (Case c;
-       std::scanf("%255s %d %llu %llu %llu %llu", name, &whitespace, &limit, &c.file_size, &c.data_size, &size) == 6;) {
+       std::scanf("%255s %d %llu %llu %llu %llu", name, &flags, &limit, &c.file_size, &c.data_size, &size) == 6;) {
     (void)std::getchar();  // the end of the line
     c.bytes.resize(static_cast<std::size_t>(size));
     if (std::fread(c.bytes.data(), 1, c.bytes.size(), stdin) != c.bytes.size()) return 2;
-    c.options.allow_leading_whitespace = whitespace != 0;
+    c.options.allow_leading_whitespace = (flags & 1) != 0;
+    c.options.accept = {
+        .unknown_dtypes = (flags & 2) != 0, .holes = (flags & 4) != 0, .unused_bytes = (flags & 8) != 0};
     c.options.max_header_bytes = limit;
     check(name, c);
   }

@@ -110,7 +110,7 @@ def test_signatures_are_the_reference_s() -> None:
     assert of(serialize_file) == "(tensor_dict, filename, metadata=None, *, durability='full')"
     assert of(deserialize) == "(bytes)"
     assert of(_safe_open_handle) == "(f, framework, device='cpu', *, backend='mmap')"
-    assert of(safe_open) == "(filename, framework, device='cpu', *, backend='mmap')"
+    assert of(safe_open) == "(filename, framework, device='cpu', *, backend='mmap', accept=())"
     assert of(TensorSpec) == "(*, dtype, shape, data_ptr, data_len)"
 
 

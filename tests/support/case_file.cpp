@@ -130,12 +130,27 @@ class Builder {
 
   void options(std::string_view value) {
     constexpr std::string_view kLimit = "max_header_bytes=";
+    constexpr std::string_view kAccept = "accept=";
     if (value == "allow_leading_whitespace")
       case_.options.allow_leading_whitespace = true;
+    else if (value.starts_with(kAccept))
+      accept(value.substr(kAccept.size()));
     else if (value.starts_with(kLimit))
       case_.options.max_header_bytes = number(value.substr(kLimit.size()));
     else
       throw std::runtime_error("unknown option " + std::string(value));
+  }
+
+  void accept(std::string_view list) {
+    std::istringstream in{std::string(list)};
+    for (std::string name; std::getline(in, name, ',');) {
+      if (name != "all" && name != "unknown_dtypes" && name != "holes" && name != "unused_bytes")
+        throw std::runtime_error("unknown fault " + name);
+      safetensors::Accept& accept = case_.options.accept;
+      accept.unknown_dtypes = accept.unknown_dtypes || name == "all" || name == "unknown_dtypes";
+      accept.holes = accept.holes || name == "all" || name == "holes";
+      accept.unused_bytes = accept.unused_bytes || name == "all" || name == "unused_bytes";
+    }
   }
 
   void tensor(std::string_view value) {

@@ -123,7 +123,7 @@ DLPackType dlpack_type(Dtype dtype) noexcept {
   return {row(dtype).code, row(dtype).bits, 1};
 }
 std::string_view to_string(Dtype dtype) noexcept {
-  return row(dtype).name;
+  return dtype == Dtype::UNKNOWN ? std::string_view("unknown") : row(dtype).name;
 }
 
 std::optional<Dtype> parse_dtype(std::string_view name) noexcept {

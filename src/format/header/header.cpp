@@ -69,10 +69,15 @@ void HeaderState::sort_metadata() const noexcept {
   metadata_sorted.store(true, std::memory_order_release);
 }
 
+std::uint32_t HeaderState::find(std::string_view name) const noexcept {
+  return names.find(name, base::hash(name, hash_key), [this](std::uint32_t i) { return tensors[i].name; });
+}
+
 void HeaderState::compact() {
   std::size_t size = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) size += tensors[i].name.size();
   for (std::size_t i = 0; i < metadata.size(); ++i) size += metadata[i].key.size + metadata[i].value.size;
+  for (std::size_t i = 0; i < unknown_dtypes.size(); ++i) size += unknown_dtypes[i].name.size;
   format::HeaderBuffer small(size, text.resource());
   char* end = small.data();
   const auto keep = [&](std::string_view part) {
@@ -88,6 +93,7 @@ void HeaderState::compact() {
     keep_range(metadata[i].key);
     keep_range(metadata[i].value);
   }
+  for (std::size_t i = 0; i < unknown_dtypes.size(); ++i) keep_range(unknown_dtypes[i].name);
   text.swap(small);
 }
 
@@ -212,6 +218,9 @@ std::uint64_t Header::data_bytes() const noexcept {
 bool Header::leading_whitespace() const noexcept {
   return state_ && state_->leading_whitespace;
 }
+Tolerated Header::tolerated() const noexcept {
+  return state_ ? state_->tolerated : Tolerated();
+}
 TensorList Header::tensors() const& noexcept {
   return {state_.get(), state_ ? state_->order : nullptr};
 }
@@ -234,9 +243,38 @@ Result<TensorList> Header::tensors_by_name() const& noexcept {
 
 const TensorInfo* Header::find(std::string_view name) const& noexcept {
   if (!state_) return nullptr;
-  const auto name_at = [this](std::uint32_t i) { return state_->tensors[i].name; };
-  const std::uint32_t found = state_->names.find(name, base::hash(name, state_->hash_key), name_at);
+  const std::uint32_t found = state_->find(name);
   return found == format::NameIndex::kNone ? nullptr : &state_->tensors[found];
+}
+
+std::string_view Header::dtype_name(const TensorInfo& tensor) const& noexcept {
+  if (tensor.dtype != Dtype::UNKNOWN || !state_) return to_string(tensor.dtype);
+  const std::uint32_t index = state_->find(tensor.name);
+  const auto& unknown = state_->unknown_dtypes;
+  std::size_t low = 0;
+  for (std::size_t high = unknown.size(); low < high;) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (unknown[middle].tensor < index)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const bool found = low < unknown.size() && unknown[low].tensor == index;
+  return found ? state_->view(unknown[low].name) : to_string(tensor.dtype);
+}
+
+std::string to_string(const Tolerated& tolerated) {
+  std::string text;
+  const auto add = [&](std::uint64_t count, const char* one, const char* many) {
+    if (count == 0) return;
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + (count == 1 ? one : many);
+  };
+  add(tolerated.unknown_dtypes, " tensor of unknown dtype", " tensors of unknown dtypes");
+  add(tolerated.holes, " hole", " holes");
+  if (tolerated.holes != 0)
+    text += " (" + std::to_string(tolerated.hole_bytes) + (tolerated.hole_bytes == 1 ? " byte)" : " bytes)");
+  add(tolerated.unused_bytes, " unused byte at the end", " unused bytes at the end");
+  return text;
 }
 
 std::size_t TensorList::size() const noexcept {

@@ -91,6 +91,11 @@ struct MetadataPair {
   TextRange key;
   TextRange value;
 };
+// The text of a dtype that is not one of the format's.
+struct UnknownDtype {
+  std::uint32_t tensor;  // index in the order of the text
+  TextRange name;
+};
 
 // A new header, and its text as it will be in the file. The header does not keep this text, because the parser
 // unescapes strings in place.
@@ -117,6 +122,8 @@ struct HeaderState {
   [[nodiscard]] format::TextRange range(std::string_view inside) const noexcept {
     return {static_cast<std::uint32_t>(inside.data() - text.data()), static_cast<std::uint32_t>(inside.size())};
   }
+  // Returns the index of the tensor with this name, or NameIndex::kNone.
+  [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept;
   // Sorts metadata_order on first use. Thread-safe.
   void sort_metadata() const noexcept;
   // Keeps only the names and the metadata of the text. Call it before the header is shared. Throws std::bad_alloc.
@@ -132,6 +139,8 @@ struct HeaderState {
   base::ChunkedVector<TensorInfo> tensors;  // in the order of the text
   const std::uint32_t* order = nullptr;     // indexes in the order of offsets; null if the text has this order
   format::NameIndex names;
+  base::ChunkedVector<format::UnknownDtype> unknown_dtypes;  // by ascending index
+  Tolerated tolerated;
 
   bool metadata_present = false;
   base::ChunkedVector<format::MetadataPair> metadata;  // in the order of the text

@@ -24,6 +24,7 @@ std::size_t max_text_size(const Header& header, const MetadataEdits& edits, std:
 }  // namespace
 
 Result<std::string> edited_text(const Header& header, const MetadataEdits& edits, std::uint64_t slack) {
+  if (Status status = check_writable(header); !status) return std::move(status).error();
   const Metadata metadata = header.metadata();
   bool present = metadata.present();
   for (const auto& [key, value] : edits) {
@@ -49,7 +50,7 @@ Result<std::string> edited_text(const Header& header, const MetadataEdits& edits
     write_edits([](std::string_view) { return true; });
     writer.end_metadata();
   }
-  writer.tensors(header.tensors());
+  writer.tensors(header);
   return std::move(writer).finish();
 }
 

@@ -24,7 +24,7 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kNowhere = ~std::size_t{0};
 // The minimum number of bytes of text per tensor, metadata pair and ignored field. The bytes that remain, divided by
 // these, bound the number of elements to come, and so the memory for them.
-constexpr std::size_t kMinEntryBytes = 50;  // "":{"dtype":"U8","shape":[],"data_offsets":[0,0]},
+constexpr std::size_t kMinEntryBytes = 48;  // "":{"dtype":"","shape":[],"data_offsets":[0,0]},
 constexpr std::size_t kMinPairBytes = 6;    // "":"",
 constexpr std::size_t kMinFieldBytes = 5;   // "":0,
 constexpr unsigned kOpenInEntry = 2;        // open containers: the header's object and the entry's
@@ -127,6 +127,7 @@ class Parser {
   bool field(std::string_view key, TensorInfo& info, unsigned& seen);
   bool canonical_entry(TensorInfo& info);
   bool dtype(TensorInfo& info);
+  void keep_unknown_dtype(std::string_view name);
   bool shape(TensorInfo& info);
   bool offsets(TensorInfo& info);
   void add(const TensorInfo& info);
@@ -162,10 +163,12 @@ class Parser {
   Matcher::KnownDtypes known_dtypes_;
   bool in_order_ = true;
   bool sizes_fit_ = true;
+  bool accept_unknown_dtypes_ = false;
   ParseWork work_;
 };
 
 Status Parser::run(const ParseOptions& options) {
+  accept_unknown_dtypes_ = options.accept.unknown_dtypes;
   if (!document(options)) return failure();
   find_repeated(state_.names, [this](std::size_t i) { return state_.tensors[i].name; });
   if (cancellation_.stopped()) return base::opening_cancelled();
@@ -322,11 +325,25 @@ bool Parser::dtype(TensorInfo& info) {
     info.dtype = *known;
     return true;
   }
+  if (accept_unknown_dtypes_) {
+    info.dtype = Dtype::UNKNOWN;
+    keep_unknown_dtype(name);
+    return true;
+  }
   detail_ = "unknown dtype `" + printable(name.substr(0, 40)) + "`";
   if (name == "float16") detail_ += " (the name of `F16` in an early draft of the format)";
   detail_ += ", it must be one of";
   for (const Dtype each : all_dtypes()) detail_.append(" ").append(to_string(each));
   return reader_.fail(Errc::unknown_dtype, start, "");
+}
+
+// Keeps one text per tensor. A second text is a repeated field, which is an error, and there could be any number of
+// them.
+void Parser::keep_unknown_dtype(std::string_view name) {
+  auto& unknown = state_.unknown_dtypes;
+  const auto index = static_cast<std::uint32_t>(state_.tensors.size());
+  if (!unknown.empty() && unknown[unknown.size() - 1].tensor == index) return;
+  unknown.push(state_.allocator, reader_.remaining() / kMinEntryBytes + 1) = {index, state_.range(name)};
 }
 
 bool Parser::shape(TensorInfo& info) {
@@ -450,7 +467,8 @@ Result<std::shared_ptr<HeaderState>> parse_state(HeaderBuffer text, std::uint64_
   Status status = parser.run(options);
   if (work != nullptr) *work = parser.work();
   if (!status) return std::move(status).error();
-  status = check_layout(*state, parser.in_order(), parser.sizes_fit(), cancellation);
+  state->tolerated.unknown_dtypes = state->unknown_dtypes.size();
+  status = check_layout(*state, parser.in_order(), parser.sizes_fit(), options.accept, cancellation);
   if (!status) return std::move(status).error();
   return state;
 }

@@ -36,10 +36,13 @@ void HeaderWriter::pair(std::string_view key, std::string_view value) {
   json::append_string(text_, value);
 }
 
-void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end) {
+void HeaderWriter::tensor(std::string_view name, std::string_view dtype, ShapeView shape, std::uint64_t begin,
+                          std::uint64_t end) {
   separate();
   json::append_string(text_, name);
-  text_.append(":{\"dtype\":\"").append(to_string(dtype)).append("\",\"shape\":[");
+  text_ += ":{\"dtype\":";
+  json::append_string(text_, dtype);  // an unknown dtype may need escapes
+  text_ += ",\"shape\":[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text_ += ',';
     json::append_integer(text_, shape[i]);
@@ -51,7 +54,11 @@ void HeaderWriter::tensor(std::string_view name, Dtype dtype, ShapeView shape, s
   text_ += "]}";
 }
 
-void HeaderWriter::tensors(const TensorList& list) {
+void HeaderWriter::tensors(const Header& header) {
+  const TensorList list = header.tensors();
+  const auto write = [&](const TensorInfo& info) {
+    tensor(info.name, header.dtype_name(info), info.shape, info.begin, info.end);
+  };
   const auto before = [](const TensorInfo* a, const TensorInfo* b) {
     return written_before(a->dtype, a->name, b->dtype, b->name);
   };
@@ -63,11 +70,8 @@ void HeaderWriter::tensors(const TensorList& list) {
       empty.push_back(&list[i]);
     }
     std::sort(empty.begin(), empty.end(), before);
-    for (const TensorInfo* info : empty) tensor(info->name, info->dtype, info->shape, info->begin, info->end);
-    if (empty.empty()) {
-      tensor(list[i].name, list[i].dtype, list[i].shape, list[i].begin, list[i].end);
-      ++i;
-    }
+    for (const TensorInfo* info : empty) write(*info);
+    if (empty.empty()) write(list[i++]);
   }
 }
 
@@ -80,7 +84,23 @@ std::string HeaderWriter::finish() && {
 void write_text(const Header& header, HeaderWriter& writer) {
   const Metadata metadata = header.metadata();
   if (metadata.present()) writer.metadata(metadata);
-  writer.tensors(header.tensors());
+  writer.tensors(header);
+}
+
+Status check_writable(const Header& header) {
+  const Tolerated tolerated = header.tolerated();
+  if (!tolerated.any()) return {};
+  return base::make_error(Errc::unsupported, "cannot write this header: its file has " + to_string(tolerated) +
+                                                 ", which the format does not allow");
+}
+
+std::string header_text(const Header& header) {
+  HeaderWriter writer;
+  writer.reserve(static_cast<std::size_t>(header.header_bytes()));
+  write_text(header, writer);
+  std::string text = std::move(writer).finish();
+  text.resize(static_cast<std::size_t>(length_for(header, text.size())), ' ');
+  return text;
 }
 
 std::uint64_t text_length(const Header& header) {
@@ -111,12 +131,8 @@ inline namespace v0 {
 
 Result<std::string> Header::text() const noexcept {
   return base::guarded([&]() -> Result<std::string> {
-    format::HeaderWriter writer;
-    writer.reserve(static_cast<std::size_t>(header_bytes()));
-    format::write_text(*this, writer);
-    std::string text = std::move(writer).finish();
-    text.resize(static_cast<std::size_t>(format::length_for(*this, text.size())), ' ');
-    return text;
+    if (Status status = format::check_writable(*this); !status) return std::move(status).error();
+    return format::header_text(*this);
   });
 }
 

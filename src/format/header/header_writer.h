@@ -52,10 +52,10 @@ class HeaderWriter {
   void end_metadata() { text_ += '}'; }
   // Writes what another writer wrote as metadata, without the braces around it.
   void metadata_member(std::string_view text) { text_ += text; }
-  void tensor(std::string_view name, Dtype dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
-  // Writes all tensors of a header. list: in the order of offsets. Tensors without bytes can share an offset. Among
-  // those, the order is the writer's: by descending rank of the dtype, then by name.
-  void tensors(const TensorList& list);
+  void tensor(std::string_view name, std::string_view dtype, ShapeView shape, std::uint64_t begin, std::uint64_t end);
+  // Writes all tensors of a header in the order of offsets. Tensors without bytes can share an offset. Among those, the
+  // order is the writer's: by descending rank of the dtype, then by name.
+  void tensors(const Header& header);
   std::string finish() &&;
 
  private:
@@ -74,6 +74,10 @@ class HeaderWriter {
   std::string text_ = "{";
 };
 
+// Fails if the reader of the header accepted faults, because no new file may have them. Error: unsupported.
+[[nodiscard]] Status check_writable(const Header& header);
+// Does the same as Header::text(), also for a header whose reader accepted faults. Throws std::bad_alloc.
+[[nodiscard]] std::string header_text(const Header& header);
 // Writes the text of a header, without the spaces at its end.
 void write_text(const Header& header, HeaderWriter& writer);
 // Returns the length of Header::text(), but does not keep the text in memory.

@@ -3,7 +3,7 @@
 //
 // Most files list their tensors in the order of offsets, and the parser notices that for free. Otherwise the tensors
 // are sorted by offset first; then each must begin where the one before it ends. Messages are made in a second pass
-// that runs only for files with an error.
+// that runs only for files with an error, or with a fault that the caller accepts.
 #include "format/header/layout.h"
 
 #include <algorithm>
@@ -49,7 +49,8 @@ Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape
   error.code = code;
   if (code == Errc::size_overflow) {
     error.message = "overflow computing buffer size from shape and/or element type: tensor " + quoted(name) + ", " +
-                    std::string(to_string(dtype)) + " " + to_string(shape) + ", has more than 2^64-1 bits";
+                    std::string(to_string(dtype)) + " " + to_string(shape) + ", has more than 2^64-1 " +
+                    (dtype == Dtype::UNKNOWN ? "elements" : "bits");
   } else {
     error.message =
         "The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is invalid."
@@ -60,8 +61,21 @@ Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape
   return error;
 }
 
-Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous) {
-  if (!is_consecutive(tensor.begin, tensor.end, expected)) return invalid_offset(tensor, expected, previous);
+namespace {
+
+// Rule 7 for an unknown dtype. Nobody knows the size of its elements, but their number must fit.
+Status check_unknown_size(const TensorInfo& tensor) {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t dim : tensor.shape) {
+    if (!base::multiply(elements, dim, elements))
+      return bytes_error(Errc::size_overflow, tensor.name, tensor.dtype, tensor.shape);
+  }
+  return {};
+}
+
+// Checks rules 7 to 9 for one tensor. The error has no offset; the caller adds it.
+Status check_size(const TensorInfo& tensor) {
+  if (tensor.dtype == Dtype::UNKNOWN) return check_unknown_size(tensor);
   std::uint64_t nbytes = 0;
   if (const Errc code = count_bytes(tensor.dtype, tensor.shape, nbytes); code != Errc::ok) {
     return bytes_error(code, tensor.name, tensor.dtype, tensor.shape);
@@ -73,8 +87,6 @@ Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const Tens
                                                    " bytes, its data_offsets " + offsets_text(tensor) + " span " +
                                                    std::to_string(tensor.nbytes()));
 }
-
-namespace {
 
 using detail::HeaderState;
 
@@ -158,14 +170,27 @@ bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
   return consecutive;
 }
 
-// Checks rules 6 to 9 tensor by tensor, to find the error to report. Runs only if a tensor is known to break one of
-// them.
-Status first_error(const HeaderState& state) {
+// Checks rule 6 for one tensor. A hole may precede it if `accept` allows that. The error has no offset.
+Status check_offsets(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous, const Accept& accept,
+                     Tolerated& tolerated) {
+  if (is_consecutive(tensor.begin, tensor.end, expected)) return {};
+  const bool hole = tensor.begin > expected && tensor.end >= tensor.begin;
+  if (!hole || !accept.holes) return invalid_offset(tensor, expected, previous);
+  ++tolerated.holes;
+  tolerated.hole_bytes += tensor.begin - expected;  // cannot overflow: holes do not overlap
+  return {};
+}
+
+// Checks rules 6 to 9 tensor by tensor. Finds the error to report, or counts holes. Runs only if a tensor is known to
+// break one of the rules, or has an unknown dtype.
+Status check_each(HeaderState& state, const Accept& accept) {
   std::uint64_t expected = 0;
   const TensorInfo* previous = nullptr;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
-    if (Status status = check_tensor(tensor, expected, previous); !status) {
+    Status status = check_offsets(tensor, expected, previous, accept, state.tolerated);
+    if (status) status = check_size(tensor);
+    if (!status) {
       Error error = std::move(status).error();
       // The opening quote of the tensor's name, in bytes from the start of the file.
       error.offset = 8 + static_cast<std::uint64_t>(tensor.name.data() - 1 - state.text.data());
@@ -177,12 +202,16 @@ Status first_error(const HeaderState& state) {
   return {};
 }
 
-// Rule 10: the tensors end where the data ends.
-Status check_end(const HeaderState& state) {
+// Rule 10: the tensors end where the data ends, or before it if `accept` allows that.
+Status check_end(HeaderState& state, const Accept& accept) {
   const std::size_t count = state.tensors.size();
   const std::uint64_t end =
       count == 0 ? 0 : state.tensors[state.order != nullptr ? state.order[count - 1] : count - 1].end;
   if (end == state.data_bytes) return {};
+  if (end < state.data_bytes && accept.unused_bytes) {
+    state.tolerated.unused_bytes = state.data_bytes - end;
+    return {};
+  }
   const std::uint64_t start = 8 + state.text.size();
   Error error;
   error.code = Errc::incomplete_data;
@@ -195,14 +224,15 @@ Status check_end(const HeaderState& state) {
 
 }  // namespace
 
-Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, base::Cancellation& cancellation) {
+Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, const Accept& accept,
+                    base::Cancellation& cancellation) {
   // A list that is sorted and yet not in_order breaks rule 6, so sorting cannot help.
   const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
   if (cancellation.stopped()) return base::opening_cancelled();
   if (!consecutive || !sizes_fit) {
-    if (Status status = first_error(state); !status) return status;
+    if (Status status = check_each(state, accept); !status) return status;
   }
-  return check_end(state);
+  return check_end(state, accept);
 }
 
 }  // namespace safetensors::format

@@ -49,12 +49,10 @@ namespace safetensors::format {
   return count_bytes(tensor.dtype, tensor.shape, nbytes) == Errc::ok && nbytes == tensor.nbytes();
 }
 
-// Checks rules 6 to 9 for one tensor that should begin at `expected`. The error has no offset; the caller adds it.
-[[nodiscard]] Status check_tensor(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous);
-
-// Orders the tensors by offset and checks rules 6 to 10. in_order: each tensor is known to begin where the one before
-// it ends. sizes_fit: rules 7 to 9 are known to hold for each tensor. Error also: cancelled. Throws std::bad_alloc.
-[[nodiscard]] Status check_layout(detail::HeaderState& state, bool in_order, bool sizes_fit,
+// Orders the tensors by offset, checks rules 6 to 10, and counts the faults that `accept` allows in state.tolerated.
+// in_order: each tensor is known to begin where the one before it ends. sizes_fit: rules 7 to 9 are known to hold for
+// each tensor. Error also: cancelled. Throws std::bad_alloc.
+[[nodiscard]] Status check_layout(detail::HeaderState& state, bool in_order, bool sizes_fit, const Accept& accept,
                                   base::Cancellation& cancellation);
 
 }  // namespace safetensors::format

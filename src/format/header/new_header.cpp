@@ -107,6 +107,9 @@ std::string write_member(const Pairs& pairs, const Of& of) {
 }  // namespace
 
 Status check_new_name(std::string_view name, Dtype dtype) {
+  if (dtype == Dtype::UNKNOWN)
+    return base::make_error(Errc::invalid_argument,
+                            base::tensor_named(name) + ": has an unknown dtype, expected one of the format's");
   // A caller can convert any number to Dtype. An unknown number has no name.
   if (parse_dtype(to_string(dtype)) != dtype) {
     return base::make_error(Errc::invalid_argument,
@@ -192,7 +195,7 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::strin
   writer.metadata_member(metadata);
   std::uint64_t offset = 0;
   for (const NewTensor& tensor : tensors) {
-    writer.tensor(tensor.name, tensor.dtype, tensor.shape, offset, offset + tensor.nbytes);
+    writer.tensor(tensor.name, to_string(tensor.dtype), tensor.shape, offset, offset + tensor.nbytes);
     offset += tensor.nbytes;
   }
   NewHeaderText made{std::move(writer).finish(), *data_bytes};

@@ -161,6 +161,11 @@ class Request {
 // Returns the number of bits of the whole tensor. Multiplies in the same order as the header's check, so both refuse
 // the same shapes: a dimension of size 0 does not help if the product of the dimensions before it overflows.
 Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
+  if (dtype == Dtype::UNKNOWN) {
+    return base::make_error(Errc::dtype_mismatch,
+                            "cannot slice a tensor of unknown dtype: the size of its elements is unknown (read all of "
+                            "its bytes)");
+  }
   if (!parse_dtype(to_string(dtype))) {
     return base::make_error(Errc::invalid_argument, "unknown dtype " + std::to_string(static_cast<unsigned>(dtype)));
   }

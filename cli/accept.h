@@ -1,0 +1,33 @@
+// The option --accept: faults of a file that a command tolerates, by choice.
+#pragma once
+
+#include "command.h"
+#include "console.h"
+#include "json_output.h"
+
+#include <safetensors/header.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace safetensors::cli {
+
+// The row of the option in the table of a command.
+inline constexpr Option kAcceptOption = {"--accept", "LIST",
+                                         "accept faults: LIST is one or more of\n"
+                                         "holes, unknown-dtypes and unused-bytes,\n"
+                                         "with commas between them"};
+
+// Reads the value of --accept. Returns nullopt if a name is unknown.
+[[nodiscard]] std::optional<Accept> parse_accept(std::string_view list);
+// The message for a value that parse_accept() refuses.
+inline constexpr const char* kAcceptUsage =
+    "--accept is a list of holes, unknown-dtypes and unused-bytes, such as holes,unused-bytes";
+
+// Writes a notice if the reader accepted faults.
+void notice_tolerated(const Header& header, const std::string& path, Console& console);
+// Writes the member "tolerated" if the reader accepted faults.
+void json_tolerated(Json& json, const Header& header);
+
+}  // namespace safetensors::cli

@@ -1,0 +1,92 @@
+"""Files with faults that the caller accepts: `safe_open(..., accept=...)`."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from safetensors import SafetensorError, safe_open
+
+ALL = ("unknown_dtypes", "holes", "unused_bytes")
+
+
+def entry(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file with a hole of 2 bytes, a tensor of unknown dtype, and 3 unused bytes."""
+    return put(tmp_path, {"w": entry("U8", [2], 0, 2), "x": entry("F8_E3M4", [2, 3], 4, 9)}, b"ww--xxxxx===")
+
+
+def put(folder, header, data):
+    text = json.dumps(header).encode()
+    path = folder / "faults.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+@pytest.mark.parametrize("accept", [(), None, ALL[:2], ALL[1:], ("unknown_dtypes", "unused_bytes"), "holes"])
+def test_every_fault_needs_its_flag(path, accept):
+    with pytest.raises(SafetensorError):
+        safe_open(path, "np", accept=accept)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+def test_reads_unknown_dtype_as_bytes(path, backend):
+    with safe_open(path, "np", backend=backend, accept=ALL) as f:
+        assert f.tolerated() == {"unknown_dtypes": 1, "holes": 1, "hole_bytes": 2, "unused_bytes": 3}
+        for array in (f.get_tensor("x"), f.get_tensors()["x"]):
+            assert array.dtype == np.uint8
+            assert array.tobytes() == b"xxxxx"
+        assert f.get_tensor("w").tobytes() == b"ww"
+        assert f.get_slice("w")[1:].tobytes() == b"w"
+        assert f.get_slice("x").get_dtype() == "F8_E3M4"
+        assert f.get_slice("x").get_shape() == [2, 3]
+        assert f.get_tensor_meta("x").dtype == "F8_E3M4"
+        assert "F8_E3M4" in repr(f.get_slice("x"))
+        assert "F8_E3M4" in repr(f.get_tensor_meta("x"))
+        with pytest.raises(SafetensorError, match="cannot slice a tensor of unknown dtype"):
+            f.get_slice("x")[0]
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_reads_unknown_dtype_as_bytes_in_torch(path, backend):
+    torch = pytest.importorskip("torch")
+    with safe_open(path, "pt", backend=backend, accept=ALL) as f:
+        for tensor in (f.get_tensor("x"), f.get_tensors()["x"]):
+            assert tensor.dtype == torch.uint8
+            assert bytes(tensor.tolist()) == b"xxxxx"
+        with pytest.raises(SafetensorError, match="cannot slice a tensor of unknown dtype"):
+            f.get_slice("x")[0]
+        with pytest.raises(SafetensorError, match="its dtype is unknown"):
+            f.prefetch()
+
+
+def test_valid_file_has_no_faults(tmp_path):
+    with safe_open(put(tmp_path, {"w": entry("U8", [2], 0, 2)}, b"ww"), "np", accept=ALL) as f:
+        assert f.tolerated() == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ({"w": entry("U8", [2], 0, 2), "x": entry("U8", [2], 1, 3)}, b"www"),
+        ({"w": entry("U8", [2], 0, 2)}, b"w"),
+        ({"w": entry("F32", [2], 0, 2)}, b"ww"),
+    ],
+)
+def test_overlap_range_and_size_stay_errors(tmp_path, header, data):
+    with pytest.raises(SafetensorError):
+        safe_open(put(tmp_path, header, data), "np", accept=ALL)
+
+
+def test_refuses_names_that_it_does_not_know(path):
+    with pytest.raises(SafetensorError, match='accept has `overlap`, expected "holes"'):
+        safe_open(path, "np", accept=["overlap"])
+    with pytest.raises(TypeError):
+        safe_open(path, "np", accept=[1])
+    with pytest.raises(TypeError):
+        safe_open(path, "np", accept=1)
