@@ -1,6 +1,7 @@
 // Casting elements in memory, against a memcpy that reads and writes the same total number of bytes.
 #include <safetensors/dtype.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "bench.h"

@@ -4,6 +4,7 @@
 #include <safetensors/safetensors.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>

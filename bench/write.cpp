@@ -5,6 +5,7 @@
 #include <safetensors/save.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "model.h"

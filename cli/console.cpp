@@ -8,6 +8,7 @@
 #include "os/command/signals.h"
 #include "os/command/standard_streams.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>

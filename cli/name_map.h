@@ -5,6 +5,7 @@
 
 #include <safetensors/error.h>
 
+#include <functional>
 #include <map>
 #include <string>
 

@@ -68,6 +68,7 @@ endif()
 # How each of the libraries compiles, and what its users get.
 function(safetensors_library target)
   safetensors_own_target(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
@@ -102,6 +103,12 @@ function(safetensors_library target)
     set_target_properties(${target} PROPERTIES LINK_DEPENDS ${exports})
   endif()
 endfunction()
+
+# -O2 compiles faster than CMake's -O3, and makes smaller code that is as fast. Loops over elements are an exception: with
+# -O3 the compiler turns more of them into vectors.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/format/dtype/cast_kernels.cpp
+                            ${PROJECT_SOURCE_DIR}/src/format/dtype/cast_integers.cpp
+                            PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 
 add_library(safetensors_reader_objects OBJECT ${safetensors_reader_sources})
 safetensors_library(safetensors_reader_objects)

@@ -4,6 +4,9 @@
 // generate_c_api.py writes the calls from the headers.
 #include "c_api_session.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace fuzz {
 namespace {
 

@@ -1,6 +1,7 @@
 // The program behind scripts/demo: writes a checkpoint of the size of GPT-2 small, and reads a slice of it.
 #include <safetensors/safetensors.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>

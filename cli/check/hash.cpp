@@ -87,7 +87,7 @@ struct HashRequest {
 };
 
 // Shows progress, and stops after a signal.
-std::function<bool(std::uint64_t, std::uint64_t)> shown_progress(Console& console) {
+Callback<bool(std::uint64_t, std::uint64_t)> shown_progress(Console& console) {
   return [&console](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();

@@ -2,6 +2,7 @@
 // the top level and the metadata are spread over lines: indentation never grows with hostile depth.
 #include "text/pretty_json.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace safetensors::cli {

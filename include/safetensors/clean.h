@@ -4,8 +4,8 @@
 
 #include <safetensors/error.h>
 #include <safetensors/export.h>
+#include <safetensors/time_span.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,7 +40,7 @@ struct CleanOptions {
   bool recursive = false;
   /// Minimum age of a stale temporary on file systems where writers hold no lock. The age is the time since the last
   /// change. These file systems are network file systems, user-space file systems, and those without `flock()`.
-  std::chrono::seconds min_age = std::chrono::hours(24);
+  TimeSpan min_age = TimeSpan::hours(24);
 };
 
 /// Removes the temporary files and folders that killed writers left: files called `.safetensors-<16 hex digits>.tmp`,

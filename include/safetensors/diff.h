@@ -2,11 +2,11 @@
 /// Compares two sets of tensors: their names, dtypes, shapes and values.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,12 +31,12 @@ struct DiffOptions {
   /// Compare values. false: compare only names, dtypes and shapes, and read no tensor.
   bool values = true;
   /// Returns the name that a tensor of the first set has in the second set. Null: the same name. Must not throw.
-  std::function<std::string(std::string_view name)> rename = nullptr;
+  Callback<std::string(std::string_view name)> rename = nullptr;
   /// Number of threads that read and compare, including the calling thread. 0: one per usable processor, at most 16.
   unsigned threads = 0;
   /// Called with the number of bytes compared and the total, of the first set. Runs in the calling thread. Return false
   /// to cancel (Errc::cancelled). Must not throw.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
 /// The kinds of differences.

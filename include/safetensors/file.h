@@ -16,7 +16,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -174,7 +173,7 @@ class File : public TensorSet<File> {
                                                   const ParseOptions& options = {}) noexcept;
   // The bytes of a temporary container would be gone when this call returns.
   template <class Bytes>
-  requires(!std::is_reference_v<Bytes> && !std::ranges::borrowed_range<Bytes> &&
+  requires(!std::is_reference_v<Bytes> && !std::ranges::enable_borrowed_range<Bytes> &&
            std::is_convertible_v<const Bytes&, std::span<const std::byte>>) static detail::KeepTheElementsInAVariable
       from_memory(Bytes&& bytes, std::shared_ptr<const void> owner, const ParseOptions& options = {}) = delete;
 

@@ -5,6 +5,7 @@
 /// itself needs neither. Link `safetensors::hash`. safetensors.h does not include this header.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
@@ -14,7 +15,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,7 +69,7 @@ struct HashOptions {
   unsigned threads = 0;
   /// Called with the number of bytes completed and the total. Runs in the calling thread. Return false to cancel
   /// (Errc::cancelled). Must not throw.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
 /// The digests of one file.
@@ -135,7 +135,7 @@ struct ManifestOptions {
   std::uint64_t chunk_bytes = std::uint64_t{1} << 20;  ///< for Manifest::make(): as HashOptions::chunk_bytes, not 0
   unsigned threads = 0;                                ///< as HashOptions::threads
   /// As HashOptions::progress. The numbers count the bytes of all files.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
 /// Limit for the size of a manifest that Manifest::read() reads, in bytes: 256 MiB. This is the manifest of a model of

@@ -3,14 +3,13 @@
 /// header opens a file.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,7 +75,7 @@ struct ParseOptions {
   /// The call runs this function from time to time, in the thread of the caller. It begins before it reads the first
   /// byte, and ends after it has checked the last tensor. The function may read a flag that another thread or a signal
   /// handler sets. It must not throw. A cancelled call waits for a read that has already started.
-  std::function<bool()> cancelled = {};
+  Callback<bool()> cancelled = {};
 };
 
 /// The entry of one tensor in a header. `name` and `shape` point into the Header. They are valid as long as any copy of

@@ -2,12 +2,12 @@
 /// Finds things in valid files that cost time, break some programs, or mislead.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,10 +82,10 @@ struct LintOptions {
   bool duplicates = false;
   /// Called with the number of bytes read for `duplicates` and the total. Runs in the calling thread. Return false to
   /// cancel (Errc::cancelled). Must not throw.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   /// Runs before each read that `peek` makes, in the calling thread. Return true to cancel (Errc::cancelled). Must not
   /// throw.
-  std::function<bool()> cancelled = nullptr;
+  Callback<bool()> cancelled = nullptr;
 };
 
 /// @{

@@ -4,14 +4,14 @@
 
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
+#include <safetensors/time_span.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -111,7 +111,7 @@ struct ReadOptions {
   /// Called with the number of bytes completed and the total, from time to time and once at the end.
   /// Runs in the thread that calls execute() or Stream::next(). next() also calls it while it waits. Return false to
   /// cancel (Errc::cancelled). Must not throw. Copies to a device may still be in flight until the last call.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 
   /// Called once, after all results have memory and before execute() waits for their bytes. `arrays` has all results,
   /// in the order of add(). Use it to make objects over the arrays while other threads already read.
@@ -122,7 +122,7 @@ struct ReadOptions {
   ///
   /// Runs in the thread that calls execute(). If that is the only reader thread, reading begins after the call. Return
   /// false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream ignores it.
-  std::function<bool(std::span<const Array> arrays)> on_reserved = nullptr;
+  Callback<bool(std::span<const Array> arrays)> on_reserved = nullptr;
 
   /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
   /// chunks cover each byte of each result exactly once.
@@ -130,7 +130,7 @@ struct ReadOptions {
   /// `index` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
   /// bytes. `bytes` is the chunk, in C order for all strides of the destination. Several threads call it at the same
   /// time. Must not throw.
-  std::function<void(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
+  Callback<void(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
 
   /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
   /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
@@ -290,7 +290,7 @@ class Stream {
   /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false
   /// if that takes longer than `limit`. A limit of 0 or less does not wait. Takes no item and does not call
   /// ReadOptions::progress. Call it from any thread.
-  [[nodiscard]] SAFETENSORS_API bool wait_for(std::chrono::milliseconds limit) const noexcept;
+  [[nodiscard]] SAFETENSORS_API bool wait_for(TimeSpan limit) const noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.
   SAFETENSORS_API void cancel() noexcept;

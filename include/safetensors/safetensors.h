@@ -69,6 +69,7 @@
 #else
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
+#include <safetensors/callback.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_index.h>
 #include <safetensors/checkpoint_layout.h>
@@ -92,6 +93,7 @@
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
 #include <safetensors/stats.h>
+#include <safetensors/time_span.h>
 #include <safetensors/typed_view.h>
 #include <safetensors/writer.h>
 #endif

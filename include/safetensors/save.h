@@ -12,7 +12,6 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,7 +41,7 @@ class NamedTensor {
   /// Takes a container that owns its elements, and keeps it.
   template <class Elements>
   requires(!std::is_reference_v<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements> &&
-           !std::ranges::borrowed_range<Elements>) &&
+           !std::ranges::enable_borrowed_range<Elements>) &&
       requires(const Elements& elements) {
     std::span(elements);
   }
@@ -51,7 +50,7 @@ class NamedTensor {
   // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
   template <class Elements>
   requires((std::is_const_v<Elements> || std::is_array_v<Elements>)&&!std::is_reference_v<Elements> &&
-           !std::ranges::borrowed_range<Elements>) &&
+           !std::ranges::enable_borrowed_range<Elements>) &&
       requires(const Elements& elements) {
     std::span(elements);
   }

@@ -8,7 +8,6 @@
 #include <safetensors/error.h>
 #include <safetensors/export.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

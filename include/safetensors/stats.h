@@ -2,11 +2,11 @@
 /// Statistics of the values of tensors: range, mean, deviation, NaN, infinities, zeros, and a histogram.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 
 #include <cstdint>
-#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -18,12 +18,12 @@ struct StatsOptions {
   /// Also count the numbers per power of two, in TensorStats::histogram. Takes longer.
   bool histogram = false;
   /// Returns true for the tensors to read. Null: all tensors. Must not throw.
-  std::function<bool(const Tensor& tensor)> select = nullptr;
+  Callback<bool(const Tensor& tensor)> select = nullptr;
   /// Number of threads that read and compute, including the calling thread. 0: one per usable processor, at most 16.
   unsigned threads = 0;
   /// Called with the number of bytes read and the total. Runs in the calling thread. Return false to cancel
   /// (Errc::cancelled). Must not throw.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 };
 
 /// The numbers of a tensor with 2^exponent <= |number| < 2^(exponent + 1).

@@ -2,6 +2,7 @@
 /// Writes files: from memory at once, or in several calls. Edits the metadata of existing files.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
@@ -10,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,7 +47,7 @@ struct WriteOptions {
   /// the Writer, return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when
   /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
   /// not throw. Must not use the Writer.
-  std::function<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   /// The treatment of a symlink at the path.
   ///
   /// false: the link is followed, and the file that it leads to is replaced. true: the link becomes a regular file. It

@@ -2,6 +2,7 @@
 #include <safetensors/diff.h>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

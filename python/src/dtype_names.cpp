@@ -3,6 +3,7 @@
 #include "dtype_names.h"
 
 #include <array>
+#include <iterator>
 
 #include "format/dtype/cast.h"
 

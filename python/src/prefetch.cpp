@@ -3,6 +3,7 @@
 #include "prefetch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
 #include <utility>

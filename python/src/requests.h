@@ -48,11 +48,11 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  [[nodiscard]] std::function<bool(std::uint64_t, std::uint64_t)> callback() {
+  [[nodiscard]] Callback<bool(std::uint64_t, std::uint64_t)> callback() {
     return [this](std::uint64_t done, std::uint64_t total) { return go_on(done, total); };
   }
   // For ParseOptions::cancelled. Returns true after a signal handler raised an exception.
-  [[nodiscard]] std::function<bool()> cancelled() {
+  [[nodiscard]] Callback<bool()> cancelled() {
     return [this] { return !go_on(0, 1); };
   }
   // Returns whether this thread is inside of the watched call: in a signal handler or in the progress function.

@@ -66,7 +66,7 @@ struct NewFile {
 };
 
 // Lets signals end a write. progress: a callable or None.
-std::function<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<const char>& key, nb::handle progress) {
+Callback<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<const char>& key, nb::handle progress) {
   // The writer is destroyed without the GIL, so the function must not own a Python object. The class PyWriter does.
   return [key, progress](std::uint64_t done, std::uint64_t total) {
     const ReentrancyGuard guard(key.get());

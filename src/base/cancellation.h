@@ -1,10 +1,11 @@
 // Early end of a call: the caller's function decides, and every thread that works for the call sees the decision.
 #pragma once
 
+#include <safetensors/callback.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <thread>
 
 #include "base/exceptions.h"
@@ -16,9 +17,11 @@ namespace safetensors::base {
 // Thread-safe.
 class Cancellation {
  public:
+  // Nothing cancels the call.
+  Cancellation() noexcept : Cancellation(static_cast<const Callback<bool()>*>(nullptr)) {}
   // cancelled: may be empty. It must outlive this.
-  explicit Cancellation(const std::function<bool()>& cancelled) noexcept
-      : cancelled_(cancelled ? &cancelled : nullptr), caller_(std::this_thread::get_id()) {}
+  explicit Cancellation(const Callback<bool()>& cancelled) noexcept : Cancellation(cancelled ? &cancelled : nullptr) {}
+  explicit Cancellation(Callback<bool()>&& cancelled) = delete;
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
@@ -37,7 +40,10 @@ class Cancellation {
   [[nodiscard]] bool possible() const noexcept { return cancelled_ != nullptr; }
 
  private:
-  const std::function<bool()>* cancelled_;
+  explicit Cancellation(const Callback<bool()>* cancelled) noexcept
+      : cancelled_(cancelled), caller_(std::this_thread::get_id()) {}
+
+  const Callback<bool()>* cancelled_;
   const std::thread::id caller_;
   std::atomic<bool> stopped_{false};
 };

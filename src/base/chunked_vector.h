@@ -4,6 +4,8 @@
 
 #include "base/bump_allocator.h"
 
+#include <algorithm>
+
 namespace safetensors::base {
 
 template <class T>

@@ -2,6 +2,8 @@
 
 #include "c/support.h"
 
+#include <algorithm>
+
 namespace {
 
 // A type with the size and alignment of a dtype's elements. For F4 and F6, whose elements do not fill whole bytes, it

@@ -8,10 +8,10 @@
 #include <safetensors/read_plan.h>
 #include <safetensors/writer.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -198,7 +198,7 @@ void give_struct(T filled, T* to) noexcept {
 [[nodiscard]] ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace);
 // ParseOptions::cancelled of options. If the struct ends before the end of `user`, it has no function.
 template <class Given>
-[[nodiscard]] std::function<bool()> cancelled_of(const Given& given) {
+[[nodiscard]] safetensors::Callback<bool()> cancelled_of(const Given& given) {
   if (given.cancelled == nullptr || given.struct_size < offsetof(Given, user) + sizeof given.user) return {};
   return [cancelled = given.cancelled, user = given.user] { return cancelled(user) != 0; };
 }

@@ -1,7 +1,6 @@
 // Writing in C: files whole or in pieces, serialized memory, and edits of metadata.
 #include "c/write.h"
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -38,7 +37,7 @@ Result<TensorData> tensor_of(const safetensors_tensor_data& given) {
 
 // The result is empty if the caller gave no function.
 template <class Options>
-std::function<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
+safetensors::Callback<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
   if (!options.progress) return nullptr;
   return [progress = options.progress, user = options.user](std::uint64_t completed, std::uint64_t total) {
     return progress(user, completed, total) != 0;

@@ -4,6 +4,7 @@
 #include "check/recognize.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "base/checked.h"

@@ -64,7 +64,7 @@ Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const Ch
 
 Result<std::vector<std::string>> Checkpoint::find_files(PathView path) noexcept {
   return base::guarded([&]() -> Result<std::vector<std::string>> {
-    base::Cancellation cancellation(nullptr);
+    base::Cancellation cancellation;
     file::CheckpointPaths paths(cancellation);
     if (Status status = paths.add(std::string(path)); !status) return std::move(status).error();
     std::vector<std::string> files;

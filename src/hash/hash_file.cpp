@@ -3,6 +3,7 @@
 // tensor of its own.
 #include <safetensors/hash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>

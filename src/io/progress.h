@@ -1,13 +1,13 @@
 // Tells the caller how many bytes are written.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -19,7 +19,7 @@
 namespace safetensors::io {
 
 // Called with the number of bytes written and the total, of all files. Return false to cancel.
-using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
+using Progress = Callback<bool(std::uint64_t done, std::uint64_t total)>;
 
 // Minimum and maximum number of bytes that a writer writes between two reports of progress.
 inline constexpr std::uint64_t kMinBytesPerReport = std::uint64_t{8} << 20;

@@ -208,8 +208,8 @@ Result<std::optional<StreamItem>> Stream::next() noexcept {
   });
 }
 
-bool Stream::wait_for(std::chrono::milliseconds limit) const noexcept {
-  return !state_ || state_->wait_for(limit);
+bool Stream::wait_for(TimeSpan limit) const noexcept {
+  return !state_ || state_->wait_for(std::chrono::milliseconds(limit.milliseconds()));
 }
 
 void Stream::cancel() noexcept {

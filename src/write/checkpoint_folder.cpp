@@ -140,8 +140,7 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
 // Returns whether the index in the folder may name the file. An invalid index names no file, because readers refuse it.
 // An index that this process cannot read may name any file, because other processes may be able to read it.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
-  const std::function<bool()> never;
-  base::Cancellation cancellation(never);
+  base::Cancellation cancellation;
   const auto index = file::read_index(os::join_path(os::DescriptorPath(folder_.get()).text, index_name_), cancellation);
   if (!index) return index.error().code != Errc::invalid_index && index.error().os_error != ENOENT;
   const std::string key = os::name_key(name);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -32,8 +31,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed, std::string_view stem) {
   NamedFiles found;
   found.has_index = contains(listed, std::string(stem) + ".safetensors.index.json");
-  const std::function<bool()> never;
-  base::Cancellation cancellation(never);
+  base::Cancellation cancellation;
   for (const std::string& name : listed) {
     if (!is_index_name(name)) continue;
     const auto index = file::read_index(os::join_path(folder, name), cancellation);

@@ -240,7 +240,7 @@ TEST(OpenCancellation, AsksWhileWaitingForThreads) {
   for (int round = 0; round < 20; ++round) {
     const std::thread::id caller = std::this_thread::get_id();
     int calls = 0;
-    const std::function<bool()> cancelled = [&] {
+    const Callback<bool()> cancelled = [&] {
       EXPECT_EQ(std::this_thread::get_id(), caller);
       return ++calls == 3;
     };

@@ -2,6 +2,7 @@
 #include <safetensors/file.h>
 #include <safetensors/source.h>
 
+#include <algorithm>
 #include <random>
 
 #include "support/file_support.h"

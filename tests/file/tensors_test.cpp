@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <safetensors/safetensors.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <string>

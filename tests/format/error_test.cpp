@@ -16,7 +16,7 @@ TEST(Errc, HasUniqueNames) {
     if (name == "unknown") continue;
     EXPECT_TRUE(names.insert(name).second) << name;
   }
-  EXPECT_EQ(names.size(), 57u);
+  EXPECT_EQ(names.size(), 58u);
   EXPECT_STREQ(st::to_string(st::Errc::duplicate_key), "duplicate_key");
 }
 

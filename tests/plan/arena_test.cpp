@@ -3,6 +3,7 @@
 #include <safetensors/arena.h>
 #include <safetensors/read_plan.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 

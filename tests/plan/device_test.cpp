@@ -1,6 +1,7 @@
 // Plans that copy their results to a device, with the fake driver.
 #include <safetensors/read_plan.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <random>

@@ -1,6 +1,8 @@
 // The choice between reads and maps, from times that the tests make up.
 #include "plan/gather_choice.h"
 
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 namespace safetensors::plan {

@@ -1,8 +1,10 @@
 // Failures while a plan is read. The plan ends promptly, its error names the tensor, the path and the offset, and
 // nothing is left behind.
 #include <gtest/gtest.h>
+
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
+#include <algorithm>
 
 #include "support/plan_support.h"
 

@@ -4,6 +4,7 @@
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>

@@ -2,6 +2,7 @@
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <thread>

@@ -4,8 +4,10 @@
 #include <safetensors/writer.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "support/io_support.h"

@@ -5,6 +5,7 @@
 #include <safetensors/writer.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cerrno>

@@ -1,4 +1,5 @@
-// The reader alone opens no driver, so a program that uses it needs no dynamic linker. Destinations on devices are an error.
+// The reader alone opens no driver, so a program that uses it needs no dynamic linker. Destinations on devices are an
+// error.
 #include <memory>
 
 #include "base/error.h"

@@ -4,6 +4,7 @@
 #include "format/checkpoint/disjoint_boxes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>

@@ -7,6 +7,8 @@
 // buffer.
 #include "format/dtype/cast_kernels.h"
 
+#include <algorithm>
+
 #include "format/dtype/cast_elements.h"
 #include "format/dtype/cast_float.h"
 

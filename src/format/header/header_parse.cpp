@@ -459,7 +459,7 @@ Error Parser::failure() const {
 Result<std::shared_ptr<HeaderState>> parse_state(HeaderBuffer text, std::uint64_t data_size,
                                                  const ParseOptions& options, ParseWork* work,
                                                  base::Cancellation* given) {
-  base::Cancellation never{std::function<bool()>()};
+  base::Cancellation never;
   base::Cancellation& cancellation = given != nullptr ? *given : never;
   if (cancellation.requested()) return base::opening_cancelled();
   const auto state = std::make_shared<HeaderState>(std::move(text), data_size);

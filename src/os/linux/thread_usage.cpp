@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include <chrono>
 #include <utility>
 
 namespace safetensors::os {

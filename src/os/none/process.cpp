@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <functional>
 
 #include "os/available_memory.h"
 #include "os/descriptor_pool.h"

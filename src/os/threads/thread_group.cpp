@@ -3,6 +3,7 @@
 #include "os/thread_group.h"
 
 #include <cerrno>
+#include <functional>
 #include <new>
 #include <system_error>
 

@@ -1,0 +1,56 @@
+/// @file
+/// Defines TimeSpan, the type of parameters that are lengths of time.
+///
+/// Thread-safety: a TimeSpan is a value.
+#pragma once
+
+#include <cstdint>
+
+namespace safetensors {
+inline namespace v0 {
+
+/// A length of time in whole milliseconds. Every duration of std::chrono converts to it, such as
+/// `std::chrono::seconds(5)`. Values that do not fit become the largest or smallest value.
+///
+/// This header does not include <chrono>, which makes every file that includes it slow to compile.
+class TimeSpan {
+ public:
+  /// Makes a span of 0.
+  constexpr TimeSpan() noexcept = default;
+  /// Converts a duration of std::chrono, towards 0.
+  template <class Duration>
+  requires requires(const Duration& duration) {
+    duration.count();
+    Duration::period::num;
+    Duration::period::den;
+  }
+  constexpr TimeSpan(const Duration& duration) noexcept {  // NOLINT(google-explicit-constructor)
+    if constexpr (Duration::period::num == 1 && Duration::period::den == 1000) {
+      milliseconds_ = static_cast<std::int64_t>(duration.count());
+    } else {
+      milliseconds_ = rounded(static_cast<long double>(duration.count()) * (Duration::period::num * 1000.0L) /
+                              Duration::period::den);
+    }
+  }
+  /// Makes a span of this many hours.
+  [[nodiscard]] static constexpr TimeSpan hours(std::int32_t count) noexcept {
+    TimeSpan span;
+    span.milliseconds_ = std::int64_t{count} * 3'600'000;
+    return span;
+  }
+
+  /// Returns the length in milliseconds.
+  [[nodiscard]] constexpr std::int64_t milliseconds() const noexcept { return milliseconds_; }
+
+ private:
+  static constexpr std::int64_t rounded(long double value) noexcept {
+    if (value >= static_cast<long double>(INT64_MAX)) return INT64_MAX;
+    if (value <= static_cast<long double>(INT64_MIN)) return INT64_MIN;
+    return static_cast<std::int64_t>(value);
+  }
+
+  std::int64_t milliseconds_ = 0;
+};
+
+}  // namespace v0
+}  // namespace safetensors

@@ -1,0 +1,112 @@
+// Callback and TimeSpan: what they take, own and convert.
+#include <safetensors/callback.h>
+#include <safetensors/time_span.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace {
+using safetensors::Callback;
+using safetensors::TimeSpan;
+
+int twice(int value) {
+  return 2 * value;
+}
+
+TEST(Callback, TakesFunctionsLambdasAndStdFunction) {
+  const int factor = 3;
+  EXPECT_EQ(Callback<int(int)>(twice)(4), 8);
+  EXPECT_EQ(Callback<int(int)>(&twice)(4), 8);
+  EXPECT_EQ(Callback<int(int)>([&](int value) { return factor * value; })(4), 12);
+  EXPECT_EQ(Callback<int(int)>(std::function<int(int)>(twice))(4), 8);
+  EXPECT_EQ(Callback<long(short)>(twice)(4), 8);  // values convert
+  int calls = 0;
+  const auto count = [&] { return ++calls; };
+  Callback<void()>{count}();  // the result is dropped
+  Callback<void()>{std::ref(count)}();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Callback, IsEmptyWithoutFunction) {
+  EXPECT_FALSE(Callback<int(int)>());
+  EXPECT_FALSE(Callback<int(int)>(nullptr));
+  EXPECT_FALSE(Callback<int(int)>(static_cast<int (*)(int)>(nullptr)));
+  EXPECT_FALSE(Callback<int(int)>(std::function<int(int)>()));
+  EXPECT_FALSE(Callback<int(int)>(Callback<long(int)>()));
+  EXPECT_TRUE(Callback<int(int)>(twice));
+  EXPECT_TRUE(Callback<int(int)>([](int value) { return value; }));
+}
+
+TEST(Callback, RefusesOtherSignatures) {
+  static_assert(!std::is_constructible_v<Callback<int(int)>, int>);
+  static_assert(!std::is_constructible_v<Callback<int(int)>, std::string (*)(int)>);
+  static_assert(!std::is_constructible_v<Callback<int(int)>, int (*)(int, int)>);
+  const auto only_movable = [held = std::unique_ptr<int>()](int value) { return held ? *held : value; };
+  static_assert(!std::is_constructible_v<Callback<int(int)>, decltype(only_movable)>);
+}
+
+TEST(Callback, OwnsItsFunction) {
+  const auto shared = std::make_shared<int>(5);
+  {
+    Callback<int()> first = [shared] { return ++*shared; };
+    EXPECT_EQ(shared.use_count(), 2);
+    Callback<int()> second = first;
+    EXPECT_EQ(shared.use_count(), 3);
+    EXPECT_EQ(first(), 6);
+    EXPECT_EQ(second(), 7);
+    const Callback<int()> third = std::move(first);
+    EXPECT_EQ(shared.use_count(), 3);
+    EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move)
+    second = third;
+    EXPECT_EQ(third(), 8);
+    second = nullptr;
+    EXPECT_EQ(shared.use_count(), 2);
+  }
+  EXPECT_EQ(shared.use_count(), 1);
+}
+
+TEST(Callback, CopiesStateWithFunction) {
+  Callback<int()> first = [count = 0]() mutable { return ++count; };
+  EXPECT_EQ(first(), 1);
+  const Callback<int()> second = first;
+  EXPECT_EQ(first(), 2);
+  EXPECT_EQ(second(), 2);
+}
+
+TEST(Callback, ForwardsArguments) {
+  const Callback<std::string(std::string, int&)> append = [](std::string text, int& count) {
+    ++count;
+    return std::move(text) + "!";
+  };
+  int count = 0;
+  EXPECT_EQ(append("a", count), "a!");
+  EXPECT_EQ(count, 1);
+}
+
+constexpr std::int64_t of(TimeSpan span) {
+  return span.milliseconds();
+}
+
+TEST(TimeSpan, ConvertsDurations) {
+  using namespace std::chrono;
+  static_assert(of(milliseconds(7)) == 7);
+  static_assert(of(seconds(-2)) == -2000);
+  static_assert(of(hours(24)) == of(TimeSpan::hours(24)));
+  static_assert(of(microseconds(1999)) == 1);
+  static_assert(of(duration<double>(0.25)) == 250);
+  EXPECT_EQ(of(milliseconds::max()), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(of(milliseconds::min()), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(of(seconds::max()), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(of(hours::min()), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(of(TimeSpan()), 0);
+}
+
+}  // namespace
