@@ -33,8 +33,7 @@ class Callback<Return(Parameters...)> {
   /// Takes a copy of a function. A null pointer to a function and an empty std::function make a Callback without a
   /// function. May throw what the copy throws, and `std::bad_alloc`.
   template <class Function>
-  requires(kFits<std::decay_t<Function>>)
-  Callback(Function&& function) {  // NOLINT(google-explicit-constructor)
+  requires(kFits<std::decay_t<Function>>) Callback(Function&& function) {  // NOLINT(google-explicit-constructor)
     using Held = std::decay_t<Function>;
     if constexpr (std::is_pointer_v<Held>) {
       const Held pointer = function;
