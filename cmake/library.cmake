@@ -1,31 +1,24 @@
 # safetensors::safetensors, from the layers of src/, and safetensors::reader, the part of it that reads.
 # BUILD_SHARED_LIBS chooses static or shared.
-file(GLOB_RECURSE safetensors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
-list(FILTER safetensors_sources EXCLUDE REGEX "/src/hash/")  # a component: hash.cmake
-list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/command/")  # for the command only
-# The folders of src/os that this system needs. "none" is for a system that we do not know: the library then reads from
-# memory and from Sources of the program, and every call on files is an error.
 set(SAFETENSORS_OS "" CACHE STRING "\"none\": build without an operating system. Empty: for the system of the build")
 if(NOT SAFETENSORS_OS MATCHES "^(none)?$")
   message(FATAL_ERROR "SAFETENSORS_OS is \"${SAFETENSORS_OS}\", expected \"none\" or nothing")
 endif()
 set(safetensors_command_system posix)
 if(SAFETENSORS_OS STREQUAL "none")
-  set(safetensors_systems absent none)
+  set(safetensors_system none)
 elseif(WIN32)
-  set(safetensors_systems absent windows threads)
+  set(safetensors_system windows)
   set(safetensors_command_system windows)
 elseif(APPLE)
-  set(safetensors_systems absent darwin posix threads)
+  set(safetensors_system darwin)
 else()
-  set(safetensors_systems linux posix threads)
+  set(safetensors_system linux)
 endif()
-file(GLOB safetensors_folders RELATIVE ${PROJECT_SOURCE_DIR}/src/os ${PROJECT_SOURCE_DIR}/src/os/*)
-foreach(folder IN LISTS safetensors_folders)
-  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/os/${folder} AND NOT folder IN_LIST safetensors_systems)
-    list(FILTER safetensors_sources EXCLUDE REGEX "/src/os/${folder}/")
-  endif()
-endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/sources.cmake)
+safetensors_list_sources(${PROJECT_SOURCE_DIR} ${safetensors_system})
+list(TRANSFORM safetensors_reader_sources PREPEND ${PROJECT_SOURCE_DIR}/)
+list(TRANSFORM safetensors_writer_sources PREPEND ${PROJECT_SOURCE_DIR}/)
 if(SAFETENSORS_OS STREQUAL "none")
   find_package(Threads)  # such a system may have none
   if(NOT TARGET Threads::Threads)
@@ -41,17 +34,6 @@ set(safetensors_soversion ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   string(APPEND safetensors_soversion .${PROJECT_VERSION_MINOR})
 endif()
-
-# safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write, compare or move files, and it
-# opens no driver. Its files compile once, for both libraries.
-set(safetensors_reader_sources ${safetensors_sources})
-list(FILTER safetensors_reader_sources EXCLUDE REGEX "/src/(check|io|write)/|/src/format/checkpoint/")
-list(FILTER safetensors_reader_sources EXCLUDE REGEX "/src/c/(checkpoint_write|reshard|save|write)[.]cpp|/src/device/absent/")
-list(FILTER safetensors_reader_sources EXCLUDE REGEX "/(cuda|dynamic)_library[.]cpp")
-list(APPEND safetensors_reader_sources ${PROJECT_SOURCE_DIR}/src/io/source_reader.cpp
-                                       ${PROJECT_SOURCE_DIR}/src/format/checkpoint/shard_index.cpp)
-list(FILTER safetensors_sources EXCLUDE REGEX "/src/device/absent/")
-list(REMOVE_ITEM safetensors_sources ${safetensors_reader_sources})
 
 set(safetensors_system_libraries "")
 if(WIN32)
@@ -110,10 +92,12 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/format/dtype/cast_kernels.
                             ${PROJECT_SOURCE_DIR}/src/format/dtype/cast_integers.cpp
                             PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 
+# safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write, compare or move files, and it
+# opens no driver. Its files compile once, for both libraries.
 add_library(safetensors_reader_objects OBJECT ${safetensors_reader_sources})
 safetensors_library(safetensors_reader_objects)
 
-add_library(safetensors ${safetensors_sources} $<TARGET_OBJECTS:safetensors_reader_objects>)
+add_library(safetensors ${safetensors_writer_sources} $<TARGET_OBJECTS:safetensors_reader_objects>)
 add_library(safetensors::safetensors ALIAS safetensors)
 safetensors_library(safetensors)
 target_link_libraries(safetensors PRIVATE ${CMAKE_DL_LIBS})

@@ -14,16 +14,19 @@ inline namespace v0 {
 template <class Signature>
 class Callback;
 
+namespace detail {
+// A concept, because && stops at the first part that is false: the second part needs a complete Callback.
+template <class Held, class Callback, class Return, class... Parameters>
+concept FunctionFor = !std::is_same_v<Held, Callback> && std::is_copy_constructible_v<Held> &&
+                      std::is_invocable_r_v<Return, Held&, Parameters...>;
+}  // namespace detail
+
 /// A function of the caller with this signature, or none: a function, a lambda, a std::function.
 ///
 /// It owns a copy of the function. So it is what std::function is, without the header <functional>, which makes every
 /// file that includes it slow to compile.
 template <class Return, class... Parameters>
 class Callback<Return(Parameters...)> {
-  template <class Held>
-  static constexpr bool kFits = !std::is_same_v<Held, Callback> && std::is_copy_constructible_v<Held> &&
-                                std::is_invocable_r_v<Return, Held&, Parameters...>;
-
  public:
   /// @{
   /// Makes a Callback without a function.
@@ -33,7 +36,8 @@ class Callback<Return(Parameters...)> {
   /// Takes a copy of a function. A null pointer to a function and an empty std::function make a Callback without a
   /// function. May throw what the copy throws, and `std::bad_alloc`.
   template <class Function>
-  requires(kFits<std::decay_t<Function>>) Callback(Function&& function) {  // NOLINT(google-explicit-constructor)
+  Callback(Function&& function)  // NOLINT(google-explicit-constructor)
+      requires detail::FunctionFor<std::decay_t<Function>, Callback, Return, Parameters...> {
     using Held = std::decay_t<Function>;
     if constexpr (std::is_pointer_v<Held>) {
       const Held pointer = function;

@@ -1,0 +1,46 @@
+# Makes the two amalgamations in the folder BUILD with scripts/amalgamate, compiles each alone, and uses it:
+# - the whole library, without an operating system: the verdicts on the cases of tests/data are those of WRITE_CASES;
+# - the reader, on this system: from C++20, from C++17 and from C.
+set(here ${CMAKE_CURRENT_LIST_DIR})
+set(tests ${here}/..)
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(code)
+    message(FATAL_ERROR "${ARGN}: ${code}\n${output}")
+  endif()
+endfunction()
+
+run(${PYTHON} -B ${tests}/../scripts/amalgamate ${BUILD})
+run(${PYTHON} -B ${tests}/../scripts/amalgamate --all ${BUILD})
+foreach(header IN ITEMS file header read_plan save source)
+  file(WRITE ${BUILD}/all/safetensors/${header}.h "#include \"safetensors_all.h\"\n")
+  file(WRITE ${BUILD}/reader/safetensors/${header}.h "#include \"safetensors.h\"\n")
+endforeach()
+file(WRITE ${BUILD}/c_program.c "#include \"safetensors.h\"
+int main(void) {
+  safetensors_file* file = 0;
+  safetensors_error error;
+  return safetensors_file_open(\"no such file\", 0, &file, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
+}
+")
+configure_file(${BUILD}/c_program.c ${BUILD}/cpp17_program.cpp COPYONLY)
+
+set(flags -O0 -I${BUILD})
+run(${COMPILER} -std=c++20 ${flags} -Wall -Wextra -Werror -DSAFETENSORS_NO_SYSTEM -c ${BUILD}/safetensors_all.cpp -o ${BUILD}/all.o)
+run(${COMPILER} -std=c++20 ${flags} -I${BUILD}/all ${tests}/none/verdicts.cpp ${BUILD}/all.o -o ${BUILD}/verdicts)
+run(${WRITE_CASES} ${BUILD}/cases ${BUILD}/expected)
+execute_process(COMMAND ${BUILD}/verdicts INPUT_FILE ${BUILD}/cases OUTPUT_FILE ${BUILD}/found RESULT_VARIABLE code)
+if(code)
+  message(FATAL_ERROR "verdicts: ${code}")
+endif()
+run(${CMAKE_COMMAND} -E compare_files ${BUILD}/expected ${BUILD}/found)
+
+run(${COMPILER} -std=c++20 ${flags} -Wall -Wextra -Werror -c ${BUILD}/safetensors.cpp -o ${BUILD}/reader.o)
+run(${COMPILER} -std=c++20 ${flags} -I${BUILD}/reader ${tests}/package/consumer_reader.cpp ${BUILD}/reader.o -pthread
+  -o ${BUILD}/consumer)
+run(${BUILD}/consumer ${BUILD}/consumer.safetensors)
+run(${COMPILER} -std=c++17 ${flags} ${BUILD}/cpp17_program.cpp ${BUILD}/reader.o -pthread -o ${BUILD}/cpp17_program)
+run(${BUILD}/cpp17_program)
+run(${C_COMPILER} -std=c11 ${flags} -c ${BUILD}/c_program.c -o ${BUILD}/c_program.o)
+run(${COMPILER} ${BUILD}/c_program.o ${BUILD}/reader.o -pthread -o ${BUILD}/c_program)
+run(${BUILD}/c_program)
