@@ -150,7 +150,9 @@ void json_files(Json& json, const Input& input) {
   for (const File& file : input.files()) {
     const Header& header = file.header();
     json.line().open('{').field("path", file.path()).field("file_bytes", header.file_bytes());
-    json.field("header_bytes", header.header_bytes()).close('}');
+    json.field("header_bytes", header.header_bytes());
+    json_tolerated(json, header);
+    json.close('}');
   }
   json.close(']').line();
 }

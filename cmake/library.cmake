@@ -47,10 +47,20 @@ if(SAFETENSORS_OS STREQUAL "none")
   unset(CMAKE_REQUIRED_FLAGS)
 endif()
 
+# -O2 compiles faster than CMake's -O3, and makes smaller code that is as fast. Loops over elements are an exception: with
+# -O3 the compiler turns more of them into vectors. Flags that the user gave stay as they are.
+set(safetensors_optimization "")
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+  set(safetensors_optimization $<$<CONFIG:Release>:-O2>)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/format/dtype/cast_kernels.cpp
+                              ${PROJECT_SOURCE_DIR}/src/format/dtype/cast_integers.cpp
+                              PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+endif()
+
 # How each of the libraries compiles, and what its users get.
 function(safetensors_library target)
   safetensors_own_target(${target})
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
+  target_compile_options(${target} PRIVATE ${safetensors_optimization})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
@@ -86,16 +96,11 @@ function(safetensors_library target)
   endif()
 endfunction()
 
-# -O2 compiles faster than CMake's -O3, and makes smaller code that is as fast. Loops over elements are an exception: with
-# -O3 the compiler turns more of them into vectors.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/format/dtype/cast_kernels.cpp
-                            ${PROJECT_SOURCE_DIR}/src/format/dtype/cast_integers.cpp
-                            PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
-
 # safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write, compare or move files, and it
 # opens no driver. Its files compile once, for both libraries.
 add_library(safetensors_reader_objects OBJECT ${safetensors_reader_sources})
 safetensors_library(safetensors_reader_objects)
+target_compile_definitions(safetensors_reader_objects PRIVATE safetensors_EXPORTS)  # part of a DLL
 
 add_library(safetensors ${safetensors_writer_sources} $<TARGET_OBJECTS:safetensors_reader_objects>)
 add_library(safetensors::safetensors ALIAS safetensors)
@@ -106,7 +111,7 @@ add_library(safetensors_reader ${PROJECT_SOURCE_DIR}/src/device/absent/cuda_libr
                                $<TARGET_OBJECTS:safetensors_reader_objects>)
 add_library(safetensors::reader ALIAS safetensors_reader)
 safetensors_library(safetensors_reader)
-set_target_properties(safetensors_reader PROPERTIES EXPORT_NAME reader)
+set_target_properties(safetensors_reader PROPERTIES EXPORT_NAME reader DEFINE_SYMBOL safetensors_EXPORTS)
 set(safetensors_reader_link_options "")
 if(NOT BUILD_SHARED_LIBS AND APPLE)
   set(safetensors_reader_link_options LINKER:-dead_strip)
@@ -114,6 +119,11 @@ elseif(NOT BUILD_SHARED_LIBS AND NOT MSVC)
   set(safetensors_reader_link_options LINKER:--gc-sections)
 endif()
 target_link_options(safetensors_reader INTERFACE ${safetensors_reader_link_options})
+
+# A program that links both would have one of two drivers, by the order of the libraries. CMake refuses it.
+set_target_properties(safetensors PROPERTIES INTERFACE_safetensors_part whole COMPATIBLE_INTERFACE_STRING safetensors_part)
+set_target_properties(safetensors_reader PROPERTIES INTERFACE_safetensors_part reader
+  COMPATIBLE_INTERFACE_STRING safetensors_part)
 
 # For our own command, tests, fuzz targets and benchmarks: always static, and may include from src/.
 if(BUILD_SHARED_LIBS)

@@ -104,7 +104,7 @@ struct Casting {
       }
       return found;
     };
-    // A model without integers cannot be cast to integers: then the plan gives the error for its floats.
+    // If no tensor can be cast, mark the floats, so that Rewrite::plan() returns the error for them.
     if (!cast_those_of(from) && usual) cast_those_of(usual_sources(Dtype::F32));
     return {};
   }

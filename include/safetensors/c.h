@@ -181,8 +181,8 @@ SAFETENSORS_API safetensors_status safetensors_header_find(const safetensors_hea
                                                            size_t name_length, safetensors_tensor_info* info,
                                                            safetensors_error* error);
 /** Writes the dtype of the tensor with this name as a text, such as "F32", and its length in bytes. If the dtype is
- * SAFETENSORS_DTYPE_UNKNOWN, this is the text in the file, which may be any valid UTF-8. The text is valid until the
- * header is freed. Error: NOT_FOUND. */
+ * SAFETENSORS_DTYPE_UNKNOWN, this is the text in the file, which may be any valid UTF-8 and does not
+ * end with a NUL. The text is valid until the header is freed. Error: NOT_FOUND. */
 SAFETENSORS_API safetensors_status safetensors_header_dtype_name(const safetensors_header* header, const char* name,
                                                                  size_t name_length, const char** dtype,
                                                                  size_t* dtype_length, safetensors_error* error);
@@ -209,7 +209,8 @@ SAFETENSORS_API safetensors_status safetensors_header_metadata_pair(const safete
 SAFETENSORS_API safetensors_status safetensors_header_metadata_find(const safetensors_header* header, const char* key,
                                                                     size_t key_length, const char** value,
                                                                     size_t* value_length, safetensors_error* error);
-/** Returns the text of the header as this library writes it, padded with spaces. */
+/** Returns the text of the header as this library writes it, padded with spaces. Error: UNSUPPORTED (the header has
+ * accepted faults). */
 SAFETENSORS_API safetensors_status safetensors_header_text(const safetensors_header* header, safetensors_buffer** text,
                                                            safetensors_error* error);
 
@@ -332,7 +333,8 @@ SAFETENSORS_API safetensors_status safetensors_slice_parse(const char* text, siz
 SAFETENSORS_API void safetensors_slice_free(safetensors_slice* slice);
 
 /** Applies a slice to a dtype and a shape. Copies the shape. If `slice` is NULL, it takes the whole tensor.
- * Errors: SLICE_INDEX, SLICE_STEP, SLICE_RANK, SLICE_BITS, SIZE_OVERFLOW. */
+ * Errors: SLICE_INDEX, SLICE_STEP, SLICE_RANK, SLICE_BITS, SIZE_OVERFLOW, DTYPE_MISMATCH (a slice of an unknown
+ * dtype). */
 SAFETENSORS_API safetensors_status safetensors_slice_resolve(const safetensors_slice* slice, safetensors_dtype dtype,
                                                              const uint64_t* shape, size_t rank,
                                                              safetensors_resolved_slice** resolved,

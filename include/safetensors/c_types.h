@@ -72,7 +72,7 @@ enum {
   SAFETENSORS_ERROR_SYNC_FAILED = 174,             /**< the data could not be made durable; `os_error` has the reason */
   SAFETENSORS_ERROR_OVERLAPPING_DESTINATION = 147, /**< two tensors of a plan would be read into the same memory */
   SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE =
-      148, /**< a cast of integers: the new dtype does not have the value of an element */
+      148,                                /**< a cast of integers: an element is outside the range of the new dtype */
   SAFETENSORS_ERROR_REPLACE_FAILED = 175, /**< the new file could not replace the old file; the old file is unchanged */
   SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176, /**< the new file is in place, but may be lost after a power cut */
   SAFETENSORS_ERROR_FILE_TRUNCATED = 177,       /**< the file became shorter after it was opened */
@@ -142,8 +142,8 @@ enum {
 
 /* --- Options for reading headers --- */
 
-/** Faults of a file that a reader accepts: bits of `accept`. Without them, each of these faults is an error. All other
- * faults always are. */
+/** Bits of `accept`: faults that the reader tolerates. A fault whose bit is not set is an error. All other faults are
+ * always errors. */
 enum {
   /** Tensors whose dtype is not one of the format's. Their size is that of `data_offsets`. */
   SAFETENSORS_ACCEPT_UNKNOWN_DTYPES = 1,

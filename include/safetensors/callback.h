@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -17,14 +18,14 @@ class Callback;
 namespace detail {
 // A concept, because && stops at the first part that is false: the second part needs a complete Callback.
 template <class Held, class Callback, class Return, class... Parameters>
-concept FunctionFor = !std::is_same_v<Held, Callback> && std::is_copy_constructible_v<Held> &&
-                      std::is_invocable_r_v<Return, Held&, Parameters...>;
+concept FunctionFor = !std::is_same_v<Held, Callback> && !std::is_member_pointer_v<Held> &&
+                      std::is_copy_constructible_v<Held> && std::is_invocable_r_v<Return, Held&, Parameters...>;
 }  // namespace detail
 
-/// A function of the caller with this signature, or none: a function, a lambda, a std::function.
+/// Holds a function of the caller, or none. It takes functions, lambdas and std::function, and owns a copy. Use it like
+/// std::function. It does not take pointers to members.
 ///
-/// It owns a copy of the function. So it is what std::function is, without the header <functional>, which makes every
-/// file that includes it slow to compile.
+/// It exists because the header <functional> makes every file that includes it slow to compile.
 template <class Return, class... Parameters>
 class Callback<Return(Parameters...)> {
  public:
@@ -42,51 +43,51 @@ class Callback<Return(Parameters...)> {
     if constexpr (std::is_pointer_v<Held>) {
       const Held pointer = function;
       if (pointer == nullptr) return;
-    } else if constexpr (requires { function.operator bool(); }) {
-      if (!function.operator bool()) return;
+    } else if constexpr (std::is_convertible_v<std::nullptr_t, Held> && std::is_constructible_v<bool, const Held&>) {
+      // Types that can be empty, such as std::function. Another type may have a bool with another meaning.
+      if (!static_cast<bool>(std::as_const(function))) return;
     }
-    held_ = new Held(std::forward<Function>(function));
-    functions_ = &kFunctions<Held>;
+    held_ = std::make_unique<HeldFunction<Held>>(std::forward<Function>(function));
   }
   /// Copies the function. May throw what the copy throws, and `std::bad_alloc`.
-  Callback(const Callback& other)
-      : held_(other.held_ == nullptr ? nullptr : other.functions_->copy(other.held_)), functions_(other.functions_) {}
+  Callback(const Callback& other) : held_(other.held_ == nullptr ? nullptr : other.held_->copy()) {}
   /// Takes the function of `other`, which has none after that.
-  Callback(Callback&& other) noexcept : held_(std::exchange(other.held_, nullptr)), functions_(other.functions_) {}
+  Callback(Callback&& other) noexcept = default;
   /// Takes the function of `other`.
   Callback& operator=(Callback other) noexcept {
-    std::swap(held_, other.held_);
-    std::swap(functions_, other.functions_);
+    held_ = std::move(other.held_);
     return *this;
   }
-  ~Callback() {
-    if (held_ != nullptr) functions_->destroy(held_);
-  }
+  ~Callback() = default;
 
   /// Returns true if there is a function.
   explicit operator bool() const noexcept { return held_ != nullptr; }
   /// Calls the function. There must be one.
-  Return operator()(Parameters... parameters) const {
-    return functions_->call(held_, std::forward<Parameters>(parameters)...);
-  }
+  Return operator()(Parameters... parameters) const { return held_->call(std::forward<Parameters>(parameters)...); }
 
  private:
-  struct Functions {
-    Return (*call)(void* held, Parameters&&... parameters);
-    void* (*copy)(const void* held);
-    void (*destroy)(void* held);
+  struct AnyFunction {
+    AnyFunction() = default;
+    AnyFunction(const AnyFunction&) = delete;
+    AnyFunction& operator=(const AnyFunction&) = delete;
+    virtual ~AnyFunction() = default;
+    virtual Return call(Parameters&&... parameters) = 0;
+    [[nodiscard]] virtual std::unique_ptr<AnyFunction> copy() const = 0;
   };
   template <class Held>
-  static constexpr Functions kFunctions = {
-      [](void* held, Parameters&&... parameters) -> Return {
-        return static_cast<Return>((*static_cast<Held*>(held))(std::forward<Parameters>(parameters)...));
-      },
-      [](const void* held) -> void* { return new Held(*static_cast<const Held*>(held)); },
-      [](void* held) { delete static_cast<Held*>(held); },
+  struct HeldFunction final : AnyFunction {
+    template <class Function>
+    explicit HeldFunction(Function&& given) : function(std::forward<Function>(given)) {}
+    Return call(Parameters&&... parameters) override {
+      return static_cast<Return>(function(std::forward<Parameters>(parameters)...));
+    }
+    [[nodiscard]] std::unique_ptr<AnyFunction> copy() const override {
+      return std::make_unique<HeldFunction>(function);
+    }
+    Held function;
   };
 
-  void* held_ = nullptr;
-  const Functions* functions_ = nullptr;
+  std::unique_ptr<AnyFunction> held_;
 };
 
 }  // namespace v0

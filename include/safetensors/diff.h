@@ -85,8 +85,8 @@ struct DiffResult {
 ///
 /// Each tensor is read once, in chunks of up to 1 MiB. The memory is about 3 MiB per thread, and up to 100 bytes for
 /// each chunk that differs. The result does not depend on the number of threads. Errors: invalid_argument (a tolerance
-/// is negative or NaN; two tensors of the first set get one name), cancelled, out_of_memory, and those of
-/// Tensor::read().
+/// is negative or NaN; two tensors of the first set get one name), cancelled, out_of_memory, dtype_mismatch
+/// (the values of Dtype::UNKNOWN), and those of Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<DiffResult> diff(Tensors first, Tensors second,
                                                       const DiffOptions& options = {}) noexcept;
 

@@ -75,7 +75,7 @@ struct CallToStringInstead {};
 }  // namespace detail
 /// @cond
 // The name that some programs try first: the error says which function they need. It is a template, so a function of
-// the program with this name comes first.
+// the program with this name that is no template comes first.
 template <class Type>
 requires std::is_same_v<Type, Dtype> detail::CallToStringInstead name(Type dtype)
 = delete;

@@ -89,7 +89,7 @@ class Rewrite {
   /// no longer, pass them with std::move(): this call frees them before it makes the headers. The files of the tensors
   /// stay open as long as any copy of the result exists. Errors: those of CheckpointLayout::make(); duplicate_name,
   /// with the names of both tensors and of their files; dtype_mismatch (there is no such cast; the message lists those
-  /// that exist); size_overflow.
+  /// that exist; or Dtype::UNKNOWN); size_overflow.
   static SAFETENSORS_API Result<Rewrite> plan(std::vector<RewriteTensor> tensors, RewriteOptions options = {}) noexcept;
 
   /// Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object

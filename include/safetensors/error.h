@@ -71,7 +71,7 @@ enum class Errc : std::uint16_t {
   not_writable = 145,             ///< the memory is read-only
   shape_mismatch = 146,           ///< the tensor has another shape than the call needs
   overlapping_destination = 147,  ///< two tensors of a plan would be read into the same memory
-  value_out_of_range = 148,       ///< a cast of integers: the new dtype does not have the value of an element
+  value_out_of_range = 148,       ///< a cast of integers: an element is outside the range of the new dtype
 
   slice_index = 150,           ///< an index is out of range
   slice_step = 151,            ///< a step is 0

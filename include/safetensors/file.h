@@ -173,9 +173,12 @@ class File : public TensorSet<File> {
                                                   const ParseOptions& options = {}) noexcept;
   // The bytes of a temporary container would be gone when this call returns.
   template <class Bytes>
-  requires(!std::is_reference_v<Bytes> && !std::ranges::enable_borrowed_range<Bytes> &&
-           std::is_convertible_v<const Bytes&, std::span<const std::byte>>) static detail::KeepTheElementsInAVariable
-      from_memory(Bytes&& bytes, std::shared_ptr<const void> owner, const ParseOptions& options = {}) = delete;
+  requires(!std::is_reference_v<Bytes> && std::is_convertible_v<const Bytes&, std::span<const std::byte>>) &&
+      requires(const Bytes& container) {
+    container.get_allocator();
+  }
+  static detail::KeepTheElementsInAVariable from_memory(Bytes&& bytes, std::shared_ptr<const void> owner,
+                                                        const ParseOptions& options = {}) = delete;
 
   /// Opens a file that is in a Source of the caller. access() is `map` if Source::memory() returns the whole file,
   /// otherwise `read`.

@@ -271,7 +271,7 @@ class Header {
   /// be any valid UTF-8. Otherwise it is to_string(tensor.dtype). `tensor` must be an entry of this Header. The text is
   /// valid as long as any copy of this Header exists.
   [[nodiscard]] SAFETENSORS_API std::string_view dtype_name(const TensorInfo& tensor) const& noexcept;
-  std::string_view dtype_name(const TensorInfo& tensor) const&& = delete;
+  detail::GiveTheObjectANameFirst dtype_name(const TensorInfo& tensor) const&& = delete;
 
   /// Returns the text that this library writes for this header (docs/format.md).
   ///

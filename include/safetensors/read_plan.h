@@ -52,8 +52,8 @@ struct AddOptions {
   /// to. Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In
   /// F8_E4M3 it becomes the largest number, and in the FNUZ dtypes NaN.
   ///
-  /// Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and none
-  /// changes. A value that the new dtype does not have is the error value_out_of_range.
+  /// Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and
+  /// a cast never changes a value. A value outside the range of the new dtype is the error value_out_of_range.
   ///
   /// There are no casts between floats and integers.
   std::optional<Dtype> cast = std::nullopt;

@@ -120,8 +120,8 @@ class Shape {
 ///
 /// The second function writes them to memory of the caller, and needs no allocation. `dims` must have one value per
 /// dimension. After an error, the contents of `dims` are unspecified.
-/// Errors: size_overflow (Size does not have the value of a dimension, which `std::size_t` of a 32-bit machine may not;
-/// the message names the dimension), invalid_argument (the size of `dims` is wrong), out_of_memory.
+/// Errors: size_overflow (a dimension does not fit in Size, for example in a 32-bit `std::size_t`; the message names
+/// the dimension), invalid_argument (the size of `dims` is wrong), out_of_memory.
 template <class Size>
 [[nodiscard]] Result<std::vector<Size>> dims_as(ShapeView shape) noexcept;
 template <class Size>
@@ -149,7 +149,7 @@ bool resize(Vector& vector, std::uint64_t size) noexcept {
 // dimensions.
 [[nodiscard]] SAFETENSORS_API Status check_dims(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
 
-// `max`: only tests give another maximum, to have the small std::size_t of other machines.
+// Tests pass a smaller `max` to imitate a 32-bit std::size_t.
 template <class Size>
 Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max = std::numeric_limits<Size>::max()) noexcept {
   static_assert(std::is_integral_v<Size> && !std::is_same_v<Size, bool>, "dimensions are integers");

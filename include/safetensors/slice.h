@@ -162,10 +162,10 @@ class Slice {
   /// Applies the slice to a dtype and a shape.
   ///
   /// The size of such a tensor must be a whole number of bytes that fits 64 bits (rules 7 and 8). The shape of a
-  /// TensorInfo always fulfils this.
+  /// TensorInfo always fulfils this, unless its dtype is UNKNOWN.
   /// Errors: slice_syntax (of a Slice from text), slice_index, slice_step, slice_rank (also for a second ellipsis),
-  /// slice_bits (a slice of F4 or F6 must begin and end on byte boundaries), size_overflow, invalid_argument (unknown
-  /// dtype).
+  /// slice_bits (a slice of F4 or F6 must begin and end on byte boundaries), size_overflow, dtype_mismatch
+  /// (Dtype::UNKNOWN), invalid_argument (a number that is no dtype).
   [[nodiscard]] SAFETENSORS_API Result<ResolvedSlice> resolve(Dtype dtype, ShapeView shape) const noexcept;
 
  private:

@@ -76,7 +76,7 @@ struct TensorStats {
 /// about 1 MiB per thread, and the result. The error of the mean is at most one unit in its last place, and 1e-30 of
 /// the mean of all |number|, which counts if large numbers cancel each other. The relative error of the deviation is at
 /// most 1e-13, also if the mean is much larger. The result does not depend on the number of threads. Errors: cancelled,
-/// out_of_memory, and those of Tensor::read().
+/// out_of_memory, dtype_mismatch (Dtype::UNKNOWN), and those of Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<std::vector<TensorStats>> stats(Tensors tensors,
                                                                      const StatsOptions& options = {}) noexcept;
 

@@ -5,19 +5,21 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace safetensors {
 inline namespace v0 {
 
 /// A length of time in whole milliseconds. Every duration of std::chrono converts to it, such as
-/// `std::chrono::seconds(5)`. Values that do not fit become the largest or smallest value.
+/// `std::chrono::seconds(5)`. A part of a millisecond counts as a whole one. Values that do not fit become the largest
+/// or smallest value. A duration that is not a number becomes 0.
 ///
 /// This header does not include <chrono>, which makes every file that includes it slow to compile.
 class TimeSpan {
  public:
   /// Makes a span of 0.
   constexpr TimeSpan() noexcept = default;
-  /// Converts a duration of std::chrono, towards 0.
+  /// Converts a duration of std::chrono, and rounds away from 0.
   template <class Duration>
   requires requires(const Duration& duration) {
     duration.count();
@@ -25,8 +27,10 @@ class TimeSpan {
     Duration::period::den;
   }
   constexpr TimeSpan(const Duration& duration) noexcept {  // NOLINT(google-explicit-constructor)
-    if constexpr (Duration::period::num == 1 && Duration::period::den == 1000) {
-      milliseconds_ = static_cast<std::int64_t>(duration.count());
+    using Count = typename Duration::rep;
+    if constexpr (Duration::period::num == 1 && Duration::period::den == 1000 && std::is_integral_v<Count> &&
+                  std::is_signed_v<Count>) {
+      milliseconds_ = duration.count();
     } else {
       milliseconds_ = rounded(static_cast<long double>(duration.count()) * (Duration::period::num * 1000.0L) /
                               Duration::period::den);
@@ -46,7 +50,10 @@ class TimeSpan {
   static constexpr std::int64_t rounded(long double value) noexcept {
     if (value >= static_cast<long double>(INT64_MAX)) return INT64_MAX;
     if (value <= static_cast<long double>(INT64_MIN)) return INT64_MIN;
-    return static_cast<std::int64_t>(value);
+    if (value != value) return 0;
+    const auto whole = static_cast<std::int64_t>(value);
+    const auto part = value - static_cast<long double>(whole);
+    return part > 0 ? whole + 1 : part < 0 ? whole - 1 : whole;
   }
 
   std::int64_t milliseconds_ = 0;

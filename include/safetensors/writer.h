@@ -208,7 +208,8 @@ struct MetadataEdit {
 /// replaces the old one as in save(). If the old file was changed or replaced in the meantime, the error is
 /// file_changed and the file stays as it is. This is best effort: a change between the last check and the replacement
 /// is lost.
-/// Errors: those of File::open(), HeaderBuilder and save(), header_does_not_fit, file_changed.
+/// Errors: those of File::open(), HeaderBuilder and save(), header_does_not_fit, file_changed, unsupported (the file
+/// has accepted faults).
 [[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, std::span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(PathView path, std::initializer_list<MetadataEdit> edits,

@@ -22,6 +22,7 @@ constexpr std::size_t kSourceSize = offsetof(safetensors_source, release) + size
 Result<OpenOptions> open_options(const safetensors_open_options* given) {
   auto options = options_of(given, kOpenOptionsSize);
   if (!options) return std::move(options).error();
+  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
   return open_options_of(*options);
 }
 

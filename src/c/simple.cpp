@@ -18,7 +18,6 @@ using safetensors::Result;
 using safetensors::ShapeView;
 using safetensors::Status;
 using safetensors::Tensor;
-using safetensors::TensorData;
 using namespace safetensors::c;
 
 constexpr std::size_t kTensorInfoSize =

@@ -275,12 +275,19 @@ class Pairing {
   std::uint64_t bytes = 0;  // of the first set
 
  private:
+  // Unknown dtypes are the same if their texts and sizes are.
+  static bool same_dtype(const Tensor& a, const Tensor& b) {
+    if (a.dtype() != b.dtype() || a.dtype() != Dtype::UNKNOWN) return a.dtype() == b.dtype();
+    const File first = a.file();
+    const File second = b.file();
+    return a.nbytes() == b.nbytes() && first.header().dtype_name(a.info()) == second.header().dtype_name(b.info());
+  }
   void add(const Tensor& tensor, const Tensor* other) {
     if (other == nullptr) return found.push_back({.kind = DiffKind::only_first, .first = tensor});
     const bool same_shape = std::ranges::equal(tensor.shape(), other->shape());
-    const DiffKind kind = !same_shape                        ? DiffKind::shape
-                          : tensor.dtype() != other->dtype() ? DiffKind::dtype
-                                                             : DiffKind::values;
+    const DiffKind kind = !same_shape                   ? DiffKind::shape
+                          : !same_dtype(tensor, *other) ? DiffKind::dtype
+                                                        : DiffKind::values;
     found.push_back({.kind = kind, .first = tensor, .second = *other});
     if (!same_shape || !options_.values) return;
     if (tensor.dtype() == Dtype::UNKNOWN || other->dtype() == Dtype::UNKNOWN) {

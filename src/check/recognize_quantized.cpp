@@ -187,6 +187,7 @@ class Quantized {
     Entry* const map = tensors_.find(name, ".quant_map");
     if (!has_rank(absmax, 1) || !has_rank(map, 1) || map->info->numel() != 16) return false;
     entry.weights = product(entry.info->nbytes(), 2);  // the bytes may have any dtype
+    entry.unknown = false;
     std::string kind = "4 bits";
     for (const char* const word : {"nf4", "fp4"}) {
       Entry* const state = tensors_.find(name, std::string(".quant_state.bitsandbytes__") + word);

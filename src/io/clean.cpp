@@ -160,7 +160,8 @@ TemporaryState Cleaner::state_of(int file) const {
   if (status.is_directory()) changed = std::max(changed, contents_of(file).changed);
   // A time can lie in the future: time() lags behind by up to one tick, and a server has its own clock.
   const std::int64_t age = std::max(std::int64_t{std::time(nullptr)} - changed, std::int64_t{0});
-  return age >= options_.min_age.milliseconds() / 1000 ? TemporaryState::stale : TemporaryState::recent;
+  const std::int64_t least = options_.min_age.milliseconds();
+  return age >= least / 1000 + (least % 1000 > 0 ? 1 : 0) ? TemporaryState::stale : TemporaryState::recent;
 }
 
 // The folder of a killed CheckpointWriter holds only files. Returns false and sets errno on failure.

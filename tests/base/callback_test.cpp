@@ -45,7 +45,27 @@ TEST(Callback, IsEmptyWithoutFunction) {
   EXPECT_TRUE(Callback<int(int)>([](int value) { return value; }));
 }
 
+// Its bool does not say whether there is a function.
+struct Flag {
+  const bool* flag;
+  explicit operator bool() const { return *flag; }
+  bool operator()() const { return *flag; }
+};
+
+TEST(Callback, KeepsFunctionWhoseBoolIsFalse) {
+  bool flag = false;
+  const Callback<bool()> callback = Flag{&flag};
+  ASSERT_TRUE(callback);
+  flag = true;
+  EXPECT_TRUE(callback());
+}
+
+struct Value {
+  [[nodiscard]] int get() const { return 1; }
+};
+
 TEST(Callback, RefusesOtherSignatures) {
+  static_assert(!std::is_constructible_v<Callback<int(const Value&)>, int (Value::*)() const>);
   static_assert(!std::is_constructible_v<Callback<int(int)>, int>);
   static_assert(!std::is_constructible_v<Callback<int(int)>, std::string (*)(int)>);
   static_assert(!std::is_constructible_v<Callback<int(int)>, int (*)(int, int)>);
@@ -100,7 +120,12 @@ TEST(TimeSpan, ConvertsDurations) {
   static_assert(of(milliseconds(7)) == 7);
   static_assert(of(seconds(-2)) == -2000);
   static_assert(of(hours(24)) == of(TimeSpan::hours(24)));
-  static_assert(of(microseconds(1999)) == 1);
+  static_assert(of(microseconds(1999)) == 2);
+  static_assert(of(microseconds(-1)) == -1);
+  using DoubleMilliseconds = duration<double, std::milli>;
+  EXPECT_EQ(of(DoubleMilliseconds(1e30)), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(of(duration<unsigned long long, std::milli>::max()), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(of(DoubleMilliseconds(std::numeric_limits<double>::quiet_NaN())), 0);
   static_assert(of(duration<double>(0.25)) == 250);
   EXPECT_EQ(of(milliseconds::max()), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(of(milliseconds::min()), std::numeric_limits<std::int64_t>::min());

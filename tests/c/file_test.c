@@ -147,6 +147,9 @@ static void opening_errors(void) {
   FAILS(safetensors_file_open(path, NULL, NULL, &error), INVALID_ARGUMENT);
   FAILS(safetensors_file_from_fd(-1, NULL, &file, &error), OPEN_FAILED);
   FAILS(safetensors_file_from_fd(0, NULL, NULL, &error), INVALID_ARGUMENT);
+  options.reserved = 12345;
+  FAILS(safetensors_file_open(path, &options, &file, &error), UNSUPPORTED);
+  options.reserved = 0;
   options.access = 3;
   FAILS(safetensors_file_open(path, &options, &file, &error), INVALID_ARGUMENT);
   SAYS("unknown access mode 3");

@@ -73,7 +73,7 @@ std::size_t integers_loop(const IntegerCast& cast, const std::byte* in, std::byt
 using IntegersLoop = std::size_t (*)(const IntegerCast& cast, const std::byte* in, std::byte* out,
                                      std::size_t count) noexcept;
 
-// From the elements of size `from` up, only longer results depend on the sign.
+// The sign matters only if the result is wider than the element.
 template <class Unsigned, class Out>
 IntegersLoop loop_to(bool from_signed) noexcept {
   if constexpr (sizeof(Out) > sizeof(Unsigned)) {
@@ -124,7 +124,7 @@ IntegerCast integer_cast(Dtype from, Dtype to) noexcept {
     cast.mask = values & ~low_bits(cast.to_bits);
     return cast;
   }
-  // Both dtypes hold the numbers whose bits are among these.
+  // A number fits in both dtypes if it has no bit outside of both masks.
   const std::uint64_t largest_from = low_bits(cast.from_bits - (is_signed(from) ? 1 : 0));
   const std::uint64_t largest_to = low_bits(cast.to_bits - (is_signed(to) ? 1 : 0));
   cast.mask = values & ~(largest_from & largest_to);

@@ -337,8 +337,8 @@ bool Parser::dtype(TensorInfo& info) {
   return reader_.fail(Errc::unknown_dtype, start, "");
 }
 
-// Keeps one text per tensor. A second text is a repeated field, which is an error, and there could be any number of
-// them.
+// Keeps one text per tensor. A repeated `dtype` field is an error that is reported later. The texts of such fields are
+// not kept, because their number has no limit.
 void Parser::keep_unknown_dtype(std::string_view name) {
   auto& unknown = state_.unknown_dtypes;
   const auto index = static_cast<std::uint32_t>(state_.tensors.size());
