@@ -37,17 +37,16 @@ class Callback<Return(Parameters...)> {
   /// Takes a copy of a function. A null pointer to a function and an empty std::function make a Callback without a
   /// function. May throw what the copy throws, and `std::bad_alloc`.
   template <class Function>
-  Callback(Function&& function)  // NOLINT(google-explicit-constructor)
-      requires detail::FunctionFor<std::decay_t<Function>, Callback, Return, Parameters...> {
-    using Held = std::decay_t<Function>;
-    if constexpr (std::is_pointer_v<Held>) {
-      const Held pointer = function;
-      if (pointer == nullptr) return;
-    } else if constexpr (std::is_convertible_v<std::nullptr_t, Held> && std::is_constructible_v<bool, const Held&>) {
+  Callback(Function function)  // NOLINT(google-explicit-constructor)
+      requires detail::FunctionFor<Function, Callback, Return, Parameters...> {
+    if constexpr (std::is_pointer_v<Function>) {
+      if (function == nullptr) return;
+    } else if constexpr (std::is_convertible_v<std::nullptr_t, Function> &&
+                         std::is_constructible_v<bool, const Function&>) {
       // Types that can be empty, such as std::function. Another type may have a bool with another meaning.
       if (!static_cast<bool>(std::as_const(function))) return;
     }
-    held_ = std::make_unique<HeldFunction<Held>>(std::forward<Function>(function));
+    held_ = std::make_unique<HeldFunction<Function>>(std::move(function));
   }
   /// Copies the function. May throw what the copy throws, and `std::bad_alloc`.
   Callback(const Callback& other) : held_(other.held_ == nullptr ? nullptr : other.held_->copy()) {}
@@ -76,8 +75,7 @@ class Callback<Return(Parameters...)> {
   };
   template <class Held>
   struct HeldFunction final : AnyFunction {
-    template <class Function>
-    explicit HeldFunction(Function&& given) : function(std::forward<Function>(given)) {}
+    explicit HeldFunction(Held given) : function(std::move(given)) {}
     Return call(Parameters&&... parameters) override {
       return static_cast<Return>(function(std::forward<Parameters>(parameters)...));
     }

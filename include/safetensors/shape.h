@@ -26,6 +26,12 @@ inline namespace v0 {
 /// A view of dimensions. It does not own them.
 using ShapeView = std::span<const std::uint64_t>;
 
+namespace detail {
+// dims_as(). Tests pass a smaller `max` to imitate a 32-bit std::size_t.
+template <class Size>
+Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept;
+}  // namespace detail
+
 /// Returns the number of elements of a shape: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the
 /// product does not fit.
 [[nodiscard]] constexpr std::uint64_t numel(ShapeView shape) noexcept {
@@ -106,6 +112,12 @@ class Shape {
   }
 
  private:
+  template <class Size>
+  friend Status detail::copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept;
+  // Returns size_overflow if a dimension is above `max`. Returns invalid_argument if the shape does not have `count`
+  // dimensions.
+  [[nodiscard]] static SAFETENSORS_API Status check(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
+
   std::size_t rank_ = 0;
   std::uint64_t inline_[kInline] = {};
   std::unique_ptr<std::uint64_t[]> heap_;
@@ -145,15 +157,10 @@ bool resize(Vector& vector, std::uint64_t size) noexcept {
   return true;
 }
 
-// Returns size_overflow if a dimension is above `max`. Returns invalid_argument if the shape does not have `count`
-// dimensions.
-[[nodiscard]] SAFETENSORS_API Status check_dims(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
-
-// Tests pass a smaller `max` to imitate a 32-bit std::size_t.
 template <class Size>
-Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max = std::numeric_limits<Size>::max()) noexcept {
+Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept {
   static_assert(std::is_integral_v<Size> && !std::is_same_v<Size, bool>, "dimensions are integers");
-  if (Status status = check_dims(shape, max, dims.size()); !status) return status;
+  if (Status status = Shape::check(shape, max, dims.size()); !status) return status;
   for (std::size_t i = 0; i < shape.size(); ++i) dims[i] = static_cast<Size>(shape[i]);
   return {};
 }
@@ -161,7 +168,7 @@ Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max = std:
 
 template <class Size>
 Status dims_as(ShapeView shape, std::span<Size> dims) noexcept {
-  return detail::copy_dims(shape, dims);
+  return detail::copy_dims(shape, dims, std::numeric_limits<Size>::max());
 }
 
 template <class Size>

@@ -21,8 +21,9 @@ nb::object describe_finding(const LintFinding& finding, std::span<const File> fi
 nb::list lint_files(nb::handle paths, bool peek, bool duplicates, nb::handle progress) {
   Watch watch(progress);
   Watch signals;  // the reads of peek have no progress
-  const LintOptions options{
-      .peek = peek, .duplicates = duplicates, .progress = watch.callback(), .cancelled = signals.cancelled()};
+  LintOptions options{.peek = peek, .duplicates = duplicates};
+  options.progress = watch.callback();
+  options.cancelled = signals.cancelled();
   const Checkpoint checkpoint = open_without_maps(paths, "paths", true);  // leading white space is a finding
   const Result<std::vector<LintFinding>> result = [&] {
     const WithoutGil released;

@@ -20,9 +20,7 @@ std::string to_string(ShapeView shape) {
   return text + "]";
 }
 
-namespace detail {
-
-Status check_dims(ShapeView shape, std::uint64_t max, std::size_t count) noexcept {
+Status Shape::check(ShapeView shape, std::uint64_t max, std::size_t count) noexcept {
   return base::guarded([&]() -> Status {
     if (shape.size() != count)
       return base::make_error(Errc::invalid_argument, "the shape has " + std::to_string(shape.size()) +
@@ -36,8 +34,6 @@ Status check_dims(ShapeView shape, std::uint64_t max, std::size_t count) noexcep
     return {};
   });
 }
-
-}  // namespace detail
 
 }  // namespace v0
 }  // namespace safetensors
