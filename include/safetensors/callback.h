@@ -25,7 +25,7 @@ concept FunctionFor = !std::is_same_v<Held, Callback> && !std::is_member_pointer
 /// Holds a function of the caller, or none. It takes functions, lambdas and std::function, and owns a copy. Use it like
 /// std::function. It does not take pointers to members.
 ///
-/// It exists because the header <functional> makes every file that includes it slow to compile.
+/// It exists because the header `functional` makes every file that includes it slow to compile.
 template <class Return, class... Parameters>
 class Callback<Return(Parameters...)> {
  public:

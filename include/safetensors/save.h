@@ -47,6 +47,7 @@ class NamedTensor {
   }
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
       : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
+  /// @cond
   // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
   template <class Elements>
   requires((std::is_const_v<Elements> || std::is_array_v<Elements>)&&!std::is_reference_v<Elements> &&
@@ -55,6 +56,7 @@ class NamedTensor {
     std::span(elements);
   }
   NamedTensor(std::string_view, Shape, Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;
+  /// @endcond
   /// Takes elements whose dtype is known only when the program runs.
   NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
       : name_(tensor.name), dtype_(tensor.dtype), shape_(tensor.shape), bytes_(tensor.bytes) {}

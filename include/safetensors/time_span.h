@@ -14,7 +14,7 @@ inline namespace v0 {
 /// `std::chrono::seconds(5)`. A part of a millisecond counts as a whole one. Values that do not fit become the largest
 /// or smallest value. A duration that is not a number becomes 0.
 ///
-/// This header does not include <chrono>, which makes every file that includes it slow to compile.
+/// This header does not include `chrono`, which makes every file that includes it slow to compile.
 class TimeSpan {
  public:
   /// Makes a span of 0.
