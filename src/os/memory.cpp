@@ -33,14 +33,18 @@ bool under_address_sanitizer() noexcept {
 class LargeMemory final : public base::MemoryResource {
  public:
   void* allocate(std::size_t size, std::size_t alignment) override {
-    if (!maps(size, alignment)) return ::operator new(size, std::align_val_t(alignment));
+    if (!maps(size, alignment)) {
+      void* const memory = ::operator new(size, alignment_of(size, alignment), std::nothrow);
+      if (memory == nullptr) base::raise(std::bad_alloc());
+      return memory;
+    }
     const Pages pages = map_pages(size);
     if (pages.begin == nullptr) base::raise(std::bad_alloc());
     return pages.begin;
   }
   void deallocate(void* address, std::size_t size, std::size_t alignment) noexcept override {
     if (!maps(size, alignment))
-      ::operator delete(address, std::align_val_t(alignment));
+      ::operator delete(address, alignment_of(size, alignment));
     else
       unmap_pages({static_cast<std::byte*>(address), (size + page_size() - 1) / page_size() * page_size()});
   }
@@ -48,6 +52,10 @@ class LargeMemory final : public base::MemoryResource {
  private:
   static bool maps(std::size_t size, std::size_t alignment) noexcept {
     return size >= kHugePage && alignment <= kHugePage && !under_address_sanitizer();
+  }
+  // Large memory begins at a huge page, also if operator new serves it.
+  static std::align_val_t alignment_of(std::size_t size, std::size_t alignment) noexcept {
+    return std::align_val_t(size >= kHugePage ? std::max(alignment, std::size_t{kHugePage}) : alignment);
   }
 };
 
