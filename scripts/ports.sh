@@ -60,7 +60,6 @@ port_musl_arm() {
   qemu-aarch64-static "$trees/ports/aarch64-linux-musl/build/tests/format_conformance_test"
 }
 
-# The cases of tests/data, and the verdicts of this system, for the programs without a system.
 # Library, command and tests, built with mingw-w64. The tests run under Wine. tests/support/windows/left_out.cmake lists
 # those that do not.
 port_windows() {
@@ -77,6 +76,7 @@ port_windows() {
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
 }
 
+# Writes the cases of tests/data, and the verdicts of this system, for the programs without a system.
 port_cases() {
   build dev gcc
   cmake --build "$trees/gcc" -j "$jobs" --target write_cases

@@ -1,4 +1,4 @@
-// Callback and TimeSpan: what they take, own and convert.
+// Tests which functions a Callback takes and owns, and which durations a TimeSpan converts.
 #include <safetensors/callback.h>
 #include <safetensors/time_span.h>
 
