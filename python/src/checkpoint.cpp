@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "accept.h"
 #include "checkpoint.h"
 #include "display.h"
 #include "file/file.h"
@@ -163,8 +164,12 @@ ResolvedSlice resolve(const Tensor& tensor, nb::handle index) {
 
 nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
   const Tensor tensor = find_tensor(self.get(), name);
+  const File file = tensor.file();
+  const std::string_view dtype = file.header().dtype_name(tensor.info());
+  if (tensor.dtype() == Dtype::UNKNOWN && index.is_none())
+    return nb::make_tuple(to_str(dtype), to_list(tensor.shape()), tensor.nbytes());
   const ResolvedSlice part = resolve(tensor, index);
-  return nb::make_tuple(to_str(to_string(tensor.dtype())), to_list(part.shape()), part.nbytes());
+  return nb::make_tuple(to_str(dtype), to_list(part.shape()), part.nbytes());
 }
 
 // [(position of the file, name)]
@@ -201,6 +206,19 @@ nb::object metadata(const PyCheckpoint& self) {
     result[to_str(key)] = to_str(value);
   }
   return result;
+}
+
+// The faults of all files together.
+nb::dict tolerated(const PyCheckpoint& self) {
+  Tolerated sum;
+  for (const File& file : self.get().files()) {
+    const Tolerated found = file.header().tolerated();
+    sum.unknown_dtypes += found.unknown_dtypes;
+    sum.holes += found.holes;
+    sum.hole_bytes += found.hole_bytes;
+    sum.unused_bytes += found.unused_bytes;
+  }
+  return to_dict(sum);
 }
 
 nb::object headers(const PyCheckpoint& self) {
@@ -262,7 +280,9 @@ nb::object views(const PyCheckpoint& self, nb::handle requests) {
   for (const nb::handle request : nb::iter(requests)) {
     check_signals(round++);
     const Tensor tensor = find_tensor(self.get(), request[0]);
-    std::optional<Part> part = contiguous_part(tensor, resolve(tensor, request[1]));
+    const nb::object index = request[1];
+    const bool bytes = tensor.dtype() == Dtype::UNKNOWN && index.is_none();
+    std::optional<Part> part = bytes ? all_bytes(tensor) : contiguous_part(tensor, resolve(tensor, index));
     if (!part) continue;
     const std::shared_ptr<Opened>& opened = self.opened(tensor);
     const auto [at, added] = indices.emplace(opened.get(), files.size());
@@ -330,7 +350,7 @@ nb::dict load_all(const PyCheckpoint& self, nb::handle threads, nb::handle memor
 }  // namespace
 
 PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend,
-                           nb::handle headers)
+                           nb::handle headers, nb::handle accept)
     : framework_(parse_framework(from_str(framework, "framework"))),
       device_(parse_device(device)),
       backend_(parse_backend(from_str(backend, "backend"))) {
@@ -341,8 +361,10 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
   const Access access = backend_ == Backend::mmap    ? Access::map
                         : backend_ == Backend::pread ? Access::read
                                                      : Access::automatic;
-  Result<Checkpoint> opened = open_watched([&](const ParseOptions& parse) {
-    const CheckpointOptions options{.open = {.access = access, .parse = parse}};
+  const Accept accepted = parse_accept(accept);
+  Result<Checkpoint> opened = open_watched([&](ParseOptions parse) {
+    parse.accept = accepted;
+    const CheckpointOptions options{.open = {.access = access, .parse = std::move(parse)}};
     if (headers.is_none()) return Checkpoint::open(list, options);
     return Checkpoint::open_with_headers(list[0], bytes, options);
   });
@@ -394,6 +416,7 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
            "(begin, end, name) of each tensor of a file, also of those that the index does not name.")
       .def("read_range", &read_range, nb::arg("file"), nb::arg("offset"), nb::arg("size"),
            "Up to `size` bytes of a file from `offset` on, also of tensors that the index does not name.")
+      .def("tolerated", &tolerated, "The faults that `accept` allowed, of all files together. See safe_open.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(
           "table",
@@ -469,10 +492,10 @@ void define_checkpoint(nb::module_& module) {
   type.def(
       "__init__",
       [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device,
-         nb::object backend,
-         nb::object headers) { initialize(self, PyCheckpoint(paths, framework, device, backend, headers)); },
+         nb::object backend, nb::object headers,
+         nb::object accept) { initialize(self, PyCheckpoint(paths, framework, device, backend, headers, accept)); },
       nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none(), nb::arg("backend").none(),
-      nb::arg("headers").none() = nb::none());
+      nb::arg("headers").none() = nb::none(), nb::arg("accept").none() = nb::none());
   define_looking(type);
   define_reading(type);
 }

@@ -20,8 +20,9 @@ using BytesRead = std::shared_ptr<std::atomic<std::uint64_t>>;
 class PyCheckpoint {
  public:
   // paths: one path, or an iterable of paths. headers: None, or the bytes of another checkpoint's headers(); then paths
-  // is one path. Raises SafetensorError, OSError.
-  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend, nb::handle headers);
+  // is one path. accept: as for parse_accept. Raises SafetensorError, OSError.
+  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend, nb::handle headers,
+               nb::handle accept);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }

@@ -57,6 +57,10 @@ std::optional<Part> contiguous_part(const Tensor& tensor, const ResolvedSlice& s
   return part;
 }
 
+Part all_bytes(const Tensor& tensor) {
+  return {tensor, Shape({tensor.nbytes()}), {0, tensor.nbytes()}};
+}
+
 void Opened::fail(const Error& error) const {
   raise_read_error(error, "", path_);
 }
@@ -162,7 +166,8 @@ void Opened::add_views(std::span<const Part> parts, nb::handle dict) {
   for (const auto& [tensor, shape, bytes] : parts) {
     check_signals(round++);
     const ByteRun in_file{tensor.info().begin + bytes.offset, bytes.size};
-    const nb::object view = made->make_inside(range_of(all, tensor.dtype(), shape, in_file), all, memory);
+    const Dtype dtype = tensor.dtype() == Dtype::UNKNOWN ? Dtype::U8 : tensor.dtype();
+    const nb::object view = made->make_inside(range_of(all, dtype, shape, in_file), all, memory);
     if (PyDict_SetItem(dict.ptr(), to_str(tensor.name()).ptr(), view.ptr()) != 0) throw nb::python_error();
   }
 }

@@ -37,6 +37,8 @@ struct Part {
 };
 // Returns the part that a slice takes, or nullopt if its bytes are not one range.
 [[nodiscard]] std::optional<Part> contiguous_part(const Tensor& tensor, const ResolvedSlice& slice);
+// Returns a tensor of unknown dtype as a part with one dimension: its bytes.
+[[nodiscard]] Part all_bytes(const Tensor& tensor);
 
 // Any number of threads that hold the GIL may call it at once. It releases the GIL while bytes move.
 class Opened {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "accept.h"
 #include "display.h"
 #include "module.h"
 #include "opened.h"
@@ -66,29 +67,6 @@ struct Wanted {
   IndexErrors index_errors;
   Accept accept;
 };
-
-// accept: an iterable of the names of faults, or one name.
-Accept parse_accept(nb::handle given) {
-  Accept accept;
-  const auto add = [&](nb::handle item) {
-    const std::string_view name = from_str(item, "accept");
-    if (name == "holes")
-      accept.holes = true;
-    else if (name == "unknown_dtypes")
-      accept.unknown_dtypes = true;
-    else if (name == "unused_bytes")
-      accept.unused_bytes = true;
-    else
-      raise("accept has `" + printable(name) + "`, expected \"holes\", \"unknown_dtypes\" or \"unused_bytes\"");
-  };
-  if (given.is_none()) return accept;
-  if (PyUnicode_Check(given.ptr())) {
-    add(given);
-    return accept;
-  }
-  for (const nb::handle item : nb::iter(given)) add(item);
-  return accept;
-}
 
 // "mmap" is the default, and programs that pass it mean no more than the default. So it asks for a map only where a map
 // is safe. The environment variable replaces it, for programs that cannot be changed. The other words are kept.
@@ -171,17 +149,6 @@ nb::object metadata_of(const SafeOpen& self) {
   return result;
 }
 
-nb::dict tolerated_in(const SafeOpen& self) {
-  const Tolerated found = self.get()->header().tolerated();
-  nb::dict result;
-  if (!found.any()) return result;
-  result["unknown_dtypes"] = found.unknown_dtypes;
-  result["holes"] = found.holes;
-  result["hole_bytes"] = found.hole_bytes;
-  result["unused_bytes"] = found.unused_bytes;
-  return result;
-}
-
 bool contains_name(const SafeOpen& self, nb::handle name) {
   const std::shared_ptr<Opened> opened = self.get();
   if (!PyUnicode_Check(name.ptr())) return false;
@@ -233,9 +200,10 @@ void define_slice(nb::module_& module) {
 
 // Defines the methods that return names, metadata and tensors.
 void define_tensors(nb::class_<SafeOpen>& type) {
-  type.def("tolerated", &tolerated_in,
-           "The faults that `accept` allowed: a dict with the numbers unknown_dtypes, holes, hole_bytes and\n"
-           "unused_bytes, or an empty dict if the file has none.")
+  type.def(
+          "tolerated", [](const SafeOpen& self) { return to_dict(self.get()->header().tolerated()); },
+          "The faults that `accept` allowed: a dict with the numbers unknown_dtypes, holes, hole_bytes and\n"
+          "unused_bytes, or an empty dict if the file has none.")
       .def("keys", &keys, "The tensors' names, sorted by their bytes.")
       .def(
           "offset_keys",

@@ -1,12 +1,13 @@
-"""Files with faults that the caller accepts: `safe_open(..., accept=...)`."""
+"""Files with faults that the caller accepts, by `safe_open(..., accept=...)` and `Checkpoint(..., accept=...)`."""
 
 import json
+import pickle
 import struct
 
 import numpy as np
 import pytest
 
-from safetensors import SafetensorError, safe_open
+from safetensors import Checkpoint, SafetensorError, safe_open
 
 ALL = ("unknown_dtypes", "holes", "unused_bytes")
 
@@ -90,3 +91,48 @@ def test_refuses_names_that_it_does_not_know(path):
         safe_open(path, "np", accept=[1])
     with pytest.raises(TypeError):
         safe_open(path, "np", accept=1)
+
+
+# Checkpoint
+
+
+def test_checkpoint_needs_the_flags_too(path):
+    for accept in ((), None, ALL[:2], "holes"):
+        with pytest.raises(SafetensorError):
+            Checkpoint(path, accept=accept)
+    with pytest.raises(SafetensorError, match='accept has `overlap`, expected "holes"'):
+        Checkpoint(path, accept=["overlap"])
+    with pytest.raises(TypeError):
+        Checkpoint(path, accept=1)
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+def test_checkpoint_reads_unknown_dtype_as_bytes(path, backend):
+    checkpoint = Checkpoint(path, backend=backend, accept=iter(ALL))
+    for array in (checkpoint["x"], checkpoint.load()["x"], checkpoint.load(["x"])["x"], dict(checkpoint.stream())["x"]):
+        assert array.dtype == np.uint8
+        assert array.tobytes() == b"xxxxx"
+    assert checkpoint.get_tensor_meta("x").dtype == checkpoint.get_slice("x").get_dtype() == "F8_E3M4"
+    with pytest.raises(SafetensorError, match="cannot slice a tensor of unknown dtype"):
+        checkpoint.load(slices={"x": slice(0, 1)})
+    assert checkpoint.load(["x"], dtype="float32")["x"].tobytes() == b"xxxxx"  # `dtype` casts floats only
+
+
+def test_checkpoint_counts_the_faults_of_all_files(path, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = put(folder, {"y": entry("U8", [2], 1, 3)}, b"-yy=")
+    checkpoint = Checkpoint([path, other], accept=ALL)
+    assert checkpoint.tolerated() == {"unknown_dtypes": 1, "holes": 2, "hole_bytes": 3, "unused_bytes": 4}
+    assert pickle.loads(pickle.dumps(checkpoint)).tolerated() == checkpoint.tolerated()
+
+
+def test_headers_carry_the_faults(path):
+    headers = Checkpoint(path, accept=ALL).headers()
+    with pytest.raises(SafetensorError):
+        Checkpoint(path, headers=headers)
+    assert Checkpoint(path, headers=headers, accept=ALL)["x"].tobytes() == b"xxxxx"
+
+
+def test_valid_checkpoint_has_no_faults(tmp_path):
+    assert Checkpoint(put(tmp_path, {"w": entry("U8", [2], 0, 2)}, b"ww"), accept=ALL).tolerated() == {}

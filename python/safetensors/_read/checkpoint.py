@@ -16,7 +16,7 @@ from .._base.options import Progress, reporter, to_bytes
 from .._base.paths import to_paths
 from .._hash.types import Verify
 from .._native import PySafeSlice, SafetensorError, TensorMeta
-from .._types import Backend, Buffer, Cache, Framework, Paths, Tensor
+from .._types import Backend, Buffer, Cache, Fault, Framework, Paths, Tensor
 from . import cuda
 from .requests import Rename, Request, make_requests, rename_all, select
 from .stream import CheckpointStream
@@ -49,10 +49,10 @@ def _reopen(
     options: tuple[Any, ...],
     headers: bytes | None = None,
 ) -> Checkpoint:
-    framework, device, backend = options
+    framework, device, backend, accept = options
     if headers is None:
-        return kind(paths, framework, device, backend=backend)
-    return kind(paths[0], framework, device, backend=backend, headers=headers)
+        return kind(paths, framework, device, backend=backend, accept=accept)
+    return kind(paths[0], framework, device, backend=backend, headers=headers, accept=accept)
 
 
 class Checkpoint(Mapping[str, Tensor]):
@@ -67,7 +67,8 @@ class Checkpoint(Mapping[str, Tensor]):
     `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
     Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
     of the checkpoint in this process: its folder, its index or its only file. The bytes are checked
-    as the headers of files are.
+    as the headers of files are. `accept`: as in `safe_open`; `load` and `stream` also return a tensor of
+    unknown dtype as an array of its bytes.
 
     The constructor reads and checks all headers, but no bytes of tensors. Any number of threads may
     use a checkpoint, also in a forked child. Copies and pickles open the files again. A checkpoint
@@ -142,12 +143,14 @@ class Checkpoint(Mapping[str, Tensor]):
         *,
         backend: Backend = "auto",
         headers: Buffer | None = None,
+        accept: Fault | Iterable[Fault] | None = (),
     ) -> None:
         given = to_paths(paths, "paths")
-        native = _native._Checkpoint(given, framework, device, backend, headers)
+        faults = (accept,) if isinstance(accept, str) else tuple(accept or ())
+        native = _native._Checkpoint(given, framework, device, backend, headers, faults)
         self._has_headers = headers is not None
         self._open: _native._Checkpoint | None = native
-        self._options = (framework, native.device(), backend)
+        self._options = (framework, native.device(), backend, faults)
         paths_given = [given] if isinstance(given, str) else given
         # A folder, an index or a pattern stands for a whole model, unlike files by their names.
         self._is_model = not set(paths_given) <= set(native.files())
@@ -221,6 +224,14 @@ class Checkpoint(Mapping[str, Tensor]):
     def files(self) -> list[str]:
         """The paths of the files, in the order in which they were opened."""
         return self._native.files()
+
+    def tolerated(self) -> dict[str, int]:
+        """Return the faults that `accept` allowed, of all files together.
+
+        The keys are "unknown_dtypes", "holes", "hole_bytes" and "unused_bytes". The dict is empty if no
+        file has a fault.
+        """
+        return self._native.tolerated()
 
     def metadata(self) -> dict[str, str] | None:
         """Return the metadata of the first file, or None if it has none.

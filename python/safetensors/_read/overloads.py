@@ -14,7 +14,7 @@ import torch
 
 from .._base.options import Progress
 from .._hash.types import Verify
-from .._types import Backend, Buffer, Cache
+from .._types import Backend, Buffer, Cache, Fault
 from .requests import Rename
 
 NumPy = Literal["np", "numpy"]
@@ -37,6 +37,7 @@ class OpenOptions(TypedDict, total=False):
 
     backend: Backend
     headers: Buffer | None
+    accept: Fault | Iterable[Fault] | None
 
 
 class StreamOptions(TypedDict, total=False):
