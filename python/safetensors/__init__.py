@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     )
     from ._ranks.boxes import Box
     from ._ranks.reshard import Transfer, reshard, shard_box
-    from ._read.checkpoint import Checkpoint, load, stream
+    from ._read.checkpoint import Checkpoint
+    from ._read.load import load, stream
     from ._read.stream import CheckpointStream
     from ._save import save
     from ._version import __version__
@@ -113,7 +114,7 @@ if not TYPE_CHECKING:
         "deserialize": "_functions",
         "diff": "_check.diff",
         "lint": "_check.lint",
-        "load": "_read.checkpoint",
+        "load": "_read.load",
         "make_manifest": "_hash.manifest",
         "read_manifest": "_hash.manifest",
         "reshard": "_ranks.reshard",
@@ -123,7 +124,7 @@ if not TYPE_CHECKING:
         "serialize_file": "_functions",
         "shard_box": "_ranks.reshard",
         "stats": "_check.stats",
-        "stream": "_read.checkpoint",
+        "stream": "_read.load",
     }
     # Modules that are attributes of the package before anybody has imported them.
     _MODULES = frozenset({"_native", "_safetensors_rust"})

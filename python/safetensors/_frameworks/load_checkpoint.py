@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from .._base.options import Progress
 from .._hash.types import Verify
-from .._read.checkpoint import load
+from .._read.load import load
 from .._read.requests import Rename
 from .._types import Backend, Cache, Framework, Paths
 from .adapted import adapted
