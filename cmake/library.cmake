@@ -72,7 +72,7 @@ function(safetensors_library target)
       target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
     endif()
   elseif(WIN32)
-    target_compile_definitions(${target} PRIVATE _WIN32_WINNT=0x0A00)  # Windows 10
+    target_compile_definitions(${target} PRIVATE _WIN32_WINNT=0x0a00)  # Windows 10
   endif()
   if(NOT MSVC AND NOT APPLE)
     # A program that links with --gc-sections keeps only the functions that it calls. On macOS -dead_strip needs no flag.

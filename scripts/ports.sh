@@ -8,11 +8,12 @@ ports() {
   if [[ ! -x $tools/bin/python ]]; then python3 -m venv "$tools"; fi
   "$tools/bin/python" -m pip install --quiet --disable-pip-version-check ziglang wasmtime
   fmt_package "$trees/ports/packages"
-  port macos_arm port_macos aarch64-macos
-  port macos_x86 port_macos x86_64-macos
+  port macos_arm port_linked aarch64-macos
+  port macos_x86 port_linked x86_64-macos
   port musl port_musl x86_64-linux-musl
   port musl_arm port_musl_arm
   port windows port_windows
+  port windows_zig port_windows_zig
   port cases port_cases
   port wasi port_wasi
   port libcxx port_libcxx 16
@@ -30,8 +31,8 @@ for_zig() {
     -DSAFETENSORS_ZIG_TARGET="$1" "-DSAFETENSORS_ZIG=$trees/ports/tools/bin/python;-m;ziglang" "${@:3}"
 }
 
-# The library and the command compile and link. Nothing here can run them.
-port_macos() {
+# The library and the command compile and link.
+port_linked() {
   for_zig "$1" "$1" -DSAFETENSORS_BUILD_HASH=OFF -DSAFETENSORS_WERROR=ON -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$trees/ports/$1" -j "$jobs"
 }
@@ -74,6 +75,16 @@ port_windows() {
     -DGTest_DIR="$directory/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$directory/build" -j "$jobs" -- -k 0
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
+}
+
+# Library and command, built by clang with libc++. The command for x86-64 runs under Wine.
+port_windows_zig() {
+  local wine
+  wine=$(command -v wine64 || echo /usr/lib/wine/wine64)
+  port_linked x86_64-windows-gnu
+  port_linked aarch64-windows-gnu
+  WINEPREFIX=$trees/ports/windows/wine WINEDEBUG=-all "$wine" "$trees/ports/x86_64-windows-gnu/safetensors.exe" \
+    verify tests/data/conformance/cases/all_whitespace_kinds_trailing.safetensors
 }
 
 # Writes the cases of tests/data, and the verdicts of this system, for the programs without a system.
