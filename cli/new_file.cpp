@@ -7,6 +7,7 @@
 #include "os/file_status.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <span>
 
 namespace safetensors::cli {
@@ -53,6 +54,11 @@ Status in_words_of_command(const Status& status) {
 
 }  // namespace
 
+bool in_place_if_no_rename() noexcept {
+  const char* const value = std::getenv("SAFETENSORS_IN_PLACE_IF_NO_RENAME");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 Status NewFile::check(const std::string& path, bool replace) {
   os::FileStatus there;
   if (os::status_of_path(path.c_str(), os::Symlinks::keep, there) != 0) {
@@ -75,7 +81,11 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
     links = leads_to_file ? io::Links::follow : io::Links::replace;
   }
   Result<std::unique_ptr<io::AtomicFile>> file =
-      io::AtomicFile::create(path, 0, {.sync = io::Sync::file, .links = links, .remove_orphans = true});
+      io::AtomicFile::create(path, 0,
+                             {.sync = io::Sync::file,
+                              .in_place_if_no_rename = in_place_if_no_rename(),
+                              .links = links,
+                              .remove_orphans = true});
   if (!file) return in_words_of_command(file.error());
   return NewFile(std::move(*file));
 }

@@ -13,6 +13,9 @@
 
 namespace safetensors::cli {
 
+// Whether the environment variable SAFETENSORS_IN_PLACE_IF_NO_RENAME is "1": see WriteOptions::in_place_if_no_rename.
+[[nodiscard]] bool in_place_if_no_rename() noexcept;
+
 // The library's AtomicFile, with the messages of the command. After an Interrupt has caught a signal, the next call
 // fails with Errc::cancelled.
 class NewFile {

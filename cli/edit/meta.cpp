@@ -4,6 +4,7 @@
 #include "input.h"
 #include "json_output.h"
 #include "meta_edit.h"
+#include "new_file.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 
@@ -168,6 +169,7 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   edit.options.write.durability = wanted == "full"   ? Durability::full
                                   : wanted == "file" ? Durability::file
                                                      : Durability::none;
+  edit.options.write.in_place_if_no_rename = in_place_if_no_rename();
   return run_meta_edit(edit, given, console);
 }
 

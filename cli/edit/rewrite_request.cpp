@@ -138,6 +138,7 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
   CheckpointWriteOptions how;
   if (durability_ == "file") how.write.durability = Durability::file;
   if (durability_ == "none") how.write.durability = Durability::none;
+  how.write.in_place_if_no_rename = in_place_if_no_rename();
   how.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();

@@ -37,7 +37,8 @@ struct WriteOptions {
   /// The guarantee after a power cut.
   Durability durability = Durability::full;
   /// On a file system that cannot rename, such as some mounts of object stores, write in place instead of returning the
-  /// error unsupported. An error or a crash then leaves an incomplete file.
+  /// error unsupported: the library writes the whole new file beside the old one, and then copies it over the old one.
+  /// This takes twice the space and time. An error or a crash while it copies leaves an incomplete file.
   bool in_place_if_no_rename = false;
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
   /// Without an error, the last call has the total twice, also if no tensor has a byte.

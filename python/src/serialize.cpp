@@ -171,7 +171,18 @@ void raise_saving(const Error& error) {
 }
 
 WriteOptions to_write_options(nb::handle durability) {
-  return {.durability = to_durability(durability), .replace_symlinks = true};
+  return {.durability = to_durability(durability),
+          .in_place_if_no_rename = in_place_if_no_rename(),
+          .replace_symlinks = true};
+}
+
+bool in_place_if_no_rename() {
+  constexpr const char* kVariable = "SAFETENSORS_IN_PLACE_IF_NO_RENAME";
+  const nb::object given = import_module("os").attr("environ").attr("get")(kVariable, "");
+  const std::string_view text = from_str(given, kVariable);
+  if (text.empty() || text == "0") return false;
+  if (text == "1") return true;
+  raise(std::string("environment variable ") + kVariable + " is \"" + printable(text) + "\", expected \"0\" or \"1\"");
 }
 
 Durability to_durability(nb::handle name) {

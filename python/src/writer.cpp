@@ -82,7 +82,7 @@ Callback<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<const
 NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability,
                    const LayoutOptions& layout) {
   const std::string target = to_path(path, "path");
-  WriteOptions options{.durability = to_durability(durability)};
+  WriteOptions options{.durability = to_durability(durability), .in_place_if_no_rename = in_place_if_no_rename()};
   NewFile file{{lay_out(tensors, metadata, layout)}};
   options.progress = watched(file.key, nb::none());
   Result<Writer> writer = [&] {
@@ -112,10 +112,11 @@ NewFile begin_files(nb::handle layout, CheckpointWriteOptions options, nb::handl
 NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files, bool shared,
                          nb::handle durability, nb::handle progress) {
   const std::string target = to_path(folder, "folder");
-  const CheckpointWriteOptions options{.write = to_write_options(durability),
-                                       .new_folder = new_folder,
-                                       .remove_old_files = remove_old_files,
-                                       .shared = shared};
+  CheckpointWriteOptions options{.write = to_write_options(durability),
+                                 .new_folder = new_folder,
+                                 .remove_old_files = remove_old_files,
+                                 .shared = shared};
+  if (shared) options.write.in_place_if_no_rename = false;  // several processes cannot write in place
   return begin_files(layout, options, progress, [&](const CheckpointLayout& of, const CheckpointWriteOptions& given) {
     return CheckpointWriter::create(target, of, given);
   });

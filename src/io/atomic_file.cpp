@@ -249,7 +249,9 @@ Status AtomicFile::rename() {
     return os::system_error(Errc::replace_failed, error_number, "cannot put the new file in place", path_);
   if (options_.in_place_if_no_rename) return write_in_place();
   return os::system_error(Errc::unsupported, error_number,
-                          "this file system cannot rename the new file over the old one", path_);
+                          "this file system cannot rename the new file over the old one "
+                          "(in_place_if_no_rename allows to write in place)",
+                          path_);
 }
 
 bool AtomicFile::rename_unsupported(int error_number) const noexcept {
@@ -262,15 +264,16 @@ bool AtomicFile::rename_unsupported(int error_number) const noexcept {
          (directory.permissions & os::FileStatus::kSticky) == 0;
 }
 
-// Copies the temporary over the old file. Not atomic: the caller requests it with in_place_if_no_rename.
+// Copies the temporary over the old file. Not atomic: the caller requests it with in_place_if_no_rename. A mount of an
+// object store lets nobody read a file that is still open for writing, and writes only files that are new or truncated.
 Status AtomicFile::write_in_place() {
+  file_.close();
   const int from =
       system_.open_at(target_.directory.get(), temporary_.c_str(), os::OpenFlags::read | os::OpenFlags::no_follow, 0);
   if (from < 0) return os::system_error(Errc::replace_failed, errno, "cannot read the new file", path_);
   const os::Descriptor source(from);
-  constexpr os::OpenFlags kOverwrite = os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::truncate |
-                                       os::OpenFlags::no_follow | os::OpenFlags::no_wait;
-  const int to = system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite, 0666);
+  (void)lock_temporary(from, system_);  // the lock of the writer ended with its descriptor
+  const int to = open_in_place();
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
   FileWriter target(options_.sync, path_, system_);
   target.adopt(to);
@@ -280,6 +283,20 @@ Status AtomicFile::write_in_place() {
   if (written) written = target.finish();
   if (!written && target_.links == Links::refuse) take_back();
   return written;
+}
+
+// Opens the target, empty. Returns a negative number and sets errno after a failure.
+int AtomicFile::open_in_place() noexcept {
+  constexpr os::OpenFlags kOverwrite = os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::truncate |
+                                       os::OpenFlags::no_follow | os::OpenFlags::no_wait;
+  const int opened = system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite, 0666);
+  if (opened >= 0 || !rename_unsupported(errno)) return opened;
+  // The file system cannot truncate either, so the old file makes way for a new one.
+  const int error_number = errno;
+  if (system_.unlink_at(target_.directory.get(), target_.name.c_str()) == 0)
+    return system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite | os::OpenFlags::only_new, 0666);
+  errno = error_number;
+  return -1;
 }
 
 Status AtomicFile::sync_directory() noexcept {

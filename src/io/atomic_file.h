@@ -116,6 +116,7 @@ class AtomicFile {
   Status copy_to_named();
   Status rename();
   Status write_in_place();
+  int open_in_place() noexcept;
   bool rename_unsupported(int error_number) const noexcept;
   void discard() noexcept;
 

@@ -26,7 +26,7 @@ inline namespace v0 {
 struct Rewrite::State {
   State(const std::vector<RewriteTensor>& tensors, bool to_folder) : items(tensors), folder(to_folder) {}
 
-  const write::RewriteItems items;
+  write::RewriteItems items;               // const after plan()
   std::optional<CheckpointLayout> layout;  // plan() sets it
   const bool folder;
 };
@@ -124,9 +124,11 @@ class RewriteTasks final : public os::Tasks {
 };
 
 // The system lets one thread at a time write to a file through the page cache. So more threads help only if they do
-// more than copy: if they cast, write to several files, or bypass the page cache, as for durable files.
-unsigned threads_for(const RewriteItems& items, std::size_t files, Durability durability) {
-  return durability == Durability::none && files == 1 && items.count_casts() == 0 ? 1 : kThreads;
+// more than copy: if they cast, write to several files, or bypass the page cache, as for durable files. A file system
+// that cannot rename may want a file from its first to its last byte.
+unsigned threads_for(const RewriteItems& items, std::size_t files, const WriteOptions& options) {
+  if (options.in_place_if_no_rename) return 1;
+  return options.durability == Durability::none && files == 1 && items.count_casts() == 0 ? 1 : kThreads;
 }
 
 template <class Output>
@@ -159,6 +161,7 @@ Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, RewriteOptions
     Result<CheckpointLayout> layout = state->items.lay_out(std::move(options));
     if (!layout) return std::move(layout).error();
     state->layout = *std::move(layout);
+    state->items.sort_by(*state->layout);
     return Rewrite(state);
   });
 }
@@ -182,7 +185,7 @@ Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptio
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
     const write::RewriteItems& items = state_->items;
     const CheckpointLayout& layout = *state_->layout;
-    const unsigned threads = write::threads_for(items, layout.files().size(), options.write.durability);
+    const unsigned threads = write::threads_for(items, layout.files().size(), options.write);
     if (state_->folder) return write::write_all(items, threads, CheckpointWriter::create(output, layout, options));
     WriteOptions file = options.write;
     file.new_file = file.new_file || options.new_folder;

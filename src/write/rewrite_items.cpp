@@ -8,7 +8,9 @@
 #include <map>
 #include <new>
 #include <set>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/exceptions.h"
@@ -149,6 +151,24 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
        .index_metadata = options.index_metadata,
        .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}},
       metadata);
+}
+
+void RewriteItems::sort_by(const CheckpointLayout& layout) {
+  struct Place {
+    std::size_t file;
+    std::uint64_t offset;
+    RewriteItem item;
+  };
+  std::vector<Place> places;
+  places.reserve(items_.size());
+  for (const RewriteItem& item : items_) {
+    const std::size_t file = layout.file_of(item.name).value_or(0);
+    const TensorInfo* const tensor = layout.files()[file].header.find(item.name);
+    places.push_back({file, tensor != nullptr ? tensor->begin : 0, item});
+  }
+  std::ranges::stable_sort(
+      places, [](const Place& a, const Place& b) { return std::tie(a.file, a.offset) < std::tie(b.file, b.offset); });
+  std::ranges::transform(places, items_.begin(), &Place::item);
 }
 
 }  // namespace safetensors::write

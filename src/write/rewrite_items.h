@@ -46,6 +46,8 @@ class RewriteItems {
   [[nodiscard]] Status check() const;
   // Call it after check(). Frees the metadata of the options. Errors: those of CheckpointLayout::make().
   [[nodiscard]] Result<CheckpointLayout> lay_out(RewriteOptions options) const;
+  // Sorts the items by their place in the output, so that one thread writes each file from its first byte to its last.
+  void sort_by(const CheckpointLayout& layout);
 
  private:
   std::string_view keep(std::string_view name);

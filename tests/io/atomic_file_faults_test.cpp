@@ -207,6 +207,23 @@ TEST_F(AtomicFileTest, CreatesNewFileInPlace) {
   EXPECT_EQ(system.directory_syncs, 1);
 }
 
+TEST_F(AtomicFileTest, RemovesOldFileIfItCannotBeTruncated) {
+  put(path, "old");
+  system.rename_errno = ENOSYS;
+  for (const int number : {EPERM, ENOSYS, EOPNOTSUPP}) {
+    system.truncate_errno = number;
+    ASSERT_TRUE(succeeds(replace(path, "in place", system, {.in_place_if_no_rename = true})));
+    EXPECT_EQ(contents(path), "in place");
+    EXPECT_EQ(directory.names(), Names{"model"});
+  }
+  system.truncate_errno = EACCES;
+  const Error error = error_of(replace(path, "new", system, {.in_place_if_no_rename = true}));
+  EXPECT_EQ(error.code, Errc::replace_failed);
+  EXPECT_EQ(error.os_error, EACCES);
+  EXPECT_EQ(contents(path), "in place");
+  EXPECT_EQ(directory.names(), Names{"model"});
+}
+
 TEST_F(AtomicFileTest, ReportsEpermInStickyDirectory) {
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   system.rename_errno = EPERM;

@@ -49,7 +49,8 @@ class FaultySystem final : public os::System {
   int most_at_once = 0;  // writes
   std::function<void()> before_rename = [] {};
   std::function<void()> before_link = [] {};
-  int unnamed_errno = 0;  // of making a file without a name
+  int unnamed_errno = 0;   // of making a file without a name
+  int truncate_errno = 0;  // of opening a file to overwrite it
   int link_errno = 0, links_before_failure = 0, links = 0;
   int lock_errno = 0, locks_before_success = 1'000'000;  // so many locks fail
   int duplicate_errno = 0;
@@ -61,6 +62,8 @@ class FaultySystem final : public os::System {
     if (has(flags, os::OpenFlags::direct) && direct_open_errno != 0) return fail(direct_open_errno);
     if (open_errno != 0) return fail(open_errno);
     if (has(flags, os::OpenFlags::unnamed) && unnamed_errno != 0) return fail(unnamed_errno);
+    if (has(flags, os::OpenFlags::truncate) && !has(flags, os::OpenFlags::only_new) && truncate_errno != 0)
+      return fail(truncate_errno);
     if (name_collisions > 0 && has(flags, os::OpenFlags::create)) return --name_collisions, fail(EEXIST);
     const int descriptor = System::open_at(directory, name, flags, permissions);
     if (descriptor >= 0 && has(flags, os::OpenFlags::direct)) note_direct(descriptor, true);

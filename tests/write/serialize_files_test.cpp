@@ -177,8 +177,8 @@ TEST_F(WriteFiles, CountsReplacedFilesInError) {
   EXPECT_EQ(error.path, paths[2]);
   EXPECT_EQ(error.os_error, EPERM);
   EXPECT_EQ(error.message,
-            "this file system cannot rename the new file over the old one: operation not permitted; 2 of 4 files were "
-            "already replaced");
+            "this file system cannot rename the new file over the old one (in_place_if_no_rename allows to write in "
+            "place): operation not permitted; 2 of 4 files were already replaced");
   EXPECT_EQ(contents(paths[2]), "old");
   EXPECT_EQ(contents(paths[3]), "old");
   EXPECT_TRUE(contents(paths[1]) == data_of(serialize(tensors[1]).value()));
