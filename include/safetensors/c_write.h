@@ -33,8 +33,8 @@ enum {
 typedef struct safetensors_write_options {
   uint64_t struct_size; /**< size of this struct in bytes */
   int32_t durability;   /**< one of SAFETENSORS_DURABILITY_... */
-  /** Not 0: on a file system that cannot rename, write in place instead of returning UNSUPPORTED: the library writes the
-   * whole new file beside the old one, and then copies it over the old one. This takes twice the space and time. An
+  /** Not 0: on a file system that cannot rename, write in place instead of returning UNSUPPORTED: the library writes
+   * the whole new file beside the old one, and then copies it over the old one. This takes twice the space and time. An
    * error or a crash while it copies leaves an incomplete file. */
   uint32_t in_place_if_no_rename;
   /** Called every few MiB with the number of bytes written (`completed`) and the total size of the file, or of all

@@ -2,9 +2,9 @@
  * library of ABI version 1. Do not change it: it stands for programs that nobody compiles again.
  *
  * use: old_program FILE, which it writes and removes */
-#include <c_interface_1.inc>
 #include <stdio.h>
 #include <string.h>
+#include <c_interface_1.inc>
 
 static int failures;
 
