@@ -116,7 +116,7 @@ SAFETENSORS_API void safetensors_buffer_free(safetensors_buffer* buffer);
 /** A checked header. Its contents are consistent with each other and with the size of the file. */
 typedef struct safetensors_header safetensors_header;
 
-/** Number of dimensions in an info struct. If a tensor has more, call the function `..._shape` to get all of them. */
+/** Number of dimensions that an info struct copies. If a tensor has more, its `dims` has all of them. */
 #define SAFETENSORS_INFO_DIMS 8
 
 /** The entry of one tensor in a header. Initialize it with SAFETENSORS_TENSOR_INFO_INIT. */
@@ -132,14 +132,11 @@ typedef struct safetensors_tensor_info {
   uint32_t reserved;                     /**< 0 */
   size_t rank;                           /**< number of dimensions */
   uint64_t shape[SAFETENSORS_INFO_DIMS]; /**< the first 8 dimensions, then 0 */
+  const uint64_t* dims;                  /**< all dimensions, outermost first; valid as long as `name` */
 } safetensors_tensor_info;
 /** Initializer of safetensors_tensor_info. */
-#define SAFETENSORS_TENSOR_INFO_INIT                                 \
-  {                                                                  \
-    sizeof(safetensors_tensor_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0, { \
-      0                                                              \
-    }                                                                \
-  }
+#define SAFETENSORS_TENSOR_INFO_INIT \
+  { sizeof(safetensors_tensor_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0, {0}, NULL }
 
 /** Orders of the tensors in a header. */
 enum {
@@ -514,14 +511,11 @@ typedef struct safetensors_array_info {
   uint32_t reserved;                     /**< 0 */
   size_t rank;                           /**< number of dimensions */
   uint64_t shape[SAFETENSORS_INFO_DIMS]; /**< the first 8 dimensions, then 0 */
+  const uint64_t* dims;                  /**< all dimensions, outermost first; valid until the array is freed */
 } safetensors_array_info;
 /** Initializer of safetensors_array_info. */
-#define SAFETENSORS_ARRAY_INFO_INIT                           \
-  {                                                           \
-    sizeof(safetensors_array_info), NULL, 0, 0, 0, 0, 0, 0, { \
-      0                                                       \
-    }                                                         \
-  }
+#define SAFETENSORS_ARRAY_INFO_INIT \
+  { sizeof(safetensors_array_info), NULL, 0, 0, 0, 0, 0, 0, {0}, NULL }
 
 /** Frees an array. Its memory is released when nothing else uses it. */
 SAFETENSORS_API void safetensors_array_free(safetensors_array* array);

@@ -127,6 +127,7 @@ safetensors_status safetensors_array_get_info(const safetensors_array* array, sa
     filled.writable = from.writable() ? 1 : 0;
     filled.rank = from.shape().rank();
     std::copy_n(from.shape().begin(), std::min<std::size_t>(filled.rank, SAFETENSORS_INFO_DIMS), filled.shape);
+    filled.dims = from.shape().data();
     give_struct(filled, info);
     return {};
   });

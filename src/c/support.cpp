@@ -205,6 +205,7 @@ safetensors_tensor_info info_of(const TensorInfo& tensor) noexcept {
   info.dtype = static_cast<safetensors_dtype>(tensor.dtype);
   info.rank = tensor.shape.size();
   std::copy_n(tensor.shape.begin(), std::min<std::size_t>(info.rank, SAFETENSORS_INFO_DIMS), info.shape);
+  info.dims = tensor.shape.data();
   return info;
 }
 
