@@ -207,6 +207,8 @@ class Generator:
         if counted:
             element = "unsigned char" if base == "void" else base
             return f"s.{'input' if kind.startswith('const ') else 'output'}<{element}>()", 2
+        if (struct, name) == ("safetensors_tensor_info", "dims"):  # no call reads it
+            return f"given.{name} = nullptr", 1
         if kind == "uint64_t[]":
             return f"s.dimensions(given.{name})", 1
         if kind == "const char*":

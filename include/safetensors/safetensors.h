@@ -65,7 +65,7 @@
 
 #ifdef __cplusplus
 #if __cplusplus < 202002L
-#error "safetensors needs C++20: compile with -std=c++20, or include <safetensors/c.h>, which C++11 can use"
+#error "safetensors needs C++20: compile with -std=c++20, or include <safetensors/safetensors.hpp>, which needs C++17"
 #else
 #include <safetensors/arena.h>
 #include <safetensors/array.h>

@@ -164,12 +164,13 @@ static void header_tensors(const safetensors_header* header) {
   GOOD(safetensors_header_tensor_at(header, SAFETENSORS_ORDER_OFFSET, 0, &info, &error));
   CHECK(same(info.name, info.name_length, "b") && info.dtype == SAFETENSORS_DTYPE_F32 && info.rank == 2);
   CHECK(info.shape[0] == 2 && info.shape[1] == 3 && info.shape[2] == 0);
+  CHECK(info.dims[0] == 2 && info.dims[1] == 3);
   CHECK(info.begin == 0 && info.end == 24 && info.nbytes == 24 && info.file_offset == 8 + sizeof kText - 1);
   GOOD(safetensors_header_tensor_at(header, SAFETENSORS_ORDER_NAME, 0, &info, &error));
-  CHECK(same(info.name, info.name_length, "a") && info.rank == 9 && info.shape[7] == 1);
+  CHECK(same(info.name, info.name_length, "a") && info.rank == 9 && info.shape[7] == 1 && info.dims[8] == 2);
   FAILS(safetensors_header_tensor_at(header, SAFETENSORS_ORDER_NAME, 2, &info, &error), NOT_FOUND);
   SAYS("there is no tensor 2, there are 2");
-  CHECK(info.name == NULL && info.rank == 0 && info.struct_size == sizeof info);
+  CHECK(info.name == NULL && info.rank == 0 && info.dims == NULL && info.struct_size == sizeof info);
   FAILS(safetensors_header_tensor_at(header, 2, 0, &info, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_tensor_at(header, 0, 0, NULL, &error), INVALID_ARGUMENT);
   FAILS(safetensors_header_tensor_at(NULL, 0, 0, &info, &error), INVALID_ARGUMENT);

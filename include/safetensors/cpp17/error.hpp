@@ -19,6 +19,13 @@
 namespace safetensors17 {
 inline namespace v0 {
 
+/// @cond
+namespace detail {
+// The result of deleted functions: the error of the compiler shows it.
+struct GiveTheObjectANameFirst;
+}  // namespace detail
+/// @endcond
+
 /// An error: the failure, the file and the byte. It is a value without allocations. Copy it from any thread.
 class [[nodiscard]] Error {
  public:
@@ -54,8 +61,8 @@ class [[nodiscard]] Error {
   /// NUL, and are valid as long as the Error. The path may be empty.
   [[nodiscard]] const char* message() const& noexcept { return c_.message; }
   [[nodiscard]] const char* path() const& noexcept { return c_.path; }
-  const char* message() const&& = delete;
-  const char* path() const&& = delete;
+  detail::GiveTheObjectANameFirst message() const&& = delete;
+  detail::GiveTheObjectANameFirst path() const&& = delete;
   /// @}
   /// Returns "path: message (byte 17)", escaped so that it is safe to show. Allocates the string.
   [[nodiscard]] std::string to_string() const {

@@ -100,7 +100,7 @@ class File {
   [[nodiscard]] std::uint64_t size() const noexcept { return safetensors_file_count(c()); }
   /// Returns the entries of all tensors, in the order of the bytes in the file. They are valid as long as the File.
   [[nodiscard]] TensorInfos<safetensors_file> tensors() const& noexcept { return TensorInfos<safetensors_file>(c()); }
-  TensorInfos<safetensors_file> tensors() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns the entry of the tensor with this name. It is valid as long as the File. Error: NOT_FOUND.
   [[nodiscard]] Result<TensorInfo> find(std::string_view name) const& noexcept {
     Error error;
@@ -108,7 +108,7 @@ class File {
     if (safetensors_header_find(header_.get(), name.data(), name.size(), &info, &error.c())) return error;
     return TensorInfo(info);
   }
-  Result<TensorInfo> find(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst find(std::string_view name) const&& = delete;
   /// Returns the tensor with this name. Error: NOT_FOUND; the message has the most similar name, if there is one.
   [[nodiscard]] Result<Tensor> tensor(std::string_view name) const noexcept {
     Error error;
@@ -118,7 +118,7 @@ class File {
   }
   /// Returns the metadata.
   [[nodiscard]] Metadata metadata() const& noexcept { return Metadata(header_.get()); }
-  Metadata metadata() const&& = delete;
+  detail::GiveTheObjectANameFirst metadata() const&& = delete;
   /// Returns the text of a dtype in the file, also of an unknown one. It is valid as long as the File. Show it with
   /// printable(). Error: NOT_FOUND.
   [[nodiscard]] Result<std::string_view> dtype_name(std::string_view name) const& noexcept {
@@ -129,7 +129,7 @@ class File {
       return error;
     return std::string_view(text, length);
   }
-  Result<std::string_view> dtype_name(std::string_view name) const&& = delete;
+  detail::GiveTheObjectANameFirst dtype_name(std::string_view name) const&& = delete;
   /// Returns the sizes of the header, and the number of accepted faults.
   [[nodiscard]] safetensors_header_info header_info() const noexcept {
     safetensors_header_info info = SAFETENSORS_HEADER_INFO_INIT;
@@ -193,7 +193,7 @@ class Checkpoint {
   [[nodiscard]] TensorInfos<safetensors_checkpoint> tensors() const& noexcept {
     return TensorInfos<safetensors_checkpoint>(c());
   }
-  TensorInfos<safetensors_checkpoint> tensors() const&& = delete;
+  detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns true when there is a tensor with this name.
   [[nodiscard]] bool contains(std::string_view name) const noexcept {
     std::int32_t contained = 0;

@@ -74,7 +74,7 @@ class Array {
   /// Returns the elements, or NULL if there are none. They are valid as long as the Array or the object to which it was
   /// moved, and may be misaligned: as() checks that. After a read to a device, there are none.
   [[nodiscard]] const void* data() const& noexcept { return safetensors_array_data(c()); }
-  const void* data() const&& = delete;
+  detail::GiveTheObjectANameFirst data() const&& = delete;
   /// Returns the size in bytes.
   [[nodiscard]] std::size_t nbytes() const noexcept { return info().nbytes; }
   /// Returns the type of the elements.
@@ -84,7 +84,7 @@ class Array {
     const safetensors_array_info found = info();
     return {found.dims, found.rank};
   }
-  Dims shape() const&& = delete;
+  detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the kind of the memory: one of `SAFETENSORS_MEMORY_...`.
   [[nodiscard]] std::int32_t memory() const noexcept { return info().memory; }
   /// Returns the elements as type T, without a copy. They are valid as long as data().
@@ -107,7 +107,7 @@ class Array {
     return View<const T>(static_cast<const T*>(elements), count);
   }
   template <class T>
-  Result<View<const T>> as() const&& = delete;
+  detail::GiveTheObjectANameFirst as() const&& = delete;
   /// Returns the memory for writing. It is valid as long as data(). Error: NOT_WRITABLE.
   [[nodiscard]] Result<void*> mutable_data() & noexcept {
     Error error;
@@ -147,7 +147,7 @@ class Tensor {
     (void)safetensors_tensor_get_info(c(), &found, nullptr);
     return TensorInfo(found);
   }
-  TensorInfo info() const&& = delete;
+  detail::GiveTheObjectANameFirst info() const&& = delete;
 
   /// Returns the tensor without a copy, if possible. `map` is SAFETENSORS_MAP_SHARED or SAFETENSORS_MAP_COPY_ON_WRITE,
   /// which gives writable memory and leaves the file unchanged.
