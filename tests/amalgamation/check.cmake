@@ -24,7 +24,7 @@ int main(void) {
   return safetensors_file_open(\"no such file\", 0, &file, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
 }
 ")
-file(WRITE ${BUILD}/cpp17/safetensors/safetensors.hpp "#include \"safetensors.hpp\"\n")
+file(WRITE ${BUILD}/cpp17/safetensors/safetensors.hpp "#include \"../../safetensors.hpp\"\n")
 configure_file(${BUILD}/c_program.c ${BUILD}/cpp17_program.cpp COPYONLY)
 
 set(flags -O0 -I${BUILD})

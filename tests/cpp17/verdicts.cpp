@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string>
 
+static_assert(__cplusplus == 201703L, "this file is compiled as C++17");
+
 namespace st = safetensors17;
 
 namespace {
