@@ -56,7 +56,7 @@ class Reference:
         for key, compound in compounds.items():
             if compound.get("kind") not in ("class", "struct") or compound.get("prot", "public") != "public":
                 continue
-            name = compound.findtext("compoundname").removeprefix("safetensors::")
+            name = re.sub(r"^safetensors(17)?::", "", compound.findtext("compoundname"))
             entry = Entry(compound, compound.get("kind"), name, int(compound.find("location").get("line")))
             entry.children = self.members(compound)
             entries[key] = entry
@@ -210,7 +210,7 @@ class Reference:
             return f"#define {name}" + (f"({', '.join(parameters)})" if parameters else value)
         if kind == "typedef":
             text = xml.findtext("definition")
-            return clean_type(text.replace("safetensors::", "")) + ";"
+            return clean_type(re.sub(r"\bsafetensors(17)?::", "", text)) + ";"
         before = clean_type(inner_text(xml.find("type")))
         words = [word for word in ("static", "explicit") if xml.get(word) == "yes"]
         words += ["virtual"] if xml.get("virt") in ("virtual", "pure-virtual") else []
@@ -311,7 +311,11 @@ class Reference:
         return out
 
     def page(self, name):
-        out = [f"# {escape(name)}", f"```cpp\n#include <safetensors/{name}>\n```"]
+        path = self.headers / name
+        included = name
+        if not path.exists():  # a part of safetensors.hpp
+            path, included = self.headers / "cpp17" / name, "safetensors.hpp"
+        out = [f"# {escape(name)}", f"```cpp\n#include <safetensors/{included}>\n```"]
         out += self.description(self.files[name], {self.files[name].get("id")})
         entries = list(self.pages.get(name, []))
         # A C struct and its typedef have one name and one comment.
@@ -319,7 +323,7 @@ class Reference:
         entries = [e for e in entries if not (e.kind == "typedef" and e.name in structs)]
         sections = [
             (number, match[1])
-            for number, line in enumerate((self.headers / name).read_text(encoding="utf-8").split("\n"), 1)
+            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
             if (match := SECTION.match(line))
         ]
         level = 2

@@ -69,7 +69,7 @@ TEST(Cpp17Result, MovesValuesAndErrors) {
   EXPECT_EQ(*std::move(failed).value_or(nullptr), 5);
   st::Result<std::unique_ptr<int>> other(st::Error(SAFETENSORS_ERROR_CANCELLED, "stop"));
   other = st::Result<std::unique_ptr<int>>(st::Error(SAFETENSORS_ERROR_NOT_FOUND, "gone"));
-  EXPECT_EQ(std::move(other).error().code(), SAFETENSORS_ERROR_NOT_FOUND);
+  EXPECT_EQ(other.error().code(), SAFETENSORS_ERROR_NOT_FOUND);
   failed = std::move(other);
   EXPECT_FALSE(failed);
   const std::unique_ptr<int> taken = *st::Result<std::unique_ptr<int>>(std::make_unique<int>(3));
