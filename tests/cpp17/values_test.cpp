@@ -76,6 +76,16 @@ TEST(Cpp17Result, MovesValuesAndErrors) {
   EXPECT_EQ(*taken, 3);
 }
 
+TEST(Cpp17Result, IsMadeFromLocalVariable) {
+  const auto make = []() -> st::Result<std::unique_ptr<int>> {
+    auto five = std::make_unique<int>(5);
+    return five;
+  };
+  EXPECT_EQ(*make().value(), 5);
+  const std::string text = "copied";
+  EXPECT_EQ(st::Result<std::string>(text).value(), text);
+}
+
 TEST(Cpp17Result, DestroysItsValueOnce) {
   auto counted = std::make_shared<int>(1);
   {

@@ -120,8 +120,11 @@ class [[nodiscard]] Result {
   static_assert(std::is_nothrow_move_constructible_v<T>, "a value moves without exceptions");
 
  public:
-  /// Makes a Result with a value.
-  Result(T value) noexcept : ok_(true), value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  /// @{
+  /// Makes a Result with a value. `return value;` moves a local variable, also one that cannot be copied.
+  Result(T&& value) noexcept : ok_(true), value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(const T& value) : ok_(true), value_(value) {}                 // NOLINT(google-explicit-constructor)
+  /// @}
   /// Makes a Result with an error, whose code should not be SAFETENSORS_OK.
   Result(const Error& error) noexcept : ok_(false), error_(error) {}  // NOLINT(google-explicit-constructor)
   /// @{
