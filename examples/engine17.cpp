@@ -23,7 +23,8 @@ static st::Status load(const char* path) {
   std::uint64_t bytes = 1;  // malloc(0) may return NULL
   for (const st::TensorInfo& info : model->tensors()) bytes += aligned(info.nbytes());
   if (bytes > SIZE_MAX) return st::Error(SAFETENSORS_ERROR_OUT_OF_MEMORY, "the model does not fit in memory");
-  const std::unique_ptr<char, void (*)(void*)> block(static_cast<char*>(std::malloc(bytes)), std::free);
+  const std::unique_ptr<char, void (*)(void*)> block(static_cast<char*>(std::malloc(static_cast<std::size_t>(bytes))),
+                                                     std::free);
   if (!block) return st::Error(SAFETENSORS_ERROR_OUT_OF_MEMORY, "the model does not fit in memory");
 
   st::Result<st::ReadPlan> plan = st::ReadPlan::create();
