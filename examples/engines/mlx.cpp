@@ -51,7 +51,8 @@ Dtype to_dtype(const st::Tensor& tensor) {
     case st::Dtype::C64:
       return Dtype::complex64;
     default:
-      throw std::runtime_error("[load_safetensors] unsupported dtype: " + to_string(tensor));
+      throw std::runtime_error("[load_safetensors] " + st::printable(tensor.name()) + " has an unsupported dtype, " +
+                               std::string(to_string(tensor.dtype())));
   }
 }
 

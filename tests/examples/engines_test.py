@@ -68,7 +68,7 @@ def check_valid(program, folder):
     write(path, TENSORS + ONLY_SDCPP + [("skipped", "U8", [2], b"ab")])
     lines = expected["sdcpp"] + [line(n, GGML_TYPES[d], ggml_shape(s), b) for n, d, s, b in ONLY_SDCPP]
     check(sorted(run(program, "sdcpp", path).splitlines()) == sorted(lines), "sdcpp: its own conversions")
-    check("unsupported dtype" in run(program, "mlx", path, status=1), "mlx: a dtype that it lacks")
+    check("g.f8 has an unsupported dtype, F8_E4M3" in run(program, "mlx", path, status=1), "mlx: a dtype that it lacks")
 
     write(path, [("w", "MXFP5", [4], b"123")])
     check(run(program, "vllm", path) == line("w", "MXFP5", [4], b"123") + "\n", "vllm: unknown dtypes are bytes")
@@ -83,7 +83,7 @@ def check_index(program, folder):
     index.write_text(json.dumps({"weight_map": shards}))
     check(run(program, "index", index) == "".join(f"{n} {f}\n" for n, f in shards.items()), "the index")
     index.write_text(json.dumps({"weight_map": {"x": "../model-00001-of-00002.safetensors"}}))
-    check("weight_map" in run(program, "index", index, status=1), "an index that leaves its folder")
+    check("leads out of a folder" in run(program, "index", index, status=1), "an index that leaves its folder")
 
 
 def check_refused(program):
