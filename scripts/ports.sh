@@ -10,6 +10,7 @@ ports() {
   fmt_package "$trees/ports/packages"
   port macos_arm port_linked aarch64-macos
   port macos_x86 port_linked x86_64-macos
+  port macos_tests zig_tests aarch64-macos all
   port musl port_musl x86_64-linux-musl
   port musl_arm port_musl_arm
   port windows port_windows
@@ -37,8 +38,8 @@ port_linked() {
   cmake --build "$trees/ports/$1" -j "$jobs"
 }
 
-# musl_tree TARGET TESTS...: builds GoogleTest and programs of tests. Zig links them statically.
-musl_tree() {
+# zig_tests TARGET TARGETS...: builds GoogleTest, and targets of the tests.
+zig_tests() {
   local flags=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O1 -DCMAKE_CXX_FLAGS=-O1)
   source=/usr/src/googletest for_zig "$1" "$1/googletest" "${flags[@]}" -DBUILD_GMOCK=OFF \
     -DCMAKE_INSTALL_PREFIX="$trees/ports/$1/installed" -DCMAKE_INSTALL_LIBDIR=lib
@@ -50,14 +51,14 @@ musl_tree() {
 }
 port_musl() {
   local program
-  musl_tree "$1" base_test json_test format_test format_conformance_test os_test io_test
+  zig_tests "$1" base_test json_test format_test format_conformance_test os_test io_test
   # A static program of musl cannot load libraries.
   for program in base json format format_conformance os io; do
     "$trees/ports/$1/build/tests/${program}_test" --gtest_filter=-DynamicLibrary.*
   done
 }
 port_musl_arm() {
-  musl_tree aarch64-linux-musl format_conformance_test
+  zig_tests aarch64-linux-musl format_conformance_test
   qemu-aarch64-static "$trees/ports/aarch64-linux-musl/build/tests/format_conformance_test"
 }
 

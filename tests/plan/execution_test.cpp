@@ -95,7 +95,8 @@ TEST_P(ExecutionRuns, ReadEachByteOnce) {
 }
 
 TEST_P(ExecutionRuns, ReturnErrorOfFirstJob) {
-  for (const std::uint64_t first : {std::uint64_t{0}, 7 * kChunk, kTensorBytes / 2, kTensorBytes - 1}) {
+  for (const std::uint64_t first :
+       std::initializer_list<std::uint64_t>{0, 7 * kChunk, kTensorBytes / 2, kTensorBytes - 1}) {
     source->broken = {source->data_start() + kTensorBytes - 1, source->data_start() + first};
     for (const std::uint64_t run_bytes : kRuns) {
       const Status status = read(run_bytes);

@@ -1,0 +1,4 @@
+/* statfs() has another header on macOS. */
+#pragma once
+
+#include <sys/mount.h>

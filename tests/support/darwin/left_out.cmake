@@ -1,0 +1,24 @@
+# The tests that are not compiled for macOS, and why. This is the only list of them. Nobody has run any test on macOS.
+set(left_out
+  io/atomic_file_mounts_test.cpp      # mounts, and /sys
+  io/atomic_file_new_path_test.cpp    # files without a name
+  io/direct_writer_test.cpp           # O_DIRECT
+  io/source_reader_faults_test.cpp    # replaces pread(), and asks for O_DIRECT
+  os/available_memory_test.cpp        # control groups
+  os/file_system_test.cpp             # numbers of file systems of Linux
+  os/huge_page_allocator_test.cpp     # huge pages
+  os/huge_page_allocator_threads_test.cpp
+  os/huge_page_faults_test.cpp
+  os/huge_pages_test.cpp
+  os/leased_map_test.cpp              # leases
+  os/page_size_test.cpp               # replaces sysconf() and mmap()
+  os/residency_test.cpp               # the share of a file in the page cache
+  plan/read_plan_report_test.cpp      # filters of system calls
+  write/checkpoint_crash_test.cpp     # traces a child, and kills it before each system call
+  write/leftovers_test.cpp
+  write/processes_crash_test.cpp
+  write/rewrite_crash_test.cpp
+  write/serialize_files_test.cpp)     # attributes of files of Linux
+set(left_out_c)
+set(left_out_cases)
+# Whole folders: tests/faults replaces system calls of Linux.
