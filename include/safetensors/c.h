@@ -367,8 +367,10 @@ typedef struct safetensors_array safetensors_array;
 
 /** A sequence of bytes that a file reads: your own storage. Initialize it with SAFETENSORS_SOURCE_INIT.
  *
- * Any number of threads may call the functions of one source at the same time. A function that fails returns a code
- * other than SAFETENSORS_OK, preferably READ_FAILED. It may fill `*error`, which is never NULL. */
+ * Any number of threads may call the functions of one source at the same time, unless `one_thread_at_a_time` is set. A
+ * function that fails returns a code other than SAFETENSORS_OK, preferably READ_FAILED. It may fill `*error`, which is
+ * never NULL. Functions written in C++ may throw: `size` and `read_at` then fail with READ_FAILED and the text of the
+ * exception, or with OUT_OF_MEMORY. */
 typedef struct safetensors_source {
   uint64_t struct_size; /**< size of this struct in bytes */
   void* user;           /**< passed to the functions */
@@ -383,10 +385,20 @@ typedef struct safetensors_source {
   const void* (*memory)(void* user, uint64_t offset, uint64_t size);
   /** Called once, on any thread, when no file, tensor, array or DLPack tensor needs the source. May be NULL. */
   void (*release)(void* user);
+  /** Number of bytes per call of `read_at` that suits the source, such as 32 MiB for storage that reads a long range
+   * with threads of its own. No call asks for more. Calls ask for less at the end of a tensor, for smaller tensors and
+   * pieces of slices, and if the read options ask for less. A read plan takes the next lower multiple of 64, at least
+   * 4096 and at most 2^30. 0: the library chooses, 2 MiB for read plans. */
+  uint64_t request_bytes;
+  /** 1: only one thread at a time may call `size`, `read_at` and `memory`. The file then calls them under a lock, and
+   * read plans use one thread, unless their options ask for more. If several files share `user`, each has a lock of its
+   * own. 0: any number of threads. */
+  uint32_t one_thread_at_a_time;
+  uint32_t reserved; /**< 0 */
 } safetensors_source;
 /** Initializer of safetensors_source. */
 #define SAFETENSORS_SOURCE_INIT \
-  { sizeof(safetensors_source), NULL, NULL, NULL, NULL, NULL }
+  { sizeof(safetensors_source), NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /** Opens a file, and reads and checks its header. It reads nothing else. It never waits for a FIFO or a device.
  * Errors: OPEN_FAILED (with `os_error`), NOT_REGULAR_FILE, READ_FAILED, FILE_TRUNCATED, CANCELLED, and those of rules 1

@@ -212,10 +212,37 @@ typedef struct safetensors_read_options {
    * error is INVALID_ARGUMENT. NULL: the default stream of each device. */
   void* device_stream;
   const char* cuda_driver; /**< library of the CUDA driver; NULL: `libcuda.so.1` */
+  /** Runs tasks on threads of the caller, such as a thread pool, instead of threads of the library. NULL: threads of
+   * the library. It calls task(context, 0), task(context, 1), ..., task(context, count - 1), and returns when all of
+   * these calls have returned. `threads` is the number of tasks.
+   *
+   * The tasks share the work, and no task waits for another one. So the threads may run the tasks in any order, one
+   * after the other, or in the thread that called `executor`. One task alone does all the work. A task needs up to 128
+   * KiB of stack. `executor` must be able to run a task while its caller waits. `task` and `context` are valid until
+   * `executor` returns. If it runs no task, the error is INVALID_ARGUMENT.
+   *
+   * The tasks call `progress`, too, one at a time. A stream reads nothing in the background then. When no item is
+   * ready, safetensors_stream_next() calls `executor`. Its tasks read items until the memory_limit is reached, and
+   * end. */
+  void (*executor)(void* user, size_t count, void (*task)(void* context, size_t index), void* context);
+  /** Returns memory of `size` bytes for one result that has no destination, instead of `arena`. The address must be a
+   * multiple of `alignment`, which is 64. Neither is 0. NULL means that there is no memory (OUT_OF_MEMORY).
+   *
+   * safetensors_read_plan_execute() makes all allocations before it reads, in the calling thread. A stream allocates
+   * when it begins to read an item, in any of its threads, one at a time. There, `allocate` must neither use the stream
+   * nor wait for memory of the stream. Set `allocate` and `deallocate`, or none. Errors: INVALID_ARGUMENT if only one
+   * of them is set, if there is an `arena`, and if the memory is misaligned. */
+  void* (*allocate)(void* user, size_t size, size_t alignment);
+  /** Frees the result of one call of `allocate`, which had this `size`. Called once for each such result, when the last
+   * array of it is freed, in the thread where that happens. `user` must stay valid until then. */
+  void (*deallocate)(void* user, void* memory, size_t size);
 } safetensors_read_options;
 /** Initializer of safetensors_read_options. */
-#define SAFETENSORS_READ_OPTIONS_INIT \
-  { sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL, NULL, NULL, NULL }
+#define SAFETENSORS_READ_OPTIONS_INIT                                                                                 \
+  {                                                                                                                   \
+    sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL                                                                                                    \
+  }
 
 /** Makes an empty plan. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
@@ -248,7 +275,8 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
  * and the value of the element, the path and the offset;
  * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
  * - OVERLAPPING_DESTINATION: two destinations overlap; the error names both tensors, and nothing was read;
- * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */
+ * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices;
+ * - INVALID_ARGUMENT: see `executor` and `allocate` of the options. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
                                                                  safetensors_read_result** result,
@@ -327,7 +355,7 @@ typedef struct safetensors_read_report_info {
   uint64_t fallback_count; /**< number of features that were requested but are unavailable */
   double seconds;          /**< wall time */
   double cpu_seconds;      /**< processor time of the reader threads, in seconds */
-  uint32_t threads;        /**< number of reader threads */
+  uint32_t threads;        /**< number of reader threads, or of tasks of an executor */
   int32_t cache;           /**< the mode that was used: one of SAFETENSORS_CACHE_..., never AUTOMATIC */
 } safetensors_read_report_info;
 /** Initializer of safetensors_read_report_info. */

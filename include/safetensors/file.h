@@ -181,7 +181,7 @@ class File : public TensorSet<File> {
                                                         const ParseOptions& options = {}) = delete;
 
   /// Opens a file that is in a Source of the caller. access() is `map` if Source::memory() returns the whole file,
-  /// otherwise `read`.
+  /// otherwise `read`. An exception of the Source becomes an error, here and in all calls that read.
   /// Errors: those of the Source, out_of_memory, cancelled, and all errors of rules 1 to 10.
   static SAFETENSORS_API Result<File> from_source(std::shared_ptr<const Source> source,
                                                   const ParseOptions& options = {}) noexcept;
@@ -217,7 +217,8 @@ class File : public TensorSet<File> {
   [[nodiscard]] SAFETENSORS_API const std::string& path() const& noexcept;
   detail::GiveTheObjectANameFirst path() const&& = delete;
   /// Returns the source of the bytes of the file. Its offset 0 is the first byte of the file, before the header. The
-  /// reference is valid as long as any copy of this File exists.
+  /// reference is valid as long as any copy of this File exists. For from_source(), this object calls the Source of the
+  /// caller as the File does: it does not throw, and it keeps to Source::concurrent() and Source::request_bytes().
   [[nodiscard]] SAFETENSORS_API const Source& source() const& noexcept;
   detail::GiveTheObjectANameFirst source() const&& = delete;
 

@@ -2,10 +2,12 @@
 /// Reads many tensors and slices, from one or several files, with several threads and within a limit of memory.
 #pragma once
 
+#include <safetensors/allocator.h>
 #include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
 #include <safetensors/error.h>
+#include <safetensors/executor.h>
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
 #include <safetensors/time_span.h>
@@ -83,10 +85,20 @@ struct ReadOptions {
   /// 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a device, and two per
   /// processor (at most 8) if they fill the page cache.
   /// A plan with little work, or with a small memory_limit, uses fewer threads.
+  /// With an executor, this is the number of its tasks.
   unsigned threads = 0;
 
+  /// Threads of the caller that read: see Executor. Empty: execute() starts threads that end before it returns, and and
+  /// a Stream has threads until it is destroyed.
+  ///
+  /// With an executor, no thread of the library takes part. execute() calls it once, after on_reserved, and waits. A
+  /// Stream then reads nothing in the background. When no item is ready, Stream::next() calls the executor. Its tasks
+  /// read items until the memory_limit is reached, and end. So a Stream never keeps a thread of a pool waiting.
+  Executor executor = nullptr;
+
   /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
-  /// without a memory_limit). A small memory_limit makes chunks smaller.
+  /// without a memory_limit). A Source may choose another number: see Source::request_bytes(). A small memory_limit
+  /// makes chunks smaller.
   std::uint64_t chunk_bytes = 0;
 
   /// Limit of the memory of the host, in bytes. It covers:
@@ -108,9 +120,20 @@ struct ReadOptions {
   /// Null: memory comes from the system, and each 2 MiB page returns to it with the last Array on that page.
   Arena* arena = nullptr;
 
+  /// Memory of the caller for results that have no destination, instead of `arena`. Every result that has bytes is one
+  /// allocation, of exactly its size and with an alignment of 64 bytes. execute() makes all allocations before it
+  /// reads, in the calling thread. A Stream allocates when it begins to read an item, in any of its threads, one at a
+  /// time. There, allocate() must neither use the Stream nor wait for memory that next() returned.
+  ///
+  /// The Arrays have MemoryKind::owned. Huge pages and the alignment for direct reads are then up to you: a direct read
+  /// goes through a bounce buffer, unless the address and the offset in the file are equal modulo the block of the
+  /// device. Buffers of the library, which memory_limit bounds, still come from the system.
+  Allocator allocator = {};
+
   /// Called with the number of bytes completed and the total, from time to time and once at the end.
   /// Runs in the thread that calls execute() or Stream::next(). next() also calls it while it waits. Return false to
   /// cancel (Errc::cancelled). Must not throw. Copies to a device may still be in flight until the last call.
+  /// With an executor, its tasks call it, too, one at a time.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 
   /// Called once, after all results have memory and before execute() waits for their bytes. `arrays` has all results,
@@ -120,8 +143,9 @@ struct ReadOptions {
   /// them. If execute() fails, they stay undefined. `arrays` is valid during the call. A copy of an Array keeps its
   /// memory alive, as always.
   ///
-  /// Runs in the thread that calls execute(). If that is the only reader thread, reading begins after the call. Return
-  /// false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream ignores it.
+  /// Runs in the thread that calls execute(). If that is the only reader thread, or if there is an executor, reading
+  /// begins after the call. Return false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream
+  /// ignores it.
   Callback<bool(std::span<const Array> arrays)> on_reserved = nullptr;
 
   /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
@@ -159,7 +183,7 @@ struct ReadReport {
   std::uint64_t pinned_bytes = 0;    ///< size of the pinned memory for these copies, in bytes
   std::uint64_t reads = 0;           ///< number of calls that read
   std::uint64_t page_faults = 0;     ///< of the reader threads; about bytes / 2 MiB when huge pages are in use
-  unsigned threads = 0;              ///< number of reader threads
+  unsigned threads = 0;              ///< number of reader threads, or of tasks of an executor
   double seconds = 0;                ///< wall time
   double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
@@ -245,12 +269,14 @@ class ReadPlan {
   ///   of the element in the tensor, its value, and the path and the offset of the element. If there are several such
   ///   elements, it names one of them;
   /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
-  /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
+  /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices;
+  /// - invalid_argument: both `arena` and `allocator` are set, or only one function of `allocator`; allocate() returned
+  ///   misaligned memory; the executor threw an exception or ran no task.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
   /// Starts to read the items in the background, in the order of add(). Stream::next() returns each item when it is
   /// complete.
-  /// Errors: out_of_memory, overlapping_destination, and the errors of execute() for devices.
+  /// Errors: out_of_memory, overlapping_destination, and the errors of execute() for devices and for `allocator`.
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:
@@ -280,7 +306,8 @@ class Stream {
   /// does not have these threads; there, the resources of the Stream are not released.
   SAFETENSORS_API ~Stream();
 
-  /// Waits for the next complete item and returns it. Returns nullopt after the last item.
+  /// Waits for the next complete item and returns it. Returns nullopt after the last item. With
+  /// ReadOptions::executor, next() has items read if none is ready.
   ///
   /// An error stops all reading. next() first returns the items that were complete before. Then it returns the error,
   /// and every later call returns the same error.
@@ -289,7 +316,8 @@ class Stream {
 
   /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false
   /// if that takes longer than `limit`. A limit of 0 or less does not wait. Takes no item and does not call
-  /// ReadOptions::progress. Call it from any thread.
+  /// ReadOptions::progress. Call it from any thread. With ReadOptions::executor, it also returns true if only next()
+  /// can go on.
   [[nodiscard]] SAFETENSORS_API bool wait_for(TimeSpan limit) const noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.

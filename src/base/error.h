@@ -40,6 +40,23 @@ template <class Function>
       [&]() -> Value { return caught<std::length_error>(std::forward<Function>(function), failed); }, failed);
 }
 
+// Calls a function of the caller, which returns a Status or a Result and may throw anything. std::bad_alloc becomes
+// Errc::out_of_memory. Another exception becomes an error with this code and offset. what: names the function in the
+// message.
+template <class Function>
+[[nodiscard]] auto called(Function&& function, Errc code, std::string_view what,
+                          std::uint64_t offset = Error::kNoOffset) noexcept -> decltype(function()) {
+  using Value = decltype(function());
+  const auto threw = [&](const char* text) -> Value {
+    return Error{.code = code, .offset = offset, .message = std::string(what) + " threw an exception: " + text};
+  };
+  const auto call = [&]() -> Value {
+    return caught<std::bad_alloc>(std::forward<Function>(function),
+                                  [](const std::bad_alloc&) -> Value { return out_of_memory(); });
+  };
+  return guarded([&]() -> Value { return caught_text(call, threw); });
+}
+
 inline constexpr const char* kOpeningCancelled = "cancelled while opening";
 
 // Returns the error for a caller who cancels while a file is opened.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -38,6 +39,18 @@ auto caught_all(Body&& body, Otherwise&& otherwise) noexcept -> decltype(body())
   }
 }
 
+// Returns body(). If body throws, returns otherwise(text) with the text of the exception.
+template <class Body, class Otherwise>
+auto caught_text(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& exception) {
+    return otherwise(exception.what());
+  } catch (...) {
+    return otherwise("not derived from std::exception");
+  }
+}
+
 // Returns body(). If body throws, calls undo() first and passes the exception on.
 template <class Body, class Undo>
 auto or_undo(Body&& body, Undo&& undo) -> decltype(body()) {
@@ -65,6 +78,11 @@ auto caught(Body&& body, Otherwise&&) -> decltype(body()) {
 
 template <class Body, class Otherwise>
 auto caught_all(Body&& body, Otherwise&&) noexcept -> decltype(body()) {
+  return body();
+}
+
+template <class Body, class Otherwise>
+auto caught_text(Body&& body, Otherwise&&) -> decltype(body()) {
   return body();
 }
 

@@ -95,6 +95,7 @@ safetensors_status safetensors_file_from_source(const safetensors_source* source
     if (Status status = require({{source, "source"}, {file, "file"}}); !status) return status;
     auto callbacks = options_of(source, kSourceSize);
     if (!callbacks) return std::move(callbacks).error();
+    if (Status status = check_reserved(callbacks->reserved); !status) return status;
     if (!callbacks->size || !callbacks->read_at) return invalid_argument("the source's size or read_at is NULL");
     auto parse = parse_options_of(options);
     if (!parse) return std::move(parse).error();

@@ -11,6 +11,7 @@ using safetensors::AddOptions;
 using safetensors::Cache;
 using safetensors::Destination;
 using safetensors::DeviceMemory;
+using safetensors::ExecutorTask;
 using safetensors::ReadOptions;
 using safetensors::Result;
 using safetensors::Status;
@@ -56,8 +57,25 @@ Result<Added> added_of(const safetensors_add_options* given) {
   return added;
 }
 
+extern "C" void run_task(void* context, std::size_t index) {
+  (*static_cast<const ExecutorTask*>(context))(index);
+}
+
 void set_callbacks(const safetensors_read_options& given, ReadOptions& options) {
   void* const user = given.user;
+  if (given.executor)
+    options.executor = [run = given.executor, user](std::size_t count, const ExecutorTask& task) {
+      // A pointer to a C function cannot carry the task, so `context` does.
+      run(user, count, run_task, const_cast<void*>(static_cast<const void*>(&task)));
+    };
+  if (given.allocate)
+    options.allocator.allocate = [call = given.allocate, user](std::size_t size, std::size_t alignment) {
+      return call(user, size, alignment);
+    };
+  if (given.deallocate)
+    options.allocator.deallocate = [call = given.deallocate, user](void* memory, std::size_t size) {
+      call(user, memory, size);
+    };
   if (given.progress)
     options.progress = [call = given.progress, user](std::uint64_t completed, std::uint64_t total) {
       return call(user, completed, total) != 0;

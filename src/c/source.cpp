@@ -1,8 +1,6 @@
 // A Source whose functions are C callbacks: checks the numbers that they return, and keeps their errors.
 #include "c/source.h"
 
-#include "base/exceptions.h"
-
 namespace safetensors::c {
 namespace {
 
@@ -23,21 +21,16 @@ Error said(safetensors_status status, const safetensors_error& error, const char
 
 // Runs a callback and gives it an empty error to fill. Returns the count that the callback stored, at most `max`.
 template <class Count, class Call>
-Result<Count> call(const char* callback, Count max, Call&& run) noexcept {
-  return base::caught_all(
-      [&]() -> Result<Count> {
-        safetensors_error error;
-        report_success(&error);
-        Count count = 0;
-        const safetensors_status status = run(&count, &error);
-        if (status != SAFETENSORS_OK) return said(status, error, callback);
-        if (count > max)
-          return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " +
-                                                   std::to_string(count) + " bytes, expected at most " +
-                                                   std::to_string(max));
-        return count;
-      },
-      []() -> Result<Count> { return base::out_of_memory(); });
+Result<Count> call(const char* callback, Count max, Call&& run) {
+  safetensors_error error;
+  report_success(&error);
+  Count count = 0;
+  const safetensors_status status = run(&count, &error);
+  if (status != SAFETENSORS_OK) return said(status, error, callback);
+  if (count > max)
+    return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
+                                             " bytes, expected at most " + std::to_string(max));
+  return count;
 }
 
 }  // namespace
@@ -46,19 +39,19 @@ CallbackSource::~CallbackSource() {
   if (owned_ && callbacks_.release) callbacks_.release(callbacks_.user);
 }
 
-Result<std::uint64_t> CallbackSource::size() const noexcept {
+Result<std::uint64_t> CallbackSource::size() const {
   return call<std::uint64_t>("size", UINT64_MAX, [&](std::uint64_t* size, safetensors_error* error) {
     return callbacks_.size(callbacks_.user, size, error);
   });
 }
 
-Result<std::size_t> CallbackSource::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+Result<std::size_t> CallbackSource::read_at(std::uint64_t offset, std::span<std::byte> destination) const {
   return call<std::size_t>("read_at", destination.size(), [&](std::size_t* count, safetensors_error* error) {
     return callbacks_.read_at(callbacks_.user, offset, destination.data(), destination.size(), count, error);
   });
 }
 
-Source::Memory CallbackSource::memory(std::uint64_t offset, std::uint64_t size) const noexcept {
+Source::Memory CallbackSource::memory(std::uint64_t offset, std::uint64_t size) const {
   if (!callbacks_.memory || size > SIZE_MAX) return {};
   const void* memory = callbacks_.memory(callbacks_.user, offset, size);
   if (!memory) return {};

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "file/caller_source.h"
 #include "file/did_you_mean.h"
 #include "file/memory_source.h"
 #include "format/header/file_kind.h"
@@ -97,6 +98,17 @@ Result<Array> read_data(const detail::FileState& state) {
   return data_array(bytes, *std::move(memory), MemoryKind::owned);
 }
 
+// Opens a file that is in a Source which does not throw.
+Result<File> open_source(std::shared_ptr<const Source> source, const ParseOptions& options) {
+  const auto state = std::make_shared<detail::FileState>();
+  state->source = std::move(source);
+  base::Cancellation cancellation(options.cancelled);
+  if (Status status = finish(*state, options, 0, cancellation); !status) return std::move(status).error();
+  const std::uint64_t size = state->header.file_bytes();
+  state->requested_access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
+  return detail::Access<File>::make(state);
+}
+
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::RegularFile>> file,
                   const OpenOptions& options, unsigned threads, base::Cancellation& cancellation) {
   if (!file) return std::move(file).error();
@@ -171,20 +183,16 @@ Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept 
 Result<File> File::from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<File> {
-    return from_source(std::make_shared<file::MemorySource>(bytes, std::move(owner)), options);
+    return file::open_source(std::make_shared<file::MemorySource>(bytes, std::move(owner)), options);
   });
 }
 
 Result<File> File::from_source(std::shared_ptr<const Source> source, const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<File> {
     if (!source) return base::make_error(Errc::invalid_argument, "no source was given");
-    const auto state = std::make_shared<detail::FileState>();
-    state->source = std::move(source);
-    base::Cancellation cancellation(options.cancelled);
-    if (Status status = file::finish(*state, options, 0, cancellation); !status) return std::move(status).error();
-    const std::uint64_t size = state->header.file_bytes();
-    state->requested_access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
-    return File(state);
+    const bool own = os::RegularFile::of(*source) != nullptr;  // File::source() of another file
+    if (!own) source = std::make_shared<file::CallerSource>(std::move(source));
+    return file::open_source(std::move(source), options);
   });
 }
 

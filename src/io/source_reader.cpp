@@ -23,6 +23,9 @@ namespace {
 
 // In bytes.
 constexpr std::size_t kLocalChunk = std::size_t{2} << 20;
+constexpr std::uint64_t kMinCallerChunk = 4096;
+constexpr std::uint64_t kMaxCallerChunk = std::uint64_t{1} << 30;
+constexpr std::uint64_t kCallerChunkUnit = 64;
 constexpr std::size_t kFillChunk = std::size_t{1} << 20;
 constexpr std::uint64_t kMinFill = std::uint64_t{16} << 20;  // for less, threads need no descriptors of their own
 constexpr int kMaxDescriptors = 32;                          // of threads that fill the cache from one file
@@ -47,6 +50,13 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) noexcept {
 
 bool is_aligned(const std::byte* address, std::size_t alignment) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+// Whole elements of every dtype fit into such a chunk.
+std::size_t caller_chunk(const Source& source) noexcept {
+  const std::uint64_t wanted = source.request_bytes();
+  if (wanted == 0) return kLocalChunk;
+  return static_cast<std::size_t>(std::clamp(round_down(wanted, kCallerChunkUnit), kMinCallerChunk, kMaxCallerChunk));
 }
 
 }  // namespace
@@ -121,7 +131,7 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::P
       direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),
       size_(transfer.size),
-      chunk_bytes_(kLocalChunk),
+      chunk_bytes_(caller_chunk(source)),
       in_runs_(transfer.in_runs),
       sparse_(transfer.sparse),
       descriptors_left_(kMaxDescriptors),

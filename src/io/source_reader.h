@@ -91,6 +91,8 @@ class SourceReader {
 
   // The best number of bytes per read.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  // False if one thread at a time may read.
+  [[nodiscard]] bool concurrent() const noexcept { return source_.concurrent(); }
   // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   // True if reads copy from the page cache of this machine, and may leave the bytes there.

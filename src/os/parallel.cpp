@@ -77,19 +77,20 @@ class Run {
 
 class ReadTasks final : public Tasks {
  public:
-  ReadTasks(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
+  ReadTasks(const Source& source, std::uint64_t offset, std::span<std::byte> destination, std::size_t chunk,
             base::Cancellation* cancellation) noexcept
-      : source_(source), offset_(offset), destination_(destination), cancellation_(cancellation) {}
+      : source_(source), offset_(offset), destination_(destination), chunk_(chunk), cancellation_(cancellation) {}
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    const std::size_t begin = index * kReadChunk;
+    const std::size_t begin = index * chunk_;
     return read_exactly(source_, offset_ + begin,
-                        destination_.subspan(begin, std::min(kReadChunk, destination_.size() - begin)), cancellation_);
+                        destination_.subspan(begin, std::min(chunk_, destination_.size() - begin)), cancellation_);
   }
 
  private:
   const Source& source_;
   std::uint64_t offset_;
   std::span<std::byte> destination_;
+  std::size_t chunk_;
   base::Cancellation* cancellation_;
 };
 
@@ -112,10 +113,14 @@ unsigned usable_processors() noexcept {
 
 Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination, unsigned threads,
                      base::Cancellation* cancellation) noexcept {
-  const bool whole = destination.size() <= kReadChunk || (threads == 1 && cancellation == nullptr);
+  if (!source.concurrent()) threads = 1;
+  std::size_t chunk = kReadChunk;
+  if (const std::uint64_t wanted = source.request_bytes(); wanted != 0)
+    chunk = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, destination.size()));
+  const bool whole = destination.size() <= chunk || (threads == 1 && cancellation == nullptr);
   if (whole) return read_exactly(source, offset, destination, cancellation);
-  ReadTasks tasks(source, offset, destination, cancellation);
-  const std::size_t count = (destination.size() + kReadChunk - 1) / kReadChunk;
+  ReadTasks tasks(source, offset, destination, chunk, cancellation);
+  const std::size_t count = (destination.size() - 1) / chunk + 1;
   return run_parallel(tasks, count, threads == 0 ? usable_processors() : threads, cancellation);
 }
 

@@ -6,7 +6,7 @@ inline namespace v0 {
 
 Source::~Source() = default;
 
-Source::Memory Source::memory(std::uint64_t, std::uint64_t) const noexcept {
+Source::Memory Source::memory(std::uint64_t, std::uint64_t) const {
   return {};
 }
 

@@ -34,6 +34,7 @@ bool stages(std::span<const Item> items, bool on_device) noexcept {
 // If the system reads ahead, it keeps the device busy, and threads mostly copy. With 2 processors, 8 processes that
 // read one cold file of 0.5 GiB took 1.0 s with 4 threads each, and 1.3 s with 8.
 unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexcept {
+  if (!reader.concurrent()) return 1;
   if (!reader.waits()) return processors;
   if (reader.remote()) return kThreadsPerNetwork;
   return reader.reads_ahead() ? std::min(2 * processors, kThreadsPerDevice) : kThreadsPerDevice;
@@ -50,7 +51,7 @@ Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> 
       device_staging_(stages(items, true)),
       results_wait_(streamed && std::ranges::any_of(items, [](const Item& item) { return item.host_bytes() != 0; })) {
   const unsigned processors = os::usable_processors();
-  unsigned fastest = processors;
+  unsigned fastest = readers.empty() ? processors : 1;
   for (const std::unique_ptr<io::SourceReader>& reader : readers) {
     max_chunk_ = std::max(max_chunk_, reader->chunk_bytes());
     fastest = std::max(fastest, threads_for(*reader, processors));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "os/thread_group.h"
+#include "plan/tasks.h"
 #include "plan/worker.h"
 
 namespace safetensors::plan {
@@ -26,15 +27,30 @@ Execution::Execution(ExecutionState& run, std::uint64_t run_bytes)
 }
 
 Status Execution::execute(const std::function<Status()>& prepare) {
+  if (run_.options().executor)
+    read_in_tasks(prepare);
+  else
+    read_in_threads(prepare);
+  if (failed_) return std::move(error_);
+  if (Status status = run_.finish_devices(); !status) return status;
+  return run_.tell_progress();
+}
+
+void Execution::read_in_threads(const std::function<Status()>& prepare) noexcept {
   const unsigned threads = run_.budget().threads();
   os::ThreadGroup helpers;
   if (threads > 1) helpers.start(threads - 1, [this] { work(); });  // if fewer start, they do the same work
   if (Status status = base::guarded(prepare); !status) fail(kBeforeJobs, std::move(status).error());
   work();
   helpers.join();
-  if (failed_) return std::move(error_);
-  if (Status status = run_.finish_devices(); !status) return status;
-  return run_.tell_progress();
+}
+
+// The calling thread waits in the executor, so it cannot prepare meanwhile.
+void Execution::read_in_tasks(const std::function<Status()>& prepare) noexcept {
+  Status status = base::guarded(prepare);
+  if (status && !run_.items().empty())
+    status = run_tasks(run_.options().executor, run_.budget().threads(), [this] { work(); });
+  if (!status) fail(kBeforeJobs, std::move(status).error());
 }
 
 void Execution::work() noexcept {
@@ -44,8 +60,8 @@ void Execution::work() noexcept {
     for (std::size_t i = 0; i < taken.count && is_wanted(taken.first + i); ++i) {
       if (Status status = worker.work(taken.jobs[i]); !status) {
         fail(taken.first + i, std::move(status).error());
-      } else if (std::this_thread::get_id() == caller_) {
-        if (status = run_.tell_progress(); !status) fail(kBeforeJobs, std::move(status).error());
+      } else if (run_.options().executor || std::this_thread::get_id() == caller_) {
+        if (status = run_.tell_progress_in_turn(); !status) fail(kBeforeJobs, std::move(status).error());
       }
     }
   }

@@ -98,7 +98,7 @@ ExecutionState::ExecutionState(std::span<const Item> items, const ReadOptions& o
       slots_(new Slot[items.size()]),
       readers_(make_readers()),
       budget_(options, streamed, items, readers_),
-      memory_(items, slots(), options.arena) {
+      memory_(items, slots(), options) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!streamed) sort_order();
   for (const Item& item : items) total_ += item.size;
@@ -180,6 +180,12 @@ Status ExecutionState::tell_progress() const noexcept {
   const std::uint64_t bytes = completed();
   if (!options_.progress || options_.progress(bytes, total_)) return {};
   return base::cancelled(bytes, total_);
+}
+
+Status ExecutionState::tell_progress_in_turn() noexcept {
+  if (!options_.progress) return {};
+  const std::unique_lock turn(progress_, std::try_to_lock);
+  return turn ? tell_progress() : Status();
 }
 
 void ExecutionState::add(const JobCost& cost) noexcept {

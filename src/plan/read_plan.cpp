@@ -10,6 +10,7 @@
 #include "plan/execution.h"
 #include "plan/execution_state.h"
 #include "plan/item.h"
+#include "plan/memory.h"
 #include "plan/names.h"
 #include "plan/read_plan.h"
 
@@ -62,6 +63,7 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
     const auto begin = std::chrono::steady_clock::now();
     const std::span<const plan::Item> items =
         state_ ? std::span<const plan::Item>(state_->items) : std::span<const plan::Item>();
+    if (Status status = plan::check_memory_options(options); !status) return std::move(status).error();
     if (Status status = plan::check_destinations(items); !status) return std::move(status).error();
     plan::ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return std::move(status).error();
