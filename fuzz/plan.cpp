@@ -60,16 +60,30 @@ void require_threads(std::size_t count) {
 // The bytes of a file, in short reads. On request, a read fails or the file ends early.
 class Faulty final : public Source {
  public:
-  Faulty(const std::string& bytes, std::size_t at_once) : bytes_(bytes), at_once_(at_once) {}
+  Faulty(const std::string& bytes, std::size_t at_once, bool alone, std::uint64_t request)
+      : bytes_(bytes), at_once_(at_once), alone_(alone), request_(request) {}
   void fail_after(int reads, bool short_file) {
     short_file_ = short_file;
     reads_ = reads;
   }
   Result<std::uint64_t> size() const noexcept override { return bytes_.size(); }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  bool concurrent() const noexcept override { return !alone_; }
+  std::uint64_t request_bytes() const noexcept override { return request_; }
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const override {
+    const int others = inside_.fetch_add(1);
+    Result<std::size_t> count = read(offset, destination);
+    --inside_;
+    require(!alone_ || others == 0, "one thread at a time");
+    require(request_ == 0 || destination.size() <= request_, "no request is larger");
+    return count;
+  }
+
+ private:
+  Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> destination) const {
     if (reads_ >= 0 && reads_.fetch_sub(1) == 0) {
       reads_ = 0;
       if (short_file_) return std::size_t{0};
+      if (alone_) throw 7;
       Error error;
       error.code = Errc::read_failed;
       error.message = "told to";
@@ -82,23 +96,39 @@ class Faulty final : public Source {
     return count;
   }
 
- private:
   const std::string& bytes_;
   const std::size_t at_once_;
+  const bool alone_;
+  const std::uint64_t request_;
+  mutable std::atomic<int> inside_{0};
   bool short_file_ = false;
   mutable std::atomic<int> reads_{-1};
 };
 
-// Checks the reports of progress: they never decrease, and all come from one thread.
+// An executor of a caller: tasks in the calling thread, in threads, or only some of them.
+void run_tasks(std::size_t kind, std::size_t count, const ExecutorTask& task) {
+  if (kind == 0) {
+    for (std::size_t i = 0; i < count; ++i) task(i);
+  } else if (kind == 1) {
+    task(count - 1);
+  } else {
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&task, i] { task(i); });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+// Checks the reports of progress: they never decrease, and all come from one thread, or from one task at a time.
 struct Progress {
   std::thread::id owner = std::this_thread::get_id();
+  bool from_tasks = false;
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   int calls = 0;
   int cancel_after = -1;
 
   bool tell(std::uint64_t now, std::uint64_t all) {
-    require(std::this_thread::get_id() == owner, "progress is told on the thread that asked");
+    require(from_tasks || std::this_thread::get_id() == owner, "progress is told on the thread that asked");
     require(now >= done && now <= all, "progress never goes back");
     require(calls == 0 || all == total, "the total stays");
     done = now;
@@ -118,10 +148,16 @@ class PlanCase {
     options_.threads = static_cast<unsigned>(1 + in.up_to(5));
     options_.cache = static_cast<Cache>(in.up_to(3));
     if (in.up_to(3) == 0) options_.arena = &arena_;
+    if (options_.arena == nullptr && in.up_to(3) == 0) use_allocator();
+    if (in.up_to(1) == 0) {
+      const std::size_t kind = in.up_to(2);
+      options_.executor = [kind](std::size_t count, const ExecutorTask& task) { run_tasks(kind, count, task); };
+    }
     const std::uint8_t size = in.byte();
     file_ = test::random_file(random_, std::max<std::uint64_t>(options_.chunk_bytes, 4096),
                               kFileSizes[size < 250 ? size % 4 : 4]);
-    source_ = std::make_shared<Faulty>(file_.bytes, 1 + in.up_to(255) * 300);
+    source_ = std::make_shared<Faulty>(file_.bytes, 1 + in.up_to(255) * 300, in.up_to(3) == 0,
+                                       in.up_to(3) == 0 ? 1 + in.up_to(0xFFFF) : 0);
     from_memory_ = in.up_to(3) == 0;
     Result<File> opened =
         from_memory_ ? File::from_memory(std::as_bytes(std::span(file_.bytes)), nullptr) : File::from_source(source_);
@@ -153,6 +189,7 @@ class PlanCase {
       }
     }
     require_threads(threads);
+    require(allocated_ == 0, "memory of the caller is freed");
   }
 
   void stream() {
@@ -169,6 +206,7 @@ class PlanCase {
     // The caller holds the item taken last until the next one comes.
     require_bound(peak.bytes(), std::min(results_, std::max(budget, largest_) + largest_));
     require_threads(threads);
+    require(allocated_ == 0, "memory of the caller is freed");
   }
 
  private:
@@ -187,9 +225,22 @@ class PlanCase {
     sliced_ = sliced_ || made.slice.has_value();
   }
 
+  void use_allocator() {
+    options_.allocator.allocate = [this](std::size_t size, std::size_t alignment) {
+      require(size != 0 && alignment == 64, "a request for memory");
+      ++allocated_;
+      return ::operator new(size, std::align_val_t(alignment));
+    };
+    options_.allocator.deallocate = [this](void* memory, std::size_t) {
+      --allocated_;
+      ::operator delete(memory, std::align_val_t(64));
+    };
+  }
+
   void break_something() {
     for (PlannedItem& item : items_) std::fill(item.memory.begin(), item.memory.end(), '\x5a');
     progress_ = {};
+    progress_.from_tasks = static_cast<bool>(options_.executor);
     const std::uint8_t kind = in_.byte();
     source_->fail_after(kind >= 200 && kind < 230 ? kind - 200 : -1, kind % 2 == 0);
     breaks_ = kind >= 200 && kind < 230 && !from_memory_;
@@ -274,6 +325,7 @@ class PlanCase {
   ReadOptions options_;
   Progress progress_;
   std::atomic<std::uint64_t> chunks_{0};
+  std::atomic<int> allocated_{0};
 };
 
 }  // namespace
