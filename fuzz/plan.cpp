@@ -11,8 +11,10 @@
 #include <deque>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "input.h"
 #include "require.h"
@@ -70,12 +72,14 @@ class Faulty final : public Source {
   bool concurrent() const noexcept override { return !alone_; }
   std::uint64_t request_bytes() const noexcept override { return request_; }
   Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const override {
-    const int others = inside_.fetch_add(1);
-    Result<std::size_t> count = read(offset, destination);
-    --inside_;
-    require(!alone_ || others == 0, "one thread at a time");
+    struct Leave {
+      std::atomic<int>& inside;
+      ~Leave() { --inside; }
+    };
+    require(inside_.fetch_add(1) == 0 || !alone_, "one thread at a time");
+    const Leave leave{inside_};
     require(request_ == 0 || destination.size() <= request_, "no request is larger");
-    return count;
+    return read(offset, destination);
   }
 
  private:

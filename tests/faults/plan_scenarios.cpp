@@ -1,5 +1,7 @@
 // Scenarios that use checkpoints, arenas, read plans and streams.
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 
 #include "faults/files.h"
 #include "faults/trial.h"
