@@ -215,7 +215,7 @@ TEST(CallerSource, ReadsIfMemoryThrows) {
 }
 
 TEST(CallerSource, TooManyBytesAreError) {
-  for (const std::uint64_t wanted : {0, 4}) {
+  for (const std::uint64_t wanted : {std::uint64_t{0}, std::uint64_t{4}}) {
     const auto source = std::make_shared<OddSource>(two_tensors());
     source->wanted = wanted;
     const File file = File::from_source(source).value();
