@@ -161,7 +161,7 @@ class PlanCase {
     file_ = test::random_file(random_, std::max<std::uint64_t>(options_.chunk_bytes, 4096),
                               kFileSizes[size < 250 ? size % 4 : 4]);
     source_ = std::make_shared<Faulty>(file_.bytes, 1 + in.up_to(255) * 300, in.up_to(3) == 0,
-                                       in.up_to(3) == 0 ? 1 + in.up_to(0xFFFF) : 0);
+                                       in.up_to(3) == 0 ? 1 + in.u64() % 65'536 : 0);
     from_memory_ = in.up_to(3) == 0;
     Result<File> opened =
         from_memory_ ? File::from_memory(std::as_bytes(std::span(file_.bytes)), nullptr) : File::from_source(source_);
