@@ -307,6 +307,7 @@ class PlanCase {
     std::uint64_t bound = results + std::max(std::min(budget, options_.threads * chunk), kSmallestRead);
     bound += kNotedOnce + kNoted * items_.size() + kNotedOfThread * options_.threads;
     if (sliced_) bound += kOwnOfThread * options_.threads;
+    if (options_.executor) bound += kNotedOfThread * (1 + options_.threads);  // the tasks, and threads of run_tasks()
     // A mapping has one more huge page for alignment, and its end is rounded up to a whole page.
     if (results >= kHugePage || chunk >= kHugePage) bound += 2 * kHugePage * (1 + options_.threads);
     if (options_.arena != nullptr) bound += 2 * kHugePage;
