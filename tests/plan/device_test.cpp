@@ -98,6 +98,27 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
   }
 }
 
+// One task fills all slots of pinned memory, so it must not wait for another task to empty one.
+TEST_F(DevicePlan, OneTaskOfExecutorCopiesAll) {
+  driver.delay(50, 7);
+  Wanted wanted(*cuda);
+  for (const TensorInfo& info : file->header().tensors()) {
+    const std::string name(info.name);
+    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+  }
+  ReadOptions with = options();
+  with.memory_limit = 3 << 20;
+  with.executor = [](std::size_t, const ExecutorTask& task) { task(0); };
+  ASSERT_TRUE(succeeds(wanted.plan.execute(with)));
+  wanted.expect_all();
+  Result<Stream> stream = wanted.plan.stream(with);
+  ASSERT_TRUE(succeeds(stream));
+  std::size_t items = 0;
+  for (std::optional<StreamItem> item; (item = stream->next().value()); ++items) wanted.expect_there(item->index);
+  EXPECT_EQ(items, wanted.plan.size());
+  EXPECT_STREQ(driver.violation(), "");
+}
+
 TEST_F(DevicePlan, PinsAtMostHalfOfBudget) {
   for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
     Wanted wanted(*cuda);
