@@ -375,6 +375,78 @@ SAFETENSORS_API safetensors_status safetensors_read_report_fallback(const safete
                                                                     uint64_t index, const char** text, size_t* length,
                                                                     safetensors_error* error);
 
+/* --- Many tensors in one buffer --- */
+
+/** Where each tensor goes in one buffer, before anything is read. It keeps the files of its tensors open. Several
+ * threads may read one layout at the same time, into different buffers. */
+typedef struct safetensors_packed_layout safetensors_packed_layout;
+
+/** Orders of the tensors in a buffer. */
+enum {
+  SAFETENSORS_PACKED_ORDER_FILE = 0,  /**< file after file, and by offset within a file: the fastest order */
+  SAFETENSORS_PACKED_ORDER_GIVEN = 1, /**< the order of the list of tensors */
+  SAFETENSORS_PACKED_ORDER_NAME = 2   /**< by the bytes of the names */
+};
+
+/** Options of a layout. Initialize them with SAFETENSORS_PACKED_OPTIONS_INIT. */
+typedef struct safetensors_packed_options {
+  uint64_t struct_size; /**< size of this struct in bytes */
+  /** Every tensor begins at a multiple of this number of bytes, and so must the buffer: a power of two from 1 to 4096.
+   * 0: 64. */
+  uint64_t alignment;
+  int32_t order;          /**< one of SAFETENSORS_PACKED_ORDER_... */
+  safetensors_dtype cast; /**< dtype of every tensor in the buffer, as in safetensors_add_options; 0: as in the file */
+} safetensors_packed_options;
+/** Initializer of safetensors_packed_options. */
+#define SAFETENSORS_PACKED_OPTIONS_INIT \
+  { sizeof(safetensors_packed_options), 0, SAFETENSORS_PACKED_ORDER_FILE, 0 }
+
+/** Places the tensors of a list one behind the other. Reads nothing. The tensors may be of several files. You may free
+ * them afterwards.
+ * Errors: INVALID_ARGUMENT (alignment or order), DUPLICATE_NAME (two tensors have one name), SIZE_OVERFLOW (the buffer
+ * would have more than 2^64-1 bytes), DTYPE_MISMATCH (this cast is not possible). */
+SAFETENSORS_API safetensors_status safetensors_packed_layout_create(const safetensors_tensor* const* tensors,
+                                                                    size_t count,
+                                                                    const safetensors_packed_options* options,
+                                                                    safetensors_packed_layout** layout,
+                                                                    safetensors_error* error);
+/** Does the same for all tensors of a checkpoint. */
+SAFETENSORS_API safetensors_status safetensors_packed_layout_of_checkpoint(const safetensors_checkpoint* checkpoint,
+                                                                           const safetensors_packed_options* options,
+                                                                           safetensors_packed_layout** layout,
+                                                                           safetensors_error* error);
+/** Frees a layout. Buffers stay valid. */
+SAFETENSORS_API void safetensors_packed_layout_free(safetensors_packed_layout* layout);
+/** Writes the number of tensors, and the size of the buffer in bytes. Both pointers may be NULL. */
+SAFETENSORS_API safetensors_status safetensors_packed_layout_size(const safetensors_packed_layout* layout,
+                                                                  uint64_t* count, uint64_t* nbytes,
+                                                                  safetensors_error* error);
+/** Writes the tensor at an index to `*info`, in the order of the buffer. `begin` and `end` are its range in the buffer,
+ * and `file_offset` is 0. The dtype is that in the buffer; for a tensor of unknown dtype, it is U8, and the shape is
+ * [nbytes]. The name is valid until the layout is freed.
+ * Error: NOT_FOUND when `index` is not below the number of tensors. */
+SAFETENSORS_API safetensors_status safetensors_packed_layout_tensor_at(const safetensors_packed_layout* layout,
+                                                                       uint64_t index, safetensors_tensor_info* info,
+                                                                       safetensors_error* error);
+/** Writes the tensor with this name to `*info`, as safetensors_packed_layout_tensor_at() does. Error: NOT_FOUND. */
+SAFETENSORS_API safetensors_status safetensors_packed_layout_tensor(const safetensors_packed_layout* layout,
+                                                                    const char* name, size_t name_length,
+                                                                    safetensors_tensor_info* info,
+                                                                    safetensors_error* error);
+/** Reads the tensors of a layout into one buffer.
+ *
+ * `destination` is memory of the caller with `size` bytes, at least as many as the layout needs, and must be aligned as
+ * the options say. With NULL and a `size` of 0, the buffer is new memory in huge pages, or memory of the arena of the
+ * options, which is much faster to fill than memory from malloc(). `*memory` becomes an array of the buffer, of dtype
+ * U8 and shape [nbytes]. Memory of the caller is borrowed: you may free the array at once. The bytes between two
+ * tensors become 0. On failure, the contents of the buffer are undefined. `report` may be NULL.
+ * Errors: BUFFER_SIZE (the destination is too small), INVALID_ARGUMENT (its address), and those of
+ * safetensors_read_plan_execute(). */
+SAFETENSORS_API safetensors_status safetensors_read_packed(const safetensors_packed_layout* layout, void* destination,
+                                                           size_t size, const safetensors_read_options* options,
+                                                           safetensors_array** memory, safetensors_read_report** report,
+                                                           safetensors_error* error);
+
 /* --- Tensors cut over many processes --- */
 
 /** The ways in which a dimension of a mesh of processes holds a tensor. */

@@ -87,6 +87,7 @@
 #include <safetensors/lint.h>
 #include <safetensors/path.h>
 #include <safetensors/print.h>
+#include <safetensors/read_packed.h>
 #include <safetensors/read_plan.h>
 #include <safetensors/recognize.h>
 #include <safetensors/reshard.h>

@@ -4,6 +4,7 @@
 
 #include "base/exceptions.h"
 
+#include "c/reading.h"
 #include "c/support.h"
 
 namespace {
@@ -87,12 +88,9 @@ void set_callbacks(const safetensors_read_options& given, ReadOptions& options) 
     };
 }
 
-struct Reading {
-  ReadOptions options;
-  std::shared_ptr<safetensors::Arena> arena;  // keeps options.arena alive
-};
+}  // namespace
 
-Result<Reading> reading_of(const safetensors_read_options* given) {
+Result<Reading> safetensors::c::reading_of(const safetensors_read_options* given) {
   auto options = options_of(given, kReadOptionsSize);
   if (!options) return std::move(options).error();
   if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_AUTOMATIC)
@@ -109,6 +107,8 @@ Result<Reading> reading_of(const safetensors_read_options* given) {
   set_callbacks(*options, reading.options);
   return reading;
 }
+
+namespace {
 
 safetensors_read_report_info info_of(const safetensors::ReadReport& report) {
   safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;

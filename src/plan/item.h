@@ -31,6 +31,7 @@ struct Item {
   std::uint64_t size = 0;
 
   std::span<std::byte> destination = {};
+  bool in_huge_pages = false;               // the destination is part of the result of os::map_pages()
   std::vector<std::uint64_t> strides = {};  // empty: C order
   DeviceMemory device = {};
 

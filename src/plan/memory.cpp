@@ -18,27 +18,27 @@ using Pages = os::HugePageAllocator;
 
 constexpr std::uint64_t kMinAlignedItem = 256 << 10;  // bytes; for a smaller item, alignment may waste a page
 
-// Takes memory from an allocator of the caller.
-Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<const Allocator>& allocator, std::uint64_t size) {
+}  // namespace
+
+Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<const Allocator>& allocator, std::uint64_t size,
+                                            std::size_t alignment) {
   const auto bytes = static_cast<std::size_t>(size);
   void* memory = nullptr;
   if (bytes == size)
-    memory = base::caught_all([&] { return allocator->allocate(bytes, Pages::kAlignment); },
-                              []() -> void* { return nullptr; });
+    memory =
+        base::caught_all([&] { return allocator->allocate(bytes, alignment); }, []() -> void* { return nullptr; });
   if (memory == nullptr)
     return base::make_error(Errc::out_of_memory, "the allocator has no memory of " + std::to_string(size) + " bytes");
   // If the allocation of its counter fails, the shared_ptr calls the deleter itself. So nothing leaks here.
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(memory), [allocator, bytes](std::byte* begin) noexcept {
     allocator->deallocate(begin, bytes);
   });
-  if (reinterpret_cast<std::uintptr_t>(memory) % Pages::kAlignment != 0)
+  if (reinterpret_cast<std::uintptr_t>(memory) % alignment != 0)
     return base::make_error(
         Errc::invalid_argument,
-        "the allocator returned misaligned memory, expected a multiple of " + std::to_string(Pages::kAlignment));
+        "the allocator returned misaligned memory, expected a multiple of " + std::to_string(alignment));
   return owner;
 }
-
-}  // namespace
 
 Status check_memory_options(const ReadOptions& options) {
   const Allocator& allocator = options.allocator;
@@ -72,7 +72,7 @@ Status Memory::place_one(std::size_t index) {
   Slot& slot = slots_[index];
   slot.memory = item.destination.data();
   if (!item.owned() || item.size == 0) return {};
-  Result<std::shared_ptr<std::byte>> memory = allocate(allocator_, item.size);
+  Result<std::shared_ptr<std::byte>> memory = allocate(allocator_, item.size, Pages::kAlignment);
   if (!memory) return item.file().describe(item.info(), std::move(memory).error());
   slot.owner = *std::move(memory);
   slot.memory = slot.owner.get();
@@ -110,6 +110,7 @@ Status Memory::place(std::span<const std::size_t> indices) {
   for (const std::size_t index : indices) {
     Slot& slot = slots_[index];
     slot.memory = items_[index].destination.data();
+    slot.in_huge_pages = items_[index].in_huge_pages;
     if (!items_[index].owned()) continue;
     slot.owner = std::move((request++)->memory);
     slot.memory = slot.owner.get();

@@ -60,29 +60,32 @@ std::uint64_t ReadPlan::nbytes() const noexcept {
 
 Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept {
   return base::guarded([&]() -> Result<ReadResult> {
-    const auto begin = std::chrono::steady_clock::now();
-    const std::span<const plan::Item> items =
-        state_ ? std::span<const plan::Item>(state_->items) : std::span<const plan::Item>();
-    if (Status status = plan::check_memory_options(options); !status) return std::move(status).error();
-    if (Status status = plan::check_destinations(items); !status) return std::move(status).error();
-    plan::ExecutionState run(items, options, false);
-    if (Status status = run.open_devices(); !status) return std::move(status).error();
-    if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();
-    ReadResult result;
-    const auto prepare = [&]() -> Status {
-      result.arrays.reserve(items.size());
-      for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
-      result.names = plan::name_items(items);
-      if (!options.on_reserved || options.on_reserved(result.arrays)) return {};
-      return base::cancelled(run.completed(), run.total());
-    };
-    if (Status status = plan::Execution(run, run.budget().run_bytes()).execute(prepare); !status)
-      return std::move(status).error();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    result.report = run.report(taken.count());
-    return result;
+    return plan::execute(state_ ? std::span<const plan::Item>(state_->items) : std::span<const plan::Item>(), options);
   });
 }
 
 }  // namespace v0
+
+Result<ReadResult> plan::execute(std::span<const Item> items, const ReadOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (Status status = check_memory_options(options); !status) return std::move(status).error();
+  if (Status status = check_destinations(items); !status) return std::move(status).error();
+  ExecutionState run(items, options, false);
+  if (Status status = run.open_devices(); !status) return std::move(status).error();
+  if (Status status = run.memory().place(run.order()); !status) return std::move(status).error();
+  ReadResult result;
+  const auto prepare = [&]() -> Status {
+    result.arrays.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.memory().take(i));
+    result.names = name_items(items);
+    if (!options.on_reserved || options.on_reserved(result.arrays)) return {};
+    return base::cancelled(run.completed(), run.total());
+  };
+  if (Status status = Execution(run, run.budget().run_bytes()).execute(prepare); !status)
+    return std::move(status).error();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  result.report = run.report(taken.count());
+  return result;
+}
+
 }  // namespace safetensors

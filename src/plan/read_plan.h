@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "plan/item.h"
@@ -22,4 +23,10 @@ struct ReadPlan::State {
 
 }  // namespace v0
 
+namespace plan {
+
+// Reads items as ReadPlan::execute() does. May throw std::bad_alloc.
+[[nodiscard]] Result<ReadResult> execute(std::span<const Item> items, const ReadOptions& options);
+
+}  // namespace plan
 }  // namespace safetensors
