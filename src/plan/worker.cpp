@@ -284,6 +284,8 @@ std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::siz
     if (slot.in_huge_pages)
       cost_.bytes_in_small_pages +=
           os::fault_in({slot.memory + offset, size}, run_.items()[index].size - offset - size);
+    else if (!run_.items()[index].owned())
+      os::provide_untouched({slot.memory + offset, size});
     return slot.memory + offset;
   }
   parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});
