@@ -183,6 +183,12 @@ void Session::make(safetensors_stream*) {
   if (plan != nullptr) (void)safetensors_read_plan_stream(plan, nullptr, &made, nullptr);
   adopt(made);
 }
+void Session::make(safetensors_packed_layout*) {
+  safetensors_packed_layout* made = nullptr;
+  const auto checkpoint = handle<safetensors_checkpoint>(false).pointer();
+  if (checkpoint != nullptr) (void)safetensors_packed_layout_of_checkpoint(checkpoint, nullptr, &made, nullptr);
+  adopt(made);
+}
 void Session::make(safetensors_writer*) {
   safetensors_writer* made = nullptr;
   const auto header = handle<safetensors_header>(false).pointer();

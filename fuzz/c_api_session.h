@@ -226,12 +226,22 @@ class Session {
     if (alive.empty()) make(static_cast<T*>(nullptr));
     return Pointer<T>(alive.empty() ? nullptr : alive[in_.byte() % alive.size()]);
   }
+  // A list of handles and its length.
+  template <class T>
+  Pointer<const T* const> handles() {
+    if (null_pair()) return Pointer<const T* const>(nullptr, lost_count_);
+    const std::size_t count = in_.up_to(3);
+    const T** const list = memory<const T*>(count, 0);
+    for (std::size_t i = 0; i < count; ++i) list[i] = handle<T>(true).pointer();
+    return Pointer<const T* const>(list, count);
+  }
   template <class T>
   Pointer<T*> out_handle(bool needed) {
     if (none(needed)) return Pointer<T*>(nullptr);
     T** const out = memory<T*>(1, 0x5a);
     outs_.push_back({out, sizeof *out, false});
-    taken_ = [this, out] {
+    taken_ = [this, out, before = std::move(taken_)] {  // a call may give several handles
+      if (before) before();
       if (*out != nullptr) pool<T>().push_back(*out);
     };
     return Pointer<T*>(out);
@@ -392,6 +402,7 @@ class Session {
   void make(safetensors_read_result*);
   void make(safetensors_read_report*);
   void make(safetensors_stream*);
+  void make(safetensors_packed_layout*);
   void make(safetensors_writer*);
   void make(safetensors_buffer*);
   void make(safetensors_checkpoint_layout*);
@@ -417,7 +428,8 @@ class Session {
   Pools<safetensors_file, safetensors_tensor, safetensors_array, safetensors_header, safetensors_header_builder,
         safetensors_slice, safetensors_resolved_slice, safetensors_runs, safetensors_checkpoint, safetensors_arena,
         safetensors_read_plan, safetensors_read_result, safetensors_read_report, safetensors_stream, safetensors_writer,
-        safetensors_buffer, safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_dl_managed_tensor>
+        safetensors_buffer, safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_packed_layout,
+        safetensors_dl_managed_tensor>
       pools_;
 };
 

@@ -25,6 +25,8 @@ OPTIONAL = {
     ("safetensors_arena_size", "reserved"), ("safetensors_arena_size", "live"),
     ("safetensors_arena_trim", "trimmed"),
     ("safetensors_read_plan_size", "count"), ("safetensors_read_plan_size", "nbytes"),
+    ("safetensors_packed_layout_size", "count"), ("safetensors_packed_layout_size", "nbytes"),
+    ("safetensors_read_packed", "report"),
 }  # fmt: skip
 # NUL-terminated texts that are no paths.
 TEXTS = {"name", "key", "stem"}
@@ -138,6 +140,8 @@ class Generator:
             return "s.failure()", 1
         if kind == "const char* const*" and counted:
             return "s.paths()", 2
+        if (match := re.fullmatch(r"const (\w+)\* const\*", kind)) and match[1] in self.handles and counted:
+            return f"s.handles<{match[1]}>()", 2
         if kind == "const char* const*":
             return "s.terminated_list()", 1
         if kind == "const char*" and not counted:
