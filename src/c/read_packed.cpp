@@ -41,11 +41,8 @@ Result<PackedOptions> packed_options_of(const safetensors_packed_options* given)
 }
 
 safetensors_tensor_info info_of(const PackedTensor& row) noexcept {
-  return safetensors::c::info_of({.name = row.name,
-                                  .shape = row.shape,
-                                  .begin = row.offset,
-                                  .end = row.offset + row.nbytes,
-                                  .dtype = row.dtype});
+  return safetensors::c::info_of(
+      {.name = row.name, .shape = row.shape, .begin = row.offset, .end = row.offset + row.nbytes, .dtype = row.dtype});
 }
 }  // namespace
 
