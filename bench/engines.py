@@ -13,7 +13,7 @@ compiled from them:
   tensor.
 
 Without a checkout, the loops without any engine run: fread, ifstream, a map with memcpy (1 and 2 threads), one buffer with
-pread. Options of the program: --file FILE, --size MIB (1024), --rounds N (5), --only NAME,..., --json. It runs twice: with the
+pread. Options of the program: --file FILE, --size MIB (1024), --rounds N (5), --seconds N, --only NAME,..., --json. It runs twice: with the
 file in the page cache, and with --cold.
 """
 import argparse

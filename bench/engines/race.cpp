@@ -2,7 +2,7 @@
 // faults and peak memory belong to one loop. The loops take turns, in the same order in each round. In the first round,
 // which is not timed, the parent compares the bytes that all loops loaded.
 //
-// usage: engines [--file FILE] [--size MIB] [--rounds N] [--only NAME,...] [--cold] [--json]
+// usage: engines [--file FILE] [--size MIB] [--rounds N] [--seconds N] [--only NAME,...] [--cold] [--json]
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,6 +30,7 @@ struct Options {
   std::string file;
   std::uint64_t mib = 1024;
   int rounds = 5;
+  double seconds = 1e9;  // no round begins after that
   std::string only;
   bool cold = false;
   bool json = false;
@@ -220,7 +221,10 @@ std::vector<Contender> contenders_of(const Options& options) {
 void race(std::vector<Contender>& contenders, const std::string& path, const Options& options) {
   const std::uint64_t size = size_of(path);
   std::optional<std::uint64_t> content;
+  const auto start = std::chrono::steady_clock::now();
   for (int round = -1; round < options.rounds; ++round) {
+    const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
+    if (round > 0 && past.count() > options.seconds) break;
     for (Contender& contender : contenders) {
       set_cache(path, options.cold);
       pretouch(size + (std::uint64_t{64} << 20));
@@ -283,6 +287,8 @@ std::optional<Options> parse(int argc, char** argv) {
       options.only = argv[++i];
     } else if (name == "--size") {
       options.mib = std::strtoull(argv[++i], nullptr, 10);
+    } else if (name == "--seconds") {
+      options.seconds = std::strtod(argv[++i], nullptr);
     } else if (name == "--rounds") {
       options.rounds = static_cast<int>(std::strtol(argv[++i], nullptr, 10));
     } else {
@@ -300,7 +306,7 @@ int main(int argc, char** argv) {
   if (!options) {
     std::fprintf(
         stderr,
-        "usage: engines [--file FILE] [--size MIB] [--rounds N] [--only NAME,...] [--cold] [--json]\n"
+        "usage: engines [--file FILE] [--size MIB] [--rounds N] [--seconds N] [--only NAME,...] [--cold] [--json]\n"
         "Loads all tensors of FILE with each loop, or of a new file with the 326 tensors of a decoder (1024 MiB).\n");
     return 2;
   }
@@ -316,7 +322,8 @@ int main(int argc, char** argv) {
   std::vector<Contender> contenders = contenders_of(*options);
   race(contenders, file, *options);
   if (!options->json)
-    std::printf("%llu MiB, %s page cache, medians of %d, x: times as fast as the best loop of an engine\n",
-                static_cast<unsigned long long>(size_of(file) >> 20), options->cold ? "cold" : "warm", options->rounds);
+    std::printf("%llu MiB, %s page cache, medians of %zu, x: times as fast as the best loop of an engine\n",
+                static_cast<unsigned long long>(size_of(file) >> 20), options->cold ? "cold" : "warm",
+                contenders.front().runs.size());
   print(contenders, *options);
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <vector>
+#include <memory>
 
 #include "faults/files.h"
 #include "faults/trial.h"
@@ -247,10 +247,12 @@ void read_packed_large(Trial& run) {
   PREPARE(run, safetensors_file_open, run.path(kLarge).c_str(), nullptr, &file);
   PREPARE(run, safetensors_file_tensor, file, "big", 3, &tensor);
   safetensors_file_free(file);
-  TRY(run, safetensors_packed_layout_create, &tensor, 1, nullptr, run.out(layout));
+  safetensors_packed_options options = SAFETENSORS_PACKED_OPTIONS_INIT;
+  options.alignment = 16;
+  TRY(run, safetensors_packed_layout_create, &tensor, 1, &options, run.out(layout));
   safetensors_tensor_free(tensor);
-  std::vector<std::uint64_t> given(kLargeBytes / 8);
-  for (void* const destination : {static_cast<void*>(nullptr), static_cast<void*>(given.data())}) {
+  const std::unique_ptr<unsigned char[]> given(new unsigned char[kLargeBytes]);  // untouched
+  for (void* const destination : {static_cast<void*>(nullptr), static_cast<void*>(given.get())}) {
     TRY(run, safetensors_read_packed, layout, destination, destination == nullptr ? 0 : kLargeBytes, nullptr,
         run.out(memory), static_cast<safetensors_read_report**>(nullptr));
     safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;

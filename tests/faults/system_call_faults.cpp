@@ -85,6 +85,7 @@ constexpr Call kCalls[] = {
     {SYS_mremap, "mremap", -1, {ENOMEM}},
     {SYS_munmap, "munmap", -1, {ENOMEM}},
     {SYS_madvise, "madvise", -1, {ENOMEM, EINVAL, EINTR}},
+    {SYS_mincore, "mincore", -1, {EAGAIN, ENOMEM}},
     {SYS_brk, "brk", -1, {ENOMEM}},
     {SYS_clone, "clone", -1, {EAGAIN}},
 #ifdef SYS_clone3

@@ -42,6 +42,7 @@ const std::vector<Row>& rows() {
       {"mremap", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
       {"clone", Needed::depends, {SAFETENSORS_ERROR_OUT_OF_MEMORY}},
       {"madvise", Needed::no},
+      {"mincore", Needed::no},
       {"munmap", Needed::no},
       {"read", Needed::no},  // of the system's settings
       {"unlinkat", Needed::no},
