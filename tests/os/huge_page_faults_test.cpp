@@ -206,6 +206,23 @@ TEST(FaultIn, ProvidesWholePages) {
   EXPECT_TRUE(unmap_pages(pages));
 }
 
+// Only whole pages, and only if the middle one is not there yet.
+TEST(ProvideUntouched, ProvidesWholePagesOnce) {
+  const Pages pages = map_pages(2 * kHugePage);
+  ASSERT_NE(pages.begin, nullptr);
+  if (::madvise(pages.begin, 4096, 23) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
+  (void)::madvise(pages.begin, pages.size, MADV_NOHUGEPAGE);
+  (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
+  provide_untouched({pages.begin, 65535});
+  EXPECT_EQ(resident_bytes(pages.begin, pages.size), 0U);
+  provide_untouched({pages.begin + 1, 131072});
+  EXPECT_EQ(resident_bytes(pages.begin, pages.size), 126976U);
+  provide_untouched({pages.begin, 196608});  // its middle page is there
+  EXPECT_EQ(resident_bytes(pages.begin, pages.size), 126976U);
+  EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{0}; }));
+  EXPECT_TRUE(unmap_pages(pages));
+}
+
 TEST(FaultIn, KeepsBytes) {
   const Pages pages = map_pages(2 * kHugePage);
   ASSERT_NE(pages.begin, nullptr);
