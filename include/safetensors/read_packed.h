@@ -148,7 +148,8 @@ struct Packed {
 ///
 /// `destination` is memory of the caller. It must have at least layout.nbytes() bytes, and its address must be a
 /// multiple of the alignment. The bytes after the last tensor stay as they are. If `destination` is empty, the buffer
-/// is new memory in huge pages, or memory of ReadOptions::arena. New memory is much faster to fill than memory from
+/// is new memory in huge pages, or memory of ReadOptions::arena, or one allocation of ReadOptions::allocator, which is
+/// asked for the larger of the alignment and 64. New memory is much faster to fill than memory from
 /// malloc(), because the system provides 2 MiB per page fault instead of 4 KiB.
 ///
 /// The bytes between two tensors become 0. On failure, the contents of the buffer are undefined.

@@ -25,8 +25,7 @@ Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<const Allocato
   const auto bytes = static_cast<std::size_t>(size);
   void* memory = nullptr;
   if (bytes == size)
-    memory =
-        base::caught_all([&] { return allocator->allocate(bytes, alignment); }, []() -> void* { return nullptr; });
+    memory = base::caught_all([&] { return allocator->allocate(bytes, alignment); }, []() -> void* { return nullptr; });
   if (memory == nullptr)
     return base::make_error(Errc::out_of_memory, "the allocator has no memory of " + std::to_string(size) + " bytes");
   // If the allocation of its counter fails, the shared_ptr calls the deleter itself. So nothing leaks here.

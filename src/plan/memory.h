@@ -17,8 +17,8 @@ namespace safetensors::plan {
 // Checks the options for memory. Error: invalid_argument. May throw std::bad_alloc.
 [[nodiscard]] Status check_memory_options(const ReadOptions& options);
 
-// Takes memory from an allocator of the caller, which the memory keeps alive. alignment: in bytes. Errors: out_of_memory,
-// invalid_argument (misaligned memory). May throw std::bad_alloc.
+// Takes memory from an allocator of the caller, which the memory keeps alive. alignment: in bytes. Errors:
+// out_of_memory, invalid_argument (misaligned memory). May throw std::bad_alloc.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<const Allocator>& allocator,
                                                           std::uint64_t size, std::size_t alignment);
 

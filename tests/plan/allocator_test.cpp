@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <safetensors/allocator.h>
 #include <safetensors/file.h>
+#include <safetensors/read_packed.h>
 #include <safetensors/read_plan.h>
 
 #include <algorithm>
@@ -120,6 +121,27 @@ TEST_F(AllocatorTest, EveryResultIsOneAllocation) {
   EXPECT_TRUE(data_of(*kept) == tensors[3].bytes);
   std::thread([&] { kept.reset(); }).join();
   EXPECT_EQ(heap.live(), 0U);
+}
+
+TEST_F(AllocatorTest, PackedBufferIsOneAllocation) {
+  const File file = File::from_source(source).value();
+  const PackedLayout layout = PackedLayout::make(file.tensors(), {.alignment = 8}).value();
+  std::optional<Packed> packed = read_packed(layout, {}, {.allocator = heap.allocator()}).value();
+  EXPECT_EQ(heap.sizes, std::vector<std::size_t>{static_cast<std::size_t>(layout.nbytes())});
+  EXPECT_TRUE(heap.owns(packed->memory.bytes().data(), packed->memory.bytes().size()));
+  for (const PlannedTensor& planned : tensors) {
+    const Array array = packed->array(planned.name).value();
+    EXPECT_TRUE(data_of(array) == planned.bytes);
+  }
+  packed.reset();
+  EXPECT_EQ(heap.live(), 0U);
+  heap.shift = 8;
+  EXPECT_EQ(error_of(read_packed(layout, {}, {.allocator = heap.allocator()})).code, Errc::invalid_argument);
+  heap.fail_at = heap.sizes.size();
+  EXPECT_EQ(error_of(read_packed(layout, {}, {.allocator = heap.allocator()})).code, Errc::out_of_memory);
+  Arena arena;
+  EXPECT_EQ(error_of(read_packed(layout, {}, {.arena = &arena, .allocator = heap.allocator()})).code,
+            Errc::invalid_argument);
 }
 
 TEST_F(AllocatorTest, StreamUsesItToo) {
