@@ -2,6 +2,8 @@
 // command runs: flush() sees EPIPE and then ends the process by that signal.
 #include "console.h"
 
+#include "interrupt.h"
+#include "text/fold.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -12,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -49,6 +52,7 @@ void Console::heading(std::string_view text) {
 }
 
 void Console::flush() {
+  if (!buffer_.empty() && out_is_terminal_) remove_progress();
   if (os_error_ == 0) os_error_ = write_all(os::kStandardOutput, buffer_);
   buffer_.clear();
   if (os_error_ == EPIPE) os::end_by_broken_pipe();
@@ -56,14 +60,27 @@ void Console::flush() {
 
 Exit Console::finish(Exit code) {
   flush();
+  remove_progress();
   if (os_error_ == 0) return code;
   message(formatted("cannot write to standard output: {}", system_text(os_error_)));
   return Exit::system;
 }
 
+void Console::line(std::string_view text, std::size_t indent) {
+  out(wrap_words(text, columns_, indent));
+  out("\n");
+}
+
 void Console::message(std::string_view text) {
+  write_message(formatted("safetensors: {}\n", text));
+}
+
+void Console::write_message(std::string_view text) {
+  constexpr std::size_t kIndent = 2;
   flush();
-  write_all(os::kStandardError, formatted("safetensors: {}\n", text));
+  remove_progress();
+  write_all(os::kStandardError,
+            wrap_words(text, err_is_terminal_ ? os::terminal_columns(os::kStandardError) : 0, kIndent));
 }
 
 Exit Console::error(std::string_view path, const Error& error) {
@@ -72,20 +89,28 @@ Exit Console::error(std::string_view path, const Error& error) {
 }
 
 Exit Console::usage(std::string_view command, std::string_view text) {
-  flush();
-  write_all(os::kStandardError, formatted("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
+  write_message(formatted("safetensors {0}: {1}\nTry 'safetensors {0} --help'.\n", command, text));
   return Exit::usage;
 }
 
 void Console::progress(std::uint64_t done, std::uint64_t total) {
   constexpr std::uint64_t kMinShownBytes = 64 << 20;
   if (!err_is_terminal_ || total < kMinShownBytes) return;
+  if (done == total || Interrupt::caught()) return remove_progress();
   const int percent = static_cast<int>(done / (total / 100));
-  if (percent == shown_percent_ && done != total) return;
+  if (percent == shown_percent_) return;
   shown_percent_ = percent;
-  const char* end = done == total ? "\n" : "";
-  write_all(os::kStandardError,
-            formatted("\r{:3}%  {} of {}  {}", std::min(percent, 100), size_text(done), size_text(total), end));
+  std::string text = formatted("{:3}%  {} of {}", std::min(percent, 100), size_text(done), size_text(total));
+  const std::size_t width = text.size();
+  if (width < progress_width_) text.append(progress_width_ - width, ' ');
+  progress_width_ = width;
+  write_all(os::kStandardError, "\r" + text);
+}
+
+void Console::remove_progress() {
+  shown_percent_ = -1;
+  if (progress_width_ == 0) return;
+  write_all(os::kStandardError, formatted("\r{:{}}\r", "", std::exchange(progress_width_, 0)));
 }
 
 std::string Console::green(std::string_view text) const {

@@ -30,7 +30,7 @@ class Console {
   // Flushes. If a write has failed, reports it and returns Exit::system, otherwise returns code.
   [[nodiscard]] Exit finish(Exit code);
 
-  // Writes "safetensors: text". The caller has escaped text for display.
+  // Writes "safetensors: text", on a terminal in lines that fit. The caller has escaped text for display.
   void message(std::string_view text);
   // Writes "safetensors: path: message (byte 17, rule 6)" and returns the exit code for the error.
   Exit error(std::string_view path, const Error& error);
@@ -38,18 +38,24 @@ class Console {
   Exit usage(std::string_view command, std::string_view text);
 
   // Shows the progress of a long transfer in one line that is redrawn, on a terminal only. The last call has done ==
-  // total.
+  // total, or comes after a signal, and removes the line. All other output to a terminal removes it, too.
   void progress(std::uint64_t done, std::uint64_t total);
 
   [[nodiscard]] bool out_is_terminal() const { return out_is_terminal_; }
   // The width of the terminal on standard output. 0: it is not a terminal, or its width is unknown.
   [[nodiscard]] std::size_t columns() const { return columns_; }
+  // Writes a line of text. On a terminal that is too narrow for it, it goes on in lines with `indent` spaces before
+  // them.
+  void line(std::string_view text, std::size_t indent);
   // Returns text in a colour if standard output shows colours, otherwise unchanged.
   [[nodiscard]] std::string green(std::string_view text) const;
   [[nodiscard]] std::string red(std::string_view text) const;
 
  private:
   static constexpr std::size_t kBufferBytes = 64 << 10;
+
+  void remove_progress();
+  void write_message(std::string_view text);
 
   std::string buffer_;
   int os_error_ = 0;
@@ -59,6 +65,7 @@ class Console {
   bool err_is_terminal_;
   bool colors_;
   int shown_percent_ = -1;
+  std::size_t progress_width_ = 0;  // of the line of progress that the terminal shows
 };
 
 // The text of an errno in the style of the library's messages: "no space left on device".

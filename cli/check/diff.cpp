@@ -165,7 +165,7 @@ std::string elements_text(const TensorDiff& found) {
 void print_tensors(Console& console, const DiffResult& result, bool values) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  Table table({{"NAME", Align::left, Narrow::shorten},
+  Table table({{"NAME", Align::left, Narrow::name},
                {"DIFFERENCE", Align::left, Narrow::shorten},
                {"ELEMENTS", Align::right},
                {"MAX ERROR", Align::right},
@@ -209,7 +209,7 @@ void print_summary(Console& console, const DiffResult& result, const MetadataDif
     if (count(kind) > 0) text += formatted(", {} {}", grouped(count(kind)), says);
   }
   if (metadata.count() > 0) text += formatted("; {} of the metadata", counted(metadata.count(), "difference"));
-  console.out(text + "\n");
+  console.line(text, 2);
 }
 
 void json_value(Json& json, const char* key, double value) {

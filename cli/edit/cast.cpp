@@ -112,7 +112,7 @@ struct Casting {
 
 void print_casts(Console& console, const RewriteReport& report) {
   using Align = Table::Align;
-  Table table({{"NAME", Align::left, Table::Narrow::shorten},
+  Table table({{"NAME", Align::left, Table::Narrow::name},
                {"FROM"},
                {"TO"},
                {"ELEMENTS", Align::right},

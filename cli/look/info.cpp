@@ -158,15 +158,18 @@ std::string finding_text(const ModelFinding& finding) {
   return text + (text.empty() ? "" : "; ") + printable(finding.evidence);
 }
 
+constexpr std::size_t kIndent = 14;  // of the values
+
 void print_recognition(Console& console, const Recognition& found) {
   if (const std::optional<double> bits = found.bits_per_weight()) {
-    console.out(formatted("  bits        {:.2f} per weight, {}\n", *bits, counted(found.weights, "weight")));
+    console.line(formatted("  bits        {:.2f} per weight, {}", *bits, counted(found.weights, "weight")), kIndent);
   } else if (found.unknown != 0) {
-    console.out(formatted("  bits        unknown: the headers do not give the number of weights of {}\n",
-                          counted(found.unknown, "packed tensor")));
+    console.line(formatted("  bits        unknown: the headers do not give the number of weights of {}",
+                           counted(found.unknown, "packed tensor")),
+                 kIndent);
   }
   for (const ModelFinding& finding : found.findings)
-    console.out(formatted("  kind        {}: {}\n", title_of(finding.trait), finding_text(finding)));
+    console.line(formatted("  kind        {}: {}", title_of(finding.trait), finding_text(finding)), kIndent);
 }
 
 void print_recognition_json(Json& json, const Recognition& found) {
@@ -215,7 +218,7 @@ void print_metadata(Console& console, Metadata metadata) {
       console.out(formatted("    ... {} more\n", grouped(metadata.size() - kShown)));
       return;
     }
-    console.out(formatted("    {} = {}\n", shortened(key, 40), shortened(value, 60)));
+    console.line(formatted("    {} = {}", shortened(key, 40), shortened(value, 60)), 6);
   }
 }
 
@@ -229,8 +232,9 @@ void print_sizes(Console& console, const Input& input, const Summary& summary) {
   }
   const Header& header = input.files()[0].header();
   console.out(formatted("  file        {}\n", size));
-  console.out(formatted("  header      {}; data starts at byte {}, a multiple of {}\n", header_size,
-                        grouped(header.data_start()), alignment_of(header.data_start())));
+  console.line(formatted("  header      {}; data starts at byte {}, a multiple of {}", header_size,
+                         grouped(header.data_start()), alignment_of(header.data_start())),
+               kIndent);
 }
 
 // The metadata of the first file, and the number of files that have another one.
@@ -250,13 +254,14 @@ void print_text(Console& console, const Input& input, const Summary& summary, co
   print_sizes(console, input, summary);
   console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
   console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
-  console.out(summary.all.bytes == 0 ? "  alignment   no tensor has bytes\n"
-              : summary.misaligned == 0
-                  ? formatted("  alignment   all tensors can be used in place; they start at multiples of {}\n",
-                              summary.tensor_alignment)
-                  : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
-                              "element's size\n",
-                              grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
+  console.line(summary.all.bytes == 0 ? "  alignment   no tensor has bytes"
+               : summary.misaligned == 0
+                   ? formatted("  alignment   all tensors can be used in place; they start at multiples of {}",
+                               summary.tensor_alignment)
+                   : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
+                               "element's size",
+                               grouped(summary.misaligned), counted(summary.all.tensors, "tensor")),
+               kIndent);
   print_recognition(console, found);
   print_metadata(console, input);
   if (summary.all.tensors == 0) return;
@@ -275,7 +280,7 @@ void print_text(Console& console, const Input& input, const Summary& summary, co
   console.out("\n");
   table.print(console);
   if (summary.largest.empty()) return;
-  Table largest({{"LARGEST", Align::left, Narrow::shorten},
+  Table largest({{"LARGEST", Align::left, Narrow::name},
                  {"DTYPE"},
                  {"SHAPE", Align::left, Narrow::shorten},
                  {"SIZE", Align::right},

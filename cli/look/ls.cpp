@@ -96,6 +96,7 @@ struct LsOptions {
   std::vector<std::string> paths;
   std::vector<std::string> globs;
   Less less = less_by_name;
+  std::string sort = "name";
   bool reverse = false;
   bool tree = false;
   bool by_size = false;
@@ -159,7 +160,10 @@ void print_text(Console& console, const Input& input, const List& list, const Ls
       options.columns.empty() ? default_columns(!input.is_file(), options.wide) : options.columns;
   std::vector<Table::Column> columns;
   columns.reserve(shown.size());
-  for (const ListColumn* column : shown) columns.push_back({column->heading, column->align, column->narrow});
+  for (const ListColumn* column : shown) {
+    const bool sorted = column->name == options.sort && column->narrow != Table::Narrow::name;
+    columns.push_back({column->heading, column->align, sorted ? Table::Narrow::keep : column->narrow});
+  }
   Table table(std::move(columns));
   const LsTotals totals = total(input, list);
   for (const auto& [info, file] : list) {
@@ -260,6 +264,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   if (sort) {
     options.less = orders().at(*sort);
     options.by_size = *sort == "size";
+    options.sort = *sort;
   }
   if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
     return console.usage("ls", "--tree goes with --sort name or size, and not with --reverse");

@@ -10,7 +10,7 @@ namespace safetensors::cli {
 namespace {
 
 constexpr ListColumn kColumns[] = {
-    {"name", "NAME", Table::Align::left, Table::Narrow::shorten,
+    {"name", "NAME", Table::Align::left, Table::Narrow::name,
      [](const ListRow& row) { return printable(row.tensor.name); }},
     {"dtype", "DTYPE", Table::Align::left, Table::Narrow::keep,
      [](const ListRow& row) { return printable(row.input.files()[row.file].header().dtype_name(row.tensor)); }},

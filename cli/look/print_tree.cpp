@@ -22,12 +22,12 @@ void add_rows(Table& table, const std::vector<ModuleNode>& nodes, std::uint64_t 
 void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  Table table({{"MODULE", Align::left, Narrow::shorten},
+  Table table({{"MODULE", Align::left, Narrow::name},
                {"TENSORS", Align::right},
                {"PARAMETERS", Align::right, Narrow::hide},
                {"SIZE", Align::right},
                {"SHARE", Align::right, Narrow::hide},
-               {"DTYPE", Align::left, Narrow::hide},
+               {"DTYPE"},
                {"SHAPE", Align::left, Narrow::shorten}});
   add_rows(table, nodes, bytes, "");
   table.print(console);

@@ -117,19 +117,21 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   table.print(console);
 }
 
-void print_stats_text(Console& console, const std::vector<TensorStats>& list) {
+void print_stats_text(Console& console, const std::vector<TensorStats>& list, std::string_view sort) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
-  Table table({{"NAME", Align::left, Narrow::shorten},
+  // The column of the order is never hidden, and neither are those that show trouble.
+  const auto unless_sorted = [&](std::string_view key, Narrow narrow) { return sort == key ? Narrow::keep : narrow; };
+  Table table({{"NAME", Align::left, Narrow::name},
                {"DTYPE"},
                {"MIN", Align::right},
                {"MAX", Align::right},
-               {"MEAN", Align::right},
-               {"STD", Align::right},
-               {"ABSMAX", Align::right, Narrow::hide},
-               {"ZEROS", Align::right, Narrow::hide},
-               {"NAN", Align::right, Narrow::hide},
-               {"INF", Align::right, Narrow::hide}});
+               {"MEAN", Align::right, Narrow::reserve},
+               {"STD", Align::right, unless_sorted("std", Narrow::reserve)},
+               {"ABSMAX", Align::right, unless_sorted("absmax", Narrow::hide)},
+               {"ZEROS", Align::right, unless_sorted("zeros", Narrow::hide)},
+               {"NAN", Align::right},
+               {"INF", Align::right}});
   std::uint64_t numbers = 0;
   std::uint64_t nan = 0;
   std::uint64_t infinite = 0;
@@ -215,7 +217,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   if (json != nullptr) {
     print_stats_json(*json, *found, request.histogram);
   } else {
-    print_stats_text(console, *found);
+    print_stats_text(console, *found, request.sort);
   }
   if (!found->empty() || request.globs.empty()) return Exit::good;
   console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));

@@ -202,12 +202,17 @@ class TableTest(CommandTest):
             if width >= 33:  # NAME of 6, DTYPE, SHAPE, SIZE and what is between them
                 self.assertLessEqual(columns(lines[0]), width)
 
-    def test_names_are_shortened_in_the_middle(self):
+    def test_names_are_folded_between_words(self):
         self.write("one.safetensors", ["model.layers.17.self_attn.q_proj.weight", "b"])
         lines = self.on_terminal(80, "ls", "one.safetensors")
-        self.assertEqual(lines[0], f"{'NAME':35}  DTYPE  SHAPE  SIZE  BEGIN  END  FILE OFFSET")
-        self.assertEqual(lines[1], f"{'b':35}  U8     [1]     1 B      1    2          153")
-        self.assertEqual(lines[2], "model.layers.17.s\u2026ttn.q_proj.weight  U8     [1]     1 B      0    1          152")
+        self.assertEqual(lines[0], f"{'NAME':39}  DTYPE  SHAPE  SIZE  BEGIN  END")
+        self.assertEqual(lines[1], f"{'b':39}  U8     [1]     1 B      1    2")
+        self.assertEqual(lines[2], "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B      0    1")
+        for width, name in ((58, "\u2026layers.17.self_attn.q_proj.weight"), (45, "\u202617\u2026q_proj.weight"), (34, "\u202617\u2026q_proj\u2026")):
+            lines = self.on_terminal(width, "ls", "one.safetensors")
+            self.assertEqual(lines[2].split()[0], name)
+        self.write("long.safetensors", ["model." + "x" * 90, "b"])
+        self.assertTrue(self.on_terminal(80, "ls", "long.safetensors")[2].startswith("model.xxxxxxxxxxxxxxxxxxxxxxx\u2026xxx"))
 
     def test_columns_are_hidden_on_a_narrow_terminal(self):
         narrow = self.on_terminal(40, "ls", "good.safetensors")
@@ -220,7 +225,8 @@ class TableTest(CommandTest):
                 "layer.2.weight   F32    [2,3]  24 B",
                 "layer.10.weight  F32    [3]    12 B",
                 "scale            F32    []      4 B",
-                "safetensors: not shown: BEGIN, END, FILE OFFSET (the terminal has 40 columns)",
+                "safetensors: not shown at 40 columns:",
+                "  BEGIN, END, FILE OFFSET",
                 "5 tensors, 14 parameters, 48 B",
             ],
         )
@@ -232,7 +238,7 @@ class TableTest(CommandTest):
     def test_chosen_columns_are_hidden_on_a_narrow_terminal(self):
         lines = self.on_terminal(40, "ls", "good.safetensors", "--columns", "bytes,name,parameters,share,file")
         self.assertEqual(lines[0], "BYTES  NAME             PARAMETERS")
-        self.assertEqual(lines[-2], "safetensors: not shown: SHARE, FILE (the terminal has 40 columns)")
+        self.assertEqual(lines[-3:-1], ["safetensors: not shown at 40 columns:", "  SHARE, FILE"])
         wide = self.on_terminal(60, "ls", "good.safetensors", "--long")
         self.assertEqual(wide[0], "NAME             DTYPE  SHAPE  PARAMETERS  SIZE   SHARE")
         self.assertLessEqual(max(map(columns, wide[:-2])), 60)
