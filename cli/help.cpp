@@ -1,5 +1,6 @@
 // The list of all subcommands, and the texts of --help, which are made from the table entries.
 #include "command.h"
+#include "other_words.h"
 #include "text/formatted.h"
 
 #include "file/did_you_mean.h"
@@ -75,6 +76,8 @@ const Command* find_command(std::string_view name) {
 }
 
 std::string no_command(std::string_view name) {
+  if (const std::string_view hint = hint_of_word(name); !hint.empty())
+    return formatted("no command {} ({})", name, hint);
   file::DidYouMean similar(name);
   for (const CommandGroup& group : kGroups) {
     for (const Command* command : group.commands) {

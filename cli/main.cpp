@@ -1,5 +1,6 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
+#include "other_words.h"
 
 #include "os/command/arguments.h"
 #include "os/command/signals.h"
@@ -17,7 +18,9 @@ bool asks_for_help(std::span<const std::string> arguments) {
   return std::any_of(arguments.begin(), end, [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
-Exit dispatch(std::span<const std::string> arguments, Console& console) {
+Exit dispatch(const std::vector<std::string>& given, Console& console) {
+  const std::vector<std::string> named = with_command_name(given);
+  const std::span<const std::string> arguments = named;
   if (arguments.empty()) {
     console.message("which COMMAND?\n\n" + overview().substr(0, overview().size() - 1));
     return Exit::usage;
@@ -29,7 +32,8 @@ Exit dispatch(std::span<const std::string> arguments, Console& console) {
     console.out(overview());
     return Exit::good;
   }
-  const std::string& wanted = name == "help" ? rest[0] : name;
+  const std::string wanted =
+      name == "help" ? with_command_name(std::vector<std::string>(rest.begin(), rest.end()))[0] : name;
   const Command* command = find_command(wanted);
   if (command == nullptr) {
     console.message(no_command(wanted) + "\nTry 'safetensors --help'.");
