@@ -42,9 +42,35 @@ std::string_view unknown_letter(std::string_view argument, char letter) {
 }  // namespace
 
 Arguments::Arguments(const Command& command) {
-  for (const cli::Option& option : command.options)
+  for (const cli::Option& option : command.options) {
     options_.push_back(
         {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
+    add_spellings(option.also, false);
+    add_spellings(option.old, true);
+  }
+}
+
+// Adds spellings of the last option. list: "--html|-w", or nullptr.
+void Arguments::add_spellings(const char* list, bool old) {
+  if (list == nullptr) return;
+  for (const std::string_view name : split_choices(list))
+    spellings_.push_back({std::string(name), options_.size() - 1, old});
+}
+
+// The other spelling with this code of getopt_long(), or nullptr.
+const Arguments::Spelling* Arguments::spelling_of(int code) const {
+  const std::size_t index = static_cast<std::size_t>(code) - kFirstOption - options_.size();
+  if (code >= kFirstOption) return index < spellings_.size() ? &spellings_[index] : nullptr;
+  const auto found = std::ranges::find(spellings_, std::string{'-', static_cast<char>(code)}, &Spelling::name);
+  return found == spellings_.end() ? nullptr : &*found;
+}
+
+// The index of the option with this code.
+std::size_t Arguments::option_of(int code) const {
+  if (const Spelling* const spelling = spelling_of(code)) return spelling->option;
+  if (code >= kFirstOption) return static_cast<std::size_t>(code - kFirstOption);
+  const auto found = std::ranges::find(options_, static_cast<char>(code), &Option::letter);
+  return static_cast<std::size_t>(found - options_.begin());
 }
 
 void Arguments::bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value,
@@ -70,9 +96,14 @@ void Arguments::values(std::string_view name, std::vector<std::string>& values) 
       name, [&values](const char* text) { values.emplace_back(text); }, true, true);
 }
 
-std::optional<std::string> Arguments::take(Option& option, std::string_view spelled, const char* value) {
-  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != option.name)
+std::optional<std::string> Arguments::take(int code, std::string_view spelled, const char* value, Console& console) {
+  Option& option = options_[option_of(code)];
+  const Spelling* const spelling = spelling_of(code);
+  const std::string_view name = spelling != nullptr ? std::string_view(spelling->name).substr(2) : option.name;
+  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != name)
     return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
+  if (spelling != nullptr && spelling->old && !option.given)
+    console.message(formatted("notice: {} is now --{}, and will go in the next version", spelling->name, option.name));
   if (std::exchange(option.given, true) && !option.repeats)
     return formatted("--{} is given more than once", option.name);
   if (option.choices != nullptr) {
@@ -99,7 +130,7 @@ std::string Arguments::unknown(std::string_view argument, int letter) const {
                    suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
 }
 
-std::optional<std::string> Arguments::parse(std::span<const std::string> arguments) {
+std::optional<std::string> Arguments::parse(std::span<const std::string> arguments, Console& console) {
   std::vector<std::string> copies(arguments.begin(), arguments.end());
   std::string program = "safetensors";
   std::vector<char*> argv = {program.data()};
@@ -115,14 +146,18 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
   }
+  for (std::size_t i = 0; i < spellings_.size(); ++i) {
+    const Spelling& spelling = spellings_[i];
+    const bool takes_value = options_[spelling.option].takes_value;
+    const int code = kFirstOption + static_cast<int>(options_.size() + i);
+    if (spelling.is_long()) {
+      table.push_back({spelling.name.c_str() + 2, takes_value ? required_argument : no_argument, nullptr, code});
+    } else {
+      (letters += spelling.name[1]) += takes_value ? ":" : "";
+    }
+  }
   for (char digit = '0'; digit <= '9'; ++digit) (letters += digit) += "::";
   table.push_back({});
-  // The option with this code or letter.
-  const auto find = [this](int code) {
-    return code >= kFirstOption ? options_.begin() + (code - kFirstOption)
-                                : std::ranges::find(options_, static_cast<char>(code), &Option::letter);
-  };
-
   opterr = 0;
   optind = 0;  // resets getopt_long()
   while (true) {
@@ -137,11 +172,11 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     } else if (is_digit(code)) {
       return unknown(spelled, code);
     } else if (code == ':') {
-      return needs_value(find(optopt)->name);
+      return needs_value(options_[option_of(optopt)].name);
     } else if (code != '?') {
-      if (auto wrong = take(*find(code), spelled, optarg)) return wrong;
+      if (auto wrong = take(code, spelled, optarg, console)) return wrong;
     } else if (optopt >= kFirstOption) {
-      return formatted("--{} takes no value", find(optopt)->name);
+      return formatted("--{} takes no value", options_[option_of(optopt)].name);
     } else {
       return unknown(spelled, optopt);
     }

@@ -15,13 +15,16 @@ namespace safetensors::cli {
 // The values that an option or an argument takes. Shells complete them. model: a file or a folder that holds tensors.
 enum class Values : unsigned char { any, path, folder, model };
 
-// An option of a subcommand.
+// An option of a subcommand. A letter means the same in all of them: -b brief, -c columns, -f force, -l long, -m match,
+// -n dry run, -o output, -q quiet, -r reverse, -R recursive, -s sort, -t tree.
 struct Option {
   const char* names;              // "--json", or "-m,--match"
   const char* value;              // the name of its value, "GLOB". nullptr: a flag
   const char* text;               // lines of the help. nullptr for kJsonOption, whose text names the subcommand
   const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
+  const char* also = nullptr;     // another spelling: "--size"
+  const char* old = nullptr;      // spellings of the version before, which still work, with a notice: "--html|-w"
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};

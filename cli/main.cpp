@@ -27,7 +27,7 @@ Exit dispatch(const std::vector<std::string>& given, Console& console) {
   }
   const std::string& name = arguments[0];
   const auto rest = arguments.subspan(1);
-  if (name == "--version") return kVersion.run(rest, console);
+  if (name == "--version" || name == "-V") return kVersion.run(rest, console);
   if (name == "--help" || name == "-h" || (name == "help" && rest.empty())) {
     console.out(overview());
     return Exit::good;

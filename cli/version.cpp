@@ -114,7 +114,7 @@ Exit run_version(std::span<const std::string> given, Console& console) {
   Arguments arguments(kVersion);
   arguments.positionals(none);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("version", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("version", *wrong);
   if (!none.empty()) return console.usage("version", "takes no arguments");
   if (as_json) {
     print_json(console);

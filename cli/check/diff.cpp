@@ -316,7 +316,7 @@ Exit compare(DiffRequest& request, Console& console) {
 }
 
 // Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request) {
+std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request, Console& console) {
   std::optional<std::string> rtol;
   std::optional<std::string> atol;
   std::optional<std::string> ulps;
@@ -330,7 +330,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.flag("no-values", no_values);
   arguments.flag("brief", request.brief);
   arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
+  if (auto wrong = arguments.parse(given, console)) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
   if (request.brief && request.json) return "--brief does not go with --json";
@@ -349,7 +349,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
 
 Exit run_diff(std::span<const std::string> given, Console& console) {
   DiffRequest request;
-  if (const auto wrong = parse(given, request)) return console.usage("diff", *wrong);
+  if (const auto wrong = parse(given, request, console)) return console.usage("diff", *wrong);
   return compare(request, console);
 }
 

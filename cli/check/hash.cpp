@@ -11,7 +11,6 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
-#include "base/byte_size.h"
 #include "os/command/signals.h"
 
 #if defined(SAFETENSORS_HAVE_HASH)
@@ -55,8 +54,8 @@ constexpr Option kHashTable[] = {
     {"--chunk-bytes", "N",
      "size of a chunk: a power of two from 64KiB to 16MiB\n"
      "(default 1MiB). A chunk adds 71 bytes to the manifest"},
-    {"--force", nullptr, "replace a manifest that exists"},
-    {"--dry-run", nullptr,
+    {"-f,--force", nullptr, "replace a manifest that exists"},
+    {"-n,--dry-run", nullptr,
      "with --manifest: say what would be written; read no\n"
      "data"},
     kJsonOption,
@@ -278,7 +277,7 @@ std::optional<std::string> check_choices(HashRequest& request, const std::string
 }
 
 // Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request) {
+std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request, Console& console) {
   std::optional<std::string> algorithm;
   std::optional<std::string> part;
   std::optional<std::string> format;
@@ -294,7 +293,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   arguments.flag("force", request.force);
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
+  if (auto wrong = arguments.parse(given, console)) return wrong;
   if (request.paths.empty()) return "which PATH?";
   if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
     return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
@@ -303,13 +302,13 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
   if (part && format) return "--of does not go with --format";
   if (format) request.format = *format;
-  request.chunk_bytes = base::parse_size(chunk_bytes.value_or("1MiB")).value_or(0);
+  request.chunk_bytes = parse_size(chunk_bytes.value_or("1MiB")).value_or(0);
   return check_choices(request, algorithm.value_or("sha256"), part.value_or("file"));
 }
 
 Exit run_hash(std::span<const std::string> given, Console& console) {
   HashRequest request;
-  if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
+  if (const auto wrong = parse(given, request, console)) return console.usage("hash", *wrong);
   // BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends
   // the lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
   os::end_on_bus_error("safetensors hash: a file became shorter while it was read\n", static_cast<int>(Exit::system));

@@ -179,7 +179,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   arguments.flag("quiet", command.quiet);
   arguments.flag("list", list);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("lint", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("lint", *wrong);
   if (list && !command.paths.empty()) return console.usage("lint", "--list takes no PATH");
   if (!list && command.paths.empty()) return console.usage("lint", "which PATH?");
   if (command.quiet && as_json) return console.usage("lint", "--quiet does not go with --json");

@@ -13,8 +13,6 @@
 #include "verify_manifest.h"
 #include "verify_set.h"
 
-#include "base/byte_size.h"
-
 #include <safetensors/stats.h>
 
 #include <algorithm>
@@ -28,7 +26,7 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --values and --manifest.
+are no rules for the data, so it is read only with --forbid and --manifest.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
@@ -47,10 +45,10 @@ constexpr Option kVerifyTable[] = {
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
-    {"--values", "LIST",
+    {"--forbid", "LIST",
      "also read the values, and fail if one of\n"
      "them is in LIST: nan, inf, or nan,inf",
-     "nan|inf|nan,inf"},
+     "nan|inf|nan,inf", Values::any, nullptr, "--values"},
     {"--json", nullptr,
      "one JSON document, schema\n"
      "safetensors.verify/1"},
@@ -59,7 +57,7 @@ constexpr Option kVerifyTable[] = {
 constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
-    "safetensors verify llama-7b/ --values nan,inf",
+    "safetensors verify llama-7b/ --forbid nan,inf",
     "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
@@ -68,7 +66,7 @@ struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
   std::optional<GivenManifest> manifest = std::nullopt;
   bool quiet = false;
-  bool nan = false;  // --values
+  bool nan = false;  // --forbid
   bool inf = false;
 };
 
@@ -115,7 +113,7 @@ void print_values_json(Json& json, const std::vector<TensorStats>& bad) {
   json.close(']');
 }
 
-// Reads the values of a file for --values.
+// Reads the values of a file for --forbid.
 Exit verify_values(const std::string& path, const File& file, const VerifyOptions& options, Console& console,
                    Json* json) {
   const auto fail = [&](const Error& error) {
@@ -242,13 +240,13 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
-  arguments.value("values", values);
+  arguments.value("forbid", values);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
   if (max_header) {
-    const auto number = base::parse_size(*max_header);
+    const auto number = parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.open.parse.max_header_bytes = *number;
   }
@@ -278,7 +276,7 @@ const Command kVerify = {
     .summary = "check files against every rule of the format",
     .title = "Check files against every rule of the format.",
     .usage =
-        "safetensors verify PATH... [--manifest FILE] [--values LIST] [--quiet]\n"
+        "safetensors verify PATH... [--manifest FILE] [--forbid LIST] [--quiet]\n"
         "                   [--allow-leading-whitespace] [--accept LIST]\n"
         "                   [--max-header-bytes N] [--json]",
     .description = kVerifyDescription,
@@ -286,7 +284,7 @@ const Command kVerify = {
     .examples = kVerifyExamples,
     .exits =
         "0 all files are valid; 1 a file is invalid or empty, has values of\n"
-        "--values, or differs from the manifest; 2 usage; 3 a file cannot be read",
+        "--forbid, or differs from the manifest; 2 usage; 3 a file cannot be read",
     .run = run_verify,
 };
 

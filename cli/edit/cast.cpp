@@ -2,6 +2,7 @@
 #include "rewrite_request.h"
 
 #include "command.h"
+#include "dtype_words.h"
 #include "text/formatted.h"
 #include "text/size.h"
 #include "text/table.h"
@@ -24,17 +25,22 @@ of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does not
 fit is an error, and nothing is written. Floats and integers of 8 bits usually
 have scales in other tensors, so they are only cast with --from.)";
 
+constexpr char kCastDtypes[] =
+    "f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, u32 and u64";
+
 constexpr Option kCastTable[] = {
     {"--to", "DTYPE",
      "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
      "f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32,\n"
-     "i64, u8, u16, u32 or u64"},
+     "i64, u8, u16, u32 or u64. Words such as half,\n"
+     "bfloat16, fp8 and int8 are names of them, too"},
     {"--from", "DTYPE",
      "cast only tensors of this dtype; may be given\n"
      "several times"},
     {"-m,--match", "GLOB",
      "cast only tensors whose names match; may be given\n"
      "several times"},
+    kOutputOption,
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
@@ -47,18 +53,13 @@ constexpr Option kCastTable[] = {
 constexpr const char kCastDetails[] = R"(OVERFLOW counts elements that are too large for the new dtype: they become
 infinity, or in F8_E4M3 the largest number, or in the FNUZ dtypes NaN. UNDERFLOW
 counts elements that become zero, but are not zero. NAN counts elements that
-were NaN. Only tensors with such elements are listed.)";
+were NaN. Only tensors with such elements are listed, on a terminal the first
+ten.)";
 
 constexpr const char* kCastExamples[] = {
     "safetensors cast model.safetensors half.safetensors --to bf16",
     "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --match '*.weight'",
 };
-
-std::optional<Dtype> dtype_named(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  return parse_dtype(text);
-}
 
 // The dtypes that are cast without --from. Those of 8 bits are not among them.
 std::vector<Dtype> usual_sources(Dtype to) {
@@ -76,7 +77,7 @@ struct Casting {
                                    const std::vector<std::string>& from_text) {
     if (!to_text) return "which dtype? Give --to DTYPE";
     const auto unknown = [](const char* option, const std::string& text) {
-      return formatted("{} {}: no such dtype", option, printable(text));
+      return formatted("{} {}: no such dtype; known are {} ({})", option, printable(text), kCastDtypes, kDtypeWords);
     };
     const auto wanted = dtype_named(*to_text);
     if (!wanted) return unknown("--to", *to_text);
@@ -89,6 +90,12 @@ struct Casting {
       from.push_back(*dtype);
     }
     return std::nullopt;
+  }
+
+  // Whether a tensor gets another dtype.
+  [[nodiscard]] static bool changes(const std::vector<RewriteTensor>& tensors) {
+    return std::ranges::any_of(
+        tensors, [](const RewriteTensor& tensor) { return tensor.dtype && *tensor.dtype != tensor.tensor.dtype(); });
   }
 
   [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
@@ -119,13 +126,20 @@ void print_casts(Console& console, const RewriteReport& report) {
                {"OVERFLOW", Align::right},
                {"UNDERFLOW", Align::right},
                {"NAN", Align::right}});
+  constexpr std::size_t kShown = 10;  // on a terminal
+  const auto lossy = [](const CastReport& cast) { return cast.overflow + cast.underflow + cast.nan > 0; };
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(report.casts, lossy));
+  const std::size_t shown = console.out_is_terminal() ? std::min(count, kShown) : count;
   table.print_each(console, [&](const Table::Row& row) {
+    std::size_t rows = 0;
     for (const CastReport& cast : report.casts) {
-      if (cast.overflow + cast.underflow + cast.nan == 0) continue;
+      if (!lossy(cast) || ++rows > shown) continue;
       row({printable(cast.name), std::string(to_string(cast.from)), std::string(to_string(cast.to)),
            grouped(cast.numel), grouped(cast.overflow), grouped(cast.underflow), grouped(cast.nan)});
     }
   });
+  if (shown < count)
+    console.out(formatted("... and {} (in a pipe or with --json: all)\n", counted(count - shown, "more tensor")));
   CastReport sum;
   for (const CastReport& cast : report.casts) {
     sum.overflow += cast.overflow;
@@ -156,11 +170,17 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
   arguments.value("to", to);
   arguments.values("from", from);
   arguments.values("match", casting.globs);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = casting.parse(to, from);
   if (wrong) return console.usage("cast", *wrong);
-  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) { return casting.change(tensors); };
+  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) {
+    Status status = casting.change(tensors);
+    if (status && !casting.changes(tensors)) {
+      console.message("notice: no tensor is cast, so OUT will be a copy of IN");
+    }
+    return status;
+  };
   request.print = [](Console& out, const Rewrite&, const RewriteReport* report) {
     if (report != nullptr) print_casts(out, *report);
   };

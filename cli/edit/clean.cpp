@@ -30,7 +30,7 @@ machine that writes.)";
 
 constexpr Option kCleanTable[] = {
     {"-n,--dry-run", nullptr, "show what would be removed, remove nothing"},
-    {"-r,--recursive", nullptr, "search the directories below DIR, too"},
+    {"-R,--recursive", nullptr, "search the directories below DIR, too", nullptr, Values::any, nullptr, "-r"},
     {"--min-age", "HOURS", "the minimum age without locks (default 24)"},
     kJsonOption,
 };
@@ -144,7 +144,7 @@ Exit run_clean(std::span<const std::string> given, Console& console) {
   arguments.flag("recursive", options.clean.recursive);
   arguments.value("min-age", min_age);
   arguments.flag("json", options.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("clean", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("clean", *wrong);
   if (options.directories.empty()) return console.usage("clean", "which DIR?");
   if (min_age) {
     constexpr std::uint64_t kMaxHours = 1'000'000;

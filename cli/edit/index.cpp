@@ -175,7 +175,7 @@ Exit run_index(std::span<const std::string> given, Console& console) {
   arguments.flag("force", request.force);
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("index", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("index", *wrong);
   request.action = positionals.empty() ? "" : positionals[0];
   const bool make = request.action == "make";
   if (!make && request.action != "check" && request.action != "fix")

@@ -22,13 +22,16 @@ STEM.safetensors.index.json. The tensors are split exactly as huggingface_hub
 does: in their order, and a tensor that is larger than SIZE gets a file of its
 own. If one file is enough, it is STEM.safetensors, without an index.)";
 
-constexpr Option kMergeTable[] = {kMetadataOption, kDurabilityOption, kForceOption, kDryRunOption, kJsonOption};
+constexpr Option kMergeTable[] = {kOutputOption, kMetadataOption, kDurabilityOption,
+                                  kForceOption,  kDryRunOption,   kJsonOption};
 
 constexpr Option kSplitTable[] = {
     {"--max-shard-size", "SIZE",
      "maximum size of the tensors in one file (default\n"
      "5GB): 5GB is 5,000,000,000 bytes, 5GiB is\n"
-     "5,368,709,120"},
+     "5,368,709,120",
+     nullptr, Values::any, "--size"},
+    kOutputOption,
     {"--name", "STEM", "the beginning of the names of the files (default\nmodel)"},
     kMetadataOption,
     kDurabilityOption,
@@ -40,7 +43,9 @@ constexpr Option kReshardTable[] = {
     {"--max-shard-size", "SIZE",
      "maximum size of the tensors in one file (default\n"
      "5GB): 5GB is 5,000,000,000 bytes, 5GiB is\n"
-     "5,368,709,120"},
+     "5,368,709,120",
+     nullptr, Values::any, "--size"},
+    kOutputOption,
     {"--name", "STEM", "the beginning of the names of the files (default:\nthat of IN)"},
     kMetadataOption,
     kDurabilityOption,
@@ -70,7 +75,7 @@ Exit run_merge(std::span<const std::string> given, Console& console) {
   request.kind = OutputKind::file;
   Arguments arguments(kMerge);
   request.bind(arguments, kMerge);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(kAnyNumber);
   if (wrong) return console.usage("merge", *wrong);
   return request.run(console);
@@ -81,7 +86,7 @@ Exit run_shards(const Command& command, bool keeps_stem, std::span<const std::st
   request.kind = OutputKind::folder;
   Arguments arguments(command);
   request.bind(arguments, command);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
   if (wrong) return console.usage(command.name, *wrong);
   if (!request.options.max_shard_size) request.options.max_shard_size = kDefaultShardSize;

@@ -8,7 +8,7 @@
 #include "text/escape.h"
 #include "text/formatted.h"
 
-#include "base/byte_size.h"
+#include "text/size.h"
 
 namespace safetensors::cli {
 namespace {
@@ -22,7 +22,7 @@ new file with the same tensors, which replaces the old one. rm changes nothing
 if a KEY does not exist. You may write KEY as ls shows it.)";
 
 constexpr Option kMetaTable[] = {
-    {"--dry-run", nullptr, "show what would be done, change nothing"},
+    {"-n,--dry-run", nullptr, "show what would be done, change nothing"},
     {"--in-place", nullptr,
      "overwrite only the header, if the new one fits.\n"
      "Fast for large files, but a kill or a power cut\n"
@@ -151,7 +151,7 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   arguments.flag("in-place", edit.options.in_place);
   arguments.value("slack", slack);
   arguments.value("durability", durability);
-  if (const auto wrong = arguments.parse(arguments_given)) return console.usage("meta", *wrong);
+  if (const auto wrong = arguments.parse(arguments_given, console)) return console.usage("meta", *wrong);
   const std::string action = given.empty() ? "" : given[0];
   const bool edits = action == "set" || action == "rm";
   if (!edits && (edit.dry_run || edit.options.in_place || slack || durability)) {
@@ -161,7 +161,7 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   if (action == "get") return get(given, edit.json, console);
   if (action.empty()) return console.usage("meta", "what to do: ls, get, set or rm?");
   if (!edits) return console.usage("meta", not_a_choice("the action", kMeta.words, action));
-  const auto slack_bytes = base::parse_size(slack.value_or("0"));
+  const auto slack_bytes = parse_size(slack.value_or("0"));
   if (!slack_bytes) return console.usage("meta", "--slack is a number of bytes, such as 4096 or 4KiB");
   if (slack && edit.options.in_place) return console.usage("meta", "--slack goes with a new file, not with --in-place");
   edit.options.metadata_slack = *slack_bytes;

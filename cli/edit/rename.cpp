@@ -29,6 +29,7 @@ constexpr Option kRenameTable[] = {
      "new names: lines of OLD, a tab and NEW, the exact\n"
      "names. Expressions apply to the names after this",
      nullptr, Values::path},
+    kOutputOption,
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
@@ -103,7 +104,7 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   Arguments arguments(kRename);
   request.bind(arguments, kRename);
   arguments.value("map", renaming.map);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1, &renaming.expressions);
   if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {
     console.message(formatted("rename: {}", Substitution::kMissing));

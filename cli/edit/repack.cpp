@@ -22,6 +22,7 @@ that are still not aligned.)";
 
 constexpr Option kRepackTable[] = {
     {"--align", "N", "64, 256 or 4096 (default 64)", "64|256|4096"},
+    kOutputOption,
     kShardSizeOption,
     kStemOption,
     kMetadataOption,
@@ -84,7 +85,7 @@ Exit run_repack(std::span<const std::string> given, Console& console) {
   Arguments arguments(kRepack);
   request.bind(arguments, kRepack);
   arguments.value("align", align);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
   if (wrong) return console.usage("repack", *wrong);
   const std::uint64_t bytes = parse_number(align.value_or("64")).value_or(64);

@@ -8,7 +8,6 @@
 #include "text/size.h"
 #include "text/table.h"
 
-#include "base/byte_size.h"
 #include "base/glob.h"
 
 #include <algorithm>
@@ -57,6 +56,7 @@ Status check_folder(const std::string& path, bool replace) {
 void RewriteRequest::bind(Arguments& arguments, const Command& command) {
   verb = command.name;
   arguments.positionals(positionals_);
+  arguments.value("output", output_);
   arguments.flag("force", force_);
   arguments.flag("dry-run", dry_run_);
   arguments.flag("json", json_);
@@ -67,7 +67,8 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
 }
 
 std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
-  if (positionals_.empty()) return "which IN and which OUT?";
+  if (positionals_.empty()) return output_ ? "which IN?" : "which IN and which OUT?";
+  if (output_) positionals_.insert(rest != nullptr ? positionals_.begin() + 1 : positionals_.end(), *output_);
   if (positionals_.size() == 1) return "which OUT?";
   if (rest != nullptr) {
     rest->assign(positionals_.begin() + 2, positionals_.end());
@@ -85,7 +86,7 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
                                     : formatted("IN number {} is an empty path", empty - positionals_.begin() + 1);
   if (stem_) options.stem = stem_;
   if (!max_shard_size_) return std::nullopt;
-  options.max_shard_size = base::parse_size(*max_shard_size_);
+  options.max_shard_size = parse_size(*max_shard_size_);
   if (!options.max_shard_size || *options.max_shard_size == 0)
     return "--max-shard-size is a size, such as 5GB or 512MiB";
   return std::nullopt;

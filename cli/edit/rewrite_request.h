@@ -25,9 +25,14 @@ inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
                                         "tensors whose names match: * any text, ? one\n"
                                         "character, [a-z] one of a set; may be given\n"
                                         "several times"};
-inline constexpr Option kShardSizeOption = {"--max-shard-size", "SIZE",
+inline constexpr Option kOutputOption = {"-o,--output", "OUT", "OUT, instead of the argument", nullptr, Values::path};
+inline constexpr Option kShardSizeOption = {"--max-shard-size",
+                                            "SIZE",
                                             "maximum size of the tensors in one file: 5GB is\n"
-                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120"};
+                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120",
+                                            nullptr,
+                                            Values::any,
+                                            "--size"};
 inline constexpr Option kStemOption = {"--name", "STEM",
                                        "the beginning of the names of the files in a\n"
                                        "folder (default: that of IN, or model)"};
@@ -81,6 +86,7 @@ struct RewriteRequest {
   Exit fail(const std::string& path, const Error& error, Console& console) const;
 
   std::vector<std::string> positionals_;
+  std::optional<std::string> output_;
   std::optional<std::string> max_shard_size_;
   std::optional<std::string> stem_;
   std::optional<std::string> metadata_;

@@ -16,8 +16,8 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption,      kShardSizeOption, kStemOption,   kMetadataOption,
-    kDurabilityOption, kForceOption,     kDryRunOption, kJsonOption,
+    kMatchOption,      kOutputOption, kShardSizeOption, kStemOption, kMetadataOption,
+    kDurabilityOption, kForceOption,  kDryRunOption,    kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
@@ -40,7 +40,7 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   Arguments arguments(command);
   request.bind(arguments, command);
   arguments.values("match", globs);
-  auto wrong = arguments.parse(given);
+  auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
   if (!wrong && globs.empty()) wrong = "which tensors? Give --match GLOB";
   if (wrong) return console.usage(command.name, *wrong);

@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
+#include "dtype_words.h"
 #include "format/dtype/cast.h"
 #include "input.h"
 #include "interrupt.h"
@@ -21,19 +22,21 @@ quotes, or - for standard input. NAME is the tensor's name, exactly or as ls
 shows it. Memory stays bounded, however large the tensor.)";
 
 constexpr Option kCatTable[] = {
-    {"-s,--slice", "SLICE",
+    {"--slice", "SLICE",
      "an index as between NumPy's brackets: '1:3,:', '-1',\n"
-     "'::2,...'; F4 and F6 only on whole bytes"},
-    {"-f,--format", "FORMAT",
+     "'::2,...'; F4 and F6 only on whole bytes",
+     nullptr, Values::any, nullptr, "-s"},
+    {"--format", "FORMAT",
      "raw   the bytes, little-endian, C order (default)\n"
      "npy   NumPy's file format, for dtypes NumPy has\n"
      "text  decimal numbers in nested brackets\n"
      "json  the same as --json",
-     "raw|npy|text|json"},
-    {"-c,--cast", "DTYPE",
+     "raw|npy|text|json", Values::any, nullptr, "-f"},
+    {"--cast", "DTYPE",
      "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
      "nearest even, or integers to another integer dtype;\n"
-     "also for npy, which has no BF16"},
+     "also for npy, which has no BF16",
+     nullptr, Values::any, nullptr, "-c"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -41,7 +44,7 @@ constexpr Option kCatTable[] = {
      "over 1000 elements)"},
     {"-o,--output", "OUT", "write into a file, which appears when it is complete", nullptr, Values::path},
     {"--force", nullptr, "replace OUT; write raw bytes to a terminal"},
-    {"--dry-run", nullptr, "show what would be written, write nothing"},
+    {"-n,--dry-run", nullptr, "show what would be written, write nothing"},
     {"--json", nullptr,
      "one JSON document, schema safetensors.cat/1; with\n"
      "--dry-run the plan"},
@@ -53,8 +56,8 @@ to exactly the value in the file. In JSON, a value that is not finite is "nan",
 
 constexpr const char* kCatExamples[] = {
     "safetensors cat model.safetensors h.0.ln_1.bias --format text",
-    "safetensors cat model.safetensors wte.weight --slice ':10' -f npy -o wte.npy",
-    "safetensors cat llama-7b/ model.norm.weight --cast F32 -f npy -o norm.npy",
+    "safetensors cat model.safetensors wte.weight --slice :10 --format npy -o w.npy",
+    "safetensors cat llama-7b/ model.norm.weight --cast F32 --format npy -o n.npy",
     "safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum",
 };
 
@@ -70,7 +73,7 @@ struct CatOptions {
   bool json = false;
 };
 
-std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options) {
+std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options, Console& console) {
   Arguments arguments(kCat);
   arguments.positionals(options.given);
   arguments.value("slice", options.slice);
@@ -81,7 +84,7 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   arguments.flag("force", options.force);
   arguments.flag("dry-run", options.dry_run);
   arguments.flag("json", options.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
+  if (auto wrong = arguments.parse(given, console)) return wrong;
   if (options.given.size() != 2) return "takes one PATH and one NAME";
   return std::nullopt;
 }
@@ -111,16 +114,10 @@ std::string no_npy(Dtype dtype) {
                    to_string(dtype), bits(dtype), format::castable(dtype, Dtype::F32) ? "--cast F32, " : "");
 }
 
-// "F32", "f32" and "bf16" are dtypes.
-std::optional<Dtype> dtype_of(std::string name) {
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return parse_dtype(name);
-}
-
 // The dtype of the output. Error: invalid_argument, with a text for the user.
 Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
   if (!options.cast) return from;
-  const std::optional<Dtype> to = dtype_of(*options.cast);
+  const std::optional<Dtype> to = dtype_named(*options.cast);
   if (to && format::castable(from, *to)) return *to;
   std::string allowed;
   for (const Dtype dtype : all_dtypes()) {
@@ -130,6 +127,7 @@ Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
                         : formatted("--cast: unknown dtype `{}`", printable(*options.cast));
   text += allowed.empty() ? formatted("; {} can be cast to no dtype", to_string(from))
                           : formatted("; {} can be cast to {}", to_string(from), allowed);
+  if (!to && !allowed.empty()) text += formatted(" ({})", kDtypeWords);
   return Error{.code = Errc::invalid_argument, .path = {}, .message = std::move(text)};
 }
 
@@ -203,7 +201,7 @@ std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, cons
 
 Exit run_cat(std::span<const std::string> given, Console& console) {
   CatOptions options;
-  if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
+  if (const auto wrong = parse(given, options, console)) return console.usage("cat", *wrong);
   const CatFormat format = format_of(options);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));

@@ -7,7 +7,6 @@
 #include "text/escape.h"
 #include "text/pretty_json.h"
 
-#include "base/byte_size.h"
 #include "os/command/standard_streams.h"
 #include "os/descriptor.h"
 #include "os/open.h"
@@ -121,10 +120,10 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   arguments.flag("pretty", pretty);
   arguments.value("max-header-bytes", max_header);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("header", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("header", *wrong);
   if (files.size() != 1) return console.usage("header", files.empty() ? "which PATH?" : "one PATH at a time");
   if (max_header) {
-    const auto number = base::parse_size(*max_header);
+    const auto number = parse_size(*max_header);
     if (!number) return console.usage("header", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     parse.max_header_bytes = *number;
   }

@@ -363,7 +363,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   arguments.value("largest", largest);
   arguments.value("accept", accept);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");

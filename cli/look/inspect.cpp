@@ -31,21 +31,21 @@ module, a table of all tensors to search and to sort, and the metadata. Names
 cannot run code in it.)";
 
 constexpr Option kInspectTable[] = {
-    {"--html", "OUT", "write the page to OUT", nullptr, Values::path},
+    {"-o,--output", "OUT", "write the page to OUT", nullptr, Values::path, nullptr, "--html"},
     {"--stats", nullptr, "read the values, and add statistics and histograms"},
-    {"--force", nullptr, "replace OUT if it exists"},
-    {"--dry-run", nullptr, "write nothing; print the size of the page"},
+    {"-f,--force", nullptr, "replace OUT if it exists"},
+    {"-n,--dry-run", nullptr, "write nothing; print the size of the page"},
     kJsonOption,
 };
 
 constexpr const char* kInspectExamples[] = {
-    "safetensors inspect model.safetensors --html model.html",
-    "safetensors inspect llama-7b/ --stats --html llama.html",
+    "safetensors inspect model.safetensors -o model.html",
+    "safetensors inspect llama-7b/ --stats -o llama.html",
 };
 
 struct InspectRequest {
   std::vector<std::string> paths;
-  std::optional<std::string> html;
+  std::optional<std::string> output;
   bool stats = false;
   bool force = false;
   bool dry_run = false;
@@ -201,7 +201,7 @@ Exit inspect_fail(const InspectRequest& request, const Error& error, Console& co
   const std::string& path = request.paths[0];
   if (request.json) {
     Json json(console, "inspect");
-    json.field("path", path).field("output", *request.html);
+    json.field("path", path).field("output", *request.output);
     json_input_error(json, path, error);
     json.finish();
   }
@@ -210,7 +210,7 @@ Exit inspect_fail(const InspectRequest& request, const Error& error, Console& co
 
 // An error of the page that is written.
 Exit output_fail(const InspectRequest& request, Error error, Console& console) {
-  if (error.path.empty()) error.path = *request.html;
+  if (error.path.empty()) error.path = *request.output;
   return inspect_fail(request, error, console);
 }
 
@@ -230,7 +230,7 @@ Exit inspect_input(const InspectRequest& request, const Input& input, Console& c
   }
   std::optional<NewFile> file;
   if (!request.dry_run) {
-    Result<NewFile> created = NewFile::create(*request.html, request.force);
+    Result<NewFile> created = NewFile::create(*request.output, request.force);
     if (!created) return output_fail(request, created.error(), console);
     file.emplace(*std::move(created));
   }
@@ -242,10 +242,11 @@ Exit inspect_input(const InspectRequest& request, const Input& input, Console& c
   if (!status) return output_fail(request, status.error(), console);
   if (request.json) {
     Json json(console, "inspect");
-    json.field("path", request.paths[0]).field("output", *request.html).field("dry_run", request.dry_run);
+    json.field("path", request.paths[0]).field("output", *request.output).field("dry_run", request.dry_run);
     json.field("output_bytes", page.bytes()).field("stats", request.stats).finish();
   } else if (request.dry_run) {
-    console.out(formatted("would write a page of {} to {}\n", counted(page.bytes(), "byte"), printable(*request.html)));
+    console.out(
+        formatted("would write a page of {} to {}\n", counted(page.bytes(), "byte"), printable(*request.output)));
   }
   return Exit::good;
 }
@@ -254,23 +255,23 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   InspectRequest request;
   Arguments arguments(kInspect);
   arguments.positionals(request.paths);
-  arguments.value("html", request.html);
+  arguments.value("output", request.output);
   arguments.flag("stats", request.stats);
   arguments.flag("force", request.force);
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("inspect", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("inspect", *wrong);
   if (request.paths.size() != 1) return console.usage("inspect", "takes one PATH");
-  if (!request.html) return console.usage("inspect", "write the page where? Give --html OUT");
+  if (!request.output) return console.usage("inspect", "write the page where? Give --output OUT");
   const std::string& path = request.paths[0];
   const PipeData data = request.stats ? PipeData::keep : PipeData::skip;
   const Result<Input> input = Input::open(path, console, {}, data);
   if (!input) return inspect_fail(request, input.error(), console);
-  Status status = NewFile::check(*request.html, request.force);
-  if (status) status = check_output_apart(*request.html, path, *input);
+  Status status = NewFile::check(*request.output, request.force);
+  if (status) status = check_output_apart(*request.output, path, *input);
   if (!status) {
     if (status.error().code != Errc::invalid_argument) return output_fail(request, status.error(), console);
-    return console.usage("inspect", formatted("{} {}", printable(*request.html), status.error().message));
+    return console.usage("inspect", formatted("{} {}", printable(*request.output), status.error().message));
   }
   const Interrupt interrupt;
   return inspect_input(request, *input, console);
@@ -283,7 +284,7 @@ const Command kInspect = {
     .summary = "write a page of HTML: map, sizes, table, histograms",
     .title = "Write a page of HTML that shows a file or a model.",
     .usage =
-        "safetensors inspect PATH --html OUT [--stats] [--force] [--dry-run]\n"
+        "safetensors inspect PATH -o OUT [--stats] [--force] [--dry-run]\n"
         "                    [--json]",
     .description = kInspectDescription,
     .options = kInspectTable,

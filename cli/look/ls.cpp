@@ -254,7 +254,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.flag("long", options.wide);
   arguments.value("accept", accept);
   arguments.flag("json", options.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (accept) {
     const std::optional<Accept> faults = parse_accept(*accept);

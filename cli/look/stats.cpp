@@ -233,7 +233,7 @@ Exit run_stats(std::span<const std::string> given, Console& console) {
   arguments.value("sort", sort);
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("stats", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("stats", *wrong);
   if (request.paths.empty()) return console.usage("stats", "which PATH?");
   request.sort = sort.value_or(request.sort);
   return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {

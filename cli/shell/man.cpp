@@ -15,10 +15,10 @@ table as the help texts. cmake --install installs them, so that 'man
 safetensors-ls' shows one.)";
 
 constexpr Option kManTable[] = {
-    {"-f,--format", "FORMAT",
+    {"--format", "FORMAT",
      "roff      a manual page, for man (default)\n"
      "markdown  the table of the options of COMMAND",
-     "roff|markdown"},
+     "roff|markdown", Values::any, nullptr, "-f"},
     {"--json", nullptr,
      "one JSON document, schema safetensors.man/1; without\n"
      "COMMAND it has the pages of all commands"},
@@ -56,7 +56,7 @@ Exit run_man(std::span<const std::string> given, Console& console) {
   arguments.positionals(names);
   arguments.value("format", format);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("man", *wrong);
+  if (const auto wrong = arguments.parse(given, console)) return console.usage("man", *wrong);
   if (names.size() > 1) return console.usage("man", "one COMMAND at a time");
   const Command* const command = names.empty() ? nullptr : find_command(names[0]);
   if (!names.empty() && command == nullptr) return console.usage("man", no_command(names[0]));

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/byte_size.h"
 
 namespace safetensors::cli {
 
 using base::size_text;
+
+// Parses a size as base::parse_size() does. The B of a unit may be missing: 500M is 500MB, and 512Mi is 512MiB.
+[[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
 
 // "548,105,171"
 [[nodiscard]] std::string grouped(std::uint64_t number);

@@ -323,7 +323,7 @@ class ValueTest(CommandTest):
         for others in ("bf16", "e5m2", "e4m3", "e8m0", "e4m3fnuz", "e5m2fnuz", "e2m3", "e3m2", "f4"):
             self.assertEqual(self.run_command("cat", "dtypes.safetensors", others, "--format", "npy").returncode, 2)
         for slice_text, shape in ((":", (40, 50, 60)), ("0", (50, 60)), ("0,0", (60,)), ("0,0,0", ()), (":0", (0, 50, 60))):
-            content = self.output("cat", "grid.safetensors", "grid", "-f", "npy", "-s", slice_text)
+            content = self.output("cat", "grid.safetensors", "grid", "--format", "npy", "--slice", slice_text)
             self.assertEqual(self.npy_header(content)[0]["shape"], shape)
 
     def npy_header(self, content):

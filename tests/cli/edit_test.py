@@ -49,6 +49,9 @@ def header_of(path):
         return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
 
 
+NOTHING_CAST = b"safetensors: notice: no tensor is cast, so OUT will be a copy of IN\n"
+
+
 class EditTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -73,7 +76,8 @@ class EditTest(unittest.TestCase):
 
     def succeed(self, *arguments, **options):
         result = self.run_command(*arguments, **options)
-        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        messages = result.stderr.replace(NOTHING_CAST, b"") if arguments[0] == "cast" else result.stderr
+        self.assertEqual((result.returncode, messages), (0, b""), arguments)
         return result.stdout.decode()
 
     def peak_memory(self, *arguments, code=0):
@@ -357,7 +361,7 @@ class OutputTest(EditTest):
             ("merge", "in.safetensors"),
             ("cast", "-", "out", "--to", "f16"),
             ("select", "a", "b", "c", "-m", "x"),
-            ("split", "a", "b", "--max-shard-size", "5 G"),
+            ("split", "a", "b", "--max-shard-size", "5 X"),
             ("split", "a", "b", "--max-shard-size", "99999999999TB"),
             ("split", "a", "b", "--max-shard-size", "0"),
             ("repack", "a", "b", "--align", "63"),

@@ -306,8 +306,8 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
             with open(out, "rb") as file:
                 before = file.read()
             for arguments, code in (
-                (["inspect", path, "--html", out, "--force"], 2),
-                (["inspect", path, "--html", out, "--force", "--dry-run"], 2),
+                (["inspect", path, "--output", out, "--force"], 2),
+                (["inspect", path, "--output", out, "--force", "--dry-run"], 2),
                 (["hash", path, "--manifest", "-o", out, "--force"], 1),
                 (["hash", path, "--manifest", "-o", out, "--force", "--dry-run"], 1),
             ):
@@ -320,7 +320,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
     def test_standard_input_is_not_replaced(self) -> None:
         with open(self.at("a.safetensors"), "rb") as file:
             result = self.run_command(
-                "inspect", "-", "--html", self.at("a.safetensors"), "--force", stdin=file
+                "inspect", "-", "--output", self.at("a.safetensors"), "--force", stdin=file
             )
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"is a file that is read", result.stderr)
@@ -373,7 +373,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
     def test_inspect_error_of_the_page_is_a_json_document(self) -> None:
         for out in ("nodir/x.html", "a.safetensors/x.html"):
             path = self.at(out)
-            result = self.run_command("inspect", self.at("a.safetensors"), "--html", path, "--json")
+            result = self.run_command("inspect", self.at("a.safetensors"), "--output", path, "--json")
             self.assertEqual(result.returncode, 3)
             document = json.loads(result.stdout)
             self.assertEqual((document["output"], document["file"]), (path, path))

@@ -233,7 +233,7 @@ class PageTest(unittest.TestCase):
 
     def make_page(self, name: str, *options: str) -> str:
         page = os.path.join(self.folder, os.path.basename(name) + ".html")
-        command = [PROGRAM, "inspect", name, "--html", page, "--force", *options]
+        command = [PROGRAM, "inspect", name, "--output", page, "--force", *options]
         subprocess.run(command, cwd=self.folder, check=True, timeout=120)
         return page
 
