@@ -1,6 +1,8 @@
 // The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
 #include "arguments.h"
+#include "base/glob.h"
 #include "command.h"
+#include "diff_tables.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -8,7 +10,6 @@
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
-#include "text/table.h"
 
 #include <safetensors/diff.h>
 
@@ -39,17 +40,33 @@ constexpr Option kDiffTable[] = {
      "tensors with other names in B: lines of OLD, a tab and NEW,\n"
      "the exact names",
      nullptr, Values::path},
+    {"-m,--match", "GLOB",
+     "compare only tensors whose names match: * any text, ? one\n"
+     "character, [a-z] one of a set; may be given several times"},
+    {"-s,--sort", "KEY",
+     "name       natural order, layer.2 before layer.10\n"
+     "max-error  largest error first\n"
+     "differing  most elements that differ first\n"
+     "(default: the order of A)",
+     "name|max-error|differing"},
+    {"--top", "N", "show only the first N lines of the table"},
+    {"--by-layer", nullptr, "one line per layer: the layers that changed"},
+    {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
 };
 
 constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
 |a - b| divided by the number of elements. Both are nan if an element is NaN in
-A or B only. FIRST is the index of the first element that differs.)";
+A or B only. FIRST is the index of the first element that differs. With
+--by-layer, a line is for all tensors whose names begin alike up to the first
+number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
+of the tensors that differ.)";
 
 constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",
     "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
+    "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
     "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
 };
 
@@ -58,6 +75,10 @@ struct DiffRequest {
   DiffOptions options;
   std::optional<std::string> map;  // --map
   NameMap names;                   // its lines
+  std::vector<std::string> globs;  // --match
+  DiffView view;
+  bool by_layer = false;
+  bool exit_zero = false;
   bool brief = false;
   bool json = false;
 };
@@ -119,71 +140,6 @@ class MetadataDiffs {
   format::MergedMetadata second_;
   std::uint64_t count_ = 0;
 };
-
-std::string described(const Tensor& tensor) {
-  return formatted("{} {}", to_string(tensor.dtype()), shape_text(tensor.shape()));
-}
-
-std::string difference_text(const TensorDiff& found) {
-  switch (found.kind) {
-    case DiffKind::only_first:
-      return "only in A: " + described(*found.first);
-    case DiffKind::only_second:
-      return "only in B: " + described(*found.second);
-    case DiffKind::shape:
-      return formatted("{}, B has {}", described(*found.first), described(*found.second));
-    case DiffKind::dtype:
-      return formatted("{}, B has {}", to_string(found.first->dtype()), to_string(found.second->dtype()));
-    case DiffKind::values:
-      break;
-  }
-  return "values";
-}
-
-// The index of an element by its place in C order.
-std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
-  std::vector<std::uint64_t> index(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    index[i] = element % shape[i];
-    element /= shape[i];
-  }
-  return index;
-}
-
-bool compares_values(const TensorDiff& found) {
-  return found.kind == DiffKind::values || found.kind == DiffKind::dtype;
-}
-
-std::string_view name_of(const TensorDiff& found) {
-  return (found.first ? found.first : found.second)->name();
-}
-
-std::string elements_text(const TensorDiff& found) {
-  return formatted("{} of {}", grouped(found.differing), grouped(found.first->numel()));
-}
-
-void print_tensors(Console& console, const DiffResult& result, bool values) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
-  Table table({{"NAME", Align::left, Narrow::name},
-               {"DIFFERENCE", Align::left, Narrow::shorten},
-               {"ELEMENTS", Align::right},
-               {"MAX ERROR", Align::right},
-               {"MEAN ERROR", Align::right, Narrow::hide},
-               {"FIRST", Align::left, Narrow::hide}});
-  for (const TensorDiff& found : result.tensors) {
-    std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", ""};
-    if (compares_values(found) && values) cells[2] = elements_text(found);
-    if (compares_values(found) && found.differing > 0) {
-      cells[3] = found.nan_differing > 0 ? "nan" : formatted("{:.4g}", found.max_error);
-      cells[4] = found.nan_differing > 0 ? "nan" : formatted("{:.4g}", found.mean_error);
-      const std::vector<std::uint64_t> index = index_of(found.first_differing, found.first->shape());
-      cells[5] = shape_text(index);
-    }
-    table.row(std::move(cells));
-  }
-  if (!result.tensors.empty()) table.print(console);
-}
 
 void print_metadata(Console& console, const MetadataDiffs& metadata) {
   const auto shown = [](const std::optional<std::string_view>& value) {
@@ -275,6 +231,23 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
   return input_error(path, error, console);
 }
 
+bool selected(const DiffRequest& request, std::string_view name) {
+  return request.globs.empty() ||
+         std::ranges::any_of(request.globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
+}
+
+void print_table(Console& console, const DiffRequest& request, const DiffResult& result, const Input& first) {
+  if (!request.by_layer) return print_differences(console, result.tensors, request.view);
+  std::vector<std::string_view> names;
+  for (const Tensor& tensor : first.set()) {
+    if (selected(request, tensor.name())) names.push_back(tensor.name());
+  }
+  for (const TensorDiff& found : result.tensors) {
+    if (!found.first) names.push_back(found.second->name());
+  }
+  print_layers(console, result.tensors, names, request.view);
+}
+
 Exit compare(DiffRequest& request, Console& console) {
   if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
     return console.usage("diff", "only one of A and B can be standard input");
@@ -292,27 +265,36 @@ Exit compare(DiffRequest& request, Console& console) {
       return found == request.names.end() ? std::string(name) : found->second;
     };
   }
+  if (!request.globs.empty()) {
+    request.options.select = [&](const Tensor& tensor) { return selected(request, tensor.name()); };
+  }
   const Interrupt interrupt;
   request.options.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();
   };
-  const Result<DiffResult> result = diff(first->set(), second->set(), request.options);
+  Result<DiffResult> result = diff(first->set(), second->set(), request.options);
   if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
   if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);
   const MetadataDiffs metadata(*first, *second);
+  sort_differences(result->tensors, request.view.sort);
   if (request.json) {
     Json json(console, "diff");
     json.field("first", request.paths[0]).field("second", request.paths[1]);
     print_json(json, *result, metadata, request.options.values);
     json.finish();
   } else {
-    if (!request.brief) print_tensors(console, *result, request.options.values);
+    if (!request.brief) print_table(console, request, *result, *first);
     if (!request.brief) print_metadata(console, metadata);
     print_summary(console, *result, metadata);
   }
-  return result->tensors.empty() && metadata.count() == 0 ? Exit::good : Exit::negative;
+  if (!request.globs.empty() && result->tensors.empty() && result->equal_tensors == 0) {
+    console.message("no tensor's name matches in A or B");
+    return Exit::negative;
+  }
+  const bool same = result->tensors.empty() && metadata.count() == 0;
+  return same || request.exit_zero ? Exit::good : Exit::negative;
 }
 
 // Returns nullopt, or the text of an error.
@@ -328,12 +310,25 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.value("ulps", ulps);
   arguments.value("map", request.map);
   arguments.flag("no-values", no_values);
+  std::optional<std::string> sort;
+  std::optional<std::string> top;
+  arguments.values("match", request.globs);
+  arguments.value("sort", sort);
+  arguments.value("top", top);
+  arguments.flag("by-layer", request.by_layer);
+  arguments.flag("exit-zero", request.exit_zero);
   arguments.flag("brief", request.brief);
   arguments.flag("json", request.json);
   if (auto wrong = arguments.parse(given, console)) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
   if (request.brief && request.json) return "--brief does not go with --json";
+  if ((top || request.by_layer) && (request.json || request.brief))
+    return "--top and --by-layer do not go with --json and --brief";
+  if (top) request.view.top = parse_number(*top);
+  if (top && !request.view.top) return "--top is a number, such as 10";
+  request.view.sort = sort.value_or("");
+  request.view.values = !no_values;
   const auto relative = parse_tolerance(rtol.value_or("0"));
   const auto absolute = parse_tolerance(atol.value_or("0"));
   const auto units = parse_number(ulps.value_or("0"));
@@ -360,15 +355,16 @@ const Command kDiff = {
     .summary = "show how two files or models differ",
     .title = "Show how two files or models differ.",
     .usage =
-        "safetensors diff A B [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
-        "                 [--map FILE] [--brief] [--json]",
+        "safetensors diff A B [--match GLOB]... [--rtol R] [--atol D] [--ulps N]\n"
+        "                 [--no-values] [--map FILE] [--sort KEY] [--top N]\n"
+        "                 [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,
     .examples = kDiffExamples,
     .exits =
-        "0 no difference; 1 they differ, or a file is invalid; 2 usage; 3 a file\n"
-        "cannot be read",
+        "0 no difference; 1 they differ, a file is invalid, or no name matches;\n"
+        "2 usage; 3 a file cannot be read",
     .run = run_diff,
 };
 

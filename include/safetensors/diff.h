@@ -37,6 +37,9 @@ struct DiffOptions {
   /// Called with the number of bytes compared and the total, of the first set. Runs in the calling thread. Return false
   /// to cancel (Errc::cancelled). Must not throw.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  /// Returns true for the tensors to compare. It gets the tensors of the first set, and those of the second set without
+  /// a counterpart in the first. Null: all tensors. Must not throw.
+  Callback<bool(const Tensor& tensor)> select = nullptr;
 };
 
 /// The kinds of differences.

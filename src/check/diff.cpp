@@ -258,11 +258,13 @@ class Pairing {
                                                             "`: `" + printable(place->second) + "` and `" +
                                                             printable(tensor.name()) + "`");
       }
+      if (options_.select && !options_.select(tensor)) continue;
       const auto other = others.find(place->first);
       add(tensor, other == others.end() ? nullptr : &other->second);
     }
     for (const Tensor& tensor : second) {
-      if (!taken.contains(tensor.name())) found.push_back({.kind = DiffKind::only_second, .second = tensor});
+      if (taken.contains(tensor.name()) || (options_.select && !options_.select(tensor))) continue;
+      found.push_back({.kind = DiffKind::only_second, .second = tensor});
     }
     return {};
   }

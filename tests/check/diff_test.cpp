@@ -121,6 +121,20 @@ TEST(Diff, RenamesTensorsOfTheFirstSet) {
   EXPECT_EQ(twice.error().message, "two tensors get the name `a`: `model.a` and `b`");
 }
 
+TEST(Diff, ComparesSelectedTensors) {
+  const File first = file_of({{"a", "U8", "[1]", "x"}, {"b", "U8", "[1]", "x"}, {"gone", "U8", "[1]", "x"}});
+  const File second = file_of({{"a", "U8", "[1]", "y"}, {"b", "U8", "[1]", "y"}, {"new", "U8", "[1]", "x"}});
+  DiffOptions options;
+  options.select = [](const Tensor& tensor) { return tensor.name() == "b" || tensor.name() == "new"; };
+  const DiffResult found = diff(first.tensors(), second.tensors(), options).value();
+  ASSERT_EQ(found.tensors.size(), 2U);
+  EXPECT_EQ(found.tensors[0].first->name(), "b");
+  EXPECT_EQ(found.tensors[1].kind, DiffKind::only_second);
+  EXPECT_EQ(found.tensors[1].second->name(), "new");
+  options.select = [](const Tensor&) { return false; };
+  EXPECT_TRUE(diff(first.tensors(), second.tensors(), options).value().equal());
+}
+
 TEST(Diff, WithoutToleranceBytesCount) {
   const std::vector<std::uint64_t> nan = {0x7FC00000, 0x00000000};
   EXPECT_TRUE(equal(one("F32", nan, 32), one("F32", nan, 32)));

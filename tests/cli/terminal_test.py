@@ -125,6 +125,27 @@ class TableTest(ModelTest):
         self.assertEqual(shown[place + 1], "              place; they start at")
 
 
+class DiffTest(ModelTest):
+    def test_layers_that_changed_most(self):
+        for width in (80, 120):
+            shown = self.lines(width, "diff", "plain.safetensors", "tuned.safetensors", "--by-layer", "--sort", "max-error")
+            self.assertEqual(re.split(" {2,}", shown[0])[:4], ["LAYER", "TENSORS", "ELEMENTS", "MAX ERROR"])
+            rows = [re.split(" {2,}", line) for line in shown[1:3]]
+            self.assertEqual([row[:2] for row in rows], [[f"model.layers.{i}", "3 of 9"] for i in (3, 30)])
+            self.assertRegex(rows[0][2], "^[1-9][0-9]* of 576$")
+            self.assertEqual(shown[-1], "285 tensors equal, 6 with other values")
+
+    def test_the_largest_differences(self):
+        shown = self.lines(80, "diff", "plain.safetensors", "tuned.safetensors", "--sort", "differing", "--top", "4")
+        self.assertEqual(shown[0], "all names begin with `model.layers.`")
+        self.assertIn("  ELEMENTS  MAX ERROR", re.sub(" {3,}", "  ", shown[1]))
+        counts = [int(re.search(r"(\d+) of \d+", line)[1]) for line in shown[2:6]]
+        self.assertEqual(counts, sorted(counts, reverse=True))
+        self.assertEqual(shown[6], "... and 2 more tensors")
+        code, _ = terminal.run(("diff", "plain.safetensors", "tuned.safetensors", "--exit-zero"), self.folder, 80)
+        self.assertEqual(code, 0)
+
+
 class ProgressTest(ModelTest):
     def test_progress_leaves_nothing_behind(self):
         with open(self.path("large.safetensors"), "wb") as file:
