@@ -1,12 +1,12 @@
 // The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
 #include "arguments.h"
-#include "base/glob.h"
 #include "command.h"
 #include "diff_tables.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "name_map.h"
+#include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -37,12 +37,13 @@ constexpr Option kDiffTable[] = {
      "away from a"},
     {"--no-values", nullptr, "compare headers only; reads no tensor"},
     {"--map", "FILE",
-     "tensors with other names in B: lines of OLD, a tab and NEW,\n"
-     "the exact names",
+     "tensors with other names in B: lines of OLD, a tab and\n"
+     "NEW, the exact names",
      nullptr, Values::path},
     {"-m,--match", "GLOB",
      "compare only tensors whose names match: * any text, ? one\n"
      "character, [a-z] one of a set; may be given several times"},
+    kExcludeOption,
     {"-s,--sort", "KEY",
      "name       natural order, layer.2 before layer.10\n"
      "max-error  largest error first\n"
@@ -75,7 +76,7 @@ struct DiffRequest {
   DiffOptions options;
   std::optional<std::string> map;  // --map
   NameMap names;                   // its lines
-  std::vector<std::string> globs;  // --match
+  Selection selection;
   DiffView view;
   bool by_layer = false;
   bool exit_zero = false;
@@ -231,16 +232,11 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
   return input_error(path, error, console);
 }
 
-bool selected(const DiffRequest& request, std::string_view name) {
-  return request.globs.empty() ||
-         std::ranges::any_of(request.globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
-}
-
 void print_table(Console& console, const DiffRequest& request, const DiffResult& result, const Input& first) {
   if (!request.by_layer) return print_differences(console, result.tensors, request.view);
   std::vector<std::string_view> names;
   for (const Tensor& tensor : first.set()) {
-    if (selected(request, tensor.name())) names.push_back(tensor.name());
+    if (request.selection.selects(tensor.name())) names.push_back(tensor.name());
   }
   for (const TensorDiff& found : result.tensors) {
     if (!found.first) names.push_back(found.second->name());
@@ -265,8 +261,8 @@ Exit compare(DiffRequest& request, Console& console) {
       return found == request.names.end() ? std::string(name) : found->second;
     };
   }
-  if (!request.globs.empty()) {
-    request.options.select = [&](const Tensor& tensor) { return selected(request, tensor.name()); };
+  if (!request.selection.empty()) {
+    request.options.select = [&](const Tensor& tensor) { return request.selection.selects(tensor.name()); };
   }
   const Interrupt interrupt;
   request.options.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -289,8 +285,8 @@ Exit compare(DiffRequest& request, Console& console) {
     if (!request.brief) print_metadata(console, metadata);
     print_summary(console, *result, metadata);
   }
-  if (!request.globs.empty() && result->tensors.empty() && result->equal_tensors == 0) {
-    console.message("no tensor's name matches in A or B");
+  if (!request.selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
+    console.message(formatted("no tensor's name matches in A or B{}", request.selection.hint()));
     return Exit::negative;
   }
   const bool same = result->tensors.empty() && metadata.count() == 0;
@@ -312,7 +308,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.flag("no-values", no_values);
   std::optional<std::string> sort;
   std::optional<std::string> top;
-  arguments.values("match", request.globs);
+  request.selection.bind(arguments);
   arguments.value("sort", sort);
   arguments.value("top", top);
   arguments.flag("by-layer", request.by_layer);
@@ -355,9 +351,9 @@ const Command kDiff = {
     .summary = "show how two files or models differ",
     .title = "Show how two files or models differ.",
     .usage =
-        "safetensors diff A B [--match GLOB]... [--rtol R] [--atol D] [--ulps N]\n"
-        "                 [--no-values] [--map FILE] [--sort KEY] [--top N]\n"
-        "                 [--by-layer | --brief] [--exit-zero] [--json]",
+        "safetensors diff A B [--match GLOB]... [--exclude GLOB]... [--rtol R]\n"
+        "                 [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
+        "                 [--sort KEY] [--top N] [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

@@ -40,6 +40,7 @@ constexpr Option kCastTable[] = {
     {"-m,--match", "GLOB",
      "cast only tensors whose names match; may be given\n"
      "several times"},
+    kExcludeOption,
     kOutputOption,
     kShardSizeOption,
     kStemOption,
@@ -58,6 +59,7 @@ ten.)";
 
 constexpr const char* kCastExamples[] = {
     "safetensors cast model.safetensors half.safetensors --to bf16",
+    "safetensors cast llama-7b/ llama-7b-bf16/ --to bf16 --exclude '*norm*'",
     "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --match '*.weight'",
 };
 
@@ -71,7 +73,7 @@ struct Casting {
   Dtype to = Dtype::F32;
   std::vector<Dtype> from;
   bool usual = false;  // whether `from` is not given
-  std::vector<std::string> globs;
+  Selection selection;
 
   std::optional<std::string> parse(const std::optional<std::string>& to_text,
                                    const std::vector<std::string>& from_text) {
@@ -99,12 +101,12 @@ struct Casting {
   }
 
   [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
-    const Result<std::vector<bool>> matches = match_names(tensors, globs);
+    const Result<std::vector<bool>> matches = select_names(tensors, selection);
     if (!matches) return matches.error();
     const auto cast_those_of = [&](const std::vector<Dtype>& dtypes) {
       bool found = false;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (!globs.empty() && !(*matches)[i]) continue;
+        if (!(*matches)[i]) continue;
         if (std::ranges::find(dtypes, tensors[i].tensor.dtype()) == dtypes.end()) continue;
         tensors[i].dtype = to;
         found = true;
@@ -169,7 +171,7 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
   request.bind(arguments, kCast);
   arguments.value("to", to);
   arguments.values("from", from);
-  arguments.values("match", casting.globs);
+  casting.selection.bind(arguments);
   auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = casting.parse(to, from);
@@ -198,7 +200,7 @@ const Command kCast = {
     .title = "Write a new file or model whose floats or integers have another dtype.",
     .usage =
         "safetensors cast IN OUT --to DTYPE [--from DTYPE]... [--match GLOB]...\n"
-        "                 [OPTIONS]",
+        "                 [--exclude GLOB]... [OPTIONS]",
     .description = kCastDescription,
     .options = kCastTable,
     .details = kCastDetails,

@@ -234,19 +234,20 @@ Exit RewriteRequest::run(Console& console) {
   return Exit::good;
 }
 
-Result<std::vector<bool>> match_names(const std::vector<RewriteTensor>& tensors,
-                                      const std::vector<std::string>& globs) {
-  std::vector<bool> matches(tensors.size());
-  for (const std::string& glob : globs) {
-    bool found = false;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!base::glob_match(glob, tensors[i].tensor.name())) continue;
-      matches[i] = true;
-      found = true;
+Result<std::vector<bool>> select_names(const std::vector<RewriteTensor>& tensors, const Selection& selection) {
+  for (const std::vector<std::string>* const globs : {&selection.match, &selection.exclude}) {
+    for (const std::string& glob : *globs) {
+      const bool found = std::ranges::any_of(
+          tensors, [&](const RewriteTensor& one) { return base::glob_match(glob, one.tensor.name()); });
+      if (!found)
+        return output_error(Errc::not_found,
+                            formatted("no tensor's name matches `{}`{}", printable(glob), pattern_hint(glob)));
     }
-    if (!found) return output_error(Errc::not_found, formatted("no tensor's name matches `{}`", printable(glob)));
   }
-  return matches;
+  std::vector<bool> selected;
+  selected.reserve(tensors.size());
+  for (const RewriteTensor& one : tensors) selected.push_back(selection.selects(one.tensor.name()));
+  return selected;
 }
 
 }  // namespace safetensors::cli

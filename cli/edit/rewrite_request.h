@@ -6,6 +6,7 @@
 #include "console.h"
 #include "input.h"
 #include "json_output.h"
+#include "selection.h"
 
 #include <safetensors/edit.h>
 
@@ -99,8 +100,8 @@ struct RewriteRequest {
 // Returns the name of a file of the layout in the folder. report: null before the files are written.
 [[nodiscard]] std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file);
 
-// The tensors whose names match one of the patterns. Error: not_found, if a pattern matches no tensor.
-[[nodiscard]] Result<std::vector<bool>> match_names(const std::vector<RewriteTensor>& tensors,
-                                                    const std::vector<std::string>& globs);
+// The tensors that are selected. Error: not_found, if a pattern matches no tensor.
+[[nodiscard]] Result<std::vector<bool>> select_names(const std::vector<RewriteTensor>& tensors,
+                                                     const Selection& selection);
 
 }  // namespace safetensors::cli

@@ -16,8 +16,8 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption,      kOutputOption, kShardSizeOption, kStemOption, kMetadataOption,
-    kDurabilityOption, kForceOption,  kDryRunOption,    kJsonOption,
+    kMatchOption,    kExcludeOption,    kOutputOption, kShardSizeOption, kStemOption,
+    kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption,    kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
@@ -35,17 +35,18 @@ constexpr const char kSelectExits[] =
 
 // selects: keep the tensors that match. Otherwise keep the others.
 Exit run_choice(const Command& command, bool selects, std::span<const std::string> given, Console& console) {
-  std::vector<std::string> globs;
+  Selection selection;
   RewriteRequest request;
   Arguments arguments(command);
   request.bind(arguments, command);
-  arguments.values("match", globs);
+  selection.bind(arguments);
   auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
-  if (!wrong && globs.empty()) wrong = "which tensors? Give --match GLOB";
+  if (!wrong && !selects && selection.match.empty()) wrong = "which tensors? Give --match GLOB";
+  if (!wrong && selection.empty()) wrong = "which tensors? Give --match GLOB or --exclude GLOB";
   if (wrong) return console.usage(command.name, *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
-    const Result<std::vector<bool>> matches = match_names(tensors, globs);
+    const Result<std::vector<bool>> matches = select_names(tensors, selection);
     if (!matches) return matches.error();
     std::size_t kept = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -72,7 +73,7 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage = "safetensors select IN OUT --match GLOB... [OPTIONS]",
+    .usage = "safetensors select IN OUT [--match GLOB]... [--exclude GLOB]... [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kSelectExamples,
@@ -84,7 +85,7 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage = "safetensors drop IN OUT --match GLOB... [OPTIONS]",
+    .usage = "safetensors drop IN OUT --match GLOB... [--exclude GLOB]... [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kDropExamples,

@@ -1,13 +1,13 @@
 // The subcommand ls: lists the tensors of files, selected by patterns and sorted.
 #include "accept.h"
 #include "arguments.h"
-#include "base/glob.h"
 #include "command.h"
 #include "each_file.h"
 #include "input.h"
 #include "json_output.h"
 #include "ls_columns.h"
 #include "module_tree.h"
+#include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
@@ -29,6 +29,7 @@ constexpr Option kLsTable[] = {
     {"-m,--match", "GLOB",
      "list names that match: * any text, ? one character,\n"
      "[a-z] one of a set; may be given several times"},
+    kExcludeOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
      "offset  order of the files and of their bytes\n"
@@ -94,7 +95,7 @@ const std::map<std::string_view, Less>& orders() {
 
 struct LsOptions {
   std::vector<std::string> paths;
-  std::vector<std::string> globs;
+  Selection names;
   Less less = less_by_name;
   std::string sort = "name";
   bool reverse = false;
@@ -125,15 +126,9 @@ struct LsTotals {
   }
 };
 
-// Returns whether a pattern matches the name, or there are no patterns.
-bool selected(const std::vector<std::string>& globs, std::string_view name) {
-  return globs.empty() ||
-         std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
-}
-
 List select(const Input& input, const LsOptions& options) {
   List list = input.tensors();
-  std::erase_if(list, [&](const Listed& listed) { return !selected(options.globs, listed.info->name); });
+  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(listed.info->name); });
   if (options.less != nullptr) {
     std::stable_sort(list.begin(), list.end(),
                      [&](const Listed& a, const Listed& b) { return options.less(*a.info, *b.info); });
@@ -234,8 +229,8 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   } else {
     print_text(console, *input, list, options);
   }
-  if (!list.empty() || options.globs.empty()) return Exit::good;
-  console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));
+  if (!list.empty() || options.names.empty()) return Exit::good;
+  console.message(formatted("{}: no tensor's name matches{}", printable(shown_path(path)), options.names.hint()));
   return Exit::negative;
 }
 
@@ -246,7 +241,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   std::optional<std::string> accept;
   Arguments arguments(kLs);
   arguments.positionals(options.paths);
-  arguments.values("match", options.globs);
+  options.names.bind(arguments);
   arguments.value("sort", sort);
   arguments.flag("reverse", options.reverse);
   arguments.flag("tree", options.tree);
@@ -292,9 +287,9 @@ const Command kLs = {
     .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
     .title = "List the tensors of files.",
     .usage =
-        "safetensors ls PATH... [--match GLOB]... [--sort KEY] [--reverse]\n"
-        "               [--tree | --columns LIST | --long] [--accept LIST]\n"
-        "               [--json]",
+        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]... [--sort KEY]\n"
+        "               [--reverse] [--tree | --columns LIST | --long]\n"
+        "               [--accept LIST] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

@@ -1,11 +1,11 @@
 // The subcommand stats: statistics of the values of tensors. stats() of the library computes them.
 #include "arguments.h"
-#include "base/glob.h"
 #include "command.h"
 #include "each_file.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "selection.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
 #include "text/size.h"
@@ -32,6 +32,7 @@ constexpr Option kStatsTable[] = {
     {"-m,--match", "GLOB",
      "tensors whose names match: * any text, ? one character,\n"
      "[a-z] one of a set; may be given several times"},
+    kExcludeOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
      "offset  order of the files and of their bytes\n"
@@ -60,7 +61,7 @@ constexpr const char* kStatsExamples[] = {
 
 struct StatsRequest {
   std::vector<std::string> paths;
-  std::vector<std::string> globs;
+  Selection names;
   std::string sort = "name";
   bool histogram = false;
   bool json = false;
@@ -199,11 +200,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) return fail(input.error());
   StatsOptions options{.histogram = request.histogram};
-  options.select = [&](const Tensor& tensor) {
-    return request.globs.empty() || std::ranges::any_of(request.globs, [&](const std::string& glob) {
-             return base::glob_match(glob, tensor.name());
-           });
-  };
+  options.select = [&](const Tensor& tensor) { return request.names.selects(tensor.name()); };
   const Interrupt interrupt;
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
@@ -219,8 +216,8 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   } else {
     print_stats_text(console, *found, request.sort);
   }
-  if (!found->empty() || request.globs.empty()) return Exit::good;
-  console.message(formatted("{}: no tensor's name matches", printable(shown_path(path))));
+  if (!found->empty() || request.names.empty()) return Exit::good;
+  console.message(formatted("{}: no tensor's name matches{}", printable(shown_path(path)), request.names.hint()));
   return Exit::negative;
 }
 
@@ -229,7 +226,7 @@ Exit run_stats(std::span<const std::string> given, Console& console) {
   std::optional<std::string> sort;
   Arguments arguments(kStats);
   arguments.positionals(request.paths);
-  arguments.values("match", request.globs);
+  request.names.bind(arguments);
   arguments.value("sort", sort);
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
@@ -248,8 +245,8 @@ const Command kStats = {
     .summary = "show ranges, means, deviations, NaN and zeros of values",
     .title = "Show statistics of the values of tensors.",
     .usage =
-        "safetensors stats PATH... [--match GLOB]... [--sort KEY] [--histogram]\n"
-        "                  [--json]",
+        "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
+        "                  [--sort KEY] [--histogram] [--json]",
     .description = kStatsDescription,
     .options = kStatsTable,
     .details = kStatsDetails,
