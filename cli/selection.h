@@ -10,8 +10,7 @@
 namespace safetensors::cli {
 
 inline constexpr Option kExcludeOption = {"--exclude", "GLOB",
-                                          "leave out tensors whose names match; may be
-                                          "
+                                          "leave out tensors whose names match; may be\n"
                                           "given several times"};
 
 struct Selection {
