@@ -353,7 +353,8 @@ const Command kDiff = {
     .usage =
         "safetensors diff A B [--match GLOB]... [--exclude GLOB]... [--rtol R]\n"
         "                 [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
-        "                 [--sort KEY] [--top N] [--by-layer | --brief] [--exit-zero] [--json]",
+        "                 [--sort KEY] [--top N] [--by-layer | --brief]\n"
+        "                 [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,
