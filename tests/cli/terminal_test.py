@@ -146,6 +146,15 @@ class DiffTest(ModelTest):
         self.assertEqual(code, 0)
 
 
+class CastTest(ModelTest):
+    def test_a_long_table_of_losses_ends_on_a_terminal_only(self):
+        command = ("cast", "plain.safetensors", "fp8.safetensors", "--to", "fp8", "--force")
+        shown = self.lines(80, *command)
+        self.assertEqual(len(shown), 1 + 10 + 3, shown)
+        self.assertEqual(shown[11], "... and 281 more tensors (in a pipe or with --json: all)")
+        self.assertEqual(len(self.output(*command).splitlines()), 1 + 291 + 2)
+
+
 class ProgressTest(ModelTest):
     def test_progress_leaves_nothing_behind(self):
         with open(self.path("large.safetensors"), "wb") as file:
