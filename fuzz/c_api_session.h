@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -309,6 +310,26 @@ class Session {
     field = [](void* self, std::uint64_t, std::uint64_t, const void* bytes, std::size_t size) {
       static_cast<Session*>(self)->look_at(bytes, size);
     };
+  }
+  // Runs the tasks in the thread of the call, the last one first, and sometimes not all of them.
+  void callback_executor(void (*&field)(void*, std::size_t, void (*)(void*, std::size_t), void*)) {
+    if (in_.byte() < 150) return;
+    field = [](void* self, std::size_t count, void (*task)(void*, std::size_t), void* context) {
+      for (std::size_t i = count; i > 0; --i)
+        if (static_cast<Session*>(self)->whim() < 200) task(context, i - 1);
+    };
+  }
+  void callback_allocate(void* (*&field)(void*, std::size_t, std::size_t)) {
+    if (in_.byte() < 150) return;
+    field = [](void* self, std::size_t size, std::size_t alignment) -> void* {
+      require(size != 0 && alignment >= 64, "a size and an alignment");
+      if (static_cast<Session*>(self)->whim() >= 240) return nullptr;
+      return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    };
+  }
+  void callback_deallocate(void (*&field)(void*, void*, std::size_t)) {
+    if (in_.byte() < 150) return;
+    field = [](void*, void* memory, std::size_t) { std::free(memory); };
   }
   void callback_size(safetensors_status (*&field)(void*, std::uint64_t*, safetensors_error*));
   void callback_read_at(safetensors_status (*&field)(void*, std::uint64_t, void*, std::size_t, std::size_t*,
