@@ -19,6 +19,8 @@ inline namespace v0 {
 /// };
 /// @endcode
 ///
+/// While allocate() waits, its thread must not run other tasks of the same read.
+///
 /// Thread-safety: threads call deallocate() at any time, also while another thread is in allocate() or deallocate().
 struct Allocator {
   /// Returns memory of `size` bytes whose address is a multiple of `alignment`, a power of two. Neither is 0. A null

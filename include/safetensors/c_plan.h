@@ -226,7 +226,8 @@ typedef struct safetensors_read_options {
    * end. */
   void (*executor)(void* user, size_t count, void (*task)(void* context, size_t index), void* context);
   /** Returns memory of `size` bytes for one result that has no destination, instead of `arena`. The address must be a
-   * multiple of `alignment`, which is 64. Neither is 0. NULL means that there is no memory (OUT_OF_MEMORY).
+   * multiple of `alignment`, a power of two: 64, or the larger one of safetensors_packed_options. Neither is 0. NULL
+   * means that there is no memory (OUT_OF_MEMORY).
    *
    * safetensors_read_plan_execute() makes all allocations before it reads, in the calling thread. A stream allocates
    * when it begins to read an item, in any of its threads, one at a time. There, `allocate` must neither use the stream

@@ -121,9 +121,10 @@ struct ReadOptions {
   Arena* arena = nullptr;
 
   /// Memory of the caller for results that have no destination, instead of `arena`. Every result that has bytes is one
-  /// allocation, of exactly its size and with an alignment of 64 bytes. execute() makes all allocations before it
-  /// reads, in the calling thread. A Stream allocates when it begins to read an item, in any of its threads, one at a
-  /// time. There, allocate() must neither use the Stream nor wait for memory that next() returned.
+  /// allocation, of exactly its size and with an alignment of 64 bytes (read_packed(): its own, if that is larger).
+  /// execute() makes all allocations before it reads, in the calling thread. A Stream allocates when it begins to read
+  /// an item, in any of its threads, one at a time. There, allocate() must neither use the Stream nor wait for memory
+  /// that next() returned.
   ///
   /// The Arrays have MemoryKind::owned. Huge pages and the alignment for direct reads are then up to you: a direct read
   /// goes through a bounce buffer, unless the address and the offset in the file are equal modulo the block of the

@@ -48,7 +48,8 @@ template <class Function>
                           std::uint64_t offset = Error::kNoOffset) noexcept -> decltype(function()) {
   using Value = decltype(function());
   const auto threw = [&](const char* text) -> Value {
-    return Error{.code = code, .offset = offset, .message = std::string(what) + " threw an exception: " + text};
+    return Error{
+        .code = code, .offset = offset, .message = std::string(what) + " threw an exception: " + printable(text)};
   };
   const auto call = [&]() -> Value {
     return caught<std::bad_alloc>(std::forward<Function>(function),

@@ -147,6 +147,8 @@ class VerifiedSource final : public Source {
         chunks_(expected.chunks) {}
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return bytes_; }
+  [[nodiscard]] bool concurrent() const noexcept override { return file_.source().concurrent(); }
+  [[nodiscard]] std::uint64_t request_bytes() const noexcept override { return file_.source().request_bytes(); }
 
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override {

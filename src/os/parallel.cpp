@@ -116,7 +116,7 @@ Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::
   if (!source.concurrent()) threads = 1;
   std::size_t chunk = kReadChunk;
   if (const std::uint64_t wanted = source.request_bytes(); wanted != 0)
-    chunk = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, destination.size()));
+    chunk = std::max(chunk, static_cast<std::size_t>(std::min<std::uint64_t>(wanted, destination.size())));
   const bool whole = destination.size() <= chunk || (threads == 1 && cancellation == nullptr);
   if (whole) return read_exactly(source, offset, destination, cancellation);
   ReadTasks tasks(source, offset, destination, chunk, cancellation);

@@ -17,15 +17,21 @@ class Gate {
  public:
   Gate(const std::function<void()>& work, std::size_t max) noexcept : work_(work), max_(max) {}
 
-  // One task.
+  // One task. A thread that is inside already, such as one that a Source made wait in its pool, does not enter again:
+  // it could wait for a lock of its own.
   void pass() noexcept {
+    for (const Visit* visit = innermost; visit != nullptr; visit = visit->outer)
+      if (visit->gate == this) return;
     {
       const std::lock_guard lock(mutex_);
       if (closed_ || inside_ == max_) return;
       ++inside_;
       ++passed_;
     }
+    const Visit here{this, innermost};
+    innermost = &here;
     work_();
+    innermost = here.outer;
     const std::lock_guard lock(mutex_);
     if (--inside_ == 0) empty_.notify_all();
   }
@@ -38,6 +44,13 @@ class Gate {
   }
 
  private:
+  // The gates that a thread is inside of.
+  struct Visit {
+    const Gate* gate;
+    const Visit* outer;
+  };
+  static inline thread_local const Visit* innermost = nullptr;
+
   const std::function<void()>& work_;  // valid until close() returns
   const std::size_t max_;
   std::mutex mutex_;  // guards the members below

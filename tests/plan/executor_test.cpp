@@ -519,5 +519,33 @@ TEST_F(ExecutorTest, TasksNeedLittleStack) {
   }
 }
 
+// A Source that waits in the pool: its thread runs another task meanwhile. One thread at a time may call the Source, so
+// that task would wait for a lock of its own thread.
+TEST(Executors, ThreadInsideOfATaskRunsNoOther) {
+  class Waiting final : public ScriptedSource {
+   public:
+    using ScriptedSource::ScriptedSource;
+    Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+      if (pool != nullptr) (*pool)(1);
+      return ScriptedSource::read_at(offset, destination);
+    }
+    bool concurrent() const noexcept override { return false; }
+    const ExecutorTask* pool = nullptr;
+  };
+  const std::vector<PlannedTensor> tensors = tensors_of({300'000, 400'000});
+  const auto source = std::make_shared<Waiting>(file_of(tensors, 0));
+  ReadPlan plan;
+  const File file = File::from_source(source).value();
+  for (const PlannedTensor& planned : tensors) ASSERT_TRUE(succeeds(plan.add(tensor(file, planned.name))));
+  const Executor executor = [&](std::size_t count, const ExecutorTask& task) {
+    source->pool = &task;
+    for (std::size_t i = 0; i < count; ++i) task(i);
+    source->pool = nullptr;
+  };
+  const Result<ReadResult> result = plan.execute({.threads = 2, .executor = executor});
+  ASSERT_TRUE(succeeds(result));
+  for (std::size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(data_of(result->arrays[i]) == tensors[i].bytes);
+}
+
 }  // namespace
 }  // namespace safetensors

@@ -85,8 +85,10 @@ class [[nodiscard]] Error {
 /// @cond
 namespace detail {
 [[noreturn]] inline void stop(const char* call, const Error* error) noexcept {
-  std::fprintf(stderr, "safetensors: %s: %s%s%s\n", call, error ? error->path() : "",
-               error && error->path()[0] ? ": " : "", error ? error->message() : "there is no error");
+  char text[4096] = "there is no error";
+  std::size_t length = 0;
+  if (error != nullptr) (void)safetensors_error_format(&error->c(), text, sizeof text, &length, nullptr);
+  std::fprintf(stderr, "safetensors: %s: %s\n", call, text);
   std::abort();
 }
 }  // namespace detail
@@ -153,9 +155,10 @@ class [[nodiscard]] Result {
   [[nodiscard]] T& operator*() & noexcept { return checked(); }
   [[nodiscard]] const T& operator*() const& noexcept { return value(); }
   [[nodiscard]] T operator*() && noexcept { return std::move(checked()); }
-  [[nodiscard]] T* operator->() noexcept { return &checked(); }
-  [[nodiscard]] const T* operator->() const noexcept { return &value(); }
+  [[nodiscard]] T* operator->() & noexcept { return &checked(); }
+  [[nodiscard]] const T* operator->() const& noexcept { return &value(); }
   /// @}
+  detail::GiveTheObjectANameFirst operator->() && = delete;
   /// Moves the value out, or returns `fallback` if there is none.
   [[nodiscard]] T value_or(T fallback) && noexcept { return ok_ ? std::move(value_) : std::move(fallback); }
   /// Returns the error. The reference is valid as long as the Result. If there is a value, ends the program.

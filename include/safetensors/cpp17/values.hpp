@@ -299,14 +299,14 @@ struct SourceCalls {
     *error = failure.c();
     return error->code == SAFETENSORS_OK ? error->code = SAFETENSORS_ERROR_READ_FAILED : error->code;
   }
-  static safetensors_status size(void* user, std::uint64_t* size, safetensors_error* error) noexcept {
+  static safetensors_status size(void* user, std::uint64_t* size, safetensors_error* error) {
     const Result<std::uint64_t> found = static_cast<const Source*>(user)->size();
     if (!found) return fail(found.error(), error);
     *size = *found;
     return SAFETENSORS_OK;
   }
   static safetensors_status read_at(void* user, std::uint64_t offset, void* destination, std::size_t capacity,
-                                    std::size_t* count, safetensors_error* error) noexcept {
+                                    std::size_t* count, safetensors_error* error) {
     const Result<std::size_t> read = static_cast<const Source*>(user)->read_at(offset, destination, capacity);
     if (!read) return fail(read.error(), error);
     *count = *read;
