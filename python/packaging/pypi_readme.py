@@ -31,4 +31,7 @@ def dynamic_metadata(field: str, settings: Mapping[str, str]) -> dict[str, str]:
     if field != "readme":
         raise ValueError(f"this makes the readme, not {field}")
     text = Path("README.md").read_text(encoding="utf-8")
+    if "preface" in settings:
+        title, rest = text.split("\n\n", 1)
+        text = f"{title}\n\n{Path(settings['preface']).read_text(encoding='utf-8')}{rest}"
     return {"content-type": "text/markdown", "text": rewrite(text, settings["base-url"])}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         serialize_file,
     )
     from ._hash.manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
+    from ._install import install
     from ._native import (
         MissingTensorError,
         PrefetchLoader,
@@ -70,6 +71,7 @@ __all__ = [
     "_safe_open_handle",
     "deserialize",
     "diff",
+    "install",
     "lint",
     "load",
     "make_manifest",
@@ -113,6 +115,7 @@ if not TYPE_CHECKING:
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
         "diff": "_check.diff",
+        "install": "_install",
         "lint": "_check.lint",
         "load": "_read.load",
         "make_manifest": "_hash.manifest",

@@ -37,7 +37,7 @@ def _module_of(tensors: Mapping[str, Any]) -> Any:
     tensor = next(iter(tensors.values()), None)
     root = type(tensor).__module__.partition(".")[0]
     name = "torch" if is_torch(tensor) else _MODULES.get(root, "numpy")
-    return import_module(f"safetensors.{name}")
+    return import_module(f".{name}", __package__)
 
 
 # The ends of paths by which other formats are known. They look like one file, but would be a folder.

@@ -34,7 +34,7 @@ template <class Tensors>
     if (count++ < kMaxTableRows) rows.append(make_row(info_of(tensor)));
     bytes += info_of(tensor).nbytes();
   }
-  return import_module("safetensors._base.display").attr("table")(to_str(title), rows, count, bytes);
+  return import_own("_base.display").attr("table")(to_str(title), rows, count, bytes);
 }
 
 // The path as Python shows it: in quotes, with escapes.

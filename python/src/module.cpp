@@ -13,6 +13,7 @@
 
 NB_MODULE(_native, module) {
   using namespace safetensors::python;
+  set_package(module);
   module.doc() = "The extension of safetensors, in C++. Use the package safetensors.";
   // Tests turn warnings on. For users they are noise: a thread may still hold an object when the program ends.
   nb::set_leak_warnings(false);

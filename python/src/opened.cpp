@@ -209,7 +209,7 @@ nb::object Opened::torch_slice(const Tensor& tensor, nb::handle index) {
       nb::object result = maker()->make(part(tensor, parsed->slice));
       return parsed->new_axes ? result[parsed->axes] : result;
     }
-    const nb::module_ torch_index = import_module("safetensors._arrays.torch_index");
+    const nb::module_ torch_index = import_own("_arrays.torch_index");
     const nb::object rows = torch_index.attr("bounding_rows")(index, tensor.shape()[0]);
     if (!rows.is_none()) {
       const Slice slice{DimSlice::range(nb::cast<std::int64_t>(rows[0]), nb::cast<std::int64_t>(rows[1]))};

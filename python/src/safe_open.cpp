@@ -34,7 +34,7 @@ class SafeOpen {
     if (!opened) return head + "closed)";
     return head + "framework='" + name_of(opened->framework()) + "', backend='" + name_of(opened->backend()) + "', " +
            nb::cast<std::string>(
-               import_module("safetensors._base.display").attr("count_text")(opened->header().size())) +
+               import_own("_base.display").attr("count_text")(opened->header().size())) +
            ")";
   }
   [[nodiscard]] nb::object html() const {

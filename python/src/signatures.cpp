@@ -164,7 +164,8 @@ PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
 // `__init__`. A `__new__` in Python takes precedence over our `__init__`.
 nb::object make_class_signature() {
   PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
-  PyType_Spec spec{"safetensors.ClassSignature", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  static const auto* const name = new std::string(name_in_package("ClassSignature"));  // the type keeps a pointer to it
+  PyType_Spec spec{name->c_str(), sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
   const nb::object type = own(PyType_FromSpec(&spec));
   return own(PyObject_CallNoArgs(type.ptr()));
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "os/process.h"
 
@@ -14,6 +15,12 @@ namespace {
 // The classes SafetensorError and MissingTensorError. References that are never released.
 PyObject* safetensor_error = nullptr;
 PyObject* missing_tensor_error = nullptr;
+
+// The name of the package. Never destroyed: threads may still import modules while the program ends.
+std::string& package() {
+  static auto* const name = new std::string("safetensors");
+  return *name;
+}
 
 // The innermost WithoutGil of this thread, or null while it holds the GIL.
 constinit thread_local const WithoutGil* innermost = nullptr;
@@ -53,6 +60,19 @@ void park_thread() noexcept {
 
 nb::module_ import_module(const char* name) {
   return never_unwound([name] { return nb::module_::import_(name); });
+}
+
+void set_package(const nb::module_& extension) {
+  const auto name = nb::cast<std::string>(extension.attr("__name__"));
+  if (const std::size_t dot = name.rfind('.'); dot != std::string::npos) package() = name.substr(0, dot);
+}
+
+std::string name_in_package(std::string_view name) {
+  return package() + '.' + std::string(name);
+}
+
+nb::module_ import_own(std::string_view name) {
+  return import_module(name_in_package(name).c_str());
 }
 
 WithoutGil::WithoutGil() noexcept : outer_(std::exchange(innermost, this)), state_(PyEval_SaveThread()) {}
@@ -103,7 +123,7 @@ void define_errors(nb::module_& module) {
   nb::dict unknown;  // attributes of the class: None for instances that do not set them
   for (const char* const name : {"code", "offset", "errno"}) unknown[name] = nb::none();
   safetensor_error = PyErr_NewExceptionWithDoc(
-      "safetensors._safetensors_rust.SafetensorError",
+      name_in_package("_safetensors_rust.SafetensorError").c_str(),
       "A file that breaks the format, or a request that cannot be met.\n\n"
       "The attributes `code` (a str such as \"invalid_offset\"), `offset` (in bytes from the start of the file)\n"
       "and `errno` give details. Each is None if it is unknown.",
@@ -117,7 +137,7 @@ void define_errors(nb::module_& module) {
   members["name"] = nb::none();
   const nb::object bases = nb::make_tuple(nb::handle(safetensor_error), nb::handle(PyExc_KeyError));
   missing_tensor_error =
-      PyErr_NewExceptionWithDoc("safetensors.MissingTensorError",
+      PyErr_NewExceptionWithDoc(name_in_package("MissingTensorError").c_str(),
                                 "A name that is not among the tensors. The attribute `name` is that name.\n\n"
                                 "It is a SafetensorError, and a KeyError for programs that expect one of a mapping.",
                                 bases.ptr(), members.ptr());

@@ -89,6 +89,14 @@ decltype(auto) never_unwound(Function&& function) {
 
 [[nodiscard]] nb::module_ import_module(const char* name);
 
+// The package of this extension: "safetensors", or "safetensors_cpp" in the distribution of that name. The name comes
+// from the extension's module, so that the same file works in both.
+void set_package(const nb::module_& extension);
+// Returns "safetensors.NAME", with the name of the package.
+[[nodiscard]] std::string name_in_package(std::string_view name);
+// Imports a module of this package, such as "_base.display".
+[[nodiscard]] nb::module_ import_own(std::string_view name);
+
 // Releases the GIL during its lifetime. While the interpreter ends, a thread cannot take the GIL back. Python then
 // unwinds the thread, which would call std::terminate here. So the thread is parked until the process ends.
 class WithoutGil {

@@ -49,7 +49,7 @@ class RankError(SafetensorError):
     On a rank that failed itself, `__cause__` is its error.
     """
 
-    __module__ = "safetensors.distributed"
+    __module__ = f"{__name__.partition('.')[0]}.distributed"
 
     def __init__(self, failures: dict[int, str], world_size: int) -> None:
         ranks_of: dict[str, list[int]] = {}

@@ -76,7 +76,7 @@ class LoadReport:
     bytes_received: int
     seconds: float
 
-    __module__ = "safetensors.distributed"
+    __module__ = f"{__name__.partition('.')[0]}.distributed"
 
 
 def load_pieces(

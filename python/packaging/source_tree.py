@@ -1,0 +1,65 @@
+"""Copies the tracked files of this clone into a folder, as the source of one of the two distributions.
+
+usage: python3 python/packaging/source_tree.py safetensors|safetensors-cpp FOLDER
+
+Both distributions have the same files. Only pyproject.toml differs, and scikit-build-core has no setting for a second
+one. So this changes the lines of pyproject.toml that name the distribution and its package. A file that is already in
+the folder and has the same content keeps its time, so that a build compiles only what has changed.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Lines of pyproject.toml, and what safetensors-cpp has in their place. An index accepts no version with "+".
+CHANGES = (
+    ('name = "safetensors"\n', 'name = "safetensors-cpp"\n'),
+    ('"safetensors[', '"safetensors-cpp['),
+    ('description = "Read, check and write safetensors files: a drop-in for', 'description = "Read, check and write safetensors files: `import safetensors_cpp`, or in the place of'),
+    ('"safetensors._vllm:register"', '"safetensors_cpp._vllm:register"'),
+    ('wheel.packages = ["python/safetensors"]\n', 'wheel.packages.safetensors_cpp = "python/safetensors"\n'),
+    ("regex = '(?P<value>\\S+)'\n", "regex = '(?P<base>[0-9.]+)\\+cpp\\.(?P<release>[0-9]+)'\nresult = \"{base}.{release}\"\n"),
+    ('SAFETENSORS_BUILD_PYTHON = "ON"\n', 'SAFETENSORS_BUILD_PYTHON = "ON"\nSAFETENSORS_PYTHON_PACKAGE = "safetensors_cpp"\n'),
+    ('base-url = ""', 'preface = "python/packaging/safetensors_cpp.md"\nbase-url = ""'),
+)  # fmt: skip
+
+
+def pyproject(text: str, distribution: str) -> str:
+    """Return the pyproject.toml of a distribution. Raises ValueError if a line to change is not there."""
+    if distribution == "safetensors":
+        return text
+    for old, new in CHANGES:
+        if old not in text:
+            raise ValueError(f"pyproject.toml has no {old.strip()!r}")
+        text = text.replace(old, new)
+    return text
+
+
+def copy_tree(distribution: str, folder: Path) -> None:
+    """Make the folder hold the tracked files and nothing else."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    names = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.relative_to(folder).as_posix() not in names:
+            path.unlink()
+    for name in sorted(names):
+        source, copy = ROOT / name, folder / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if name == "pyproject.toml":
+            text = pyproject(source.read_text(encoding="utf-8"), distribution)
+            if not copy.exists() or copy.read_text(encoding="utf-8") != text:
+                copy.write_text(text, encoding="utf-8")
+        elif not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
+            shutil.copy2(source, copy)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in ("safetensors", "safetensors-cpp"):
+        sys.exit(__doc__)
+    copy_tree(sys.argv[1], Path(sys.argv[2]))
