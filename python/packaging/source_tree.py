@@ -2,14 +2,15 @@
 
 usage: python3 python/packaging/source_tree.py safetensors|safetensors-cpp FOLDER
 
-Both distributions have the same files. Only pyproject.toml differs, and scikit-build-core has no setting for a second
-one. So this changes the lines of pyproject.toml that name the distribution and its package. A file that is already in
-the folder and has the same content keeps its time, so that a build compiles only what has changed.
+Both distributions have the same files. The second one has its package in python/safetensors_cpp, and other names in
+pyproject.toml, of which a tree can have only one. A file that is already in the folder and has the same content keeps
+its time, so that a build compiles only what has changed.
 """
 
 from __future__ import annotations
 
 import filecmp
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ CHANGES = (
     ('"safetensors[', '"safetensors-cpp['),
     ('description = "Read, check and write safetensors files: a drop-in for', 'description = "Read, check and write safetensors files: `import safetensors_cpp`, or in the place of'),
     ('"safetensors._vllm:register"', '"safetensors_cpp._vllm:register"'),
-    ('wheel.packages = ["python/safetensors"]\n', 'wheel.packages.safetensors_cpp = "python/safetensors"\n'),
+    ('wheel.packages = ["python/safetensors"]\n', 'wheel.packages = ["python/safetensors_cpp"]\n'),
     ("regex = '(?P<value>\\S+)'\n", "regex = '(?P<base>[0-9.]+)\\+cpp\\.(?P<release>[0-9]+)'\nresult = \"{base}.{release}\"\n"),
     ('SAFETENSORS_BUILD_PYTHON = "ON"\n', 'SAFETENSORS_BUILD_PYTHON = "ON"\nSAFETENSORS_PYTHON_PACKAGE = "safetensors_cpp"\n'),
     ('base-url = ""', 'preface = "python/packaging/safetensors_cpp.md"\nbase-url = ""'),
@@ -41,15 +42,25 @@ def pyproject(text: str, distribution: str) -> str:
     return text
 
 
+def place(name: str, distribution: str) -> str:
+    """Return the name of the copy of a file."""
+    if distribution == "safetensors":
+        return name
+    return re.sub("^python/safetensors/", "python/safetensors_cpp/", name)
+
+
 def copy_tree(distribution: str, folder: Path) -> None:
     """Make the folder hold the tracked files and nothing else."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
-    names = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    sources = {}  # by the names of the copies
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            sources[place(name, distribution)] = ROOT / name
     for path in folder.rglob("*"):
-        if path.is_file() and path.relative_to(folder).as_posix() not in names:
+        if path.is_file() and path.relative_to(folder).as_posix() not in sources:
             path.unlink()
-    for name in sorted(names):
-        source, copy = ROOT / name, folder / name
+    for name, source in sources.items():
+        copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if name == "pyproject.toml":
             text = pyproject(source.read_text(encoding="utf-8"), distribution)

@@ -7,7 +7,6 @@ are the same objects, so classes and functions exist once, whatever name a progr
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -42,10 +41,9 @@ def install() -> None:
 
 def _refuse_other(own: ModuleType) -> None:
     """Raise ImportError if `safetensors` or one of its modules is another package's."""
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] != _PLACE or module is own:
-            continue
-        if getattr(module, "__name__", "").partition(".")[0] != _OWN:
+    for name in sorted(name for name in sys.modules if name.partition(".")[0] == _PLACE):
+        module = sys.modules[name]
+        if module is not own and getattr(module, "__name__", "").partition(".")[0] != _OWN:
             where = getattr(module, "__file__", None) or "no file"
             raise ImportError(
                 f"{_OWN}.install(): {name} is already imported, from {where} (call install() before"
@@ -63,9 +61,11 @@ class _Finder:
         first, _, rest = fullname.partition(".")
         if first != _PLACE:
             return None
+        from importlib.util import find_spec  # not at the top: it would take most of the time of install()
+
         name = f"{_OWN}.{rest}" if rest else _OWN
         try:
-            found = name in sys.modules or importlib.util.find_spec(name) is not None
+            found = name in sys.modules or find_spec(name) is not None
         except ModuleNotFoundError:  # the parent is not a package
             found = False
         return ModuleSpec(fullname, _Loader(name)) if found else None
