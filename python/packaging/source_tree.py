@@ -50,7 +50,7 @@ def place(name: str, distribution: str) -> str:
 
 
 def copy_tree(distribution: str, folder: Path) -> None:
-    """Make the folder hold the tracked files and nothing else."""
+    """Make the folder hold the tracked files and nothing else, not even empty folders."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     sources = {}  # by the names of the copies
     for name in filter(None, listed.stdout.split("\0")):
@@ -59,6 +59,9 @@ def copy_tree(distribution: str, folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and path.relative_to(folder).as_posix() not in sources:
             path.unlink()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
     for name, source in sources.items():
         copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -44,8 +44,7 @@ class ConvertingMaker final : public Maker {
   ConvertingMaker(Framework framework, const Device& device)
       : bits_(framework == Framework::mlx || framework == Framework::paddle),
         numpy_(make_numpy_maker(bits_)),
-        convert_(import_own("_arrays.converters")
-                     .attr("converter")(converter_name(framework), to_str(device.name))) {}
+        convert_(import_own("_arrays.converters").attr("converter")(converter_name(framework), to_str(device.name))) {}
   nb::object make(const Array& array) override { return converted(array.dtype(), numpy_->make(array)); }
   nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) override {
     return converted(array.dtype(), numpy_->make_inside(array, whole, memory));

@@ -33,9 +33,7 @@ class SafeOpen {
     const std::string head = "safe_open(" + quoted(path_) + ", ";
     if (!opened) return head + "closed)";
     return head + "framework='" + name_of(opened->framework()) + "', backend='" + name_of(opened->backend()) + "', " +
-           nb::cast<std::string>(
-               import_own("_base.display").attr("count_text")(opened->header().size())) +
-           ")";
+           nb::cast<std::string>(import_own("_base.display").attr("count_text")(opened->header().size())) + ")";
   }
   [[nodiscard]] nb::object html() const {
     const std::shared_ptr<Opened> opened = if_open();

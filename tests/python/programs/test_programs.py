@@ -53,7 +53,9 @@ def tiny_llama(tied: bool = True) -> Any:
 
 def test_the_package_in_use_is_ours() -> None:
     assert "cpp" in safetensors.__version__ and hasattr(safetensors, "_native")
-    assert importlib.metadata.version("safetensors") == safetensors.__version__
+    # With SAFETENSORS_CPP=1 the package stands next to the reference, whose version the programs ask for.
+    expected = safetensors.__version__ if safetensors.__name__ == "safetensors" else "0.8.0"
+    assert importlib.metadata.version("safetensors") == expected
 
 
 def test_programs_accept_the_version() -> None:
