@@ -14,7 +14,10 @@ from importlib.machinery import ModuleSpec
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing, which is slow
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from importlib.abc import Loader
     from types import ModuleType
+else:
+    Loader = object  # importlib.abc is slow, too
 
 __all__ = ["install"]
 
@@ -71,7 +74,7 @@ class _Finder:
         return ModuleSpec(fullname, _Loader(name)) if found else None
 
 
-class _Loader:
+class _Loader(Loader):
     """Gives a module of this package another name in `sys.modules`."""
 
     def __init__(self, name: str) -> None:
