@@ -81,7 +81,7 @@ WithoutGil::~WithoutGil() {
   innermost = outer_;
   try {
     PyEval_RestoreThread(state_);
-  } catch (const abi::__forced_unwind&) {
+  } catch (const ForcedUnwind&) {
     park_thread();
   }
 }
@@ -92,7 +92,7 @@ WithGil::WithGil() noexcept : released_(std::exchange(innermost, nullptr)) {
       PyEval_RestoreThread(released_->state_);
     else
       state_ = PyGILState_Ensure();
-  } catch (const abi::__forced_unwind&) {
+  } catch (const ForcedUnwind&) {
     park_thread();
   }
 }

@@ -1,6 +1,8 @@
 // Shared by all parts of the extension: errors, conversions between C++ and Python, the GIL, signals, and buffers.
 #pragma once
 
+#include <cstdio>  // for nanobind.h, which uses stderr. libc++ does not include it
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <safetensors/safetensors.h>
@@ -73,6 +75,14 @@ void define_errors(nb::module_& module);
 // Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
+// With libstdc++, an ending thread is unwound by this exception. libc++ has no such type: a catch block never sees the
+// unwinding there, so this type is never thrown.
+#ifdef __GLIBCXX__
+using ForcedUnwind = abi::__forced_unwind;
+#else
+struct ForcedUnwind {};
+#endif
+
 // Blocks for ever. A thread calls it if the ending interpreter unwinds it through code that must not be unwound.
 [[noreturn]] void park_thread() noexcept;
 
@@ -82,7 +92,7 @@ template <class Function>
 decltype(auto) never_unwound(Function&& function) {
   try {
     return std::forward<Function>(function)();
-  } catch (const abi::__forced_unwind&) {
+  } catch (const ForcedUnwind&) {
     park_thread();
   }
 }
