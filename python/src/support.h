@@ -75,9 +75,7 @@ void define_errors(nb::module_& module);
 // Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
-// With libstdc++, an ending thread is unwound by this exception. libc++ has no such type, so nothing stops the
-// unwinding there: with glibc and Python before 3.14, a daemon thread that is in a call when the program ends crashes
-// it.
+// With libstdc++, an ending thread is unwound by this exception. libc++ has no such type: unwind.cpp parks the thread.
 #ifdef __GLIBCXX__
 using ForcedUnwind = abi::__forced_unwind;
 #else
