@@ -49,8 +49,8 @@ class SAFETENSORS_API_CLASS Source {
 
   /// Returns false if only one thread at a time may call the functions of this Source. Then a File, with its copies and
   /// its tensors, calls them under a lock, and reads with one thread, unless ReadOptions::threads asks for more. If
-  /// several Files share a Source, each has a lock of its own. While a function waits, its thread must not read the same
-  /// File: it would wait for its own lock. The library asks once, when it opens the File.
+  /// several Files share a Source, each has a lock of its own. While a function waits, its thread must not read the
+  /// same File: it would wait for its own lock. The library asks once, when it opens the File.
   [[nodiscard]] virtual bool concurrent() const noexcept { return true; }
 
   /// Returns the number of bytes per call of read_at() that suits this Source, such as 32 MiB for storage that reads a
