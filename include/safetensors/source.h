@@ -57,6 +57,8 @@ class SAFETENSORS_API_CLASS Source {
   /// long range with threads of its own. No call asks for more. Calls ask for less at the end of a tensor, for smaller
   /// tensors and pieces of slices, and if the ReadOptions ask for less. A ReadPlan takes the next lower multiple of 64,
   /// at least 4096 and at most 2^30. The library asks once, when it opens the File.
+  /// Results that are cast, or whose bytes are gathered, pass through buffers of this size, one per thread, unless
+  /// ReadOptions::memory_limit allows less.
   /// 0: the library chooses. A ReadPlan, File::view() and the header then use 2 MiB, and Tensor::read() the whole
   /// tensor.
   [[nodiscard]] virtual std::uint64_t request_bytes() const noexcept { return 0; }
