@@ -6,6 +6,7 @@
 #include "json_output.h"
 #include "text/escape.h"
 #include "text/pretty_json.h"
+#include "text/size.h"
 
 #include "os/command/standard_streams.h"
 #include "os/descriptor.h"

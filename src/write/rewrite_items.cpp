@@ -5,6 +5,7 @@
 #include "write/rewrite_items.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <new>
 #include <set>
@@ -155,20 +156,44 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
 
 void RewriteItems::sort_by(const CheckpointLayout& layout) {
   struct Place {
-    std::size_t file;
     std::uint64_t offset;
-    RewriteItem item;
+    std::uint32_t file;
+    std::uint32_t item;  // its index; the last key, so that tensors without bytes keep their order
+    auto operator<=>(const Place& other) const noexcept {
+      return std::tie(file, offset, item) <=> std::tie(other.file, other.offset, other.item);
+    }
   };
+  const auto place_of = [&](std::size_t index) {
+    const std::string_view name = items_[index].name;
+    const std::size_t file = layout.file_of(name).value_or(0);
+    const TensorInfo* const tensor = layout.files()[file].header.find(name);
+    return Place{tensor != nullptr ? tensor->begin : 0, static_cast<std::uint32_t>(file),
+                 static_cast<std::uint32_t>(index)};
+  };
+  std::size_t sorted = 1;
+  for (Place before = items_.empty() ? Place{} : place_of(0); sorted < items_.size(); ++sorted) {
+    const Place here = place_of(sorted);
+    if (here < before) break;
+    before = here;
+  }
+  if (sorted >= items_.size()) return;  // as in most cases, and without memory
+
   std::vector<Place> places;
   places.reserve(items_.size());
-  for (const RewriteItem& item : items_) {
-    const std::size_t file = layout.file_of(item.name).value_or(0);
-    const TensorInfo* const tensor = layout.files()[file].header.find(item.name);
-    places.push_back({file, tensor != nullptr ? tensor->begin : 0, item});
+  for (std::size_t i = 0; i < items_.size(); ++i) places.push_back(place_of(i));
+  std::sort(places.begin(), places.end());
+  // Each round moves the items of one cycle. places[i].item is i when items_[i] is final.
+  for (std::uint32_t first = 0; first < places.size(); ++first) {
+    const RewriteItem kept = items_[first];
+    std::uint32_t at = first;
+    while (places[at].item != first) {
+      const std::uint32_t from = std::exchange(places[at].item, at);
+      items_[at] = items_[from];
+      at = from;
+    }
+    places[at].item = at;
+    items_[at] = kept;
   }
-  std::ranges::stable_sort(
-      places, [](const Place& a, const Place& b) { return std::tie(a.file, a.offset) < std::tie(b.file, b.offset); });
-  std::ranges::transform(places, items_.begin(), &Place::item);
 }
 
 }  // namespace safetensors::write
