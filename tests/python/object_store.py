@@ -90,17 +90,21 @@ def serve(folder: str, path: str, truncates: str) -> None:
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
             with lock:
-                if offset != writing[path]:
-                    refuse(errno.EINVAL)  # out of order
+                if offset != writing.get(path):
+                    refuse(errno.EINVAL)  # out of order, or after a close()
                 writing[path] += len(data)
             return os.pwrite(fh, data, offset)
 
         def fsync(self, path: str, datasync: int, fh: int) -> int:
             return 0
 
-        def release(self, path: str, fh: int) -> int:
+        # close() waits for this request. It does not wait for release().
+        def flush(self, path: str, fh: int) -> int:
             with lock:
                 writing.pop(path, None)
+            return 0
+
+        def release(self, path: str, fh: int) -> int:
             os.close(fh)
             return 0
 
@@ -125,7 +129,8 @@ def serve(folder: str, path: str, truncates: str) -> None:
         def chown(self, path: str, uid: int, gid: int) -> None:
             refuse(errno.ENOSYS)
 
-    fuse.FUSE(Files(), path, foreground=True, fsname="object_store")
+    # hard_remove: libfuse would rename a removed file that is still open.
+    fuse.FUSE(Files(), path, foreground=True, fsname="object_store", hard_remove=True)
 
 
 if __name__ == "__main__":

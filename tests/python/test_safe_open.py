@@ -61,7 +61,8 @@ def test_the_package_exports_what_programs_import() -> None:
     ours = {
         "Box", "Checkpoint", "CheckpointLayout", "CheckpointStream", "CheckpointWriter", "DiffResult", "LintFinding", "Manifest",
         "ManifestFile", "ManifestTensor", "MissingTensorError", "PrefetchPlan", "StatsBin", "TensorDiff", "TensorStats", "TensorSummary",
-        "Transfer", "Writer", "diff", "lint", "load", "make_manifest", "read_manifest", "reshard", "save", "shard_box", "stats", "stream",
+        "Transfer", "Writer", "diff", "install", "lint", "load", "make_manifest", "read_manifest", "reshard", "save", "shard_box",
+        "stats", "stream",
     }  # fmt: skip
     assert set(safetensors.__all__) == names | ours
     rust = importlib.import_module("safetensors._safetensors_rust")
