@@ -12,7 +12,7 @@ namespace safetensors::cli {
 [[nodiscard]] std::vector<std::string> with_command_name(std::vector<std::string> arguments);
 
 // The hint for a word that stands for no command, but for a task: "search names: safetensors ls PATH --match '*TEXT*'".
-// Empty if there is none.
+// The text is empty if the word is not known.
 [[nodiscard]] std::string_view hint_of_word(std::string_view word);
 
 }  // namespace safetensors::cli

@@ -20,7 +20,8 @@ struct Selection {
   // Binds both options. This object must outlive Arguments::parse().
   void bind(Arguments& arguments);
   [[nodiscard]] bool empty() const { return match.empty() && exclude.empty(); }
-  // Whether a pattern of --match matches, or there is none, and no pattern of --exclude does.
+  // Returns true if a pattern of --match matches the name, and no pattern of --exclude matches it. Without --match,
+  // every name matches.
   [[nodiscard]] bool selects(std::string_view name) const;
   // A hint for a selection of nothing: " (a pattern is for the whole name: try '*norm*')". Empty if the patterns of
   // --match have wildcards.

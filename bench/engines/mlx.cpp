@@ -1,5 +1,5 @@
-// The file reader of MLX (mlx/io/load.cpp of a checkout). The loop around it does what the primitive that loads an
-// array on a CPU does: it allocates each tensor and queues its read in the pool of MLX. Names and offsets come from
+// Measures the file reader of MLX (mlx/io/load.cpp of a checkout). The loop works like the primitive of MLX that loads
+// an array on a CPU: it allocates each tensor and queues its read in the pool of MLX. Names and offsets come from
 // this library, because the parser of MLX needs all of MLX.
 #include <safetensors/safetensors.h>
 

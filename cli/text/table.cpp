@@ -103,7 +103,7 @@ void Table::fit(std::size_t terminal) {
   shrink(Narrow::name, terminal, kMinWidth);
 }
 
-// Hides columns until names of up to kMaxWidth columns fit. A wider one gets what is left.
+// Hides columns until names of up to kMaxWidth columns fit. A wider column of names gets the rest of the line.
 bool Table::hide_columns(std::size_t terminal) {
   const std::size_t name = names_ < widths_.size() ? widths_[names_] : 0;
   const auto fits = [&] { return total(widths_) - name + std::min(name, kMaxWidth) <= terminal; };

@@ -19,7 +19,7 @@
 namespace safetensors::file {
 
 // Forwards to the Source of a caller. Every File over such a Source reads through an object of this class, so the rest
-// of the library sees a Source that never throws, and need not know what the caller asked for:
+// of the library sees a Source that never throws, and the wishes of the caller are met in one place:
 // - exceptions become errors;
 // - if the Source is not concurrent, one thread at a time calls it;
 // - a request is at most request_bytes() long.

@@ -2,8 +2,8 @@
 // each: "NAME ok", or "NAME CODE OFFSET MESSAGE". Compiled as C++17 without exceptions and RTTI.
 //
 // Each case is opened over a source, which gives zeros after the bytes of the case. So a case may have a size that no
-// memory holds. A case that fits is opened in memory, too. Of a file that opens, every tensor is listed and the smaller
-// ones are read.
+// memory holds. A case that fits is opened in memory, too. If a file opens, the program lists every tensor and
+// reads the smaller ones.
 #include <safetensors/safetensors.hpp>
 
 #include <algorithm>

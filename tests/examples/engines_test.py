@@ -12,7 +12,7 @@ import tempfile
 from support import check, run
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "conformance"
-# (name, dtype, shape, bytes): every way in which an engine changes what it reads.
+# (name, dtype, shape, bytes): together they make the engines use every conversion of dtypes and shapes that they have.
 TENSORS = [
     ("a.bf16", "BF16", [2, 3], bytes(range(12))),
     ("b.f32", "F32", [], struct.pack("<f", 1.5)),

@@ -34,7 +34,7 @@ using test::two_tensors;
 
 enum class Thrown { runtime_error, bad_alloc, number };
 
-// Counts its calls, and does what it is told to.
+// Counts its calls, and throws at the call that the test chooses.
 class OddSource final : public Source {
  public:
   explicit OddSource(std::string bytes) : bytes_(std::move(bytes)) {}
