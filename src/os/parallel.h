@@ -35,9 +35,9 @@ class Tasks {
 // Returns the number of processors that this process may use, at least 1 and at most 16.
 [[nodiscard]] unsigned usable_processors() noexcept;
 
-// Fills destination with bytes from `offset` on. Up to `threads` threads read chunks of Source::request_bytes(), or of
-// kReadChunk bytes. 0 threads: one per usable processor. A source that is not concurrent is read by one thread. Errors:
-// those of read_exactly(), for the first chunk that fails. cancellation: may be null.
+// Fills destination with bytes from `offset` on. Up to `threads` threads read chunks of kReadChunk bytes, or of
+// Source::request_bytes() if that is more. 0 threads: one per usable processor. A source that is not concurrent is read
+// by one thread. Errors: those of read_exactly(), for the first chunk that fails. cancellation: may be null.
 inline constexpr std::size_t kReadChunk = std::size_t{2} << 20;  // bytes
 [[nodiscard]] Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
                                    unsigned threads = 0, base::Cancellation* cancellation = nullptr) noexcept;
