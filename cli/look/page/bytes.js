@@ -21,7 +21,7 @@ const boxesOf = (begin, end) => {
   return boxes;
 };
 const drawMap = () => {
-  const { context } = canvasOf(byId("map"));
+  const { context, width: whole } = canvasOf(byId("map"));
   const fill = (begin, end, paint, gap) => {
     context.fillStyle = paint;
     const boxes = boxesOf(begin, end);
@@ -41,7 +41,7 @@ const drawMap = () => {
     context.fillRect(x, y - 1, 2, lineHeight);
     const text = String(i + 1), width = context.measureText(text).width, at = y * 1e5 + x;
     if (at < free) return;
-    context.fillText(text, x + 5, y + 7);
+    context.fillText(text, x + 6 + width > whole ? x - 4 - width : x + 5, y + 7);
     free = at + width + 12;
   });
 };

@@ -32,10 +32,9 @@ const histogram = (t) => {
 };
 const special = (t) => t.stats[5] + t.stats[6];
 const linkOf = (t) => "#" + encodeURIComponent(t.name);
-const detail = (t, columns) => {
+const detail = (t) => {
   const row = make("tr", undefined, "detail");
   const cell = make("td");
-  cell.colSpan = columns;
   const facts = [`${t.dtype} ${t.shape}, ${counted(t.parameters, "parameter")}, ${grouped(t.bytes)} bytes from byte ${grouped(t.offset)}`];
   if (several) facts.push(`in file ${t.file + 1}, ${data.files[t.file].name}`);
   const box = make("div");

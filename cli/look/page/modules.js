@@ -113,7 +113,7 @@ const drawModuleRows = (all) => {
     const row = make("tr"), name = make("td", undefined, "name");
     name.append(makeButton(child.name || "(empty name)", () => open(child)));
     row.append(name, make("td", child.tensor ? "" : grouped(child.count), "number"), make("td", grouped(child.parameters), "number"),
-      make("td", size(child.bytes), "number"), make("td", share(child.bytes, dataBytes), "number"));
+      make("td", size(child.bytes), "number"), make("td", share(child.bytes, dataBytes), "number not-phone"));
     return row;
   });
   byId("module-rows").replaceChildren(...rows);

@@ -2,6 +2,7 @@
 // All rows have one height. Rows that are opened have a second row below, whose height is measured.
 const maxRows = 500000;  // browsers limit the height of a page
 const maxPrinted = 1000;
+const maxTail = 26;  // characters
 const columns = [
   { title: "Name", key: (t) => t.sortName, name: "name", width: 0 },
   { title: "Dtype", key: (t) => t.dtype, width: 6 },
@@ -48,7 +49,8 @@ const made = new Map();  // tensor: { row, detail }
 const nameCell = (t) => {
   const cell = make("td", undefined, "name");
   // The end of a name is never cut: it tells tensors apart.
-  const cut = Math.max(0, t.name.lastIndexOf(".", t.name.length - 8), t.name.length - 24);
+  const least = Math.max(0, t.name.length - maxTail), dot = t.name.indexOf(".", least);
+  const cut = dot < 0 || least === 0 ? least : dot + 1;
   const button = makeButton(undefined, () => toggle(t));
   if (t.name === "") button.append("(empty name)");
   else button.append(make("span", t.name.slice(0, cut), "head"), make("span", t.name.slice(cut), "tail"));
@@ -99,13 +101,16 @@ const render = () => {
   const first = printing ? 0 : Math.max(0, Math.min(placeAt(box.scrollTop), count) - around);
   const last = printing ? count : Math.min(count, placeAt(box.scrollTop + box.clientHeight) + 1 + around);
   const wanted = [];
+  const heads = [...byId("head").querySelectorAll("th")];
+  const span = heads.filter((cell) => printing || cell.offsetWidth > 0).length;
   for (const t of list.slice(first, last)) {
     if (!made.has(t)) made.set(t, { row: rowOf(t), detail: null });
     const one = made.get(t);
     one.row.setAttribute("aria-rowindex", String(placeIn[t.index] + 2));
     wanted.push(one.row);
     if (!opened.has(t)) continue;
-    one.detail = one.detail || detail(t, columns.length);
+    one.detail = one.detail || detail(t);
+    one.detail.firstChild.colSpan = span;
     wanted.push(one.detail);
   }
   const focused = rows.contains(document.activeElement);

@@ -68,6 +68,5 @@ const heatMap = ([tensor, shape, allRows, allColumns, given]) => {
 const heatMaps = data.maps.map(heatMap);
 byId("maps").replaceChildren(...heatMaps.map((map) => map.figure));
 byId("values").hidden = heatMaps.length === 0;
-byId("values-note").textContent = "Evenly spaced values; blue is negative, red is positive, grey is not a number. Arrow keys go from value to value."
-  + (data.more_maps > 0 ? ` ${counted(data.more_maps, "more tensor")} of --values are left out.` : "");
+byId("values-note").textContent = data.more_maps > 0 ? `${counted(data.more_maps, "more tensor")} of --values left out.` : "";
 for (const map of heatMaps) if (map.listen) map.listen();
