@@ -215,14 +215,14 @@ const Command kInspect = {
     .summary = "write a page of HTML: map, sizes, table, histograms",
     .title = "Write a page of HTML that shows a file or a model.",
     .usage =
-        "safetensors inspect PATH -o OUT [--stats] [--values GLOB]... [--slice SLICE]\n"
-        "                    [--force] [--dry-run] [--json]",
+        "safetensors inspect PATH -o OUT [--stats] [--values GLOB]...\n"
+        "                    [--slice SLICE] [--force] [--dry-run] [--json]",
     .description = kInspectDescription,
     .options = kInspectTable,
     .examples = kInspectExamples,
     .exits =
-        "0 written; 1 the file is invalid, no name matches --values, or the slice is\n"
-        "not in the tensor; 2 usage, or OUT exists; 3 cannot read or write",
+        "0 written; 1 the file is invalid, no name matches --values, or the slice\n"
+        "is not in the tensor; 2 usage, or OUT exists; 3 cannot read or write",
     .run = run_inspect,
 };
 

@@ -1,47 +1,54 @@
 // The search: words, patterns as in a shell, and regular expressions.
 
-// Matches a name against a pattern: * any text, ? one character, [a-z] one of a set, \ takes the next character
-// literally. After a mismatch only the last star takes one more character, so a hostile name or pattern costs at most
-// the product of their lengths.
-const globMatch = (glob, name) => {
-  const one = (p, character) => {  // the length of the pattern that matches, or 0
-    if (glob[p] === "?") return 1;
-    if (glob[p] === "[") {
-      const negated = glob[p + 1] === "!" || glob[p + 1] === "^";
-      const first = p + (negated ? 2 : 1), end = glob.indexOf("]", first + 1);
-      if (end >= 0) {
-        let found = false;
-        for (let i = first; i < end; ++i) {
-          const range = glob[i + 1] === "-" && i + 2 < end;
-          found = found || (range ? glob[i] <= character && character <= glob[i + 2] : glob[i] === character);
-          if (range) i += 2;
-        }
-        return found !== negated ? end + 1 - p : 0;
-      }
-    }
-    const escaped = glob[p] === "\\" && p + 1 < glob.length ? 1 : 0;
-    return glob[p + escaped] === character ? escaped + 1 : 0;
-  };
-  let p = 0, star = -1, after = 0;
-  for (let n = 0; n < name.length;) {
-    if (glob[p] === "*") {
-      star = ++p;
-      after = n;
+// Compiles a pattern for whole names: * any text, ? one character, [a-z] one of a set, [!a-z] one outside of a set, \ takes
+// the next character literally. Each part between stars becomes an expression without repetition, which matches a fixed
+// number of characters. The leftmost match of each part is enough, so no pattern or name makes it slow.
+const compileGlob = (glob) => {
+  const literal = (text) => text.replace(/[^\w\s]/g, "\\$&");
+  const parts = [{ source: "", length: 0 }];
+  for (let i = 0; i < glob.length; ++i) {
+    const part = parts[parts.length - 1];
+    const negated = glob[i + 1] === "!" || glob[i + 1] === "^";
+    const first = i + (negated ? 2 : 1), end = glob[i] === "[" ? glob.indexOf("]", first + 1) : -1;
+    if (glob[i] === "*") {
+      parts.push({ source: "", length: 0 });
       continue;
     }
-    const matched = p < glob.length ? one(p, name[n]) : 0;
-    if (matched > 0) {
-      p += matched;
-      n += 1;
-    } else if (star >= 0) {
-      p = star;
-      n = ++after;
+    part.length += 1;
+    if (glob[i] === "?") {
+      part.source += "[^]";
+    } else if (end >= 0) {
+      let set = "";
+      for (let k = first; k < end; ++k) {
+        const range = glob[k + 1] === "-" && k + 2 < end;
+        if (!range) set += literal(glob[k]);
+        else if (glob[k] <= glob[k + 2]) set += `${literal(glob[k])}-${literal(glob[k + 2])}`;
+        if (range) k += 2;
+      }
+      part.source += `[${negated ? "^" : ""}${set}]`;
+      i = end;
     } else {
-      return false;
+      if (glob[i] === "\\" && i + 1 < glob.length) i += 1;
+      part.source += literal(glob[i]);
     }
   }
-  while (glob[p] === "*") ++p;
-  return p === glob.length;
+  const at = parts.map((part) => new RegExp(part.source, "y")), search = parts.map((part) => new RegExp(part.source, "g"));
+  const last = parts.length - 1;
+  return (name) => {
+    const matches = (expression, place) => {
+      expression.lastIndex = place;
+      return expression.test(name);
+    };
+    if (!matches(at[0], 0)) return false;
+    if (last === 0) return name.length === parts[0].length;
+    let place = parts[0].length;
+    for (let i = 1; i < last; ++i) {
+      if (!matches(search[i], place)) return false;
+      place = search[i].lastIndex;
+    }
+    const end = name.length - parts[last].length;
+    return end >= place && matches(at[last], end);
+  };
 };
 
 // Returns { test }, or { error }. A text between slashes is a regular expression, also with the flag i. Otherwise all
@@ -60,10 +67,11 @@ const parseQuery = (text) => {
   const words = trimmed.toLowerCase().split(/\s+/).filter(Boolean);
   const globs = words.filter((word) => /[*?[]/.test(word));
   const plain = words.filter((word) => !globs.includes(word));
+  const compiled = globs.map((glob) => ({ glob, matches: compileGlob(glob) }));
   return {
     globs,
     test: (t) => plain.every((word) => t.lower.includes(word) || t.dtype.toLowerCase().startsWith(word))
-      && globs.every((glob) => globMatch(glob, t.lower) || t.lower.includes(glob)),
+      && compiled.every(({ glob, matches }) => matches(t.lower) || t.lower.includes(glob)),
   };
 };
 

@@ -227,8 +227,8 @@ const reveal = (t) => {
 // Goes to a tensor and names it in the address.
 const visit = (t) => {
   showTip(0, 0, null);
+  reveal(t);
   if (t.name !== "" && location.hash !== linkOf(t)) location.hash = linkOf(t);
-  else reveal(t);
 };
 // The name in the address, as the page shows it or as it is in the file.
 const followAddress = () => {

@@ -21,6 +21,10 @@ const heatMap = ([tensor, shape, allRows, allColumns, given]) => {
   const figure = make("figure"), caption = make("figcaption");
   const link = make("a", t.name || "(empty name)");
   link.href = linkOf(t);
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    visit(t);
+  });
   caption.append(link, make("span", ` ${t.dtype} ${shape === t.shape ? shape : `${shape} of ${t.shape}`}: `
     + (values.length === 0 ? "no elements" : `${grouped(n)} of ${counted(allRows, "row")}, ${grouped(m)} of ${counted(allColumns, "column")}`
       + `; full colour from ${number(most)} on`)));
