@@ -14,6 +14,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <span>
+#include <string>
 
 namespace safetensors::cli {
 namespace {

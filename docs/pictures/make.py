@@ -22,6 +22,8 @@ import tempfile
 import termios
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "cli"))
+import browser  # noqa: E402
 HIDDEN, HEADS, WIDE, WORDS, LAYERS = 128, 4, 344, 1000, 6
 COLUMNS = 80
 
@@ -159,18 +161,19 @@ def write_terminal(path: str, program: str, folder: str, commands: list[list[str
         file.write("\n".join(out))
 
 
-def write_page(name: str, program: str, folder: str, size: tuple[int, int], options: list[str]) -> None:
-    """Draws the top of a page with Chromium."""
-    browser = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-    if browser is None:
+def write_page(name: str, program: str, folder: str, size: tuple[int, int], part: str, options: list[str]) -> None:
+    """Draws the top of a page, or the part that an address names, with Chromium."""
+    program_of_browser = browser.find_browser()
+    if program_of_browser is None:
         print(f"{name}: left as it is, there is no Chromium")
         return
     page, picture = os.path.join(folder, "page.html"), os.path.join(HERE, name)
     subprocess.run([program, "inspect", "llama", "-o", page, "--force", *options], cwd=folder, check=True)
-    with tempfile.TemporaryDirectory() as profile:
-        command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--user-data-dir=" + profile]
-        command += [f"--window-size={size[0]},{size[1]}", "--screenshot=" + picture, "file://" + page]
-        subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
+    opened = browser.Browser(program_of_browser)
+    opened.open(page + part, size, False)
+    opened.evaluate("new Promise((done) => setTimeout(done, 200))")
+    opened.screenshot(picture, False)
+    opened.close()
     if shutil.which("pngquant"):
         subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--output", picture, "64", picture], check=True)
     print(f"{name}: {os.path.getsize(picture):,} bytes")
@@ -180,10 +183,11 @@ def main(program: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_model(os.path.join(folder, "llama"))
         write_model(os.path.join(folder, "tuned"), changed="layers.3.self_attn")
-        commands = [["info", "llama"], ["ls", "--tree", "llama"], ["diff", "llama", "tuned"]]
+        commands = [["info", "llama"], ["ls", "--tree", "llama"], ["diff", "llama", "tuned"], ["verify", "llama"]]
         write_terminal(os.path.join(HERE, "terminal.svg"), program, folder, commands)
-        write_page("page.png", program, folder, (1280, 1240), ["--stats"])
-        write_page("values.png", program, folder, (1280, 900), ["--values", "model.layers.[02].self_attn.[qk]_proj.weight"])
+        write_page("page.png", program, folder, (1280, 1090), "", ["--stats"])
+        chosen = ["--stats", "--values", "model.layers.[024].self_attn.q_proj.weight"]
+        write_page("tensor.png", program, folder, (1280, 1190), "#model.layers.3.mlp.up_proj.weight", chosen)
 
 
 if __name__ == "__main__":
