@@ -263,6 +263,14 @@ class PageTest(unittest.TestCase):
             ),
             "model.layers.199.experts.49.weight",
         )
+        # Modules: the largest 100, or all.
+        modules = "document.querySelectorAll('#module-rows tr').length"
+        self.browser.evaluate("document.querySelector('#module-rows button').click()")
+        self.assertEqual(self.browser.evaluate(modules), 100)
+        note = "document.getElementById('module-rest').textContent"
+        self.assertIn("The largest 100 of 200.", self.browser.evaluate(note))
+        self.browser.evaluate("document.getElementById('more-modules').click()")
+        self.assertEqual(self.browser.evaluate(modules), 200)
         self.type("layers.199.experts.49.")
         self.assertEqual(self.cells(0)[0], "model.layers.199.experts.49.weight")
         self.assertEqual(self.browser.complaints(), [])

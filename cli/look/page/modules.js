@@ -117,7 +117,8 @@ const drawModuleRows = (all) => {
     return row;
   });
   byId("module-rows").replaceChildren(...rows);
-  byId("more-modules").hidden = rows.length === node.list.length;
+  byId("module-rest").hidden = rows.length === node.list.length;
+  byId("module-rest").firstChild.textContent = `The largest ${grouped(rows.length)} of ${grouped(node.list.length)}.`;
   byId("more-modules").textContent = `Show all ${grouped(node.list.length)}`;
 };
 byId("more-modules").addEventListener("click", () => drawModuleRows(true));

@@ -50,7 +50,7 @@ const nameCell = (t) => {
   const cell = make("td", undefined, "name");
   // The end of a name is never cut: it tells tensors apart.
   const least = Math.max(0, t.name.length - maxTail), dot = t.name.indexOf(".", least);
-  const cut = dot < 0 || least === 0 ? least : dot + 1;
+  const cut = dot < 0 || dot > t.name.length - 12 || least === 0 ? least : dot + 1;
   const button = makeButton(undefined, () => toggle(t));
   if (t.name === "") button.append("(empty name)");
   else button.append(make("span", t.name.slice(0, cut), "head"), make("span", t.name.slice(cut), "tail"));
