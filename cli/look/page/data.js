@@ -3,8 +3,9 @@
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const tensors = data.tensors.map((t, index) => ({
-  index, name: t[0], lower: t[0].toLowerCase(), dtype: data.dtypes[t[1]], shape: t[2], bytes: t[3], file: t[4],
-  offset: t[5], start: t[6], stats: t[7], parameters: t[3] * 8 / data.bits[t[1]],
+  index, name: t[0], lower: t[0].toLowerCase(), dtype: data.dtypes[t[1]], lowerDtype: data.dtypes[t[1]].toLowerCase(),
+  shape: t[2], bytes: t[3], file: t[4], offset: t[5], start: t[6], stats: t[7],
+  parameters: t[3] * 8 / data.bits[t[1]],
 }));
 const total = data.files.reduce((sum, file) => sum + file.bytes, 0);
 const dataBytes = tensors.reduce((sum, t) => sum + t.bytes, 0);
@@ -57,9 +58,14 @@ const dtypes = [...byDtype.keys()].sort((a, b) => byDtype.get(b).bytes - byDtype
 const hues = [212, 28, 150, 330, 265, 55, 185, 0, 95, 300];
 let style = getComputedStyle(document.documentElement);
 const variable = (name) => style.getPropertyValue(name).trim();
+const colours = new Map();  // of the current style
 const colour = (dtype, shift = 0) => {
-  const hue = hues[dtypes.indexOf(dtype) % hues.length];
-  return `hsl(${hue} ${variable("--saturation")} ${parseInt(variable("--lightness"), 10) + shift}%)`;
+  const key = dtype + shift;
+  if (!colours.has(key)) {
+    const hue = hues[dtypes.indexOf(dtype) % hues.length], lightness = parseInt(variable("--lightness"), 10) + shift;
+    colours.set(key, `hsl(${hue} ${variable("--saturation")} ${lightness}%)`);
+  }
+  return colours.get(key);
 };
 
 // A canvas in device pixels, drawn in CSS pixels.

@@ -70,7 +70,7 @@ const parseQuery = (text) => {
   const compiled = globs.map((glob) => ({ glob, matches: compileGlob(glob) }));
   return {
     globs,
-    test: (t) => plain.every((word) => t.lower.includes(word) || t.dtype.toLowerCase().startsWith(word))
+    test: (t) => plain.every((word) => t.lower.includes(word) || t.lowerDtype.startsWith(word))
       && compiled.every(({ glob, matches }) => matches(t.lower) || t.lower.includes(glob)),
   };
 };

@@ -43,6 +43,7 @@ const fillConfig = () => {
 
 const drawAll = () => {
   style = getComputedStyle(document.documentElement);
+  colours.clear();
   drawMap();
   drawLegend();
   drawTree();
