@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.parse
 from typing import Any
@@ -243,10 +242,8 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.browser.complaints(), [])
 
     def test_ten_thousand_tensors(self) -> None:
-        started = time.monotonic()
         self.open("large.safetensors", "--stats")
         self.assertEqual(self.count(), "10,000 of 10,000 tensors, 117.2 KiB")
-        self.assertLess(time.monotonic() - started, 30)
         for place in (0, 5000, 9999):
             self.browser.evaluate(
                 f"new Promise((done) => {{ const b = document.getElementById('scroll');"
