@@ -1,0 +1,19 @@
+// The file config.json that lies beside a model, for the page of inspect.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace safetensors::cli {
+
+inline constexpr std::uint64_t kMaxShownConfig = 64 << 10;  // bytes
+
+struct ShownConfig {
+  std::uint64_t bytes = 0;  // of the file; 0: there is none, or it cannot be read
+  std::string text;         // at most kMaxShownConfig bytes of it, not escaped
+};
+
+// Reads config.json in the folder of the file `path`. Ignores errors: a page without a configuration is complete.
+[[nodiscard]] ShownConfig read_shown_config(const std::string& path);
+
+}  // namespace safetensors::cli

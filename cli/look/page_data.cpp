@@ -1,0 +1,177 @@
+// Writes the page. Names, metadata, the configuration and the messages of lint are hostile. They are only in the JSON
+// document, where PageWriter::string() escapes each `<`, so no text can end it. The script only puts them into text,
+// and the Content-Security-Policy allows nothing but this script and this style.
+#include "page_data.h"
+
+#include "page.h"
+#include "text/escape.h"
+#include "text/formatted.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace safetensors::cli {
+namespace {
+
+// Writes the files and returns the offset of each file in all bytes.
+std::vector<std::uint64_t> write_page_files(PageWriter& page, const Input& input) {
+  std::vector<std::uint64_t> begins;
+  std::uint64_t begin = 0;
+  page.text("\"files\":[");
+  for (std::size_t i = 0; i < input.files().size(); ++i) {
+    const Header& header = input.files()[i].header();
+    page.text(i == 0 ? "\n{\"name\":" : ",\n{\"name\":");
+    page.string(printable(input.file_name(i)));
+    page.text(formatted(",\"begin\":{},\"bytes\":{},\"header\":{}}}", begin, header.file_bytes(), header.data_start()));
+    begins.push_back(begin);
+    begin += header.file_bytes();
+  }
+  page.text("],\n");
+  return begins;
+}
+
+// The metadata of all files, each pair once.
+void write_page_metadata(PageWriter& page, const Input& input) {
+  constexpr std::size_t kMaxValue = 16384;  // bytes of a value
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  page.text("\"metadata\":[");
+  for (const File& file : input.files()) {
+    for (const auto& [key, value] : file.metadata()) {
+      if (!seen.emplace(key, value).second) continue;
+      page.text(seen.size() == 1 ? "\n[" : ",\n[");
+      page.string(printable(key));
+      page.text(",");
+      page.string(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue));
+      page.text("]");
+    }
+  }
+  page.text("],\n");
+}
+
+void write_page_config(PageWriter& page, const ShownConfig& config) {
+  page.text(formatted("\"config\":[{},", config.bytes));
+  page.string(visible(config.text));
+  page.text("],\n");
+}
+
+// The findings of lint: severity, code, file or -1, text, advice.
+void write_page_findings(PageWriter& page, const std::vector<LintFinding>& findings) {
+  constexpr std::size_t kMaxFindings = 1000;
+  page.text(formatted("\"finding_count\":{},\n\"findings\":[", findings.size()));
+  for (std::size_t i = 0; i < std::min(findings.size(), kMaxFindings); ++i) {
+    const LintFinding& finding = findings[i];
+    page.text(formatted("{}[\"{}\",\"{}\",", i == 0 ? "\n" : ",\n", to_string(severity(finding.code)),
+                        to_string(finding.code)));
+    page.text(finding.file ? formatted("{},", *finding.file) : "-1,");
+    std::string text = printable(finding.message);
+    if (!finding.tensor.empty())
+      text += formatted("{} `{}`", finding.count == 1 ? ":" : ", first", shortened(finding.tensor, 80));
+    page.string(text);
+    page.text(",");
+    page.string(advice(finding.code));
+    page.text("]");
+  }
+  page.text("],\n");
+}
+
+void write_page_stats(PageWriter& page, const TensorStats& found) {
+  page.text(",[");
+  for (const double value : {found.min, found.max, found.mean, found.standard_deviation}) {
+    if (found.finite() == 0) {
+      page.text("null");
+    } else {
+      page.number(value);
+    }
+    page.text(",");
+  }
+  page.text(formatted("{},{},{},[", found.zeros, found.nan, found.positive_infinity + found.negative_infinity));
+  for (const StatsBin& bin : found.histogram) {
+    page.text(formatted("{}[{},{},{}]", &bin == &found.histogram.front() ? "" : ",", bin.exponent, bin.negative,
+                        bin.positive));
+  }
+  page.text("]]");
+}
+
+void write_page_dtypes(PageWriter& page) {
+  std::string names;
+  std::string sizes;
+  for (const Dtype dtype : all_dtypes()) {
+    names += formatted("{}\"{}\"", names.empty() ? "" : ",", to_string(dtype));
+    sizes += formatted("{}{}", sizes.empty() ? "" : ",", bits(dtype));
+  }
+  page.text(formatted("\"dtypes\":[{}],\n\"bits\":[{}],\n", names, sizes));
+}
+
+void write_page_tensors(PageWriter& page, const Input& input, const std::vector<std::uint64_t>& begins,
+                        const PageContent& content) {
+  page.text("\"tensors\":[");
+  std::uint64_t total = 0;
+  std::size_t index = 0;
+  for (const auto& [info, file] : input.tensors()) {
+    page.text(index == 0 ? "\n[" : ",\n[");
+    page.string(printable(info->name));
+    page.text(formatted(",{},\"{}\",{},{},{},{}", rank(info->dtype), shape_text(info->shape), info->nbytes(), file,
+                        info->file_offset, begins[file] + info->file_offset));
+    if (content.has_stats) write_page_stats(page, content.stats[index]);
+    page.text("]");
+    total += parameters(*info);
+    ++index;
+  }
+  page.text(formatted("],\n\"parameters\":{}", total));
+}
+
+// The heat maps: index of the tensor, shape of the slice, rows, columns, and the values with 4 digits.
+void write_page_samples(PageWriter& page, const PageContent& content) {
+  page.text(formatted(",\n\"more_maps\":{},\n\"maps\":[", content.more_samples));
+  for (const ValueSample& sample : content.samples) {
+    page.text(formatted("{}[{},\"{}\",{},{},[", &sample == &content.samples.front() ? "\n" : ",\n", sample.tensor,
+                        shape_text(sample.shape), sample.rows, sample.columns));
+    bool first = true;
+    for (const double value : sample.values) {
+      page.text(first ? "" : ",");
+      first = false;
+      if (std::isfinite(value)) {
+        page.text(formatted("{:.4g}", value));
+      } else {
+        page.text(std::isnan(value) ? "null" : value > 0 ? "\"inf\"" : "\"-inf\"");
+      }
+    }
+    page.text("]]");
+  }
+  page.text("]");
+}
+
+}  // namespace
+
+void write_page(PageWriter& page, const Input& input, const PageContent& content) {
+  page.text("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+  page.text(
+      formatted("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{}'; "
+                "script-src '{}'; base-uri 'none'; form-action 'none'\">\n",
+                kPageStyleHash, kPageScriptHash));
+  page.text("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+  page.text("<meta name=\"referrer\" content=\"no-referrer\">\n<title>safetensors</title>\n<style>");
+  page.text(kPageStyle);
+  page.text("</style>\n</head>\n<body>\n");
+  page.text(kPageHtml);
+  page.text("<script id=\"data\" type=\"application/json\">\n{\"schema\":\"safetensors.inspect/1\",\"path\":");
+  page.string(printable(content.path));
+  page.text(formatted(",\"stats\":{},\n", content.has_stats));
+  const std::vector<std::uint64_t> begins = write_page_files(page, input);
+  write_page_metadata(page, input);
+  write_page_config(page, content.config);
+  write_page_findings(page, content.findings);
+  write_page_dtypes(page);
+  write_page_tensors(page, input, begins, content);
+  write_page_samples(page, content);
+  page.text("}\n</script>\n<script>");
+  page.text(kPageScript);
+  page.text("</script>\n</body>\n</html>\n");
+}
+
+}  // namespace safetensors::cli
