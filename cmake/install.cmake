@@ -124,4 +124,5 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${safetensors_doc_dir}
   ${safetensors_component})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${safetensors_doc_dir} ${safetensors_component})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${safetensors_doc_dir} ${safetensors_component}
+  PATTERN site EXCLUDE PATTERN pictures/make.py EXCLUDE)
