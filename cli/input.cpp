@@ -105,6 +105,12 @@ Result<Listed> Input::find(std::string_view name) const {
   return none.error();
 }
 
+std::vector<const TensorInfo*> infos(const Input& input) {
+  std::vector<const TensorInfo*> list;
+  for (const Listed& listed : input.tensors()) list.push_back(listed.info);
+  return list;
+}
+
 Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse, std::string* refused) {
   const Result<Input> input = Input::open(argument, console, parse, PipeData::skip, Access::read, refused);
   if (!input) return input.error();

@@ -61,6 +61,9 @@ class Input {
   bool is_file_;
 };
 
+// Input::tensors() without the files.
+[[nodiscard]] std::vector<const TensorInfo*> infos(const Input& input);
+
 // Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
 // Input::open, and invalid_argument for a path that leads to several files.
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},

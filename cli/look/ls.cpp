@@ -26,10 +26,11 @@ quotes, or - for standard input. Reads headers only. Control, bidirectional and
 invisible characters in names are escaped. --json gives the exact names.)";
 
 constexpr Option kLsTable[] = {
-    {"-m,--match", "GLOB",
-     "list names that match: * any text, ? one character,\n"
-     "[a-z] one of a set; may be given several times"},
+    kMatchOption,
     kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
      "offset  order of the files and of their bytes\n"
@@ -58,6 +59,7 @@ ALIGNMENT is the largest power of two up to 65536 that divides FILE OFFSET.)";
 constexpr const char* kLsExamples[] = {
     "safetensors ls model.safetensors",
     "safetensors ls llama-7b/ --match '*.k_proj.*'",
+    "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32 --min-size 1MiB",
     "safetensors ls llama-7b/ --tree --sort size",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
     "safetensors ls llama-7b/ --columns size,name,file --sort size",
@@ -128,7 +130,7 @@ struct LsTotals {
 
 List select(const Input& input, const LsOptions& options) {
   List list = input.tensors();
-  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(listed.info->name); });
+  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(*listed.info); });
   if (options.less != nullptr) {
     std::stable_sort(list.begin(), list.end(),
                      [&](const Listed& a, const Listed& b) { return options.less(*a.info, *b.info); });
@@ -230,7 +232,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
     print_text(console, *input, list, options);
   }
   if (!list.empty() || options.names.empty()) return Exit::good;
-  console.message(formatted("{}: no tensor's name matches{}", printable(shown_path(path)), options.names.hint()));
+  console.message(formatted("{}: {}", printable(shown_path(path)), options.names.nothing(infos(*input))));
   return Exit::negative;
 }
 
@@ -250,6 +252,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.value("accept", accept);
   arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
+  if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (accept) {
     const std::optional<Accept> faults = parse_accept(*accept);
@@ -287,9 +290,9 @@ const Command kLs = {
     .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
     .title = "List the tensors of files.",
     .usage =
-        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]... [--sort KEY]\n"
-        "               [--reverse] [--tree | --columns LIST | --long]\n"
-        "               [--accept LIST] [--json]",
+        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
+        "               [--min-size SIZE] [--layers LIST] [--sort KEY] [--reverse]\n"
+        "               [--tree | --columns LIST | --long] [--accept LIST] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,
