@@ -355,10 +355,11 @@ const Command kDiff = {
     .summary = "show how two files or models differ",
     .title = "Show how two files or models differ.",
     .usage =
-        "safetensors diff A B [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
-        "                 [--min-size SIZE] [--layers LIST] [--rtol R] [--atol D]\n"
-        "                 [--ulps N] [--no-values] [--map FILE] [--sort KEY] [--top N]\n"
-        "                 [--by-layer | --brief] [--exit-zero] [--json]",
+        "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST] [--rtol R]\n"
+        "                 [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
+        "                 [--sort KEY] [--top N] [--by-layer | --brief]\n"
+        "                 [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

@@ -224,9 +224,10 @@ const Command kLint = {
     .summary = "find what costs time, breaks programs, or misleads",
     .title = "Find what is valid but unwise in files.",
     .usage =
-        "safetensors lint PATH... [--allow CODE]... [--deny CODE]... [--match GLOB]...\n"
-        "                 [--exclude GLOB]... [--dtype LIST] [--min-size SIZE]\n"
-        "                 [--layers LIST] [--values] [--quiet] [--json]\n"
+        "safetensors lint PATH... [--allow CODE]... [--deny CODE]...\n"
+        "                 [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
+        "                 [--min-size SIZE] [--layers LIST] [--values] [--quiet]\n"
+        "                 [--json]\n"
         "safetensors lint --list [--json]",
     .description = kLintDescription,
     .options = kLintTable,

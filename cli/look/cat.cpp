@@ -20,8 +20,8 @@ namespace {
 constexpr const char kCatDescription[] =
     R"(PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. NAME is the tensor's name, exactly or as ls
-shows it. Without NAME, options such as --match choose the tensor, and must choose
-exactly one. Memory stays bounded, however large the tensor.)";
+shows it. Without NAME, options such as --match choose the tensor. They must
+choose exactly one. Memory stays bounded, however large the tensor.)";
 
 constexpr Option kCatTable[] = {
     kMatchOption,

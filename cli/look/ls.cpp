@@ -40,13 +40,13 @@ constexpr Option kLsTable[] = {
      "name|offset|size|dtype|shape"},
     {"-r,--reverse", nullptr, "reverse the order"},
     {"-t,--tree", nullptr,
-     "group tensors by module: the parts of names between dots.\n"
-     "Modules with the same content are one line, such as\n"
-     "layers.{0..31}. --sort is then name or size"},
+     "group tensors by module: the parts of names between\n"
+     "dots. Modules with the same content are one line, such\n"
+     "as layers.{0..31}. --sort is then name or size"},
     {"-c,--columns", "LIST",
      "show these columns in this order: name, dtype, shape,\n"
-     "rank, parameters, size, bytes, share, begin, end, offset,\n"
-     "alignment, file; commas between them"},
+     "rank, parameters, size, bytes, share, begin, end,\n"
+     "offset, alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kAcceptOption,
     kJsonOption,
@@ -290,9 +290,11 @@ const Command kLs = {
     .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
     .title = "List the tensors of files.",
     .usage =
-        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
-        "               [--min-size SIZE] [--layers LIST] [--sort KEY] [--reverse]\n"
-        "               [--tree | --columns LIST | --long] [--accept LIST] [--json]",
+        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
+        "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "               [--sort KEY] [--reverse]\n"
+        "               [--tree | --columns LIST | --long]\n"
+        "               [--accept LIST] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

@@ -43,8 +43,8 @@ constexpr Option kStatsTable[] = {
      "nan     most NaN and infinities first",
      "name|offset|absmax|std|zeros|nan"},
     {"--histogram", nullptr,
-     "also count the numbers per power of two. The line 2^-3 is\n"
-     "for 0.125 <= |x| < 0.25"},
+     "also count the numbers per power of two. The line 2^-3\n"
+     "is for 0.125 <= |x| < 0.25"},
     kJsonOption,
 };
 
