@@ -356,8 +356,8 @@ const Command kDiff = {
     .title = "Show how two files or models differ.",
     .usage =
         "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST] [--rtol R]\n"
-        "                 [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [--rtol R] [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
         "                 [--sort KEY] [--top N] [--by-layer | --brief]\n"
         "                 [--exit-zero] [--json]",
     .description = kDiffDescription,

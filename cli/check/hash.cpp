@@ -365,8 +365,9 @@ const Command kHash = {
     .usage =
         "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
         "                 [--json]\n"
-        "safetensors hash PATH... --of tensors [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "safetensors hash PATH... --of tensors [--match GLOB]...\n"
+        "                 [--exclude GLOB]... [--dtype LIST] [--min-size SIZE]\n"
+        "                 [--layers LIST]\n"
         "                 [--algorithm NAME] [--json]\n"
         "safetensors hash PATH --manifest [--algorithm NAME] [--chunk-bytes N]\n"
         "                 [--output OUT] [--force] [--dry-run] [--json]",

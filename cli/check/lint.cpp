@@ -43,8 +43,8 @@ constexpr Option kLintTable[] = {
 
 constexpr const char kLintDetails[] =
     R"(Each finding is a line: PATH: SEVERITY: CODE: the facts, with the first tensor.
-The severities are error, warning and note. With --match and such, findings about
-tensors are only for those that they choose. The others stay.)";
+The severities are error, warning and note. With --match and such, findings
+about tensors are only for those that they choose. The others stay.)";
 
 constexpr const char* kLintExamples[] = {
     "safetensors lint model.safetensors",

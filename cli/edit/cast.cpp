@@ -189,7 +189,8 @@ const Command kCast = {
     .title = "Write a new file or model whose floats or integers have another dtype.",
     .usage =
         "safetensors cast IN OUT --to DTYPE [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST] [OPTIONS]",
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [OPTIONS]",
     .description = kCastDescription,
     .options = kCastTable,
     .details = kCastDetails,
