@@ -357,9 +357,9 @@ const Command kDiff = {
     .usage =
         "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
         "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
-        "                 [--rtol R] [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
-        "                 [--sort KEY] [--top N] [--by-layer | --brief]\n"
-        "                 [--exit-zero] [--json]",
+        "                 [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
+        "                 [--map FILE] [--sort KEY] [--top N]\n"
+        "                 [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char kLsDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Reads headers only. Control, bidirectional and
-invisible characters in names are escaped. --json gives the exact names.)";
+quotes, or - for standard input, which may end after the header. Reads headers
+only. Control, bidirectional and invisible characters in names are escaped.
+--json gives the exact names.)";
 
 constexpr Option kLsTable[] = {
     kMatchOption,
@@ -49,6 +50,7 @@ constexpr Option kLsTable[] = {
      "offset, alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kAcceptOption,
+    kHeaderOnlyOption,
     kJsonOption,
 };
 
@@ -64,6 +66,7 @@ constexpr const char* kLsExamples[] = {
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
     "safetensors ls llama-7b/ --columns size,name,file --sort size",
     "safetensors ls *.safetensors --sort size --json",
+    "curl -s -r 0-9999999 https://example.org/model.safetensors | safetensors ls -",
 };
 
 using Less = bool (*)(const TensorInfo&, const TensorInfo&);
@@ -106,6 +109,7 @@ struct LsOptions {
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
   bool json = false;
+  bool header_only = false;
   ParseOptions parse = {};
 };
 
@@ -178,6 +182,7 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+    json_missing(json, input);
     json_tolerated(json, header);
   } else {
     json_files(json, input);
@@ -216,10 +221,11 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
 }
 
 Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console, options.parse);
+  const Result<Input> input = Input::open(path, console, options.parse, data_of(path, options.header_only));
   if (!input) {
-    if (json != nullptr) json_input_error(*json, path, input.error());
-    return input_error(path, input.error(), console);
+    const Error error = with_header_only_hint(input.error());
+    if (json != nullptr) json_input_error(*json, path, error);
+    return input_error(path, error, console);
   }
   const List list = select(*input, options);
   totals.add(total(*input, list));
@@ -250,6 +256,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
   arguments.value("accept", accept);
+  arguments.flag("header-only", options.header_only);
   arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
   if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
@@ -294,7 +301,7 @@ const Command kLs = {
         "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
         "               [--sort KEY] [--reverse]\n"
         "               [--tree | --columns LIST | --long]\n"
-        "               [--accept LIST] [--json]",
+        "               [--accept LIST] [--header-only] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,
