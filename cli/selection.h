@@ -21,11 +21,14 @@ namespace safetensors::cli {
 inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
                                         "tensors whose names match: * any text, ? one\n"
                                         "character, [a-z] one of a set; may be given\n"
-                                        "several times"};
+                                        "several times",
+                                        nullptr, Values::pattern};
 inline constexpr Option kExcludeOption = {"--exclude", "GLOB",
                                           "leave out tensors whose names match; may be\n"
-                                          "given several times"};
-inline constexpr Option kDtypeOption = {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16"};
+                                          "given several times",
+                                          nullptr, Values::pattern};
+inline constexpr Option kDtypeOption = {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr,
+                                        Values::dtypes};
 inline constexpr Option kMinSizeOption = {"--min-size", "SIZE", "tensors of at least SIZE: 4096, 10MB or 1MiB"};
 inline constexpr Option kLayersOption = {"--layers", "LIST",
                                          "tensors of these layers: 0-3,7. The layer is the\n"

@@ -28,8 +28,8 @@ that does not fit its files. Reads headers, at most 161 KiB of each file, and 64
 bytes per tensor of U8, I8 or BOOL.)";
 
 constexpr Option kLintTable[] = {
-    {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times"},
-    {"--deny", "CODE", "a finding with this code is an error; may be given\nseveral times"},
+    {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times", nullptr, Values::code},
+    {"--deny", "CODE", "a finding with this code is an error; may be given\nseveral times", nullptr, Values::code},
     kMatchOption,
     kExcludeOption,
     kDtypeOption,

@@ -33,10 +33,11 @@ constexpr Option kCastTable[] = {
      "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
      "f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32,\n"
      "i64, u8, u16, u32 or u64. Words such as half,\n"
-     "bfloat16, fp8 and int8 are names of them, too"},
+     "bfloat16, fp8 and int8 are names of them, too",
+     nullptr, Values::cast},
     kMatchOption,
     kExcludeOption,
-    {kDtypeOption.names, kDtypeOption.value, kDtypeOption.text, nullptr, Values::any, "--from"},
+    {kDtypeOption.names, kDtypeOption.value, kDtypeOption.text, nullptr, Values::dtypes, "--from"},
     kMinSizeOption,
     kLayersOption,
     kOutputOption,

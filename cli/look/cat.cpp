@@ -43,7 +43,7 @@ constexpr Option kCatTable[] = {
      "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
      "nearest even, or integers to another integer dtype;\n"
      "also for npy, which has no BF16",
-     nullptr, Values::any, nullptr, "-c"},
+     nullptr, Values::cast, nullptr, "-c"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -275,6 +275,7 @@ const Command kCat = {
         "                [--min-size SIZE] [--layers LIST] ...",
     .description = kCatDescription,
     .options = kCatTable,
+    .after_model = Values::tensor,
     .details = kCatDetails,
     .examples = kCatExamples,
     .exits =
