@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char kCompletionsDescription[] =
     R"(SHELL is bash, zsh or fish. The script completes commands, options, their values
-and paths, and names of tensors, dtypes and keys of the metadata from the header
-of the model on the command line. cmake --install installs it where shells look for it. Without that,
-use one of these:
+and paths. It also completes names of tensors, dtypes and keys of the metadata,
+from the header of the model on the command line. cmake --install installs it
+where shells look for it. Without that, use one of these:
 
   bash  source <(safetensors completions bash)    in ~/.bashrc
   zsh   source <(safetensors completions zsh)     in ~/.zshrc, after compinit
