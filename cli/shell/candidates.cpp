@@ -152,8 +152,7 @@ Exit run_complete(std::span<const std::string> given, Console& console) {
   if ((given[0] == "dtypes" || given[0] == "casts") && has_lower_case(std::string_view(typed).substr(list)))
     std::ranges::for_each(candidates, to_lower_case);
   std::ranges::sort(candidates, natural_less);
-  const auto repeated = std::ranges::unique(candidates);
-  candidates.erase(repeated.begin(), repeated.end());
+  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   for (const std::string& candidate : candidates) {
     if (!candidate.empty() && candidate.starts_with(std::string_view(typed).substr(list)))
       console.out(formatted("{}{}\n", list == 0 ? "" : printable(typed.substr(0, list)), candidate));
