@@ -232,8 +232,8 @@ const Command kInspect = {
     .usage =
         "safetensors inspect PATH -o OUT [--match GLOB]... [--exclude GLOB]...\n"
         "                    [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
-        "                    [--stats] [--values GLOB]... [--slice SLICE] [--force]\n"
-        "                    [--dry-run] [--json]",
+        "                    [--stats] [--values GLOB]... [--slice SLICE]\n"
+        "                    [--force] [--dry-run] [--json]",
     .description = kInspectDescription,
     .options = kInspectTable,
     .examples = kInspectExamples,
