@@ -5,6 +5,7 @@
 #include "console.h"
 #include "exit_code.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,8 +13,19 @@
 
 namespace safetensors::cli {
 
-// The values that an option or an argument takes. Shells complete them. model: a file or a folder that holds tensors.
-enum class Values : unsigned char { any, path, folder, model };
+// The values that an option or an argument takes. Shells complete them.
+enum class Values : unsigned char {
+  any,
+  path,
+  folder,
+  model,    // a file or a folder that holds tensors
+  tensor,   // the name of a tensor
+  pattern,  // a pattern of names of tensors
+  key,      // a key of the metadata
+  dtypes,   // a list of dtypes of the tensors
+  cast,     // any dtype
+  code,     // a code of lint
+};
 
 // An option of a subcommand. A letter means the same in all of them: -b brief, -c columns, -f force, -l long, -m match,
 // -n dry run, -o output, -q quiet, -r reverse, -R recursive, -s sort, -t tree.
@@ -35,17 +47,18 @@ inline constexpr char kCommandWords[] = "COMMAND";
 // Texts have no line feed at their end. Lines have at most 80 columns, those of options at most 57.
 struct Command {
   const char* name;
-  const char* summary;                         // one line for the list of commands
-  const char* title;                           // the first sentence of the help
-  const char* usage;                           // one or several forms, one per line
-  const char* description = nullptr;           // paragraphs above the options
-  const char* options_heading = nullptr;       // a line above the options
-  std::span<const Option> options;             // without --help
-  const char* words = nullptr;                 // choices of the first argument: "ls|get", or kCommandWords
-  Values arguments = Values::model;            // the other arguments. For shells
-  const char* details = nullptr;               // paragraphs below the options
-  std::span<const char* const> examples = {};  // command lines
-  const char* exits;                           // the exit codes and their meanings
+  const char* summary;                               // one line for the list of commands
+  const char* title;                                 // the first sentence of the help
+  const char* usage;                                 // one or several forms, one per line
+  const char* description = nullptr;                 // paragraphs above the options
+  const char* options_heading = nullptr;             // a line above the options
+  std::span<const Option> options;                   // without --help
+  const char* words = nullptr;                       // choices of the first argument: "ls|get", or kCommandWords
+  Values arguments = Values::model;                  // the other arguments. For shells
+  std::optional<Values> after_model = std::nullopt;  // the arguments behind the first model, if they are others
+  const char* details = nullptr;                     // paragraphs below the options
+  std::span<const char* const> examples = {};        // command lines
+  const char* exits;                                 // the exit codes and their meanings
   Exit (*run)(std::span<const std::string> arguments, Console& console);
 };
 
@@ -60,6 +73,10 @@ struct CommandGroup {
 [[nodiscard]] const Command* find_command(std::string_view name);
 // The text of an error: "no command NAME (did you mean ls?)".
 [[nodiscard]] std::string no_command(std::string_view name);
+
+// The hidden verb that the completion scripts run.
+inline constexpr std::string_view kCompleteVerb = "__complete";
+Exit run_complete(std::span<const std::string> arguments, Console& console);
 
 // The parts of `safetensors --help` that are not about one command.
 struct Overview {

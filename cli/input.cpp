@@ -3,6 +3,7 @@
 
 #include "accept.h"
 #include "text/formatted.h"
+#include "text/size.h"
 
 #include "os/command/standard_streams.h"
 #include "os/file_status.h"
@@ -19,6 +20,12 @@ void notice_white_space(const File& file, const std::string& path, Console& cons
   console.message(formatted(
       "{}: notice: white space before the header's `{{` (byte 8), which the format forbids and verify refuses",
       printable(path)));
+}
+
+void notice_missing(const std::optional<MissingData>& missing, const std::string& path, Console& console) {
+  if (!missing) return;
+  console.message(formatted("{}: notice: {} of {} of the data are not there: only the header was checked",
+                            printable(path), grouped(missing->missing), counted(missing->total, "byte")));
 }
 
 // The length of the part that all paths have in common, up to and with the last separator.
@@ -48,13 +55,27 @@ Result<Input> Input::open(const std::string& argument, Console& console, const P
   OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
-    const Result<File> file = open_standard_input(options, data, refused);
-    if (!file) return file.error();
-    notice_white_space(*file, shown_path(argument), console);
-    notice_tolerated(file->header(), shown_path(argument), console);
-    return Input(*file);
+    std::optional<MissingData> missing;
+    return of_part(open_standard_input(options, data, refused, data == PipeData::part ? &missing : nullptr), missing,
+                   argument, console);
   }
-  return open(std::span(&argument, 1), console, parse, access);
+  Result<Input> input = open(std::span(&argument, 1), console, parse, access);
+  if (input || !is_too_short(input.error()) || input.error().path != argument) return input;
+  if (data != PipeData::part) return input;
+  std::optional<MissingData> missing;
+  return of_part(open_part(argument, options.parse, missing), missing, argument, console);
+}
+
+Result<Input> Input::of_part(const Result<File>& file, const std::optional<MissingData>& missing,
+                             const std::string& argument, Console& console) {
+  if (!file) return file.error();
+  const std::string path = shown_path(argument);
+  notice_white_space(*file, path, console);
+  notice_tolerated(file->header(), path, console);
+  notice_missing(missing, path, console);
+  Input input(*file);
+  input.missing_ = missing;
+  return input;
 }
 
 Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse,
@@ -105,8 +126,15 @@ Result<Listed> Input::find(std::string_view name) const {
   return none.error();
 }
 
-Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse, std::string* refused) {
-  const Result<Input> input = Input::open(argument, console, parse, PipeData::skip, Access::read, refused);
+std::vector<const TensorInfo*> infos(const Input& input) {
+  std::vector<const TensorInfo*> list;
+  for (const Listed& listed : input.tensors()) list.push_back(listed.info);
+  return list;
+}
+
+Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse, std::string* refused,
+                       PipeData data) {
+  const Result<Input> input = Input::open(argument, console, parse, data, Access::read, refused);
   if (!input) return input.error();
   const std::span<const File> files = input->files();
   if (files.size() == 1) return files[0];
@@ -114,6 +142,10 @@ Result<File> open_file(const std::string& argument, Console& console, const Pars
   return Error{.code = Errc::invalid_argument,
                .path = argument,
                .message = formatted("{} files, expected one file{}", files.size(), such_as)};
+}
+
+PipeData data_of(const std::string& argument, bool header_only) {
+  return header_only || argument == kStandardInput ? PipeData::part : PipeData::skip;
 }
 
 std::string shown_path(const std::string& argument) {
@@ -138,6 +170,10 @@ Status check_output_apart(const std::string& output, const std::string& argument
   for (const File& file : input.files()) same = same || is_output(argument == kStandardInput ? argument : file.path());
   if (!same) return {};
   return Error{.code = Errc::invalid_argument, .path = {}, .message = "is a file that is read: choose another OUT"};
+}
+
+void json_missing(Json& json, const Input& input) {
+  if (input.missing()) json.field("missing_bytes", input.missing()->missing);
 }
 
 void json_input_error(Json& json, const std::string& argument, const Error& error) {

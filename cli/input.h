@@ -1,6 +1,7 @@
 // Opens what an argument names, and finds tensors in it, in the same way for every subcommand.
 #pragma once
 
+#include "command.h"
 #include "console.h"
 #include "json_output.h"
 #include "standard_input.h"
@@ -16,6 +17,11 @@
 
 namespace safetensors::cli {
 
+// The row of the option that ls, info and verify have for a file that may lack data.
+inline constexpr Option kHeaderOnlyOption = {"--header-only", nullptr,
+                                             "accept a file that ends in its data, such as\n"
+                                             "the first bytes of a download"};
+
 // A tensor, and the index of its file in Input::files().
 struct Listed {
   const TensorInfo* info;
@@ -26,9 +32,10 @@ struct Listed {
 // nothing maps the files.
 class Input {
  public:
-  // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. Errors: those of
-  // Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the error is that of the
-  // file at fault, if there is one.
+  // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. With
+  // PipeData::part, a single file or standard input may lack data at its end, and a notice says how much. Errors: those
+  // of Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the error is that of
+  // the file at fault, if there is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
                                           PipeData data = PipeData::skip, Access access = Access::read,
                                           std::string* refused = nullptr);
@@ -39,7 +46,9 @@ class Input {
   [[nodiscard]] std::span<const File> files() const { return files_; }
   // Returns whether the argument is a file itself, and not a folder, an index or a pattern of files.
   [[nodiscard]] bool is_file() const { return is_file_; }
-  // The set of tensors. Null for standard input.
+  // The data that a part of a file lacks.
+  [[nodiscard]] const std::optional<MissingData>& missing() const { return missing_; }
+  // The set of tensors. Null for standard input, and for a part of a file.
   [[nodiscard]] const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   // The tensors of the checkpoint, or of the file on standard input.
   [[nodiscard]] Tensors set() const { return checkpoint_ ? checkpoint_->tensors() : files_[0].tensors(); }
@@ -52,6 +61,9 @@ class Input {
   [[nodiscard]] Result<Listed> find(std::string_view name) const;
 
  private:
+  // The input of one file, with its notices.
+  [[nodiscard]] static Result<Input> of_part(const Result<File>& file, const std::optional<MissingData>& missing,
+                                             const std::string& argument, Console& console);
   explicit Input(Checkpoint checkpoint, bool is_file);
   explicit Input(const File& file) : files_{file}, is_file_(true) {}
 
@@ -59,12 +71,19 @@ class Input {
   std::vector<File> files_;
   std::size_t folder_ = 0;  // length of the part that all paths have in common, up to a separator
   bool is_file_;
+  std::optional<MissingData> missing_;
 };
+
+// Input::tensors() without the files.
+[[nodiscard]] std::vector<const TensorInfo*> infos(const Input& input);
 
 // Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
 // Input::open, and invalid_argument for a path that leads to several files.
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                     std::string* refused = nullptr);
+                                     std::string* refused = nullptr, PipeData data = PipeData::skip);
+
+// Reads the option --header-only and standard input: how ls and such open a path.
+[[nodiscard]] PipeData data_of(const std::string& argument, bool header_only);
 
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);
@@ -75,6 +94,8 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 // commands that replace a file. Error: invalid_argument.
 [[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input);
 
+// Writes the member "missing_bytes", if the data of the input is not whole.
+void json_missing(Json& json, const Input& input);
 // Writes the member "error", and before it the member "file" if another path than the argument is at fault.
 void json_input_error(Json& json, const std::string& argument, const Error& error);
 // Writes the member "files" of a checkpoint: the path and the sizes of each file.

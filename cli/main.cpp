@@ -19,6 +19,7 @@ bool asks_for_help(std::span<const std::string> arguments) {
 }
 
 Exit dispatch(const std::vector<std::string>& given, Console& console) {
+  if (!given.empty() && given[0] == kCompleteVerb) return run_complete(std::span(given).subspan(1), console);
   const std::vector<std::string> named = with_command_name(given);
   const std::span<const std::string> arguments = named;
   if (arguments.empty()) {

@@ -1,9 +1,14 @@
-// Both options may be given several times. --exclude wins over --match.
+// Options that may be given several times add their values: any pattern of --match and any dtype of --dtype chooses a
+// tensor. --exclude wins over --match. An error about a selection of nothing applies the options one after the other,
+// and names the first one that leaves no tensor.
 #include "selection.h"
 
 #include "base/glob.h"
+#include "dtype_words.h"
 #include "text/formatted.h"
+#include "text/size.h"
 
+#include <safetensors/dtype.h>
 #include <safetensors/error.h>
 
 #include <algorithm>
@@ -11,31 +16,178 @@
 namespace safetensors::cli {
 namespace {
 
+constexpr char kLayersUsage[] = "--layers is a list of layers and ranges, such as 0-3,7";
+
 bool any_matches(const std::vector<std::string>& globs, std::string_view name) {
   return std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
+}
+
+// The parts of all lists, whose parts have commas between them.
+std::vector<std::string_view> list_parts(const std::vector<std::string>& lists) {
+  std::vector<std::string_view> parts;
+  for (const std::string_view list : lists) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      parts.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return parts;
+}
+
+std::string unknown_dtype(std::string_view text) {
+  std::string known;
+  for (const Dtype dtype : all_dtypes()) (known += known.empty() ? "" : ", ") += to_string(dtype);
+  return formatted("--dtype: unknown dtype `{}` (known: {}; {})", printable(text), known, kDtypeWords);
+}
+
+// "F32, BF16": the dtypes of the tensors, each once.
+std::string dtypes_text(const std::vector<const TensorInfo*>& tensors) {
+  std::vector<Dtype> found;
+  std::string text;
+  for (const TensorInfo* tensor : tensors) {
+    if (std::ranges::find(found, tensor->dtype) != found.end()) continue;
+    found.push_back(tensor->dtype);
+    (text += text.empty() ? "" : ", ") += to_string(tensor->dtype);
+  }
+  return text;
+}
+
+std::string layers_text(const std::vector<const TensorInfo*>& tensors) {
+  std::optional<std::uint64_t> first;
+  std::uint64_t last = 0;
+  for (const TensorInfo* tensor : tensors) {
+    const auto layer = layer_number(tensor->name);
+    if (!layer) continue;
+    first = std::min(first.value_or(*layer), *layer);
+    last = std::max(last, *layer);
+  }
+  if (!first) return "no name has a part of digits between dots";
+  return *first == last ? formatted("found layer {}", last) : formatted("found layers {} to {}", *first, last);
+}
+
+std::string largest_text(const std::vector<const TensorInfo*>& tensors) {
+  std::uint64_t largest = 0;
+  for (const TensorInfo* tensor : tensors) largest = std::max(largest, tensor->nbytes());
+  return formatted("the largest has {}", size_text(largest));
+}
+
+std::string joined(const std::vector<std::string>& lists) {
+  std::string text;
+  for (const std::string& list : lists) (text += text.empty() ? "" : ",") += list;
+  return printable(text);
 }
 
 }  // namespace
 
 void Selection::bind(Arguments& arguments) {
-  arguments.values("match", match);
-  arguments.values("exclude", exclude);
+  arguments.values("match", match_);
+  arguments.values("exclude", exclude_);
+  arguments.values("dtype", dtype_texts_);
+  arguments.value("min-size", min_size_text_);
+  arguments.values("layers", layer_texts_);
 }
 
-bool Selection::selects(std::string_view name) const {
-  return (match.empty() || any_matches(match, name)) && !any_matches(exclude, name);
-}
-
-std::string Selection::hint() const {
-  for (const std::string& glob : match) {
-    if (std::string hint = pattern_hint(glob); !hint.empty()) return hint;
+std::optional<std::string> Selection::take() {
+  for (const std::string_view part : list_parts(dtype_texts_)) {
+    if (part.empty()) return "--dtype is a list of dtypes, such as F32 or bf16,f16";
+    const std::optional<Dtype> dtype = dtype_named(part);
+    if (!dtype) return unknown_dtype(part);
+    dtypes_.push_back(*dtype);
   }
-  return {};
+  if (min_size_text_) {
+    const auto size = parse_size(*min_size_text_);
+    if (!size) return "--min-size is a size, such as 4096, 10MB or 1MiB";
+    min_size_ = *size;
+  }
+  for (const std::string_view part : list_parts(layer_texts_)) {
+    const std::size_t dash = part.find('-');
+    const auto first = parse_number(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number(part.substr(dash + 1));
+    if (!first || !last) return formatted("{}, not `{}`", kLayersUsage, printable(part));
+    if (*first > *last) return formatted("--layers {}: the range ends before it begins", printable(part));
+    layers_.emplace_back(*first, *last);
+  }
+  return std::nullopt;
+}
+
+bool Selection::chooses() const {
+  return !match_.empty() || !dtype_texts_.empty() || min_size_text_ || !layer_texts_.empty();
+}
+
+bool Selection::selects(const TensorInfo& tensor) const {
+  return selects_name(tensor.name) && selects_dtype(tensor.dtype) && tensor.nbytes() >= min_size_ &&
+         selects_layer(tensor.name);
+}
+
+bool Selection::selects_name(std::string_view name) const {
+  return (match_.empty() || any_matches(match_, name)) && !any_matches(exclude_, name);
+}
+
+bool Selection::selects_dtype(Dtype dtype) const {
+  return dtypes_.empty() || std::ranges::find(dtypes_, dtype) != dtypes_.end();
+}
+
+bool Selection::selects_layer(std::string_view name) const {
+  if (layers_.empty()) return true;
+  const auto layer = layer_number(name);
+  return layer && std::ranges::any_of(
+                      layers_, [&](const auto& range) { return range.first <= *layer && *layer <= range.second; });
+}
+
+const std::string* Selection::unmatched(std::span<const TensorInfo* const> tensors) const {
+  for (const std::vector<std::string>* const globs : {&match_, &exclude_}) {
+    for (const std::string& glob : *globs) {
+      if (std::ranges::none_of(tensors, [&](const TensorInfo* one) { return base::glob_match(glob, one->name); }))
+        return &glob;
+    }
+  }
+  return nullptr;
+}
+
+std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::string_view where) const {
+  std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_name(one->name); });
+  if (tensors.empty()) {
+    if (match_.empty() && exclude_.empty()) return formatted("there is no tensor{}", where);
+    std::string hint;
+    for (const std::string& glob : match_) {
+      if (hint.empty()) hint = pattern_hint(glob);
+    }
+    return formatted("no tensor's name matches{}{}", where, hint);
+  }
+  const auto text = [&](std::string_view option, std::string_view value, std::string_view found) {
+    const std::string_view named = match_.empty() && exclude_.empty() ? "" : " with such a name";
+    return formatted("no tensor{} matches {} {}{} ({})", named, option, value, where, found);
+  };
+  const std::vector<const TensorInfo*> named = tensors;
+  std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_dtype(one->dtype); });
+  if (tensors.empty()) return text("--dtype", joined(dtype_texts_), "found " + dtypes_text(named));
+  if (std::ranges::none_of(tensors, [&](const TensorInfo* one) { return one->nbytes() >= min_size_; }))
+    return text("--min-size", printable(*min_size_text_), largest_text(tensors));
+  std::erase_if(tensors, [&](const TensorInfo* one) { return one->nbytes() < min_size_; });
+  return text("--layers", joined(layer_texts_), layers_text(tensors));
+}
+
+std::optional<Error> nothing_chosen(const Selection& selection, const Input& input) {
+  if (selection.empty()) return std::nullopt;
+  std::vector<const TensorInfo*> all = infos(input);
+  if (std::ranges::any_of(all, [&](const TensorInfo* one) { return selection.selects(*one); })) return std::nullopt;
+  return Error{.code = Errc::not_found, .path = {}, .message = selection.nothing(std::move(all))};
 }
 
 std::string pattern_hint(std::string_view glob) {
   if (glob.empty() || glob.find_first_of("*?[") != std::string_view::npos) return {};
   return formatted(" (a pattern is for the whole name: try '*{}*')", printable(glob));
+}
+
+std::optional<std::uint64_t> layer_number(std::string_view name) {
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return parse_number(part);
+    begin = end + 1;
+  }
+  return std::nullopt;
 }
 
 }  // namespace safetensors::cli

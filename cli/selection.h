@@ -1,34 +1,85 @@
-// The options --match and --exclude of all verbs that choose tensors by their names.
+// The options that choose tensors, in all verbs: --match, --exclude, --dtype, --min-size and --layers. A tensor is
+// chosen if each given option chooses it.
 #pragma once
 
 #include "arguments.h"
+#include "input.h"
 
+#include <safetensors/header.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors::cli {
 
+// The rows of the options in the table of a command.
+inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
+                                        "tensors whose names match: * any text, ? one\n"
+                                        "character, [a-z] one of a set; may be given\n"
+                                        "several times",
+                                        nullptr, Values::pattern};
 inline constexpr Option kExcludeOption = {"--exclude", "GLOB",
                                           "leave out tensors whose names match; may be\n"
-                                          "given several times"};
+                                          "given several times",
+                                          nullptr, Values::pattern};
+inline constexpr Option kDtypeOption = {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr,
+                                        Values::dtypes};
+inline constexpr Option kMinSizeOption = {"--min-size", "SIZE", "tensors of at least SIZE: 4096, 10MB or 1MiB"};
+inline constexpr Option kLayersOption = {"--layers", "LIST",
+                                         "tensors of these layers: 0-3,7. The layer is the\n"
+                                         "first part of a name between dots that has only\n"
+                                         "digits: 12 in model.layers.12.mlp.bias"};
 
-struct Selection {
-  std::vector<std::string> match;
-  std::vector<std::string> exclude;
-
-  // Binds both options. This object must outlive Arguments::parse().
+class Selection {
+ public:
+  // Binds the options. This object must outlive Arguments::parse().
   void bind(Arguments& arguments);
-  [[nodiscard]] bool empty() const { return match.empty() && exclude.empty(); }
-  // Returns true if a pattern of --match matches the name, and no pattern of --exclude matches it. Without --match,
-  // every name matches.
-  [[nodiscard]] bool selects(std::string_view name) const;
-  // A hint for a selection of nothing: " (a pattern is for the whole name: try '*norm*')". Empty if the patterns of
-  // --match have wildcards.
-  [[nodiscard]] std::string hint() const;
+  // Takes over the options after parse(). Returns nullopt, or the text of an error.
+  [[nodiscard]] std::optional<std::string> take();
+
+  // Returns whether no option is given.
+  [[nodiscard]] bool empty() const { return exclude_.empty() && !chooses(); }
+  // Returns whether an option other than --exclude is given.
+  [[nodiscard]] bool chooses() const;
+  // Returns whether the tensor is chosen. Without options, each tensor is.
+  [[nodiscard]] bool selects(const TensorInfo& tensor) const;
+  // The dtypes of --dtype.
+  [[nodiscard]] const std::vector<Dtype>& dtypes() const { return dtypes_; }
+
+  // Returns the first pattern of --match or --exclude that matches none of these tensors, or nullptr.
+  [[nodiscard]] const std::string* unmatched(std::span<const TensorInfo* const> tensors) const;
+  // Says which option leaves none of these tensors, what they are, and what could be meant: "no tensor's name matches
+  // (a pattern is for the whole name: try '*norm*')". where: words such as " in A or B", or empty.
+  [[nodiscard]] std::string nothing(std::vector<const TensorInfo*> tensors, std::string_view where = "") const;
+
+ private:
+  [[nodiscard]] bool selects_name(std::string_view name) const;
+  [[nodiscard]] bool selects_dtype(Dtype dtype) const;
+  [[nodiscard]] bool selects_layer(std::string_view name) const;
+
+  std::vector<std::string> match_;
+  std::vector<std::string> exclude_;
+  std::vector<std::string> dtype_texts_;
+  std::optional<std::string> min_size_text_;
+  std::vector<std::string> layer_texts_;
+  std::vector<Dtype> dtypes_;
+  std::uint64_t min_size_ = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> layers_;  // first and last of each range
 };
 
-// The hint for one pattern.
+// The error not_found with the text of nothing(), if options are given and choose no tensor of the input.
+[[nodiscard]] std::optional<Error> nothing_chosen(const Selection& selection, const Input& input);
+
+// The hint for a pattern that matches nothing: " (a pattern is for the whole name: try '*norm*')". Empty if it has
+// wildcards.
 [[nodiscard]] std::string pattern_hint(std::string_view glob);
+
+// The layer of a tensor: the first part of its name between dots that has only digits.
+[[nodiscard]] std::optional<std::uint64_t> layer_number(std::string_view name);
 
 }  // namespace safetensors::cli

@@ -40,10 +40,11 @@ constexpr Option kDiffTable[] = {
      "tensors with other names in B: lines of OLD, a tab and\n"
      "NEW, the exact names",
      nullptr, Values::path},
-    {"-m,--match", "GLOB",
-     "compare only tensors whose names match: * any text, ? one\n"
-     "character, [a-z] one of a set; may be given several times"},
+    kMatchOption,
     kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"-s,--sort", "KEY",
      "name       natural order, layer.2 before layer.10\n"
      "max-error  largest error first\n"
@@ -236,7 +237,7 @@ void print_table(Console& console, const DiffRequest& request, const DiffResult&
   if (!request.by_layer) return print_differences(console, result.tensors, request.view);
   std::vector<std::string_view> names;
   for (const Tensor& tensor : first.set()) {
-    if (request.selection.selects(tensor.name())) names.push_back(tensor.name());
+    if (request.selection.selects(tensor.info())) names.push_back(tensor.name());
   }
   for (const TensorDiff& found : result.tensors) {
     if (!found.first) names.push_back(found.second->name());
@@ -262,7 +263,7 @@ Exit compare(DiffRequest& request, Console& console) {
     };
   }
   if (!request.selection.empty()) {
-    request.options.select = [&](const Tensor& tensor) { return request.selection.selects(tensor.name()); };
+    request.options.select = [&](const Tensor& tensor) { return request.selection.selects(tensor.info()); };
   }
   const Interrupt interrupt;
   request.options.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -286,7 +287,9 @@ Exit compare(DiffRequest& request, Console& console) {
     print_summary(console, *result, metadata);
   }
   if (!request.selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
-    console.message(formatted("no tensor's name matches in A or B{}", request.selection.hint()));
+    std::vector<const TensorInfo*> all = infos(*first);
+    for (const Listed& listed : second->tensors()) all.push_back(listed.info);
+    console.message(request.selection.nothing(std::move(all), " in A or B"));
     return Exit::negative;
   }
   const bool same = result->tensors.empty() && metadata.count() == 0;
@@ -316,6 +319,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.flag("brief", request.brief);
   arguments.flag("json", request.json);
   if (auto wrong = arguments.parse(given, console)) return wrong;
+  if (auto wrong = request.selection.take()) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
   if (request.brief && request.json) return "--brief does not go with --json";
@@ -351,10 +355,11 @@ const Command kDiff = {
     .summary = "show how two files or models differ",
     .title = "Show how two files or models differ.",
     .usage =
-        "safetensors diff A B [--match GLOB]... [--exclude GLOB]... [--rtol R]\n"
-        "                 [--atol D] [--ulps N] [--no-values] [--map FILE]\n"
-        "                 [--sort KEY] [--top N] [--by-layer | --brief]\n"
-        "                 [--exit-zero] [--json]",
+        "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
+        "                 [--map FILE] [--sort KEY] [--top N]\n"
+        "                 [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

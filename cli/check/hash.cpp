@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
+#include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -33,8 +34,14 @@ constexpr Option kHashTable[] = {
     {"--of", "PART",
      "what to hash (default file). data: the bytes after the\n"
      "header, which metadata does not change. tensors: one\n"
-     "line per tensor, with its name",
+     "line per tensor, with its name; --match and such\n"
+     "choose these tensors",
      "file|data|tensors"},
+    kMatchOption,
+    kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"--format", "FORMAT",
      "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
      "sd-scripts stores them. modelspec:\n"
@@ -65,6 +72,7 @@ constexpr const char* kHashExamples[] = {
     "safetensors hash model.safetensors",
     "safetensors hash llama-7b/ > SHA256SUMS",
     "safetensors hash model.safetensors --of tensors --algorithm blake3",
+    "safetensors hash llama-7b/ --of tensors --layers 0-3 --exclude '*norm*'",
     "safetensors hash llama-7b/ --manifest",
 };
 
@@ -74,6 +82,7 @@ enum class Part : unsigned char { file, data, tensors };
 
 struct HashRequest {
   std::vector<std::string> paths;
+  Selection selection;
   HashAlgorithm algorithm = HashAlgorithm::sha256;
   Part part = Part::file;
   std::string format = "lines";
@@ -106,22 +115,26 @@ std::string digest_line(const Digest& digest, std::string_view path) {
   return formatted("{}{}  {}\n", shown == path ? "" : "\\", to_hex(digest), shown);
 }
 
-void print_tensor_lines(Console& console, const File& file, const FileHashes& hashes) {
-  const TensorList tensors = file.header().tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    console.out(formatted("{}  {}\n", to_hex(hashes.tensors[i]), printable(tensors[i].name)));
+// Calls show(name, digest) for each tensor of the selection.
+template <class Show>
+void each_tensor(const Selection& selection, const File& file, const FileHashes& hashes, const Show& show) {
+  std::size_t index = 0;
+  for (const TensorInfo& tensor : file.header().tensors()) {
+    if (selection.selects(tensor)) show(tensor.name, to_hex(hashes.tensors[index++]));
+  }
 }
 
-void print_file_json(Json& json, const std::string& path, const File& file, const FileHashes& hashes) {
+void print_file_json(Json& json, const HashRequest& request, const std::string& path, const File& file,
+                     const FileHashes& hashes) {
   json.line().open('{').field("path", path).field("file_bytes", file.header().file_bytes());
   json.field("data_start", file.header().data_start()).field("header", to_hex(hashes.header));
   if (hashes.file) json.field("file", to_hex(*hashes.file));
   if (hashes.data) json.field("data", to_hex(*hashes.data));
   if (!hashes.tensors.empty()) {
     json.line().key("tensors").open('[');
-    const TensorList tensors = file.header().tensors();
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      json.line().open('{').field("name", tensors[i].name).field("digest", to_hex(hashes.tensors[i])).close('}');
+    each_tensor(request.selection, file, hashes, [&](std::string_view name, const std::string& digest) {
+      json.line().open('{').field("name", name).field("digest", digest).close('}');
+    });
     json.close(']');
   }
   json.close('}');
@@ -129,17 +142,21 @@ void print_file_json(Json& json, const std::string& path, const File& file, cons
 
 // The digests of one file.
 Status hash_one(const HashRequest& request, const std::string& path, const File& file, Console& console, Json* json) {
-  const HashOptions options{.algorithm = request.algorithm,
-                            .file = request.part == Part::file,
-                            .data = request.part == Part::data,
-                            .tensors = request.part == Part::tensors,
-                            .progress = shown_progress(console)};
+  HashOptions options{.algorithm = request.algorithm,
+                      .file = request.part == Part::file,
+                      .data = request.part == Part::data,
+                      .tensors = request.part == Part::tensors,
+                      .progress = shown_progress(console)};
+  if (!request.selection.empty())
+    options.select = [&](const TensorInfo& tensor) { return request.selection.selects(tensor); };
   const Result<FileHashes> hashes = hash_file(file, options);
   if (!hashes) return hashes.error();
   if (json != nullptr) {
-    print_file_json(*json, path, file, *hashes);
+    print_file_json(*json, request, path, file, *hashes);
   } else if (request.part == Part::tensors) {
-    print_tensor_lines(console, file, *hashes);
+    each_tensor(request.selection, file, *hashes, [&](std::string_view name, const std::string& digest) {
+      console.out(formatted("{}  {}\n", digest, printable(name)));
+    });
   } else {
     console.out(digest_line(hashes->file ? *hashes->file : *hashes->data, path));
   }
@@ -166,11 +183,13 @@ Status hash_model(const HashRequest& request, const std::string& path, const Fil
 }
 
 Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
+  const auto fail = [&](const Error& error) {
+    if (json != nullptr) json_input_error(*json, path, error);
+    return input_error(path, error, console);
+  };
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep, Access::automatic);
-  if (!input) {
-    if (json != nullptr) json_input_error(*json, path, input.error());
-    return input_error(path, input.error(), console);
-  }
+  if (!input) return fail(input.error());
+  if (const auto nothing = nothing_chosen(request.selection, *input)) return fail(*nothing);
   if (json != nullptr) json->field("algorithm", to_string(request.algorithm)).line().key("files").open('[');
   Status status;
   for (std::size_t i = 0; status && i < input->files().size(); ++i) {
@@ -185,8 +204,7 @@ Exit hash_path(const HashRequest& request, const std::string& path, Console& con
   if (json != nullptr) json->close(']');
   if (status) return Exit::good;
   if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process
-  if (json != nullptr) json_input_error(*json, path, status.error());
-  return input_error(path, status.error(), console);
+  return fail(status.error());
 }
 
 // The sidecar of a file is beside it, the one of several files is in their folder.
@@ -284,6 +302,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   std::optional<std::string> chunk_bytes;
   Arguments arguments(kHash);
   arguments.positionals(request.paths);
+  request.selection.bind(arguments);
   arguments.value("algorithm", algorithm);
   arguments.value("of", part);
   arguments.value("format", format);
@@ -294,12 +313,15 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
   if (auto wrong = arguments.parse(given, console)) return wrong;
+  if (auto wrong = request.selection.take()) return wrong;
   if (request.paths.empty()) return "which PATH?";
   if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
     return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
   if (request.manifest && (part || format)) return "--manifest holds all digests: --of and --format do not go with it";
   if (request.manifest && request.paths.size() != 1) return "--manifest takes one PATH";
   if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
+  if (!request.selection.empty() && part != "tensors")
+    return "options that choose tensors go with --of tensors: other digests are for all bytes";
   if (part && format) return "--of does not go with --format";
   if (format) request.format = *format;
   request.chunk_bytes = parse_size(chunk_bytes.value_or("1MiB")).value_or(0);
@@ -343,14 +365,19 @@ const Command kHash = {
     .usage =
         "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
         "                 [--json]\n"
+        "safetensors hash PATH... --of tensors [--match GLOB]...\n"
+        "                 [--exclude GLOB]... [--dtype LIST] [--min-size SIZE]\n"
+        "                 [--layers LIST]\n"
+        "                 [--algorithm NAME] [--json]\n"
         "safetensors hash PATH --manifest [--algorithm NAME] [--chunk-bytes N]\n"
         "                 [--output OUT] [--force] [--dry-run] [--json]",
     .description = kHashDescription,
     .options = kHashTable,
     .examples = kHashExamples,
     .exits =
-        "0 done; 1 a file is invalid, or the manifest exists; 2 usage; 3 a file\n"
-        "cannot be read or written, or this build has no such hash function",
+        "0 done; 1 a file is invalid, nothing matches, or the manifest exists;\n"
+        "2 usage; 3 a file cannot be read or written, or this build has no such\n"
+        "hash function",
     .run = run_hash,
 };
 

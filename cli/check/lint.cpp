@@ -6,6 +6,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -27,8 +28,13 @@ that does not fit its files. Reads headers, at most 161 KiB of each file, and 64
 bytes per tensor of U8, I8 or BOOL.)";
 
 constexpr Option kLintTable[] = {
-    {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times"},
-    {"--deny", "CODE", "a finding with this code is an error; may be given\nseveral times"},
+    {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times", nullptr, Values::code},
+    {"--deny", "CODE", "a finding with this code is an error; may be given\nseveral times", nullptr, Values::code},
+    kMatchOption,
+    kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"--values", nullptr, "also read tensors, to find equal ones: duplicate_data"},
     {"-q,--quiet", nullptr, "print no notes and no advice"},
     {"--list", nullptr, "print all codes with their severity and advice"},
@@ -37,16 +43,19 @@ constexpr Option kLintTable[] = {
 
 constexpr const char kLintDetails[] =
     R"(Each finding is a line: PATH: SEVERITY: CODE: the facts, with the first tensor.
-The severities are error, warning and note.)";
+The severities are error, warning and note. With --match and such, findings
+about tensors are only for those that they choose. The others stay.)";
 
 constexpr const char* kLintExamples[] = {
     "safetensors lint model.safetensors",
     "safetensors lint llama-7b/ --values --deny duplicate_data",
+    "safetensors lint llama-7b/ --dtype u8,i8 --exclude '*.scales'",
     "safetensors lint *.safetensors --allow metadata_format --quiet",
 };
 
 struct LintCommand {
   std::vector<std::string> paths;
+  Selection selection;
   std::map<LintCode, LintSeverity> severities;
   std::map<LintCode, bool> allowed;
   bool values = false;
@@ -120,11 +129,14 @@ void print_finding_json(Json& json, const LintFinding& finding, const std::strin
 
 Result<std::vector<LintFinding>> find_all(const Input& input, const std::string& path, const LintCommand& command,
                                           Console& console) {
+  if (const auto nothing = nothing_chosen(command.selection, input)) return *nothing;
   LintOptions options{.peek = command.values || !is_pipe(path), .duplicates = command.values, .progress = nullptr};
   options.progress = [&](std::uint64_t completed, std::uint64_t total) {
     console.progress(completed, total);
     return !Interrupt::caught();
   };
+  if (!command.selection.empty())
+    options.select = [&](const TensorInfo& tensor) { return command.selection.selects(tensor); };
   Result<std::vector<LintFinding>> found =
       input.checkpoint() != nullptr ? lint(*input.checkpoint(), options) : lint(input.files()[0], options);
   if (found) std::erase_if(*found, [&](const LintFinding& finding) { return command.allowed.contains(finding.code); });
@@ -173,6 +185,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   bool as_json = false;
   Arguments arguments(kLint);
   arguments.positionals(command.paths);
+  command.selection.bind(arguments);
   arguments.values("allow", allow);
   arguments.values("deny", deny);
   arguments.flag("values", command.values);
@@ -180,6 +193,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   arguments.flag("list", list);
   arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("lint", *wrong);
+  if (const auto wrong = command.selection.take()) return console.usage("lint", *wrong);
   if (list && !command.paths.empty()) return console.usage("lint", "--list takes no PATH");
   if (!list && command.paths.empty()) return console.usage("lint", "which PATH?");
   if (command.quiet && as_json) return console.usage("lint", "--quiet does not go with --json");
@@ -210,8 +224,10 @@ const Command kLint = {
     .summary = "find what costs time, breaks programs, or misleads",
     .title = "Find what is valid but unwise in files.",
     .usage =
-        "safetensors lint PATH... [--allow CODE]... [--deny CODE]... [--values]\n"
-        "                 [--quiet] [--json]\n"
+        "safetensors lint PATH... [--allow CODE]... [--deny CODE]...\n"
+        "                 [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
+        "                 [--min-size SIZE] [--layers LIST] [--values] [--quiet]\n"
+        "                 [--json]\n"
         "safetensors lint --list [--json]",
     .description = kLintDescription,
     .options = kLintTable,

@@ -26,7 +26,8 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --forbid and --manifest.
+are no rules for the data, so it is read only with --forbid and --manifest. With
+--header-only, a file may end in its data, and the verdict is about its header.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
@@ -45,6 +46,7 @@ constexpr Option kVerifyTable[] = {
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
+    kHeaderOnlyOption,
     {"--forbid", "LIST",
      "also read the values, and fail if one of\n"
      "them is in LIST: nan, inf, or nan,inf",
@@ -58,6 +60,7 @@ constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --forbid nan,inf",
+    "head -c 10000000 model.safetensors | safetensors verify --header-only -",
     "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
@@ -66,16 +69,25 @@ struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
   std::optional<GivenManifest> manifest = std::nullopt;
   bool quiet = false;
+  bool header_only = false;
   bool nan = false;  // --forbid
   bool inf = false;
 };
 
-void print_verdict_json(Json& json, const std::string& path, const Result<File>& file) {
+// A file that was opened, and the data that it lacks.
+struct Opened {
+  Result<File> file;
+  std::optional<MissingData> missing = std::nullopt;
+};
+
+void print_verdict_json(Json& json, const std::string& path, const Opened& opened) {
+  const Result<File>& file = opened.file;
   if (file) {
     const Header& header = file->header();
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
     json.field("nbytes", header.data_bytes());
+    if (opened.missing) json.field("missing_bytes", opened.missing->missing);
     json_tolerated(json, header);
   } else if (exit_of(file.error()) == Exit::system) {
     json_input_error(json.key("valid").null(), path, file.error());
@@ -84,14 +96,19 @@ void print_verdict_json(Json& json, const std::string& path, const Result<File>&
   }
 }
 
-void print_verdict(Console& console, const std::string& path, const Result<File>& file, bool quiet) {
+void print_verdict(Console& console, const std::string& path, const Opened& opened, bool quiet) {
+  const Result<File>& file = opened.file;
   if (!file) return print_invalid(console, path, file.error());
   const Header& header = file->header();
   if (quiet) return;
   const Tolerated tolerated = header.tolerated();
   const std::string accepted = tolerated.any() ? formatted(", accepted {}", to_string(tolerated)) : std::string();
-  console.out(formatted("{}: {}, {}, {}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
-                        counted(header.file_bytes(), "byte"), accepted));
+  const std::string missing = opened.missing
+                                  ? formatted(", {} of {} of the data are not there", grouped(opened.missing->missing),
+                                              counted(opened.missing->total, "byte"))
+                                  : std::string();
+  console.out(formatted("{}: {}, {}, {}{}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                        counted(header.file_bytes(), "byte"), accepted, missing));
 }
 
 // "2 NaN, 1 infinity", without the kinds that are allowed.
@@ -140,13 +157,14 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   return found->empty() ? Exit::good : Exit::negative;
 }
 
-Exit verify_file(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
+Exit verify_file(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
                  Json* json) {
+  const Result<File>& file = opened.file;
   if (json != nullptr) {
-    print_verdict_json(*json, path, file);
+    print_verdict_json(*json, path, opened);
     if (!file && exit_of(file.error()) == Exit::system) input_error(path, file.error(), console);
   } else {
-    print_verdict(console, shown_path(path), file, options.quiet);
+    print_verdict(console, shown_path(path), opened, options.quiet);
   }
   if (!file) return exit_of(file.error());
   return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
@@ -175,7 +193,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (json != nullptr) json->line().open('{').field("path", paths[i]);
     const Result<File> file = set ? set->files()[i] : File::open(paths[i], options.open);
-    const Exit code = verify_file(paths[i], file, options, console, json);
+    const Exit code = verify_file(paths[i], {file}, options, console, json);
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
     if (file && !set) opened.push_back({paths[i], file->header()});
@@ -193,24 +211,34 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
 }
 
 // One file, or a path that leads to no file.
-Exit verify_one(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
+Exit verify_one(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
                 Json* json) {
-  const Exit code = verify_file(path, file, options, console, json);
+  const Exit code = verify_file(path, opened, options, console, json);
   if (!options.manifest) return code;
   ManifestComparison manifest(*options.manifest, {&path, 1});
-  manifest.add(path, file, console);
+  manifest.add(path, opened.file, console);
   return worse(code, manifest.print(false, options.quiet, console, json));
+}
+
+Opened open_one(const std::string& path, const VerifyOptions& options) {
+  Opened opened{File::open(path, options.open)};
+  if (!opened.file && options.header_only && is_too_short(opened.file.error()))
+    opened.file = open_part(path, options.open.parse, opened.missing);
+  return opened;
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
   if (path == kStandardInput) {
     const PipeData data = options.nan || options.inf ? PipeData::keep : PipeData::skip;
-    return verify_file(path, open_standard_input(options.open, data), options, console, json);
+    std::optional<MissingData> missing;
+    const Result<File> file =
+        open_standard_input(options.open, data, nullptr, options.header_only ? &missing : nullptr);
+    return verify_file(path, {file, missing}, options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_one(path, files.error(), options, console, json);
+  if (!files) return verify_one(path, {files.error()}, options, console, json);
   if (files->size() == 1 && files->front() == path)
-    return verify_one(path, File::open(path, options.open), options, console, json);
+    return verify_one(path, open_one(path, options), options, console, json);
   return verify_files(path, *files, options, console, json);
 }
 
@@ -223,6 +251,16 @@ Exit manifest_error(const std::string& path, const Error& error, bool as_json, C
     json.finish();
   }
   return input_error(path, error, console);
+}
+
+// The first path that is not one file, if there is one.
+std::optional<std::string> path_of_set(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (path == kStandardInput) continue;
+    const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
+    if (files && (files->size() != 1 || files->front() != path)) return path;
+  }
+  return std::nullopt;
 }
 
 Exit run_verify(std::span<const std::string> given, Console& console) {
@@ -240,11 +278,16 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
+  arguments.flag("header-only", options.header_only);
   arguments.value("forbid", values);
   arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
+  if (options.header_only && (values || manifest))
+    return console.usage("verify", "--header-only reads no data: it does not go with --forbid and --manifest");
+  if (const auto set = options.header_only ? path_of_set(paths) : std::nullopt)
+    return console.usage("verify", formatted("--header-only takes files, not a model of several: {}", printable(*set)));
   if (max_header) {
     const auto number = parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
@@ -278,7 +321,7 @@ const Command kVerify = {
     .usage =
         "safetensors verify PATH... [--manifest FILE] [--forbid LIST] [--quiet]\n"
         "                   [--allow-leading-whitespace] [--accept LIST]\n"
-        "                   [--max-header-bytes N] [--json]",
+        "                   [--max-header-bytes N] [--header-only] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,

@@ -23,7 +23,7 @@ To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A
 cast to fewer bits rounds to nearest, ties to even. To an integer, casts tensors
 of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does not
 fit is an error, and nothing is written. Floats and integers of 8 bits usually
-have scales in other tensors, so they are only cast with --from.)";
+have scales in other tensors, so they are only cast with --dtype.)";
 
 constexpr char kCastDtypes[] =
     "f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, u32 and u64";
@@ -33,14 +33,13 @@ constexpr Option kCastTable[] = {
      "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
      "f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32,\n"
      "i64, u8, u16, u32 or u64. Words such as half,\n"
-     "bfloat16, fp8 and int8 are names of them, too"},
-    {"--from", "DTYPE",
-     "cast only tensors of this dtype; may be given\n"
-     "several times"},
-    {"-m,--match", "GLOB",
-     "cast only tensors whose names match; may be given\n"
-     "several times"},
+     "bfloat16, fp8 and int8 are names of them, too",
+     nullptr, Values::cast},
+    kMatchOption,
     kExcludeOption,
+    {kDtypeOption.names, kDtypeOption.value, kDtypeOption.text, nullptr, Values::dtypes, "--from"},
+    kMinSizeOption,
+    kLayersOption,
     kOutputOption,
     kShardSizeOption,
     kStemOption,
@@ -60,7 +59,7 @@ ten.)";
 constexpr const char* kCastExamples[] = {
     "safetensors cast model.safetensors half.safetensors --to bf16",
     "safetensors cast llama-7b/ llama-7b-bf16/ --to bf16 --exclude '*norm*'",
-    "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --match '*.weight'",
+    "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --dtype f32 --layers 0-15",
 };
 
 // The dtypes that are cast without --from. Those of 8 bits are not among them.
@@ -72,25 +71,18 @@ std::vector<Dtype> usual_sources(Dtype to) {
 struct Casting {
   Dtype to = Dtype::F32;
   std::vector<Dtype> from;
-  bool usual = false;  // whether `from` is not given
+  bool usual = false;  // whether --dtype is not given
   Selection selection;
 
-  std::optional<std::string> parse(const std::optional<std::string>& to_text,
-                                   const std::vector<std::string>& from_text) {
+  std::optional<std::string> parse(const std::optional<std::string>& to_text) {
     if (!to_text) return "which dtype? Give --to DTYPE";
-    const auto unknown = [](const char* option, const std::string& text) {
-      return formatted("{} {}: no such dtype; known are {} ({})", option, printable(text), kCastDtypes, kDtypeWords);
-    };
     const auto wanted = dtype_named(*to_text);
-    if (!wanted) return unknown("--to", *to_text);
+    if (!wanted)
+      return formatted("--to {}: no such dtype; known are {} ({})", printable(*to_text), kCastDtypes, kDtypeWords);
     to = *wanted;
-    usual = from_text.empty();
-    if (usual) from = usual_sources(to);
-    for (const std::string& text : from_text) {
-      const auto dtype = dtype_named(text);
-      if (!dtype) return unknown("--from", text);
-      from.push_back(*dtype);
-    }
+    if (auto wrong = selection.take()) return wrong;
+    usual = selection.dtypes().empty();
+    from = usual ? usual_sources(to) : selection.dtypes();
     return std::nullopt;
   }
 
@@ -101,7 +93,7 @@ struct Casting {
   }
 
   [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
-    const Result<std::vector<bool>> matches = select_names(tensors, selection);
+    const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
     if (!matches) return matches.error();
     const auto cast_those_of = [&](const std::vector<Dtype>& dtypes) {
       bool found = false;
@@ -165,16 +157,14 @@ void json_casts(Json& json, const RewriteReport& report) {
 Exit run_cast(std::span<const std::string> given, Console& console) {
   Casting casting;
   std::optional<std::string> to;
-  std::vector<std::string> from;
   RewriteRequest request;
   Arguments arguments(kCast);
   request.bind(arguments, kCast);
   arguments.value("to", to);
-  arguments.values("from", from);
   casting.selection.bind(arguments);
   auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
-  if (!wrong) wrong = casting.parse(to, from);
+  if (!wrong) wrong = casting.parse(to);
   if (wrong) return console.usage("cast", *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) {
     Status status = casting.change(tensors);
@@ -199,8 +189,9 @@ const Command kCast = {
     .summary = "write a new file whose tensors have another dtype",
     .title = "Write a new file or model whose floats or integers have another dtype.",
     .usage =
-        "safetensors cast IN OUT --to DTYPE [--from DTYPE]... [--match GLOB]...\n"
-        "                 [--exclude GLOB]... [OPTIONS]",
+        "safetensors cast IN OUT --to DTYPE [--match GLOB]... [--exclude GLOB]...\n"
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [OPTIONS]",
     .description = kCastDescription,
     .options = kCastTable,
     .details = kCastDetails,

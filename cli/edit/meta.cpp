@@ -188,6 +188,7 @@ const Command kMeta = {
     .options_heading = "options of set and rm:",
     .options = kMetaTable,
     .words = "ls|get|set|rm",
+    .after_model = Values::key,
     .examples = kMetaExamples,
     .exits =
         "0 done; 1 the file is invalid, KEY does not exist, or the header does\n"

@@ -22,13 +22,19 @@ back-references, \< and \>. In TEXT, & or \0 is the whole match, and \1 to \9
 are the groups; \& and \\ are the characters themselves, and other letters after
 a backslash are an error. After the last /, g replaces every match, and i
 ignores upper and lower case. A character other than / may take its place. If
-two tensors would get one name, that is an error.)";
+two tensors would get one name, that is an error. With --match and such, only
+the tensors that they choose get another name.)";
 
 constexpr Option kRenameTable[] = {
     {"--map", "FILE",
      "new names: lines of OLD, a tab and NEW, the exact\n"
      "names. Expressions apply to the names after this",
      nullptr, Values::path},
+    kMatchOption,
+    kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     kOutputOption,
     kShardSizeOption,
     kStemOption,
@@ -42,6 +48,7 @@ constexpr Option kRenameTable[] = {
 constexpr const char* kRenameExamples[] = {
     "safetensors rename in.safetensors out.safetensors 's/^model\\.//'",
     "safetensors rename lora.safetensors out.safetensors 's/down/A/' --dry-run",
+    "safetensors rename llama-7b/ renamed/ --layers 0-3 's/$/.frozen/'",
     "safetensors rename llama-7b/ renamed/ --map names.tsv",
 };
 
@@ -49,9 +56,11 @@ struct Renaming {
   std::vector<std::string> expressions;
   std::vector<Substitution> substitutions;
   std::optional<std::string> map;
+  Selection selection;
   NameMap names;
 
   std::optional<std::string> parse() {
+    if (auto wrong = selection.take()) return wrong;
     if (expressions.empty() && !map) return "which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE";
     for (const std::string& expression : expressions) {
       Result<Substitution> parsed = Substitution::parse(expression);
@@ -67,7 +76,11 @@ struct Renaming {
       if (status) status = check_name_map(input, path, *map, names);
       if (!status) return status;
     }
-    for (RewriteTensor& tensor : tensors) {
+    const Result<std::vector<bool>> selected = select_tensors(tensors, selection);
+    if (!selected) return selected.error();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!(*selected)[i]) continue;
+      RewriteTensor& tensor = tensors[i];
       const std::string_view old = tensor.tensor.name();
       Result<std::string> name = new_name(old);
       if (!name) return name.error();
@@ -104,6 +117,7 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   Arguments arguments(kRename);
   request.bind(arguments, kRename);
   arguments.value("map", renaming.map);
+  renaming.selection.bind(arguments);
   auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1, &renaming.expressions);
   if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {

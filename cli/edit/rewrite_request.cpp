@@ -8,8 +8,6 @@
 #include "text/size.h"
 #include "text/table.h"
 
-#include "base/glob.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -234,19 +232,21 @@ Exit RewriteRequest::run(Console& console) {
   return Exit::good;
 }
 
-Result<std::vector<bool>> select_names(const std::vector<RewriteTensor>& tensors, const Selection& selection) {
-  for (const std::vector<std::string>* const globs : {&selection.match, &selection.exclude}) {
-    for (const std::string& glob : *globs) {
-      const bool found = std::ranges::any_of(
-          tensors, [&](const RewriteTensor& one) { return base::glob_match(glob, one.tensor.name()); });
-      if (!found)
-        return output_error(Errc::not_found,
-                            formatted("no tensor's name matches `{}`{}", printable(glob), pattern_hint(glob)));
-    }
+Result<std::vector<bool>> select_tensors(const std::vector<RewriteTensor>& tensors, const Selection& selection) {
+  std::vector<bool> selected(tensors.size(), true);
+  if (selection.empty()) return selected;
+  std::vector<const TensorInfo*> infos;
+  infos.reserve(tensors.size());
+  for (const RewriteTensor& one : tensors) infos.push_back(&one.tensor.info());
+  if (const std::string* const glob = selection.unmatched(infos))
+    return output_error(Errc::not_found,
+                        formatted("no tensor's name matches `{}`{}", printable(*glob), pattern_hint(*glob)));
+  bool any = false;
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    selected[i] = selection.selects(*infos[i]);
+    any = any || selected[i];
   }
-  std::vector<bool> selected;
-  selected.reserve(tensors.size());
-  for (const RewriteTensor& one : tensors) selected.push_back(selection.selects(one.tensor.name()));
+  if (!any) return output_error(Errc::not_found, selection.nothing(std::move(infos)));
   return selected;
 }
 

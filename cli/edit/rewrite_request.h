@@ -22,10 +22,6 @@ namespace safetensors::cli {
 enum class OutputKind : unsigned char { as_input, file, folder };
 
 // Table entries of the options that several verbs have.
-inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
-                                        "tensors whose names match: * any text, ? one\n"
-                                        "character, [a-z] one of a set; may be given\n"
-                                        "several times"};
 inline constexpr Option kOutputOption = {"-o,--output", "OUT", "OUT, instead of the argument", nullptr, Values::path};
 inline constexpr Option kShardSizeOption = {"--max-shard-size",
                                             "SIZE",
@@ -100,8 +96,8 @@ struct RewriteRequest {
 // Returns the name of a file of the layout in the folder. report: null before the files are written.
 [[nodiscard]] std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file);
 
-// The tensors that are selected. Error: not_found, if a pattern matches no tensor.
-[[nodiscard]] Result<std::vector<bool>> select_names(const std::vector<RewriteTensor>& tensors,
-                                                     const Selection& selection);
+// The tensors that are selected. Error: not_found, if a pattern matches no tensor, or if no tensor is selected.
+[[nodiscard]] Result<std::vector<bool>> select_tensors(const std::vector<RewriteTensor>& tensors,
+                                                       const Selection& selection);
 
 }  // namespace safetensors::cli

@@ -16,13 +16,13 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption,    kExcludeOption,    kOutputOption, kShardSizeOption, kStemOption,
-    kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption,    kJsonOption,
+    kMatchOption, kExcludeOption,  kDtypeOption,      kMinSizeOption, kLayersOption, kOutputOption, kShardSizeOption,
+    kStemOption,  kMetadataOption, kDurabilityOption, kForceOption,   kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
     "safetensors select model.safetensors head.safetensors --match 'lm_head.*'",
-    "safetensors select llama-7b/ llama-2-layers/ -m '*.layers.[01].*' --dry-run",
+    "safetensors select llama-7b/ llama-2-layers/ --layers 0-1 --dry-run",
 };
 constexpr const char* kDropExamples[] = {
     "safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'",
@@ -30,7 +30,7 @@ constexpr const char* kDropExamples[] = {
 };
 
 constexpr const char kSelectExits[] =
-    "0 written; 1 a file is invalid, a GLOB matches nothing, or OUT exists;\n"
+    "0 written; 1 a file is invalid, nothing matches, or OUT exists;\n"
     "2 usage; 3 a file cannot be read or written";
 
 // selects: keep the tensors that match. Otherwise keep the others.
@@ -42,11 +42,14 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   selection.bind(arguments);
   auto wrong = arguments.parse(given, console);
   if (!wrong) wrong = request.take(1);
-  if (!wrong && !selects && selection.match.empty()) wrong = "which tensors? Give --match GLOB";
-  if (!wrong && selection.empty()) wrong = "which tensors? Give --match GLOB or --exclude GLOB";
+  if (!wrong) wrong = selection.take();
+  if (!wrong && !selects && !selection.chooses())
+    wrong = "which tensors? Give --match GLOB, --dtype LIST, --min-size SIZE or --layers LIST";
+  if (!wrong && selection.empty())
+    wrong = "which tensors? Give --match GLOB, --exclude GLOB, --dtype LIST, --min-size SIZE or --layers LIST";
   if (wrong) return console.usage(command.name, *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
-    const Result<std::vector<bool>> matches = select_names(tensors, selection);
+    const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
     if (!matches) return matches.error();
     std::size_t kept = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -73,7 +76,10 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage = "safetensors select IN OUT [--match GLOB]... [--exclude GLOB]... [OPTIONS]",
+    .usage =
+        "safetensors select IN OUT [--match GLOB]... [--exclude GLOB]...\n"
+        "                   [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                   [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kSelectExamples,
@@ -85,7 +91,10 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage = "safetensors drop IN OUT --match GLOB... [--exclude GLOB]... [OPTIONS]",
+    .usage =
+        "safetensors drop IN OUT [--match GLOB]... [--exclude GLOB]...\n"
+        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = kDropExamples,

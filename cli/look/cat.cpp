@@ -10,6 +10,7 @@
 #include "json_output.h"
 #include "new_file.h"
 #include "npy.h"
+#include "selection.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -19,9 +20,15 @@ namespace {
 constexpr const char kCatDescription[] =
     R"(PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input. NAME is the tensor's name, exactly or as ls
-shows it. Memory stays bounded, however large the tensor.)";
+shows it. Without NAME, options such as --match choose the tensor. They must
+choose exactly one. Memory stays bounded, however large the tensor.)";
 
 constexpr Option kCatTable[] = {
+    kMatchOption,
+    kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"--slice", "SLICE",
      "an index as between NumPy's brackets: '1:3,:', '-1',\n"
      "'::2,...'; F4 and F6 only on whole bytes",
@@ -36,7 +43,7 @@ constexpr Option kCatTable[] = {
      "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
      "nearest even, or integers to another integer dtype;\n"
      "also for npy, which has no BF16",
-     nullptr, Values::any, nullptr, "-c"},
+     nullptr, Values::cast, nullptr, "-c"},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -59,10 +66,12 @@ constexpr const char* kCatExamples[] = {
     "safetensors cat model.safetensors wte.weight --slice :10 --format npy -o w.npy",
     "safetensors cat llama-7b/ model.norm.weight --cast F32 --format npy -o n.npy",
     "safetensors cat llama-7b/ model.norm.weight --slice '0:4' | sha256sum",
+    "safetensors cat llama-7b/ --layers 3 --match '*q_proj.weight' --format text",
 };
 
 struct CatOptions {
-  std::vector<std::string> given;
+  std::vector<std::string> given;  // PATH and NAME, or PATH
+  Selection selection;
   std::optional<std::string> slice;
   std::optional<std::string> format;
   std::optional<std::string> cast;
@@ -76,6 +85,7 @@ struct CatOptions {
 std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options, Console& console) {
   Arguments arguments(kCat);
   arguments.positionals(options.given);
+  options.selection.bind(arguments);
   arguments.value("slice", options.slice);
   arguments.value("format", options.format);
   arguments.value("cast", options.cast);
@@ -85,7 +95,10 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   arguments.flag("dry-run", options.dry_run);
   arguments.flag("json", options.json);
   if (auto wrong = arguments.parse(given, console)) return wrong;
-  if (options.given.size() != 2) return "takes one PATH and one NAME";
+  if (auto wrong = options.selection.take()) return wrong;
+  if (options.selection.empty() && options.given.size() != 2) return "takes one PATH and one NAME";
+  if (!options.selection.empty() && options.given.size() != 1)
+    return "takes one PATH, and either a NAME or options that choose a tensor";
   return std::nullopt;
 }
 
@@ -129,6 +142,20 @@ Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
                           : formatted("; {} can be cast to {}", to_string(from), allowed);
   if (!to && !allowed.empty()) text += formatted(" ({})", kDtypeWords);
   return Error{.code = Errc::invalid_argument, .path = {}, .message = std::move(text)};
+}
+
+// The tensor that NAME or the options choose. Error: not_found.
+Result<Listed> chosen_tensor(const CatOptions& options, const Input& input) {
+  if (options.selection.empty()) return input.find(options.given[1]);
+  if (const auto nothing = nothing_chosen(options.selection, input)) return *nothing;
+  std::vector<Listed> chosen = input.tensors();
+  std::erase_if(chosen, [&](const Listed& one) { return !options.selection.selects(*one.info); });
+  if (chosen.size() == 1) return chosen[0];
+  return Error{
+      .code = Errc::not_found,
+      .path = {},
+      .message = formatted("{} match, such as `{}` and `{}`: name one of them", counted(chosen.size(), "tensor"),
+                           printable(chosen[0].info->name), printable(chosen[1].info->name))};
 }
 
 Exit show_plan(const CatRequest& request, const CatOptions& options, Console& console) {
@@ -185,7 +212,8 @@ Exit write_output(const CatRequest& request, const CatOptions& options, Console&
 Exit fail(const CatOptions& options, const Error& error, Console& console) {
   if (options.json) {
     Json json(console, "cat");
-    json.field("path", options.given[0]).field("name", options.given[1]);
+    json.field("path", options.given[0]);
+    if (options.given.size() > 1) json.field("name", options.given[1]);
     json_input_error(json, options.given[0], error);
     json.finish();
   }
@@ -208,7 +236,7 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
   const Result<Input> input = Input::open(options.given[0], console, {}, PipeData::keep);
   if (!input) return fail(options, input.error(), console);
-  const Result<Listed> found = input->find(options.given[1]);
+  const Result<Listed> found = chosen_tensor(options, *input);
   if (!found) return fail(options, found.error(), console);
   const TensorInfo* const tensor = found->info;
   const Result<Dtype> dtype = output_dtype(options, tensor->dtype);
@@ -242,9 +270,12 @@ const Command kCat = {
     .usage =
         "safetensors cat PATH NAME [--slice SLICE] [--format FORMAT] [--limit N]\n"
         "                [--cast DTYPE] [--output OUT [--force] [--dry-run]]\n"
-        "                [--json]",
+        "                [--json]\n"
+        "safetensors cat PATH [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
+        "                [--min-size SIZE] [--layers LIST] ...",
     .description = kCatDescription,
     .options = kCatTable,
+    .after_model = Values::tensor,
     .details = kCatDetails,
     .examples = kCatExamples,
     .exits =

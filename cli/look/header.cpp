@@ -23,7 +23,8 @@ constexpr const char kHeaderDescription[] =
 stands for one file. Without options this prints the bytes of the header
 unchanged, with the padding and nothing added. On a terminal, control and
 invisible characters are escaped. A header that breaks rules 4 to 10 is printed,
-too, with the error on standard error and exit code 1.)";
+too, with the error on standard error and exit code 1. Standard input may end
+after the header, as the first bytes of a download do.)";
 
 constexpr Option kHeaderTable[] = {
     {"--pretty", nullptr, "one tensor per line; invisible characters escaped"},
@@ -130,7 +131,7 @@ Exit run_header(std::span<const std::string> given, Console& console) {
   }
   const std::string& path = files[0];
   std::string refused;
-  const Result<File> file = open_file(path, console, parse, &refused);
+  const Result<File> file = open_file(path, console, parse, &refused, data_of(path, false));
   const bool readable = file || format_rule(file.error().code) >= 4;
   const Result<std::string> text = file            ? read_header(*file)
                                    : !readable     ? Result<std::string>(file.error())

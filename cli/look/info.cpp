@@ -24,11 +24,11 @@ namespace {
 
 constexpr const char kInfoDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Shows the size, the header, the number of
-tensors and parameters, totals per dtype, the alignment of the tensors, the
-metadata and the largest tensors. A misaligned tensor must be copied before its
-elements can be used. Long metadata values are cut: see meta ls. Reads headers
-only.
+quotes, or - for standard input, which may end after the header. Shows the size,
+the header, the number of tensors and parameters, totals per dtype, the
+alignment of the tensors, the metadata and the largest tensors. A misaligned
+tensor must be copied before its elements can be used. Long metadata values are
+cut: see meta ls. Reads headers only.
 
 Recognizes adapters (LoRA), quantized weights (GPTQ, AWQ, compressed-tensors,
 bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes.
@@ -38,6 +38,7 @@ Bits per weight are the bits of all tensors per weight that they stand for.)";
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
+    kHeaderOnlyOption,
     kJsonOption,
 };
 
@@ -45,6 +46,12 @@ constexpr const char* kInfoExamples[] = {
     "safetensors info model.safetensors",
     "safetensors info llama-7b/",
     "safetensors info --json model.safetensors | jq .files[0].parameters",
+};
+
+struct InfoRequest {
+  std::uint64_t largest = 5;
+  ParseOptions parse = {};
+  bool header_only = false;
 };
 
 struct InfoTotals {
@@ -296,6 +303,7 @@ void print_text(Console& console, const Input& input, const Summary& summary, co
 
 void print_json(Json& json, const Input& input, const Summary& summary, const Recognition& found) {
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
+  json_missing(json, input);
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
     json_tolerated(json, header);
@@ -335,12 +343,13 @@ void print_json(Json& json, const Input& input, const Summary& summary, const Re
   json.close(']');
 }
 
-Exit show_path(const std::string& path, std::uint64_t largest, const ParseOptions& parse, Console& console,
-               Json* json) {
-  const Result<Input> input = Input::open(path, console, parse);
+Exit show_path(const std::string& path, const InfoRequest& request, Console& console, Json* json) {
+  const std::uint64_t largest = request.largest;
+  const Result<Input> input = Input::open(path, console, request.parse, data_of(path, request.header_only));
   if (!input) {
-    if (json != nullptr) json_input_error(*json, path, input.error());
-    return input_error(path, input.error(), console);
+    const Error error = with_header_only_hint(input.error());
+    if (json != nullptr) json_input_error(*json, path, error);
+    return input_error(path, error, console);
   }
   const Result<Recognition> found = recognize_model(*input, path, console);
   if (!found) return input_error(path, found.error(), console);
@@ -358,24 +367,25 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   std::optional<std::string> largest;
   std::optional<std::string> accept;
   bool as_json = false;
+  InfoRequest request;
   Arguments arguments(kInfo);
   arguments.positionals(files);
   arguments.value("largest", largest);
   arguments.value("accept", accept);
+  arguments.flag("header-only", request.header_only);
   arguments.flag("json", as_json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
-  ParseOptions parse;
+  request.largest = *count;
   if (accept) {
     const std::optional<Accept> faults = parse_accept(*accept);
     if (!faults) return console.usage("info", kAcceptUsage);
-    parse.accept = *faults;
+    request.parse.accept = *faults;
   }
-  return for_each_file("info", files, as_json, console, [&](const std::string& path, Json* json) {
-    return show_path(path, *count, parse, console, json);
-  });
+  return for_each_file("info", files, as_json, console,
+                       [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }
 
 }  // namespace
@@ -384,7 +394,9 @@ const Command kInfo = {
     .name = "info",
     .summary = "summarize: dtypes, parameters, alignment, LoRA, GPTQ, ...",
     .title = "Summarize files.",
-    .usage = "safetensors info PATH... [--largest N] [--accept LIST] [--json]",
+    .usage =
+        "safetensors info PATH... [--largest N] [--accept LIST] [--header-only]\n"
+        "                 [--json]",
     .description = kInfoDescription,
     .options = kInfoTable,
     .examples = kInfoExamples,

@@ -30,10 +30,16 @@ quotes, or - for standard input. Writes one page of HTML, which needs no other
 file and no network: a map of the bytes drawn to scale, sizes by dtype, sizes
 and parameters by module, a table of all tensors to search and to sort, the
 findings of lint, the files, the metadata, and config.json if it lies beside the
-model. Names cannot run code in it. OUT#NAME opens the page at a tensor.)";
+model. Names cannot run code in it. OUT#NAME opens the page at a tensor. With
+--match and such, it shows only the tensors that they choose.)";
 
 constexpr Option kInspectTable[] = {
     {"-o,--output", "OUT", "write the page to OUT", nullptr, Values::path, nullptr, "--html"},
+    kMatchOption,
+    kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"--stats", nullptr, "read the values, and add statistics and histograms"},
     {"--values", "GLOB",
      "add heat maps of the tensors whose names match: of at\n"
@@ -50,11 +56,13 @@ constexpr Option kInspectTable[] = {
 constexpr const char* kInspectExamples[] = {
     "safetensors inspect model.safetensors -o model.html",
     "safetensors inspect llama-7b/ --stats -o llama.html",
+    "safetensors inspect llama-7b/ --layers 0-3 --stats -o begin.html",
     "safetensors inspect llama-7b/ --values '*.0.*q_proj.weight' -o llama.html",
 };
 
 struct InspectRequest {
   std::vector<std::string> paths;
+  Selection selection;
   std::optional<std::string> output;
   bool stats = false;
   std::vector<std::string> values;
@@ -81,9 +89,10 @@ Exit output_fail(const InspectRequest& request, Error error, Console& console) {
   return inspect_fail(request, error, console);
 }
 
-// Reads statistics of all tensors.
-Result<std::vector<TensorStats>> page_stats(const Input& input, Console& console) {
+// Reads statistics of the chosen tensors.
+Result<std::vector<TensorStats>> page_stats(const Input& input, const Selection& selection, Console& console) {
   StatsOptions options{.histogram = true};
+  options.select = [&](const Tensor& tensor) { return selection.selects(tensor.info()); };
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
     return !Interrupt::caught();
@@ -91,14 +100,15 @@ Result<std::vector<TensorStats>> page_stats(const Input& input, Console& console
   return stats(input.set(), options);
 }
 
-Result<std::vector<LintFinding>> page_findings(const Input& input, PipeData data) {
+Result<std::vector<LintFinding>> page_findings(const Input& input, const Selection& selection, PipeData data) {
   LintOptions options{.peek = input.checkpoint() != nullptr || data == PipeData::keep, .cancelled = Interrupt::caught};
+  options.select = [&](const TensorInfo& tensor) { return selection.selects(tensor); };
   return input.checkpoint() != nullptr ? lint(*input.checkpoint(), options) : lint(input.files()[0], options);
 }
 
 // Reads the samples of --values into content. Error: not_found if no name matches.
 Status add_samples(const InspectRequest& request, const Slice& slice, const Input& input, PageContent& content) {
-  const std::vector<Listed> tensors = input.tensors();
+  const std::vector<Listed>& tensors = content.tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorInfo& tensor = *tensors[i].info;
     const auto matches = [&](const std::string& glob) { return base::glob_match(glob, tensor.name); };
@@ -129,13 +139,16 @@ Result<PageContent> page_content(const InspectRequest& request, const Slice& sli
   PageContent content;
   content.path = shown_path(request.paths[0]);
   content.has_stats = request.stats;
-  Result<std::vector<LintFinding>> findings = page_findings(input, data);
+  if (const auto nothing = nothing_chosen(request.selection, input)) return *nothing;
+  content.tensors = input.tensors();
+  std::erase_if(content.tensors, [&](const Listed& one) { return !request.selection.selects(*one.info); });
+  Result<std::vector<LintFinding>> findings = page_findings(input, request.selection, data);
   if (!findings) return findings.error();
   content.findings = *std::move(findings);
   content.config = read_shown_config(input.files().empty() ? std::string() : input.files()[0].path());
   if (Status status = add_samples(request, slice, input, content); !status) return status.error();
   if (!request.stats) return content;
-  Result<std::vector<TensorStats>> found = page_stats(input, console);
+  Result<std::vector<TensorStats>> found = page_stats(input, request.selection, console);
   if (!found) return found.error();
   content.stats = *std::move(found);
   return content;
@@ -181,6 +194,7 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   InspectRequest request;
   Arguments arguments(kInspect);
   arguments.positionals(request.paths);
+  request.selection.bind(arguments);
   arguments.value("output", request.output);
   arguments.flag("stats", request.stats);
   arguments.values("values", request.values);
@@ -189,6 +203,7 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("inspect", *wrong);
+  if (const auto wrong = request.selection.take()) return console.usage("inspect", *wrong);
   if (request.paths.size() != 1) return console.usage("inspect", "takes one PATH");
   if (!request.output) return console.usage("inspect", "write the page where? Give --output OUT");
   if (request.slice && request.values.empty()) return console.usage("inspect", "--slice goes with --values only");
@@ -215,8 +230,10 @@ const Command kInspect = {
     .summary = "write a page of HTML: map, sizes, table, histograms",
     .title = "Write a page of HTML that shows a file or a model.",
     .usage =
-        "safetensors inspect PATH -o OUT [--stats] [--values GLOB]...\n"
-        "                    [--slice SLICE] [--force] [--dry-run] [--json]",
+        "safetensors inspect PATH -o OUT [--match GLOB]... [--exclude GLOB]...\n"
+        "                    [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                    [--stats] [--values GLOB]... [--slice SLICE]\n"
+        "                    [--force] [--dry-run] [--json]",
     .description = kInspectDescription,
     .options = kInspectTable,
     .examples = kInspectExamples,

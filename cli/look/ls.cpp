@@ -22,14 +22,16 @@ namespace {
 
 constexpr const char kLsDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Reads headers only. Control, bidirectional and
-invisible characters in names are escaped. --json gives the exact names.)";
+quotes, or - for standard input, which may end after the header. Reads headers
+only. Control, bidirectional and invisible characters in names are escaped.
+--json gives the exact names.)";
 
 constexpr Option kLsTable[] = {
-    {"-m,--match", "GLOB",
-     "list names that match: * any text, ? one character,\n"
-     "[a-z] one of a set; may be given several times"},
+    kMatchOption,
     kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
      "offset  order of the files and of their bytes\n"
@@ -39,15 +41,16 @@ constexpr Option kLsTable[] = {
      "name|offset|size|dtype|shape"},
     {"-r,--reverse", nullptr, "reverse the order"},
     {"-t,--tree", nullptr,
-     "group tensors by module: the parts of names between dots.\n"
-     "Modules with the same content are one line, such as\n"
-     "layers.{0..31}. --sort is then name or size"},
+     "group tensors by module: the parts of names between\n"
+     "dots. Modules with the same content are one line, such\n"
+     "as layers.{0..31}. --sort is then name or size"},
     {"-c,--columns", "LIST",
      "show these columns in this order: name, dtype, shape,\n"
-     "rank, parameters, size, bytes, share, begin, end, offset,\n"
-     "alignment, file; commas between them"},
+     "rank, parameters, size, bytes, share, begin, end,\n"
+     "offset, alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kAcceptOption,
+    kHeaderOnlyOption,
     kJsonOption,
 };
 
@@ -58,10 +61,12 @@ ALIGNMENT is the largest power of two up to 65536 that divides FILE OFFSET.)";
 constexpr const char* kLsExamples[] = {
     "safetensors ls model.safetensors",
     "safetensors ls llama-7b/ --match '*.k_proj.*'",
+    "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32 --min-size 1MiB",
     "safetensors ls llama-7b/ --tree --sort size",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
     "safetensors ls llama-7b/ --columns size,name,file --sort size",
     "safetensors ls *.safetensors --sort size --json",
+    "curl -s -r 0-9999999 https://example.org/model.safetensors | safetensors ls -",
 };
 
 using Less = bool (*)(const TensorInfo&, const TensorInfo&);
@@ -104,6 +109,7 @@ struct LsOptions {
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
   bool json = false;
+  bool header_only = false;
   ParseOptions parse = {};
 };
 
@@ -128,7 +134,7 @@ struct LsTotals {
 
 List select(const Input& input, const LsOptions& options) {
   List list = input.tensors();
-  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(listed.info->name); });
+  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(*listed.info); });
   if (options.less != nullptr) {
     std::stable_sort(list.begin(), list.end(),
                      [&](const Listed& a, const Listed& b) { return options.less(*a.info, *b.info); });
@@ -176,6 +182,7 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+    json_missing(json, input);
     json_tolerated(json, header);
   } else {
     json_files(json, input);
@@ -214,10 +221,11 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
 }
 
 Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console, options.parse);
+  const Result<Input> input = Input::open(path, console, options.parse, data_of(path, options.header_only));
   if (!input) {
-    if (json != nullptr) json_input_error(*json, path, input.error());
-    return input_error(path, input.error(), console);
+    const Error error = with_header_only_hint(input.error());
+    if (json != nullptr) json_input_error(*json, path, error);
+    return input_error(path, error, console);
   }
   const List list = select(*input, options);
   totals.add(total(*input, list));
@@ -230,7 +238,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
     print_text(console, *input, list, options);
   }
   if (!list.empty() || options.names.empty()) return Exit::good;
-  console.message(formatted("{}: no tensor's name matches{}", printable(shown_path(path)), options.names.hint()));
+  console.message(formatted("{}: {}", printable(shown_path(path)), options.names.nothing(infos(*input))));
   return Exit::negative;
 }
 
@@ -248,8 +256,10 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
   arguments.value("accept", accept);
+  arguments.flag("header-only", options.header_only);
   arguments.flag("json", options.json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
+  if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (accept) {
     const std::optional<Accept> faults = parse_accept(*accept);
@@ -287,9 +297,11 @@ const Command kLs = {
     .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
     .title = "List the tensors of files.",
     .usage =
-        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]... [--sort KEY]\n"
-        "               [--reverse] [--tree | --columns LIST | --long]\n"
-        "               [--accept LIST] [--json]",
+        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
+        "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "               [--sort KEY] [--reverse]\n"
+        "               [--tree | --columns LIST | --long]\n"
+        "               [--accept LIST] [--header-only] [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

@@ -107,12 +107,11 @@ void write_page_dtypes(PageWriter& page) {
   page.text(formatted("\"dtypes\":[{}],\n\"bits\":[{}],\n", names, sizes));
 }
 
-void write_page_tensors(PageWriter& page, const Input& input, const std::vector<std::uint64_t>& begins,
-                        const PageContent& content) {
+void write_page_tensors(PageWriter& page, const std::vector<std::uint64_t>& begins, const PageContent& content) {
   page.text("\"tensors\":[");
   std::uint64_t total = 0;
   std::size_t index = 0;
-  for (const auto& [info, file] : input.tensors()) {
+  for (const auto& [info, file] : content.tensors) {
     page.text(index == 0 ? "\n[" : ",\n[");
     page.string(printable(info->name));
     page.text(formatted(",{},\"{}\",{},{},{},{}", rank(info->dtype), shape_text(info->shape), info->nbytes(), file,
@@ -167,7 +166,7 @@ void write_page(PageWriter& page, const Input& input, const PageContent& content
   write_page_config(page, content.config);
   write_page_findings(page, content.findings);
   write_page_dtypes(page);
-  write_page_tensors(page, input, begins, content);
+  write_page_tensors(page, begins, content);
   write_page_samples(page, content);
   page.text("}\n</script>\n<script>");
   page.text(kPageScript);

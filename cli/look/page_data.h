@@ -15,9 +15,10 @@
 namespace safetensors::cli {
 
 struct PageContent {
-  std::string path;  // for display, not escaped
+  std::string path;             // for display, not escaped
+  std::vector<Listed> tensors;  // those that the page shows
   std::vector<TensorStats> stats;
-  bool has_stats = false;  // then `stats` has one element per tensor
+  bool has_stats = false;  // then `stats` has one element per element of `tensors`
   std::vector<LintFinding> findings;
   std::vector<ValueSample> samples;
   std::uint64_t more_samples = 0;  // tensors of --values that are left out

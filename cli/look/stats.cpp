@@ -29,10 +29,11 @@ numbers, and counts zeros, NaN and infinities. An element of C64 is two numbers,
 and BOOL is 0 or 1.)";
 
 constexpr Option kStatsTable[] = {
-    {"-m,--match", "GLOB",
-     "tensors whose names match: * any text, ? one character,\n"
-     "[a-z] one of a set; may be given several times"},
+    kMatchOption,
     kExcludeOption,
+    kDtypeOption,
+    kMinSizeOption,
+    kLayersOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
      "offset  order of the files and of their bytes\n"
@@ -42,8 +43,8 @@ constexpr Option kStatsTable[] = {
      "nan     most NaN and infinities first",
      "name|offset|absmax|std|zeros|nan"},
     {"--histogram", nullptr,
-     "also count the numbers per power of two. The line 2^-3 is\n"
-     "for 0.125 <= |x| < 0.25"},
+     "also count the numbers per power of two. The line 2^-3\n"
+     "is for 0.125 <= |x| < 0.25"},
     kJsonOption,
 };
 
@@ -55,6 +56,7 @@ finite.)";
 constexpr const char* kStatsExamples[] = {
     "safetensors stats model.safetensors",
     "safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax",
+    "safetensors stats llama-7b/ --layers 0-3 --dtype f16 --sort nan",
     "safetensors stats model.safetensors --match lm_head.weight --histogram",
     "safetensors stats --json model.safetensors | jq '.files[].tensors[].std'",
 };
@@ -200,7 +202,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) return fail(input.error());
   StatsOptions options{.histogram = request.histogram};
-  options.select = [&](const Tensor& tensor) { return request.names.selects(tensor.name()); };
+  options.select = [&](const Tensor& tensor) { return request.names.selects(tensor.info()); };
   const Interrupt interrupt;
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     console.progress(done, total);
@@ -217,7 +219,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
     print_stats_text(console, *found, request.sort);
   }
   if (!found->empty() || request.names.empty()) return Exit::good;
-  console.message(formatted("{}: no tensor's name matches{}", printable(shown_path(path)), request.names.hint()));
+  console.message(formatted("{}: {}", printable(shown_path(path)), request.names.nothing(infos(*input))));
   return Exit::negative;
 }
 
@@ -231,6 +233,7 @@ Exit run_stats(std::span<const std::string> given, Console& console) {
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("stats", *wrong);
+  if (const auto wrong = request.names.take()) return console.usage("stats", *wrong);
   if (request.paths.empty()) return console.usage("stats", "which PATH?");
   request.sort = sort.value_or(request.sort);
   return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
@@ -246,6 +249,7 @@ const Command kStats = {
     .title = "Show statistics of the values of tensors.",
     .usage =
         "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
+        "                  [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
         "                  [--sort KEY] [--histogram] [--json]",
     .description = kStatsDescription,
     .options = kStatsTable,

@@ -1,6 +1,6 @@
 // The completion script of bash. It needs bash 4 and no other package. Bash separates words at =, so --sort=size is
-// three words. The script runs no program and evaluates no word of the user: candidates come from the table and from
-// compgen, and readline quotes the names of files.
+// three words. The script evaluates no word of the user and no name: candidates come from the table, from compgen and
+// from the command itself, one per line. Readline quotes the names of files, and the script quotes other names.
 #include "help_parts.h"
 #include "shells.h"
 #include "text/formatted.h"
@@ -17,7 +17,7 @@ const char* bash_kind(Values values) {
     case Values::model:
       return "model";
     default:
-      return "any";
+      return candidate_kind(values) != nullptr ? candidate_kind(values) : "any";
   }
 }
 
@@ -73,6 +73,27 @@ _safetensors_paths() {
   COMPREPLY=("${found[@]/#/$prefix}")
 }
 
+# Adds what the command finds in the model of the command line. It prints one candidate per line, and unquotes the words.
+# The names are quoted here: readline leaves $ and ` unquoted in a name that is not one of a file, and the shell would run them.
+_safetensors_candidates() {
+  local sq="'\\''" bang="\"'!'\""
+  local found=()
+  mapfile -t found < <(command safetensors __complete "$kind" "$word" "${COMP_WORDS[@]:2}" 2>/dev/null)
+  if ((${#found[@]} == 0)); then return; fi
+  case $word in
+    \'*) found=("${found[@]//\'/$sq}") ;;
+    \"*)
+      found=("${found[@]//\\/\\\\}")
+      found=("${found[@]//\"/\\\"}")
+      found=("${found[@]//\$/\\\$}")
+      found=("${found[@]//\`/\\\`}")
+      found=("${found[@]//!/$bang}")
+      ;;
+    *) mapfile -t found < <(printf '%q\n' "${found[@]}") ;;
+  esac
+  COMPREPLY=("${found[@]/#/$prefix}")
+}
+
 _safetensors() {
   local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} prefix='' kind='' words='' option='' dashes='' count=0
   local i given
@@ -112,6 +133,7 @@ _safetensors() {
   case $kind in
     words) mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$words" -- "$word") ;;
     path | folder | model) _safetensors_paths ;;
+    names | patterns | keys | dtypes | casts | codes) _safetensors_candidates ;;
   esac
 }
 
@@ -131,7 +153,10 @@ std::string bash_argument(const Command& command) {
   const std::string words = first_words(command);
   std::string lines;
   if (!words.empty()) lines = formatted("    '{} 0') kind=words words='{}' ;;\n", command.name, words);
-  return lines + formatted("    '{} '*) kind={} ;;\n", command.name, bash_kind(command.arguments));
+  if (!command.after_model)
+    return lines + formatted("    '{} '*) kind={} ;;\n", command.name, bash_kind(command.arguments));
+  lines += formatted("    '{} {}') kind={} ;;\n", command.name, words.empty() ? 0 : 1, bash_kind(command.arguments));
+  return lines + formatted("    '{} '*) kind={} ;;\n", command.name, bash_kind(*command.after_model));
 }
 
 std::string bash_options(const Command& command) {

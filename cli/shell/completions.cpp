@@ -1,5 +1,5 @@
-// The subcommand completions: prints the script that completes command lines in a shell. The scripts read no model and
-// run no program, so names from files never reach a shell through them.
+// The subcommand completions: prints the script that completes command lines in a shell. For names
+// from a model, the scripts run the hidden verb __complete (candidates.cpp).
 #include "arguments.h"
 #include "command.h"
 #include "help_parts.h"
@@ -14,8 +14,9 @@ namespace {
 
 constexpr const char kCompletionsDescription[] =
     R"(SHELL is bash, zsh or fish. The script completes commands, options, their values
-and paths. cmake --install installs it where shells look for it. Without that,
-use one of these:
+and paths. It also completes names of tensors, dtypes and keys of the metadata,
+from the header of the model on the command line. cmake --install installs it
+where shells look for it. Without that, use one of these:
 
   bash  source <(safetensors completions bash)    in ~/.bashrc
   zsh   source <(safetensors completions zsh)     in ~/.zshrc, after compinit

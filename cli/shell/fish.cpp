@@ -26,6 +26,21 @@ function __safetensors_first
     test (count $given) -eq 2; and test $given[2] = $argv[1]
 end
 
+# Whether one of the arguments is an existing path.
+function __safetensors_has_model
+    set -l given (commandline -opc)
+    for word in $given[3..-1]
+        test -e "$word"; and return 0
+    end
+    return 1
+end
+
+# What the command finds in the model of the command line. It prints one candidate per line.
+function __safetensors_candidates
+    set -l given (commandline -opc)
+    command safetensors __complete $argv[1] (commandline -ct) $given[3..-1] 2>/dev/null
+end
+
 # Model files and folders, then other files.
 function __safetensors_models
     __fish_complete_suffix .safetensors
@@ -49,6 +64,7 @@ std::string fish_quoted(std::string_view text) {
 // The arguments of `complete` for values.
 std::string fish_values(Values values, const std::string& words) {
   if (!words.empty()) return formatted(" -a {}", fish_quoted(words));
+  if (const char* const kind = candidate_kind(values)) return formatted(" -a '(__safetensors_candidates {})'", kind);
   switch (values) {
     case Values::path:
       return " -F";
@@ -80,8 +96,13 @@ std::string fish_command(const Command& command) {
   if (!words.empty()) {
     lines += formatted("complete -c safetensors -n '__safetensors_first {}' -a {}\n", command.name, fish_quoted(words));
   }
+  std::string but_first = words.empty() ? "" : formatted("; and not __safetensors_first {}", command.name);
+  if (command.after_model) {
+    lines += formatted("complete -c safetensors -n '__safetensors_is {}; and __safetensors_has_model' -k{}\n",
+                       command.name, fish_values(*command.after_model, ""));
+    but_first += "; and not __safetensors_has_model";
+  }
   if (command.arguments != Values::any) {
-    const std::string but_first = words.empty() ? "" : formatted("; and not __safetensors_first {}", command.name);
     lines += formatted("complete -c safetensors -n '__safetensors_is {}{}' -k{}\n", command.name, but_first,
                        fish_values(command.arguments, ""));
   }

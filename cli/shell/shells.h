@@ -9,6 +9,9 @@
 
 namespace safetensors::cli {
 
+// The first argument of the verb kCompleteVerb for these values. nullptr: the verb has no candidates for them.
+[[nodiscard]] const char* candidate_kind(Values values);
+
 [[nodiscard]] std::string bash_completions();
 [[nodiscard]] std::string zsh_completions();
 [[nodiscard]] std::string fish_completions();

@@ -14,6 +14,14 @@ _safetensors_models() {
   _files -g '*.(safetensors|index.json)(-.)'
 }
 
+# What the command finds in the model of the command line. It prints one candidate per line, and unquotes the words.
+_safetensors_candidates() {
+  local -a found
+  found=("${(@f)$(command safetensors __complete "$1" "$PREFIX" "${(@)words[2,-1]}" 2>/dev/null)}")
+  found=("${(@)found:#}")
+  (( $#found )) && compadd -a found
+}
+
 _safetensors_commands() {
   local -a commands
   commands=(
@@ -68,7 +76,8 @@ std::string zsh_quoted(std::string_view text) {
   return single_quoted(text, "'\\''");
 }
 
-const char* zsh_action(Values values) {
+std::string zsh_action(Values values) {
+  if (const char* const kind = candidate_kind(values)) return formatted(" _safetensors_candidates {}", kind);
   switch (values) {
     case Values::path:
       return "_files";
@@ -101,7 +110,10 @@ std::string zsh_command(const Command& command) {
   } else if (command.words != nullptr) {
     lines += formatted(" \\\n        '1:argument:({})'", first_words(command));
   }
-  if (command.arguments != Values::any) {
+  if (command.after_model) {
+    lines += formatted(" \\\n        '{}:path:{}'", command.words != nullptr ? 2 : 1, zsh_action(command.arguments));
+    lines += formatted(" \\\n        '*:name:{}'", zsh_action(*command.after_model));
+  } else if (command.arguments != Values::any) {
     lines += formatted(" \\\n        '*:path:{}'", zsh_action(command.arguments));
   }
   return lines + "\n      ;;\n";

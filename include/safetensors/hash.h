@@ -70,6 +70,9 @@ struct HashOptions {
   /// Called with the number of bytes completed and the total. Runs in the calling thread. Return false to cancel
   /// (Errc::cancelled). Must not throw.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
+  /// Returns true for the tensors whose digests `tensors` computes. Null: all tensors. Other digests do not go with it.
+  /// Runs in the calling thread, once per tensor. Must not throw.
+  Callback<bool(const TensorInfo& tensor)> select = nullptr;
 };
 
 /// The digests of one file.
@@ -77,7 +80,7 @@ struct FileHashes {
   Digest header = {};                ///< of the bytes before the data: the length and the header
   std::optional<Digest> file = {};   ///< of all bytes
   std::optional<Digest> data = {};   ///< of the bytes after the header
-  std::vector<Digest> tensors = {};  ///< one per tensor, in the order of Header::tensors()
+  std::vector<Digest> tensors = {};  ///< one per selected tensor, in the order of Header::tensors()
   std::vector<Digest> chunks = {};   ///< one per HashOptions::chunk_bytes of the file, the last chunk may be shorter
 };
 
@@ -92,7 +95,8 @@ struct FileHashes {
 /// tensors at the same time, and nothing else. The memory is up to 64 MiB. One thread at a time computes the digest of
 /// one range, except that all threads compute the BLAKE3 digest of a whole file. The digests of a file, of its data, of
 /// its tensors and of its chunks are computed at the same time.
-/// Errors: invalid_argument (chunk_bytes), unsupported, cancelled, out_of_memory, read_failed, file_truncated.
+/// Errors: invalid_argument (chunk_bytes, and `select` with other digests), unsupported, cancelled, out_of_memory,
+/// read_failed, file_truncated.
 [[nodiscard]] Result<FileHashes> hash_file(const File& file, const HashOptions& options = {}) noexcept;
 
 /// The hashes that programs for Stable Diffusion store in the metadata of a model. See docs/hashes.md.

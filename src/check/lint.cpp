@@ -164,9 +164,12 @@ void lint_metadata(Metadata metadata, LintReport& report) {
     report.add(LintCode::large_metadata, std::to_string(bytes) + " bytes of metadata", {}, metadata.size(), bytes);
 }
 
-void lint_set(const Checkpoint& checkpoint, const std::vector<std::string>& stray, LintReport& report) {
+void lint_set(const Checkpoint& checkpoint, const std::vector<std::string>& stray, const LintOptions& options,
+              LintReport& report) {
   Tally unindexed;
-  for (const Tensor& tensor : checkpoint.unindexed_tensors()) unindexed.add(tensor.info());
+  for (const Tensor& tensor : checkpoint.unindexed_tensors()) {
+    if (looks_at(options, tensor.info())) unindexed.add(tensor.info());
+  }
   if (unindexed.count != 0)
     report.add(LintCode::unindexed_tensor, counted_tensors(unindexed.count) + " not in the index", unindexed.first,
                unindexed.count, unindexed.bytes);
@@ -190,7 +193,7 @@ void lint_set(const Checkpoint& checkpoint, const std::vector<std::string>& stra
 }
 
 Status lint_file(const File& file, const LintOptions& options, LintReport& report) {
-  lint_header(file.header(), report);
+  lint_header(file.header(), options, report);
   if (!options.peek) return {};
   if (Status status = lint_bytes(file, options, report); !status)
     return base::with_path(std::move(status).error(), file.path());
@@ -208,10 +211,11 @@ Result<std::vector<LintFinding>> sorted(LintReport report) {
 
 }  // namespace
 
-void lint_header(const Header& header, LintReport& report) {
+void lint_header(const Header& header, const LintOptions& options, LintReport& report) {
   Tallies tallies;
   const TensorInfo* before = nullptr;
   for (const TensorInfo& tensor : header.tensors()) {
+    if (!looks_at(options, tensor)) continue;
     tally(tensor, tallies);
     // Tensors without bytes may be anywhere in the order.
     if (tensor.nbytes() == 0) continue;
@@ -298,7 +302,7 @@ Result<std::vector<LintFinding>> lint(const Checkpoint& checkpoint, const LintOp
     report.set_file(std::nullopt);
     const Result<std::vector<std::string>> stray = checkpoint.stray_files();
     if (!stray) return stray.error();
-    check::lint_set(checkpoint, *stray, report);
+    check::lint_set(checkpoint, *stray, options, report);
     if (options.duplicates) {
       if (Status status = check::lint_duplicates(checkpoint.tensors(), options, report); !status)
         return std::move(status).error();

@@ -31,8 +31,13 @@ class LintReport {
   std::optional<std::size_t> file_;
 };
 
+// Returns whether lint() looks at the tensor.
+[[nodiscard]] inline bool looks_at(const LintOptions& options, const TensorInfo& tensor) noexcept {
+  return !options.select || options.select(tensor);
+}
+
 // Rules that need only the header.
-void lint_header(const Header& header, LintReport& report);
+void lint_header(const Header& header, const LintOptions& options, LintReport& report);
 // Rules that read a few bytes. Errors: those of the source, cancelled.
 Status lint_bytes(const File& file, const LintOptions& options, LintReport& report);
 // Reads tensors whose dtype and shape another tensor has. Errors: those of lint().

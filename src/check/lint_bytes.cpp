@@ -77,10 +77,10 @@ Status lint_padding(TextReader& file, LintReport& report) {
   return {};
 }
 
-Status lint_tensors(TextReader& file, LintReport& report) {
+Status lint_tensors(TextReader& file, const LintOptions& options, LintReport& report) {
   std::size_t looked_into = 0;
   for (const TensorInfo& tensor : file.header().tensors()) {
-    if (!is_byte(tensor.dtype) || tensor.nbytes() < 4) continue;
+    if (!is_byte(tensor.dtype) || tensor.nbytes() < 4 || !looks_at(options, tensor)) continue;
     if (++looked_into > kMaxTensors) break;
     const Result<std::string> start =
         file.read(tensor.file_offset, std::min<std::uint64_t>(tensor.nbytes(), kTensorBytes));
@@ -94,11 +94,12 @@ Status lint_tensors(TextReader& file, LintReport& report) {
 using Likeness = std::pair<Dtype, std::vector<std::uint64_t>>;  // dtype and shape
 
 // The tensors that may have equal bytes, by dtype and shape.
-std::map<Likeness, std::vector<Tensor>> alike(Tensors tensors) {
+std::map<Likeness, std::vector<Tensor>> alike(Tensors tensors, const LintOptions& options) {
   std::map<Likeness, std::vector<Tensor>> groups;
   for (const Tensor& tensor : tensors) {
     // The shape of a tensor of unknown dtype does not give its size.
     if (tensor.nbytes() < kMinDuplicate || tensor.dtype() == Dtype::UNKNOWN) continue;
+    if (!looks_at(options, tensor.info())) continue;
     const ShapeView shape = tensor.shape();
     groups[{tensor.dtype(), {shape.begin(), shape.end()}}].push_back(tensor);
   }
@@ -139,11 +140,11 @@ Status lint_bytes(const File& file, const LintOptions& options, LintReport& repo
   TextReader reader(file, options);
   if (Status status = lint_ends(reader, report); !status) return status;
   if (Status status = lint_padding(reader, report); !status) return status;
-  return lint_tensors(reader, report);
+  return lint_tensors(reader, options, report);
 }
 
 Status lint_duplicates(Tensors tensors, const LintOptions& options, LintReport& report) {
-  const std::map<Likeness, std::vector<Tensor>> groups = alike(tensors);
+  const std::map<Likeness, std::vector<Tensor>> groups = alike(tensors, options);
   std::uint64_t total = 0;
   for (const auto& [likeness, group] : groups) total += group.size() * group[0].nbytes();
   io::ProgressMeter meter(options.progress, total, 0, {});

@@ -36,8 +36,10 @@ unsigned threads_of(const HashOptions& options) {
 // Each task is a tensor.
 class TensorTasks final : public os::Tasks {
  public:
-  TensorTasks(const File& file, HashAlgorithm algorithm, io::ProgressMeter& meter, std::vector<Digest>& digests)
-      : file_(file), tensors_(file.header().tensors()), algorithm_(algorithm), meter_(meter), digests_(digests) {
+  // tensors: of the file.
+  TensorTasks(const File& file, std::span<const TensorInfo* const> tensors, HashAlgorithm algorithm,
+              io::ProgressMeter& meter, std::vector<Digest>& digests)
+      : file_(file), tensors_(tensors), algorithm_(algorithm), meter_(meter), digests_(digests) {
     digests_.resize(tensors_.size());
   }
 
@@ -59,7 +61,7 @@ class TensorTasks final : public os::Tasks {
 
  private:
   [[nodiscard]] Status hash_tensor(std::size_t index, Hasher& hasher, std::span<std::byte> buffer) {
-    const TensorInfo& tensor = tensors_[index];
+    const TensorInfo& tensor = *tensors_[index];
     const std::uint64_t end = tensor.file_offset + tensor.nbytes();
     for (std::uint64_t offset = tensor.file_offset; offset < end;) {
       const std::span<std::byte> bytes =
@@ -76,7 +78,7 @@ class TensorTasks final : public os::Tasks {
   }
 
   const File& file_;
-  const TensorList tensors_;
+  const std::span<const TensorInfo* const> tensors_;
   const HashAlgorithm algorithm_;
   io::ProgressMeter& meter_;
   std::vector<Digest>& digests_;
@@ -208,8 +210,15 @@ class FilePass {
 };
 
 Status hash_tensors(const File& file, const HashOptions& options, FileHashes& hashes) {
-  io::ProgressMeter meter(options.progress, file.header().data_bytes(), 0, file.path(), std::this_thread::get_id());
-  TensorTasks tasks(file, options.algorithm, meter, hashes.tensors);
+  std::vector<const TensorInfo*> tensors;
+  std::uint64_t bytes = 0;
+  for (const TensorInfo& tensor : file.header().tensors()) {
+    if (options.select && !options.select(tensor)) continue;
+    tensors.push_back(&tensor);
+    bytes += tensor.nbytes();
+  }
+  io::ProgressMeter meter(options.progress, bytes, 0, file.path(), std::this_thread::get_id());
+  TensorTasks tasks(file, tensors, options.algorithm, meter, hashes.tensors);
   const unsigned threads = threads_of(options);
   if (Status status = os::run_parallel(tasks, threads, threads); !status) return status;
   return meter.finish();
@@ -219,6 +228,10 @@ Result<FileHashes> hash_all(const File& file, const HashOptions& options) {
   if (options.chunk_bytes != 0 && !is_chunk_size(options.chunk_bytes))
     return base::make_error(Errc::invalid_argument, "chunks of " + std::to_string(options.chunk_bytes) +
                                                         " bytes: expected a power of two from 65536 to 16777216");
+  const bool ordered = options.file || options.data || options.chunk_bytes != 0;
+  if (options.select && ordered)
+    return base::make_error(Errc::invalid_argument,
+                            "a selection is for the digests of tensors only: found another digest, expected none");
   Result<std::unique_ptr<Hasher>> hasher = make_hasher(options.algorithm);
   if (!hasher) return std::move(hasher).error();
   FileHashes hashes;
@@ -226,7 +239,6 @@ Result<FileHashes> hash_all(const File& file, const HashOptions& options) {
   const Result<Digest> header = hash_range(file.source(), 0, file.header().data_start(), **hasher, buffer);
   if (!header) return header.error();
   hashes.header = *header;
-  const bool ordered = options.file || options.data || options.chunk_bytes != 0;
   Status status;
   if (ordered) {
     status = FilePass(file, options).run(hashes);

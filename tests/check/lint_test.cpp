@@ -65,6 +65,29 @@ TEST(Lint, CleanFileHasNoFindings) {
   EXPECT_EQ(codes(found_in(bytes_of({}))), Codes{});
 }
 
+TEST(Lint, LooksOnlyAtSelectedTensors) {
+  const std::string large(4096, 'x');
+  const std::string bytes = bytes_of({{"a", "F64", "[1]", std::string(8, 'a')},
+                                      {"b", "U8", "[4096]", large},
+                                      {"c", "U8", "[4096]", large},
+                                      {"d", "U8", "[24]",
+                                       "\x7f"
+                                       "ELF" +
+                                           std::string(20, 'd')},
+                                      {"", "U8", "[0]", ""}});
+  const auto only = [&](std::string_view name) {
+    return codes(found_in(
+        bytes, {.duplicates = true, .select = [name](const TensorInfo& tensor) { return tensor.name == name; }}));
+  };
+  EXPECT_EQ(codes(found_in(bytes, {.duplicates = true})),
+            (Codes{LintCode::embedded_file, LintCode::empty_name, LintCode::empty_tensor, LintCode::wide_dtype,
+                   LintCode::duplicate_data}));
+  EXPECT_EQ(only("a"), Codes{LintCode::wide_dtype});
+  EXPECT_EQ(only("b"), Codes{});
+  EXPECT_EQ(only("d"), Codes{LintCode::embedded_file});
+  EXPECT_EQ(only(""), (Codes{LintCode::empty_name, LintCode::empty_tensor}));
+}
+
 TEST(Lint, CountsBytesOfMisalignedTensors) {
   const auto findings = found_in(bytes_of({{"b", "U8", "[1]", "x"},
                                            {"f", "F32", "[2]", pattern(8)},

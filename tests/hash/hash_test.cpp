@@ -216,6 +216,43 @@ TEST_P(HashOf, FileDataTensorsAndChunks) {
   }
 }
 
+TEST(Hash, SelectsTensors) {
+  const std::string bytes = many_tensors();
+  const File file = memory_file(bytes);
+  const TensorInfo& wanted = file.header().tensors()[1];
+  std::uint64_t total = 0;
+  HashOptions options{.file = false, .tensors = true, .threads = 2, .progress = [&](std::uint64_t, std::uint64_t all) {
+                        total = all;
+                        return true;
+                      }};
+  options.select = [&](const TensorInfo& tensor) { return tensor.name == wanted.name; };
+  const Result<FileHashes> hashes = hash_file(file, options);
+  ASSERT_TRUE(succeeds(hashes));
+  ASSERT_EQ(hashes->tensors.size(), 1U);
+  EXPECT_EQ(to_hex(hashes->tensors[0]), hex(std::string_view(bytes).substr(static_cast<std::size_t>(wanted.file_offset),
+                                                                           static_cast<std::size_t>(wanted.nbytes()))));
+  EXPECT_EQ(total, wanted.nbytes());
+  options.select = [](const TensorInfo&) { return false; };
+  const Result<FileHashes> none = hash_file(file, options);
+  ASSERT_TRUE(succeeds(none));
+  EXPECT_TRUE(none->tensors.empty());
+}
+
+TEST(Hash, RefusesSelectionForOtherDigests) {
+  const File file = memory_file(many_tensors());
+  const auto all = [](const TensorInfo&) { return true; };
+  for (const HashOptions& options :
+       {HashOptions{.tensors = true, .select = all},
+        HashOptions{.file = false, .data = true, .tensors = true, .select = all},
+        HashOptions{.file = false, .tensors = true, .chunk_bytes = kChunk, .select = all}}) {
+    const Result<FileHashes> hashes = hash_file(file, options);
+    ASSERT_FALSE(hashes);
+    EXPECT_EQ(hashes.error().code, Errc::invalid_argument);
+    EXPECT_EQ(hashes.error().message,
+              "a selection is for the digests of tensors only: found another digest, expected none");
+  }
+}
+
 TEST(Hash, FileWithoutTensors) {
   const std::string bytes = file_bytes("{}", "");
   const Result<FileHashes> hashes =
